@@ -1,0 +1,37 @@
+# Each target sets up what it needs first.
+HPARAMS ?= dqn_cartpole
+OUTPUT_DIR ?= runs/$(HPARAMS)
+SYS ?= local
+ARGS ?=
+
+RUN = ./setup.sh
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.PHONY: help setup train test test-all lint format bench
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## */  make \1\t/p' Makefile | expand -t 18
+
+setup:  ## the environment .venv
+	@$(RUN)
+
+train:  ## train HPARAMS (dqn_cartpole) into OUTPUT_DIR; more flags in ARGS
+	@$(RUN) python train.py --sys $(SYS) --hparams $(HPARAMS) --output_dir $(OUTPUT_DIR) $(ARGS)
+
+test:  ## all tests but the slow ones
+	@$(RUN) python -m pytest -q -n 2 -m "not slow" $(ARGS)
+
+test-all:  ## all tests
+	@$(RUN) python -m pytest -q -n 2 $(ARGS)
+
+lint:  ## style, formatting, types
+	@$(RUN) ruff check .
+	@$(RUN) ruff format --check .
+	@$(RUN) mypy rl
+
+format:  ## rewrite the files in the project's style
+	@$(RUN) ruff check --fix .
+	@$(RUN) ruff format .
+
+bench:  ## speed, beside other libraries where their environments are given in ARGS
+	@$(RUN) python benchmarks/run.py $(ARGS)

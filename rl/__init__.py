@@ -1,0 +1,29 @@
+"""Reinforcement learning on TensorFlow 2 and Keras 3: one command, or `rl.train(...)` from Python.
+
+    import rl
+    run = rl.train("ppo_cartpole", output_dir="runs/ppo_cartpole")
+    policy = run.policy()            # or rl.load("runs/ppo_cartpole")
+    action = policy(observation)
+
+Importing this package imports neither TensorFlow nor Keras; the first call does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rl.errors import UsageError
+
+if TYPE_CHECKING:
+    from rl.api import Policy, Run, load, train
+
+__version__ = "0.1.0"
+__all__ = ["Policy", "Run", "UsageError", "load", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Policy", "Run", "load", "train"):
+        from rl import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'rl' has no attribute {name!r}")

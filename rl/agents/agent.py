@@ -1,0 +1,179 @@
+"""The Agent: model, algorithm, act_select and grad_comp in one object.
+
+An algorithm is a subclass in `rl/agents/algos/`: it says how the policy acts (`policy`), what is to be
+minimised (`loss`) and, where one gradient step per batch is not enough, how to update (`update`). All
+methods are tensor functions with static shapes and state in variables, so that runners may call them
+eagerly, inside one XLA-compiled loop, or from the host.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import keras
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.algos.act_select.registry import get_act_select
+from rl.agents.algos.grad_comp.registry import get_grad_comp
+from rl.errors import UsageError
+from rl.hparams.hparams import HParams
+from rl.models.layers import Initializers, ObservationEncoder, resample_noise
+from rl.ops import random, schedules
+from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
+
+OPTIMIZERS: dict[str, Any] = {
+    "adam": lambda rate, epsilon: keras.optimizers.Adam(rate, epsilon=epsilon),
+    "adamw": lambda rate, epsilon: keras.optimizers.AdamW(rate, epsilon=epsilon),
+    "rmsprop": lambda rate, epsilon: keras.optimizers.RMSprop(rate, rho=0.99, epsilon=epsilon),
+    "sgd": lambda rate, epsilon: keras.optimizers.SGD(rate),
+}
+
+
+class Agent:
+    """Base of all algorithms.
+
+    Args:
+        hparams: the named set; the algorithm's own fields included.
+        observation_space, action_space: gymnasium spaces of one environment.
+        seed: of the initial weights.
+
+    Raises:
+        UsageError: the algorithm cannot act in `action_space`.
+    """
+
+    experience: ClassVar[str]  # "rollout": learns from each trajectory; "transition": from a memory
+    action_spaces: ClassVar[tuple[type, ...]]  # kinds of action space it can act in
+    trajectory_extras: ClassVar[tuple[str, ...]] = ()  # what a rollout keeps beside the transition
+
+    def __init__(self, hparams: HParams, observation_space: spaces.Space, action_space: Any, seed: int):
+        if not isinstance(action_space, self.action_spaces):
+            fits = " or ".join(each.__name__ for each in self.action_spaces)
+            raise UsageError(
+                f"{hparams.algo} acts in {fits} action spaces, {hparams.env} has {action_space}: "
+                "choose another environment or another algorithm (--list algos)"
+            )
+        self.hparams: Any = hparams
+        self.observation_space, self.action_space = observation_space, action_space
+        self.initializers = Initializers(seed, hparams.model.init)
+        self.encoder = ObservationEncoder(observation_space, hparams.normalize_observation)
+        self.act_select = get_act_select(hparams.act_select)(hparams)
+        self.grad_comp = get_grad_comp(hparams.grad_comp)(hparams)
+        self.networks: dict[str, keras.Model] = {}  # every network, by the name its variables are saved under
+        self.optimizers: dict[str, keras.optimizers.Optimizer] = {}
+        self.build()
+
+    # -- what an algorithm writes ---------------------------------------------------------------------
+
+    def build(self) -> None:
+        """Makes networks and optimizers (`add_network`, `add_optimizer`)."""
+        raise NotImplementedError
+
+    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
+        """What the current policy says of observations `[N, ...]`."""
+        raise NotImplementedError
+
+    def loss(self, batch: Any, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+        """(loss per example `[N]`, metrics as scalars, new priorities `[N]` or None)."""
+        raise NotImplementedError
+
+    def updates_per_iteration(self) -> int:
+        """Gradient updates per iteration of the runner (one rollout, then learning)."""
+        raise NotImplementedError
+
+    def update(self, batch: Any, seed: Tensor) -> Update:
+        """One learning step on a `Batch`, or on a whole `Trajectory` for `experience = "rollout"`."""
+        update = self.gradient_step(batch, seed)
+        self.after_update()
+        return update
+
+    def after_update(self) -> None:
+        """What follows every gradient step: target networks, temperature."""
+
+    def scalars(self, step: int) -> dict[str, float]:
+        """What else is logged with every row, read from Python: schedules, mostly."""
+        rates = {name: each.learning_rate for name, each in self.optimizers.items()}
+        named = {"network": "train/learning_rate"}
+        return {named.get(name, f"train/learning_rate_{name}"): float(rate) for name, rate in rates.items()}
+
+    # -- what it is given -----------------------------------------------------------------------------
+
+    def add_network(self, name: str, network: keras.Model) -> keras.Model:
+        self.networks[name] = network
+        return network
+
+    def add_optimizer(self, name: str, variables: list[Any]) -> keras.optimizers.Optimizer:
+        """An optimizer by hparams, built for `variables` so that nothing is created inside a loop."""
+        hparams = self.hparams
+        iterations = hparams.train_steps / (hparams.num_envs * hparams.rollout_length)
+        rate = schedules.learning_rate(hparams, int(iterations * self.updates_per_iteration()))
+        optimizer = OPTIMIZERS[hparams.optimizer](rate, hparams.adam_epsilon)
+        optimizer.build(variables)
+        self.optimizers[name] = optimizer
+        return optimizer
+
+    def gradient_step(self, batch: Any, seed: Tensor, name: str = "network") -> Update:
+        """One `grad_comp` call on `loss` for the network and optimizer called `name`."""
+        variables = self.networks[name].trainable_variables
+        return self.grad_comp(lambda part: self.loss(part, seed), batch, variables, self.optimizers[name])
+
+    def resample_noise(self, seed: Tensor) -> None:
+        """New parameter noise in every network (noisy layers); runners call it before every rollout."""
+        for i, network in enumerate(self.networks.values()):
+            resample_noise(network, random.fold_in(seed, i))
+
+    def act(
+        self, observation: Nest, recurrent_state: Nest, seed: Tensor, step: Tensor, training: bool
+    ) -> tuple[Nest, dict[str, Tensor], Nest]:
+        """(action `[N, ...]`, extras to keep in the trajectory, next recurrent state).
+
+        `step`: environment steps so far, for exploration schedules.
+        """
+        policy_seed, select_seed = random.split(seed, 2)
+        output = self.policy(observation, recurrent_state, policy_seed, training)
+        action, log_prob = self.act_select(output, select_seed, step, training)
+        kept = {"log_prob": log_prob, "value": output.value}
+        return action, {name: kept[name] for name in self.trajectory_extras}, output.recurrent_state
+
+    def observe(self, trajectory: Trajectory) -> None:
+        """Takes a rollout into the statistics of the observation normaliser."""
+        if self.encoder.normalize:
+            rows = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)  # [T, B, ...]
+            self.encoder.observe(flatten_time(rows), tf.ones_like(tf.reshape(trajectory.reward, [-1])))
+
+    # -- its state ------------------------------------------------------------------------------------
+
+    @property
+    def policy_variables(self) -> dict[str, Any]:
+        """What acting needs: no optimizer, no target network."""
+        found = named_variables("network", self.networks["network"].variables)
+        return found | named_variables("encoder", self.encoder.variables)
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """Everything that a checkpoint must hold, by a name that is stable from run to run."""
+        found = self.policy_variables
+        for name, network in self.networks.items():
+            found |= named_variables(name, network.variables)
+        for name, optimizer in self.optimizers.items():
+            found |= named_variables(f"optimizer/{name}", optimizer.variables)
+        return found
+
+
+def flatten_time(nest: Nest) -> Nest:
+    """[T, B, ...] to [T * B, ...] in every tensor."""
+    return tf.nest.map_structure(lambda x: tf.reshape(x, [x.shape[0] * x.shape[1], *x.shape[2:]]), nest)
+
+
+def named_variables(owner: str, variables: list[Any]) -> dict[str, Any]:
+    """Names Keras variables "owner/layer/weight"; the encoder's are shared by networks and named once."""
+    found: dict[str, Any] = {}
+    for variable in variables:
+        path = "/".join(part for part in variable.path.split("/") if part != owner)
+        name = f"{owner}/{path}"
+        if path.startswith("encoder/") and owner != "encoder":
+            continue
+        if name in found:
+            raise ValueError(f"two variables are called {name}: give their layers names of their own")
+        found[name] = variable
+    return found

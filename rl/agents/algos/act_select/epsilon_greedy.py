@@ -1,0 +1,37 @@
+"""Actions from action values: greedy, or uniformly random with a probability that is annealed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from rl.agents.algos.act_select.registry import register
+from rl.ops import random, schedules
+from rl.types import PolicyOutput, Tensor
+
+
+@register
+def epsilon_greedy(hparams: Any) -> Any:
+    """The best action, or with probability epsilon (annealed linearly over steps) a uniformly random one."""
+
+    def select(output: PolicyOutput, seed: Tensor, step: Tensor, training: bool) -> tuple[Tensor, Tensor]:
+        q_values = output.q_values  # [N, A]
+        count, actions = q_values.shape
+        greedy = tf.argmax(q_values, -1, output_type=tf.int32)
+        if training:
+            epsilon = schedules.linear(
+                step,
+                hparams.exploration_epsilon_start,
+                hparams.exploration_epsilon_end,
+                hparams.exploration_steps,
+            )
+        else:
+            epsilon = tf.constant(hparams.evaluation_epsilon, tf.float32)
+        explore_seed, action_seed = random.split(seed, 2)
+        explores = random.uniform(explore_seed, [count]) < epsilon  # [N]
+        action = tf.where(explores, random.randint(action_seed, [count], actions), greedy)
+        chance = epsilon / actions
+        return action, tf.math.log(tf.where(action == greedy, 1.0 - epsilon + chance, chance))
+
+    return select

@@ -1,0 +1,20 @@
+"""Actions drawn from the policy's own distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rl.agents.algos.act_select.registry import register
+from rl.types import Nest, PolicyOutput, Tensor
+
+
+@register
+def sample(hparams: Any) -> Any:
+    """A sample of the action distribution in training, its mode in evaluation."""
+
+    def select(output: PolicyOutput, seed: Tensor, step: Tensor, training: bool) -> tuple[Nest, Tensor]:
+        distribution = output.distribution
+        action = distribution.sample(seed) if training else distribution.mode()
+        return action, distribution.log_prob(action)
+
+    return select

@@ -1,0 +1,39 @@
+"""Gradients by back-propagation, on the whole batch at once or in microbatches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from rl.agents.algos.grad_comp.registry import register
+from rl.types import Tensor, Update
+
+
+@register
+def backprop(hparams: Any) -> Any:
+    """The batch's mean gradient, clipped to `max_grad_norm` over all variables together, then the optimizer."""
+
+    def compute(loss_fn: Any, batch: Any, variables: list[Any], optimizer: Any) -> Update:
+        with tf.GradientTape() as tape:
+            loss, metrics, priorities = loss_fn(batch)  # [N]
+            # Losses are per example and already weighed by the mask; the mean is over what counts.
+            mean = tf.reduce_sum(loss) / tf.maximum(tf.reduce_sum(batch.mask), 1.0)
+        gradients = tape.gradient(mean, [variable.value for variable in variables])
+        metrics = {"loss": mean, **metrics}
+        metrics |= apply_gradients(gradients, variables, optimizer, hparams.max_grad_norm)
+        return Update(metrics, priorities)
+
+    return compute
+
+
+def apply_gradients(
+    gradients: list[Tensor], variables: list[Any], optimizer: Any, max_grad_norm: float | None
+) -> dict[str, Tensor]:
+    """Clips by the global norm and applies; returns the norm before clipping."""
+    norm = tf.linalg.global_norm(gradients)
+    if max_grad_norm is not None:
+        scale = tf.minimum(1.0, max_grad_norm / (norm + 1e-6))
+        gradients = [gradient * scale for gradient in gradients]
+    optimizer.apply(gradients, variables)
+    return {"grad_norm": norm}

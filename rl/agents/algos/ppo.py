@@ -1,0 +1,140 @@
+"""PPO: proximal policy optimisation with a clipped surrogate.
+
+Schulman et al. 2017, "Proximal Policy Optimization Algorithms", https://arxiv.org/abs/1707.06347;
+advantages by Schulman et al. 2016, https://arxiv.org/abs/1506.02438.
+
+Deviations from the paper, all of them the reference implementation's (Engstrom et al. 2020,
+https://arxiv.org/abs/2005.12729; Huang et al. 2022, "The 37 implementation details of PPO"):
+
+1. Advantages are standardised per minibatch (`normalize_advantage`).
+2. The value loss may be clipped like the policy's (`clip_value_range`).
+3. Gradients are clipped by their global norm (`max_grad_norm`).
+4. An iteration's updates end early once the policy has moved by `target_kl` (Spinning Up, SB3).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.agent import Agent, flatten_time
+from rl.agents.algos.registry import register
+from rl.errors import UsageError
+from rl.models.networks import ActorCritic
+from rl.ops import distributions, loops, random, returns
+from rl.ops.policy import approximate_kl, clipped_surrogate, clipped_value_loss, masked_mean, standardize
+from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
+
+
+class Minibatch(NamedTuple):
+    observation: Nest  # [N, ...]
+    action: Nest  # [N, ...]
+    log_prob: Tensor  # [N] by the policy that acted
+    value: Tensor  # [N] by the network that acted
+    advantage: Tensor  # [N]
+    target: Tensor  # [N] of the value
+    mask: Tensor  # [N]
+
+
+@register
+class PPO(Agent):
+    """Proximal policy optimisation: discrete, multi-discrete, multi-binary and continuous actions."""
+
+    experience = "rollout"
+    action_spaces = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
+    trajectory_extras = ("log_prob", "value")
+
+    def build(self) -> None:
+        hparams = self.hparams
+        size = hparams.num_envs * hparams.rollout_length
+        if size % hparams.minibatches:
+            raise UsageError(
+                f"minibatches={hparams.minibatches} does not divide num_envs * rollout_length = {size}: "
+                "change one of the three"
+            )
+        network = ActorCritic(
+            hparams, self.encoder, self.action_space, self.initializers, hparams.log_std_init
+        )
+        self.network = self.add_network("network", network)
+        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
+
+    def updates_per_iteration(self) -> int:
+        return self.hparams.epochs * self.hparams.minibatches
+
+    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
+        output = self.network(observation)
+        distribution = distributions.of_space(self.action_space, output.parameters, output.log_std)
+        return PolicyOutput(distribution=distribution, value=output.value)
+
+    def loss(self, batch: Minibatch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+        hparams = self.hparams
+        output = self.policy(batch.observation, (), seed, training=True)
+        log_ratio = output.distribution.log_prob(batch.action) - batch.log_prob  # [N]
+        ratio = tf.exp(log_ratio)
+        advantage = batch.advantage
+        if hparams.normalize_advantage:
+            advantage = standardize(advantage, batch.mask)
+        policy_loss = clipped_surrogate(ratio, advantage, hparams.clip_range)
+        value_loss = clipped_value_loss(output.value, batch.value, batch.target, hparams.clip_value_range)
+        entropy = output.distribution.entropy()
+        loss = policy_loss + hparams.value_coef * value_loss - hparams.entropy_coef * entropy
+        clipped = tf.cast(tf.abs(ratio - 1.0) > hparams.clip_range, tf.float32)
+        metrics = {
+            "policy_loss": masked_mean(policy_loss, batch.mask),
+            "value_loss": masked_mean(value_loss, batch.mask),
+            "entropy": masked_mean(entropy, batch.mask),
+            "approximate_kl": masked_mean(approximate_kl(log_ratio), batch.mask),
+            "clip_fraction": masked_mean(clipped, batch.mask),
+        }
+        return loss * batch.mask, metrics, None
+
+    def update(self, batch: Trajectory, seed: Tensor) -> Update:
+        """`epochs` passes over the trajectory in `minibatches` parts, shuffled anew in every pass."""
+        hparams = self.hparams
+        data = self._advantages(batch)
+        size = hparams.num_envs * hparams.rollout_length
+        parts = hparams.minibatches
+
+        def stop(metrics: dict[str, Tensor]) -> Tensor:
+            return metrics["approximate_kl"] > 1.5 * hparams.target_kl
+
+        def one_epoch(epoch: Tensor) -> dict[str, Tensor]:
+            # One gather per epoch, then slices: XLA pays for a gather per minibatch otherwise.
+            order = random.permutation(random.fold_in(seed, epoch), size)
+            shuffled = tf.nest.map_structure(
+                lambda x: tf.reshape(tf.gather(x, order), [parts, size // parts, *x.shape[1:]]), data
+            )
+
+            def one_minibatch(i: Tensor) -> dict[str, Tensor]:
+                part = tf.nest.map_structure(lambda x: tf.gather(x, i), shuffled)
+                return self.gradient_step(part, seed).metrics
+
+            metrics, made = loops.repeat(parts, one_minibatch, stop if hparams.target_kl else None)
+            return metrics | {"updates": made}
+
+        metrics, made = loops.repeat(hparams.epochs, one_epoch, stop if hparams.target_kl else None)
+        return Update(metrics | {"updates": metrics["updates"] * made})
+
+    def _advantages(self, trajectory: Trajectory) -> Minibatch:
+        """The trajectory as one flat batch `[T * B]` with advantages and value targets."""
+        hparams = self.hparams
+        value = trajectory.extras["value"]  # [T, B]
+        final = tf.nest.map_structure(lambda x: x[-1], trajectory.observation)
+        last_value = self.network(final).value  # [B]
+        advantage = returns.generalized_advantage(
+            trajectory.reward,
+            tf.concat([value, last_value[None]], 0),  # [T+1, B]
+            trajectory.terminated,
+            trajectory.truncated,
+            hparams.gamma,
+            hparams.gae_lambda,
+        )  # [T, B]
+        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
+        log_prob = trajectory.extras["log_prob"]
+        return flatten_time(
+            Minibatch(
+                observation, trajectory.action, log_prob, value, advantage, advantage + value, trajectory.mask
+            )
+        )

@@ -1,0 +1,317 @@
+"""What `train.py` calls, and what a notebook calls: `train`, `load` and `run`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl.agents.agent import Agent
+from rl.agents.algos.registry import get_algo
+from rl.envs.make import make_gym_env
+from rl.errors import UsageError
+from rl.hparams.hparams import HParams
+from rl.hparams.merge import difference, resolve
+from rl.runners.actor import Actor
+from rl.runners.evaluate import Evaluation, Evaluator, play
+from rl.runners.trainer import Result, Trainer, best_return
+from rl.systems.system import get_system
+from rl.types import Nest
+from rl.utils.checkpoint import CheckpointManager, read_single
+from rl.utils.files import ensure_writable_dir
+from rl.utils.progress import summary_table
+from rl.utils.signals import StopRequest
+from rl.utils.versions import command_line, write_run_files
+from rl.utils.video import has_display, headless_setup
+
+# May differ between a run and its continuation: they change how long and how, not what is computed.
+FREE_TO_CHANGE = {
+    "train_steps",
+    "log_period",
+    "eval_period",
+    "checkpoint_period",
+    "keep_checkpoints",
+    "histograms",
+    "compile",
+    "act_backend",
+}
+TEST_SEED = 1_000_003  # test episodes are not the ones that chose the best checkpoint
+
+
+class Run:
+    """A training run on disk.
+
+    Attributes:
+        run_dir: its folder.
+        step: environment steps made.
+        best_return: mean return of the best evaluation, None where there was none.
+        result: details of the training just made.
+    """
+
+    def __init__(self, result: Result):
+        self.result = result
+        self.run_dir, self.step, self.best_return = result.run_dir, result.step, result.best_return
+
+    def policy(self, which: str = "best") -> Policy:
+        """The trained policy, `load(run_dir, which)`."""
+        return load(self.run_dir, which)
+
+
+class Policy:
+    """A trained policy: called with an observation, or a batch of them, it returns actions, greedily."""
+
+    def __init__(self, agent: Agent):
+        self.agent = agent
+        self._actors: dict[int, Actor] = {}
+
+    def __call__(self, observation: Nest, batched: bool = False) -> Nest:
+        """The action for one observation, or `[N, ...]` actions for `[N, ...]` observations if `batched`."""
+        import tensorflow as tf
+
+        if not batched:
+            observation = tf.nest.map_structure(lambda x: np.asarray(x)[None], observation)
+        leaves = tf.nest.map_structure(np.asarray, observation)
+        count = len(tf.nest.flatten(leaves)[0])
+        if count not in self._actors:
+            self._actors[count] = Actor(self.agent, count, training=False, seed=0)
+        actor = self._actors[count]
+        actor.begin(0, 1)
+        leaves = tf.nest.map_structure(_narrow, leaves)
+        action, _ = actor(leaves, 0, 0)
+        return action if batched else tf.nest.map_structure(lambda x: x[0], action)
+
+    def evaluate(self, episodes: int = 10, seed: int = TEST_SEED) -> Evaluation:
+        """Whole episodes on the Gymnasium environment it was trained for."""
+        evaluator = Evaluator(self.agent, episodes)
+        try:
+            return evaluator.run(seed)
+        finally:
+            evaluator.close()
+
+
+def _narrow(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.float32) if x.dtype == np.float64 else x
+
+
+def train(
+    hparams: str | HParams,
+    *,
+    output_dir: str | Path | None = None,
+    seed: int = 0,
+    sys: str = "local",
+    eval_episodes: int = 10,
+    **overrides: Any,
+) -> Run:
+    """Trains a named set (or hparams of one's own) and returns the run; continues one that is there.
+
+    Args:
+        hparams: a name such as "ppo_cartpole", or an HParams object.
+        output_dir: the run goes to `output_dir/run_0`; default `runs/NAME`.
+        seed: of everything random.
+        sys: local, gpu or tpu.
+        eval_episodes: episodes of each evaluation.
+        overrides: single hyperparameters; nested ones as `model={"hidden": (64, 64)}`.
+
+    Raises:
+        UsageError: anything that the command line would refuse.
+    """
+    if isinstance(hparams, str):
+        name, resolved = hparams, resolve(hparams, overrides)
+    else:
+        name, resolved = type(hparams).__name__, hparams
+        for key, value in overrides.items():
+            setattr(resolved, key, value)
+        resolved.freeze()
+    get_system(sys)
+    folder = Path(output_dir if output_dir is not None else Path("runs") / name) / "run_0"
+    with StopRequest() as stop:
+        return Run(_train_one(resolved, name, folder, seed, eval_episodes, stop, f"rl.train({name!r})"))
+
+
+def load(run_dir: str | Path, which: str = "best") -> Policy:
+    """The policy of a run: its best evaluation's (`which="best"`) or its last checkpoint's (`"last"`).
+
+    Raises:
+        UsageError: there is no run, or its checkpoints are damaged.
+    """
+    run_dir = Path(run_dir)
+    if not (run_dir / "hparams.json").exists() and (run_dir / "run_0" / "hparams.json").exists():
+        run_dir = run_dir / "run_0"
+    agent = _saved_agent(run_dir)
+    _read_weights(agent, run_dir, which)
+    return Policy(agent)
+
+
+def run(
+    hparams: HParams,
+    *,
+    output_dir: str,
+    sys: str,
+    seed: int,
+    copies: int,
+    training: bool,
+    test_only: bool,
+    render: bool,
+    record_video: bool,
+    eval_episodes: int,
+    test_episodes: int,
+    command: list[str],
+    hparams_name: str,
+    overrides: str,
+) -> int:
+    """The command line's work: trains (or not) and tests each copy, prints a table; returns the exit code."""
+    get_system(sys)
+    headless = headless_setup()
+    if render and headless and not has_display():
+        raise UsageError(
+            "--render: there is no display here; --record_video writes the episodes as mp4 instead"
+        )
+    rows, code = [], 0
+    with StopRequest() as stop:
+        for copy in range(copies):
+            run_dir = Path(output_dir) / f"run_{copy}"
+            result = None
+            if training:
+                words = command_line(command)
+                result = _train_one(hparams, hparams_name, run_dir, seed + copy, eval_episodes, stop, words)
+                code = max(code, result.exit_code)
+            if not stop.requested:
+                tests = _test(hparams, run_dir, test_episodes, render, record_video)
+                rows.append(_summary(run_dir, result, tests, test_episodes))
+            elif result is not None:
+                rows.append(_summary(run_dir, result, {}, 0))
+            if stop.requested:
+                break
+    if rows:
+        summary_table(rows, title="")
+    return stop.exit_code
+
+
+def _train_one(
+    hparams: HParams, name: str, run_dir: Path, seed: int, eval_episodes: int, stop: StopRequest, command: str
+) -> Result:
+    _check_same_run(hparams, run_dir, seed)
+    trainer = Trainer(hparams, run_dir, seed, eval_episodes)
+    try:
+        ensure_writable_dir(run_dir)
+        saved = {
+            "name": name,
+            "seed": seed,
+            "hparams": hparams.to_dict(),
+            "difference_from_default": {
+                key: list(pair) for key, pair in difference(hparams, HParams()).items()
+            },
+        }
+        write_run_files(run_dir, saved, command)
+        return trainer.train(stop, hparams.flat())
+    finally:
+        trainer.close()
+
+
+def _check_same_run(hparams: HParams, run_dir: Path, seed: int) -> None:
+    """Raises UsageError where `run_dir` holds a run that this one would not continue but spoil."""
+    saved = _read_saved(run_dir)
+    if saved is None or CheckpointManager(run_dir / "checkpoints").latest_step() is None:
+        return
+    there, here = saved["hparams"], hparams.to_dict()
+    flat_there, flat_here = _flatten(there), _flatten(here)
+    keys = [key for key in {**flat_there, **flat_here} if key not in FREE_TO_CHANGE]
+    changed = [key for key in keys if flat_there.get(key) != flat_here.get(key)]
+    differences = [f"{key} is {flat_there.get(key)} there, {flat_here.get(key)} here" for key in changed[:3]]
+    if saved["seed"] != seed:
+        differences.insert(0, f"seed is {saved['seed']} there, {seed} here")
+    if differences:
+        raise UsageError(
+            f"{run_dir} holds another run ({'; '.join(differences)}): choose another --output_dir, "
+            "or repeat that run's own settings to continue it"
+        )
+
+
+def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and key != "env_kwargs":
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _read_saved(run_dir: Path) -> dict[str, Any] | None:
+    path = run_dir / "hparams.json"
+    if not path.exists():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"cannot read {path} ({error}): was it edited? choose another --output_dir"
+        ) from error
+
+
+def _saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
+    """The agent as it was trained in `run_dir`, weights not read yet."""
+    saved = _read_saved(run_dir)
+    if saved is None:
+        raise UsageError(
+            f"there is no trained agent in {run_dir}: train one there first, or name another folder"
+        )
+    hparams = HParams.from_dict(saved["hparams"]).freeze()
+    if asked is not None and (asked.algo, asked.env) != (hparams.algo, hparams.env):
+        raise UsageError(
+            f"{run_dir} holds {hparams.algo} on {hparams.env}, not {asked.algo} on {asked.env}: "
+            f"ask for --hparams {saved['name']}, or choose another --output_dir"
+        )
+    env = make_gym_env(hparams.env, hparams.env_kwargs)
+    from rl.envs.host import action_view, observation_view
+
+    spaces = observation_view(env.observation_space), action_view(env.action_space)
+    env.close()
+    agent: Agent = get_algo(hparams.algo)(hparams, *spaces, saved["seed"])
+    return agent
+
+
+def _read_weights(agent: Agent, run_dir: Path, which: str) -> None:
+    if which not in ("best", "last"):
+        raise UsageError(f"which={which!r}: a run keeps its 'best' and its 'last' policy")
+    if which == "best" and best_return(run_dir) is not None:
+        read_single(run_dir / "checkpoints" / "best", agent.policy_variables)
+        return
+    manager = CheckpointManager(run_dir / "checkpoints")
+    if manager.restore(agent.policy_variables, partial=True) is None:
+        raise UsageError(f"there is no checkpoint in {run_dir}: train first, or name another --output_dir")
+
+
+def _test(
+    hparams: HParams, run_dir: Path, episodes: int, render: bool, record_video: bool
+) -> dict[str, Evaluation]:
+    """Test episodes of the best and of the last policy; the best one's may be shown or filmed."""
+    agent = _saved_agent(run_dir, hparams)
+    tests: dict[str, Evaluation] = {}
+    for which in ("last", "best"):
+        _read_weights(agent, run_dir, which)
+        if which == "best" and (render or record_video):
+            videos = run_dir / "videos" if record_video else None
+            tests[which] = play(agent, episodes, TEST_SEED, render=render, video_dir=videos, label=which)
+        else:
+            tests[which] = Policy(agent).evaluate(episodes)
+    return tests
+
+
+def _summary(
+    run_dir: Path, result: Result | None, tests: dict[str, Evaluation], episodes: int
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"run": str(run_dir)}
+    for which, title in (("best", "best checkpoint"), ("last", "last checkpoint")):
+        if which in tests:
+            returns = tests[which].returns
+            row[f"return, {title}"] = f"{returns.mean():.1f} +- {returns.std():.1f} ({episodes} episodes)"
+    if result is not None:
+        row["steps"] = result.step
+        row["time"] = f"{result.seconds:.1f} s"
+        if result.steps_per_second:
+            row["steps/s"] = round(result.steps_per_second)
+    row["tensorboard"] = f"tensorboard --logdir {run_dir.parent}"
+    return row

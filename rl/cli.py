@@ -1,0 +1,244 @@
+"""The command line: reads and checks what the user typed, lists names, then calls `rl.api.run`.
+
+Nothing here imports TensorFlow before all input has been checked, so that help, lists and error messages
+come at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from rl.errors import UsageError, nearest
+from rl.registry import Registry, import_user_modules
+
+if TYPE_CHECKING:
+    from rl.hparams.hparams import HParams
+
+FAMILIES = {  # name of the registry -> its package
+    "hparams": "rl.hparams",
+    "envs": "rl.envs",
+    "models": "rl.models",
+    "memory": "rl.memory",
+    "algos": "rl.agents.algos",
+    "act_select": "rl.agents.algos.act_select",
+    "grad_comp": "rl.agents.algos.grad_comp",
+}
+SYSTEMS = ("local", "gpu", "tpu")
+ALL = "all"  # what a bare --list asks for
+
+EXAMPLES = """examples:
+  python train.py --sys local --hparams dqn_cartpole --output_dir runs/dqn_cartpole
+  python train.py --hparams ppo_cartpole --hparam_override "lr=3e-4,model.hidden=[128,128]" --copies 3
+  python train.py --hparams ppo --env Acrobot-v1 --train_steps 200000
+  python train.py --hparams dqn_cartpole --output_dir runs/dqn_cartpole --training False --render
+  python train.py --list hparams
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse whose mistakes are UsageErrors: one line, no usage text around it."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def _boolean(text: str) -> bool:
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if text.lower() not in words:
+        raise argparse.ArgumentTypeError(f"needs True or False, not {text!r}")
+    return words[text.lower()]
+
+
+def _integer(minimum: int, maximum: int = 2**62 - 1) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            value = float(text)
+            if not value.is_integer():
+                raise ValueError(text)
+            value = int(text) if text.lstrip("+-").isdecimal() else int(value)  # 1e6 is welcome too
+        except (ValueError, OverflowError):
+            raise argparse.ArgumentTypeError(f"needs an integer, not {text!r}") from None
+        if not minimum <= value <= maximum:
+            wanted = f">= {minimum}" if value < minimum else f"<= {maximum}"
+            raise argparse.ArgumentTypeError(f"needs an integer {wanted}, not {text}")
+        return value
+
+    return parse
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All flags; boolean flags are accepted bare (`--render`) and with a value (`--training False`)."""
+    parser = _Parser(
+        prog="train.py",
+        description="Trains an agent, or continues the run that --output_dir holds, then tests it.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+
+    def switch(flag: str, default: bool, text: str) -> None:
+        add(flag, nargs="?", const=True, default=default, type=_boolean, metavar="True|False", help=text)
+
+    def number(flag: str, default: int | None, minimum: int, text: str) -> None:
+        add(flag, type=_integer(minimum), default=default, metavar="N", help=text)
+
+    add("--sys", default="local", metavar="|".join(SYSTEMS), help="machine to compute on (default local)")
+    add("--hparams", metavar="SET", help="named set of hyperparameters, or several as a-b: the later wins")
+    add("--env", metavar="ID", help="environment, in place of the set's own")
+    add("--hparam_override", default="", metavar="NAME=VALUE,...", help="single hyperparameters")
+    add("--output_dir", metavar="DIR", help="where runs are kept and resumed (default runs/SET)")
+    number("--train_steps", None, 1, "environment steps to train for (default: the set's)")
+    number("--test_episodes", 10, 1, "episodes of the test after training (default 10)")
+    number("--eval_episodes", 10, 1, "episodes of each evaluation during training (default 10)")
+    switch("--training", True, "False: no training, test what --output_dir holds (default True)")
+    switch("--test_only", False, "the same as --training False")
+    number("--copies", 1, 1, "train N copies, run_0 to run_(N-1), each with its own seed (default 1)")
+    switch("--render", False, "show test episodes in a window")
+    switch("--record_video", False, "write an mp4 of each test episode")
+    number("--num_workers", 0, 0, "asynchronous workers (default 0: none)")
+    number("--seed", 0, 0, "seed of the first copy (default 0)")
+    add("--list", nargs="?", const=ALL, metavar="REGISTRY", help="list names: " + ", ".join(FAMILIES))
+    add("--user_modules", default="", metavar="a,b", help="modules that register components of your own")
+    return parser
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The flags; UsageError for an unknown one (with the nearest) or a bad value."""
+    parser = build_parser()
+    args, rest = parser.parse_known_args(argv)
+    if rest:
+        flags = [flag for action in parser._actions for flag in action.option_strings]
+        flag = rest[0].partition("=")[0]
+        what = f"unknown flag {flag}" if flag.startswith("-") else f"unexpected argument {flag!r}"
+        raise UsageError(f"{what}: {nearest(flag, flags)} (all: --help)")
+    return args
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
+    argv = sys.argv[1:] if argv is None else argv
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # counts only before TensorFlow's first import
+    try:
+        args = parse(argv)
+        import_user_modules(name.strip() for name in args.user_modules.split(",") if name.strip())
+        if args.list is not None:
+            return _list(args.list)
+        hparams = _checked(args)
+        _import_tensorflow()
+        from rl.api import run
+
+        return run(
+            hparams,
+            output_dir=args.output_dir or os.path.join("runs", args.hparams),
+            sys=args.sys,
+            seed=args.seed,
+            copies=args.copies,
+            training=args.training and not args.test_only,
+            test_only=args.test_only,
+            render=args.render,
+            record_video=args.record_video,
+            eval_episodes=args.eval_episodes,
+            test_episodes=args.test_episodes,
+            command=["python", "train.py", *argv],
+            hparams_name=args.hparams,
+            overrides=args.hparam_override,
+        )
+    except UsageError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+
+
+def _import_tensorflow() -> None:
+    """Imports TensorFlow without the lines it writes to stderr each time, whatever its settings."""
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            importlib.import_module("tensorflow")
+        except BaseException:  # then what was written may say why
+            written.seek(0)
+            os.write(stderr, written.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+
+
+def _checked(args: argparse.Namespace) -> HParams:
+    """The frozen hparams, after everything that can be checked without TensorFlow."""
+    if args.sys not in SYSTEMS:
+        raise UsageError(f"unknown --sys {args.sys!r}: {nearest(args.sys, SYSTEMS)}")
+    if not args.hparams:
+        raise UsageError("--hparams is missing: name a set, such as dqn_cartpole (all: --list hparams)")
+    if args.num_workers:
+        raise UsageError("--num_workers: asynchronous workers are not built yet, leave it at 0")
+    if args.output_dir == "":
+        raise UsageError("--output_dir is empty: name a folder, such as runs/dqn_cartpole")
+    from rl.hparams.merge import resolve  # pydantic takes 0.1 s, which --help need not wait for
+
+    hparams = resolve(args.hparams, args.hparam_override, env=args.env, train_steps=args.train_steps)
+    check_components(hparams)
+    return hparams
+
+
+def check_components(hparams: HParams) -> None:
+    """Raises UsageError unless every component that the hparams name is registered; imports none of them."""
+    named = {
+        "algos": hparams.algo,
+        "models": hparams.model.name,
+        "memory": hparams.memory_name,
+        "act_select": hparams.act_select,
+        "grad_comp": hparams.grad_comp,
+    }
+    for family, name in named.items():
+        registry_of(family).entry(name)
+
+
+def registry_of(family: str) -> Registry:
+    """The registry of a family; UsageError if there is no such family."""
+    if family not in FAMILIES:
+        raise UsageError(f"unknown registry {family!r}: {nearest(family, FAMILIES)}")
+    registry: Registry = importlib.import_module(f"{FAMILIES[family]}.registry").registry
+    return registry
+
+
+def _list(family: str) -> int:
+    families = list(FAMILIES) if family == ALL else [family]
+    tables = {name: registry_of(name).entries() for name in families}
+    try:
+        if sys.stdout.isatty():
+            _print_tables(tables)
+        else:
+            for name, entries in tables.items():
+                if family == ALL:
+                    print(f"{name}:")
+                width = max((len(entry.name) for entry in entries), default=0)
+                for entry in entries:
+                    print(f"{entry.name:<{width}}  {entry.description}".rstrip())
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader (head, less) had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _print_tables(tables: dict[str, list]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    for name, entries in tables.items():
+        table = Table(title=name, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("name", no_wrap=True)
+        table.add_column("what it is")
+        for entry in entries:
+            table.add_row(entry.name, entry.description)
+        console.print(table)

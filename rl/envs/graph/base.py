@@ -1,0 +1,113 @@
+"""What all in-graph environments share: autoreset, the time limit and the reward of a reset step.
+
+An environment here is stateless configuration; its state travels through `reset` and `step`, which are pure
+tensor functions of static shapes, so that a whole rollout can be compiled into one function.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.errors import UsageError
+from rl.types import Nest, Tensor, TimeStep
+
+
+class GraphState(NamedTuple):
+    """The state of B environments."""
+
+    physics: Nest  # [B, ...] what `dynamics` moves
+    elapsed_steps: Tensor  # [B] int32, steps since the reset
+    episode_end: Tensor  # [B] bool: the episode is over, the next step resets
+
+
+class GraphEnv:
+    """B copies of one environment, stepped together (next-step autoreset, as in Gymnasium 1.x and EnvPool).
+
+    A subclass sets the two spaces and `max_episode_steps` and writes three tensor functions:
+
+    * `initial(seed) -> physics`: a fresh state for each of the B environments;
+    * `dynamics(physics, action, seed) -> (physics, reward [B] float32, terminated [B] bool)`;
+    * `observe(physics) -> observation [B, ...]`.
+
+    In one step `initial` and `dynamics` get the same seed: an environment keeps either the one's result or
+    the other's, never both, so that each result is independent of all that came before it.
+
+    Args:
+        num_envs: B.
+        max_episode_steps: steps after which an episode is truncated; None takes the environment's own limit.
+    """
+
+    observation_space: spaces.Space
+    action_space: spaces.Space
+    max_episode_steps: int | None = None
+
+    def __init__(self, num_envs: int, max_episode_steps: int | None = None) -> None:
+        if num_envs < 1:
+            raise UsageError(f"num_envs must be at least 1, not {num_envs}")
+        if max_episode_steps is not None:
+            if max_episode_steps < 1:
+                raise UsageError(f"max_episode_steps must be at least 1, not {max_episode_steps}")
+            self.max_episode_steps = max_episode_steps
+        self.num_envs = num_envs
+
+    def initial(self, seed: Tensor) -> Nest:
+        """Fresh physics [B, ...]."""
+        raise NotImplementedError
+
+    def dynamics(self, physics: Nest, action: Nest, seed: Tensor) -> tuple[Nest, Tensor, Tensor]:
+        """Next physics [B, ...], reward [B] float32, terminated [B] bool. Box actions arrive clipped."""
+        raise NotImplementedError
+
+    def observe(self, physics: Nest) -> Nest:
+        """Observation [B, ...]."""
+        raise NotImplementedError
+
+    def reset(self, seed: Tensor) -> tuple[GraphState, TimeStep]:
+        """Starts an episode in all B environments.
+
+        Args:
+            seed: int32 [2].
+
+        Returns:
+            The state, and a time step of reward 0 with both flags False.
+        """
+        physics = self.initial(seed)
+        never = tf.zeros([self.num_envs], tf.bool)  # [B]
+        state = GraphState(physics, tf.zeros([self.num_envs], tf.int32), never)
+        return state, TimeStep(self.observe(physics), tf.zeros([self.num_envs]), never, never)
+
+    def step(self, state: GraphState, action: Nest, seed: Tensor) -> tuple[GraphState, TimeStep]:
+        """Moves all B environments by one step; those whose episode is over start a new one instead.
+
+        Args:
+            state: what the last call returned.
+            action: [B, ...]; Box actions are clipped to the space, actions of a reset step are ignored.
+            seed: int32 [2], a new one each step.
+        """
+        resets = state.episode_end  # [B]
+        physics, reward, terminated = self.dynamics(state.physics, self._clip(action), seed)
+        physics = tf.nest.map_structure(
+            lambda new, old: _where(resets, new, old), self.initial(seed), physics
+        )
+        reward = tf.where(resets, 0.0, reward)  # [B]
+        terminated = terminated & ~resets  # [B]
+        elapsed_steps = tf.where(resets, 0, state.elapsed_steps + 1)  # [B]
+        if self.max_episode_steps is None:
+            truncated = tf.zeros_like(terminated)
+        else:  # a reset step has 0 elapsed steps, so it is never truncated
+            truncated = elapsed_steps >= self.max_episode_steps  # [B]
+        next_state = GraphState(physics, elapsed_steps, terminated | truncated)
+        return next_state, TimeStep(self.observe(physics), reward, terminated, truncated)
+
+    def _clip(self, action: Nest) -> Nest:
+        if isinstance(self.action_space, spaces.Box):
+            return tf.clip_by_value(action, self.action_space.low, self.action_space.high)
+        return action
+
+
+def _where(condition: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """`tf.where` with a condition [B] over values [B, ...]."""
+    return tf.where(tf.reshape(condition, [-1] + [1] * (old.shape.rank - 1)), new, old)

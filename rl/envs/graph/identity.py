@@ -1,0 +1,48 @@
+"""Identity: name the state that is shown. The smallest environment that an agent can learn or fail to learn.
+
+The idea is Stable-Baselines3's `IdentityEnv`. `rl/envs/identity_gym.py` is the same game for Gymnasium.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.envs.graph.base import GraphEnv
+from rl.envs.registry import register
+from rl.ops import random
+from rl.types import Tensor
+
+ENV_ID = "Identity-v0"
+
+
+@register
+class Identity(GraphEnv):
+    """Name the random state that is shown: one-hot of 4, 4 actions, reward 1 for the right one, 20 steps.
+
+    Physics [B] int32: the state. Each step draws the next one uniformly, whatever the action, so that with
+    discount gamma the optimal value is 1 / (1 - gamma) and that of a random policy a quarter of it. Episodes
+    end by truncation only. An episode's return is 20 at best, 5 at random.
+    """
+
+    max_episode_steps = 20
+
+    def __init__(self, num_envs: int, max_episode_steps: int | None = None, num_states: int = 4) -> None:
+        super().__init__(num_envs, max_episode_steps)
+        self.num_states = num_states
+        self.observation_space = spaces.Box(0.0, 1.0, (num_states,), np.float32)
+        self.action_space = spaces.Discrete(num_states)
+
+    def initial(self, seed: Tensor) -> Tensor:
+        """A state, uniform."""
+        return random.randint(seed, [self.num_envs], self.num_states)
+
+    def dynamics(self, physics: Tensor, action: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The next state is a draw like the first one."""
+        named = tf.equal(tf.cast(action, tf.int32), physics)
+        return self.initial(seed), tf.cast(named, tf.float32), tf.zeros_like(named)
+
+    def observe(self, physics: Tensor) -> Tensor:
+        """float32 [B, num_states]."""
+        return tf.one_hot(physics, self.num_states)

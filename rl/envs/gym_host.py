@@ -1,0 +1,120 @@
+"""Gymnasium environments as host environments.
+
+`GymHost` steps a list of environments one after another. It is what `SyncVectorEnv` with
+`AutoresetMode.NEXT_STEP` does (a test compares them), without the infos and copies that nobody here reads.
+`GymVectorHost` takes an environment that Gymnasium ships in vector form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
+
+from rl.envs.host import HostStep, action_encoder, action_view, env_seeds, observation_view
+from rl.types import Nest
+
+
+class GymHost:
+    """A `HostEnv` of separate Gymnasium environments with equal spaces.
+
+    Args:
+        envs: the environments; `close` closes them. They stay reachable as `envs`, for rendering.
+    """
+
+    backend = "gym"
+
+    def __init__(self, envs: Sequence[gymnasium.Env]) -> None:
+        self.envs = list(envs)
+        self.num_envs = len(self.envs)
+        self.observation_space = observation_view(self.envs[0].observation_space)
+        self.action_space = action_view(self.envs[0].action_space)
+        self._encode = action_encoder(self.envs[0].action_space)
+        self._batched_actions = batch_space(self.envs[0].action_space, self.num_envs)
+        self._ended = [False] * self.num_envs
+        plain = isinstance(self.observation_space, spaces.Box)
+        self._shape = (self.num_envs, *self.observation_space.shape) if plain else None
+
+    def reset(self, seed: int) -> Nest:
+        """Observation [B, ...]; environment i is reset with `env_seeds(seed, B)[i]`."""
+        self._ended = [False] * self.num_envs
+        seeds = env_seeds(seed, self.num_envs)
+        return self._batch([env.reset(seed=each)[0] for env, each in zip(self.envs, seeds, strict=True)])
+
+    def step(self, action: Nest) -> HostStep:
+        """See `HostEnv.step`."""
+        reward = np.zeros(self.num_envs, np.float32)  # [B]
+        terminated = np.zeros(self.num_envs, np.bool_)  # [B]
+        truncated = np.zeros(self.num_envs, np.bool_)  # [B]
+        ended = self._ended
+        observations = []
+        for i, each in enumerate(self._split(self._encode(action))):
+            if ended[i]:
+                observations.append(self.envs[i].reset()[0])
+                ended[i] = False
+            else:
+                observation, reward[i], done, cut, _ = self.envs[i].step(each)
+                observations.append(observation)
+                if done or cut:
+                    ended[i], terminated[i], truncated[i] = True, done, cut
+        return self._batch(observations), reward, terminated, truncated
+
+    def close(self) -> None:
+        """Closes all environments."""
+        for env in self.envs:
+            env.close()
+
+    def _split(self, action: Nest) -> Any:
+        if isinstance(action, np.ndarray):
+            return action.tolist() if action.ndim == 1 and action.dtype == np.int64 else action
+        return iterate(self._batched_actions, action)
+
+    def _batch(self, observations: list[Any]) -> Nest:
+        """One fresh nest of arrays [B, ...]: what was returned before stays as it was."""
+        if self._shape is not None:
+            batch = np.empty(self._shape, self.observation_space.dtype)
+            for i, observation in enumerate(observations):
+                batch[i] = observation
+            return batch
+        out = create_empty_array(self.observation_space, n=self.num_envs, fn=np.empty)
+        return concatenate(self.observation_space, observations, out)
+
+
+class GymVectorHost:
+    """A `HostEnv` of one Gymnasium vector environment that resets at the next step.
+
+    Args:
+        env: the vector environment, with Box observations; `close` closes it.
+    """
+
+    backend = "gym"
+
+    def __init__(self, env: VectorEnv) -> None:
+        self.env = env
+        self.num_envs = env.num_envs
+        self.observation_space = observation_view(env.single_observation_space)
+        self.action_space = action_view(env.single_action_space)
+        self._encode = action_encoder(env.single_action_space)
+
+    def reset(self, seed: int) -> Nest:
+        """Observation [B, ...]."""
+        return np.array(self.env.reset(seed=env_seeds(seed, 1)[0])[0], self.observation_space.dtype)
+
+    def step(self, action: Nest) -> HostStep:
+        """See `HostEnv.step`."""
+        observation, reward, terminated, truncated, _ = self.env.step(self._encode(action))
+        return (  # copies: a vector environment may write its next step into the same arrays
+            np.array(observation, self.observation_space.dtype),
+            np.array(reward, np.float32),
+            np.array(terminated),
+            np.array(truncated),
+        )
+
+    def close(self) -> None:
+        """Closes the vector environment."""
+        self.env.close()

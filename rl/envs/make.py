@@ -1,0 +1,234 @@
+"""Environments by id: `make_env` for training, `make_gym_env` and `make_eval_envs` for evaluation.
+
+An id is Gymnasium's ("CartPole-v1"). Three backends may have it: `graph` (in-graph, compiled together with
+the agent), `envpool` (C++ threads) and `gym` (Gymnasium). Importing this module imports none of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rl.envs.registry import get_env, registry
+from rl.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from rl.envs.graph.base import GraphEnv
+    from rl.envs.host import HostEnv
+
+BACKENDS = ("graph", "envpool", "gym")  # in the order in which `auto` asks them
+VECTOR_FROM = 8  # environments from which Gymnasium's own vector form of CartPole beats a loop
+
+
+def make_env(
+    env_id: str,
+    backend: str,
+    num_envs: int,
+    env_kwargs: Mapping[str, Any] | None = None,
+    max_episode_steps: int | None = None,
+) -> GraphEnv | HostEnv:
+    """The environment to train in.
+
+    Args:
+        env_id: Gymnasium or EnvPool id; "module:id" imports the module first.
+        backend: `graph`, `envpool`, `gym`, or `auto`: the first of these three that has the id.
+        num_envs: B, at least 1.
+        env_kwargs: options of that environment.
+        max_episode_steps: steps after which an episode is truncated; None takes the environment's own limit.
+
+    Raises:
+        UsageError: unknown id or backend, a backend that lacks the id, options that the environment does not
+            take, a package that is missing.
+    """
+    if backend not in ("auto", *BACKENDS):
+        raise UsageError(f"unknown env_backend {backend!r}: {nearest(backend, ('auto', *BACKENDS))}")
+    for what, value in (("num_envs", num_envs), ("max_episode_steps", max_episode_steps)):
+        if value is not None and value < 1:
+            raise UsageError(f"{what} must be at least 1, not {value}")
+    asked = BACKENDS if backend == "auto" else (backend,)  # a backend that is not asked is not imported
+    chosen = next((each for each in asked if _HAS[each](env_id)), None)
+    if chosen is None:
+        having = [each for each in BACKENDS if each not in asked and _HAS[each](env_id)]
+        if not having:
+            raise _unknown(env_id)
+        others = " or ".join(["auto", *having])
+        raise UsageError(f"environment {env_id} is not in backend {backend}: take env_backend {others}")
+    return _MAKE[chosen](env_id, num_envs, dict(env_kwargs or {}), max_episode_steps)
+
+
+def make_gym_env(
+    env_id: str,
+    env_kwargs: Mapping[str, Any] | None = None,
+    render_mode: str | None = None,
+    max_episode_steps: int | None = None,
+) -> gymnasium.Env:
+    """The Gymnasium environment of that id; with the defaults it is unmodified, for evaluation and videos.
+
+    Raises:
+        UsageError: Gymnasium has no such id, the options are not its own, or a package is missing.
+    """
+    import gymnasium
+
+    if not _gym_has(env_id):
+        if _envpool_has(env_id):
+            raise UsageError(
+                f"environment {env_id} is EnvPool's alone: Gymnasium has none to evaluate or render"
+            )
+        raise _unknown(env_id)
+    kwargs = dict(env_kwargs or {})
+    if render_mode is not None:
+        kwargs["render_mode"] = render_mode
+    if max_episode_steps is not None:
+        kwargs["max_episode_steps"] = max_episode_steps
+    return _call_gym(env_id, lambda: gymnasium.make(env_id, disable_env_checker=True, **kwargs))
+
+
+def make_eval_envs(
+    env_id: str,
+    num_envs: int,
+    env_kwargs: Mapping[str, Any] | None = None,
+    render_mode: str | None = None,
+) -> HostEnv:
+    """`num_envs` unmodified Gymnasium environments as one `HostEnv`; `reset(seed)` seeds them.
+
+    Raises:
+        UsageError: as `make_gym_env`.
+    """
+    from rl.envs.gym_host import GymHost
+
+    return GymHost([make_gym_env(env_id, env_kwargs, render_mode) for _ in range(num_envs)])
+
+
+def _make_graph(
+    env_id: str, num_envs: int, env_kwargs: dict[str, Any], max_episode_steps: int | None
+) -> GraphEnv:
+    env_class = get_env(env_id)
+    options = [each for each in inspect.signature(env_class).parameters if each not in _GRAPH_ARGUMENTS]
+    for key in env_kwargs:
+        if key not in options:
+            hint = nearest(key, options) if options else "it takes none"
+            raise UsageError(f"in-graph {env_id} has no option {key!r}: {hint} (or take env_backend gym)")
+    return env_class(num_envs, max_episode_steps, **env_kwargs)
+
+
+def _make_envpool(
+    env_id: str, num_envs: int, env_kwargs: dict[str, Any], max_episode_steps: int | None
+) -> HostEnv:
+    from rl.envs.envpool_host import EnvPoolHost
+
+    return EnvPoolHost(env_id, num_envs, env_kwargs, max_episode_steps)
+
+
+def _make_gym(
+    env_id: str, num_envs: int, env_kwargs: dict[str, Any], max_episode_steps: int | None
+) -> HostEnv:
+    from rl.envs.gym_host import GymHost, GymVectorHost
+
+    if num_envs >= VECTOR_FROM:
+        env = _gym_vector(env_id, num_envs, env_kwargs, max_episode_steps)
+        if env is not None:
+            return GymVectorHost(env)
+    return GymHost([make_gym_env(env_id, env_kwargs, None, max_episode_steps) for _ in range(num_envs)])
+
+
+def _gym_vector(
+    env_id: str, num_envs: int, env_kwargs: dict[str, Any], max_episode_steps: int | None
+) -> gymnasium.vector.VectorEnv | None:
+    """Gymnasium's own vector form of an environment, if it has one of our autoreset and Box observations."""
+    import gymnasium
+
+    if gymnasium.spec(env_id).vector_entry_point is None:
+        return None
+    kwargs = dict(env_kwargs)
+    if max_episode_steps is not None:
+        kwargs["max_episode_steps"] = max_episode_steps
+    mode = gymnasium.VectorizeMode.VECTOR_ENTRY_POINT
+    env = _call_gym(env_id, lambda: gymnasium.make_vec(env_id, num_envs, vectorization_mode=mode, **kwargs))
+    resets_next = env.metadata.get("autoreset_mode") == gymnasium.vector.AutoresetMode.NEXT_STEP
+    if resets_next and isinstance(env.single_observation_space, gymnasium.spaces.Box):
+        return env
+    env.close()
+    return None
+
+
+def _call_gym(env_id: str, call: Callable[[], Any]) -> Any:
+    """What `call` returns; what Gymnasium and its environments raise on bad input becomes one clear line."""
+    import gymnasium
+
+    try:
+        return call()
+    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+        extra = next((each for each in _EXTRAS if each in str(error).lower()), None)
+        if extra is not None:
+            raise _missing_extra(env_id, extra) from error
+        raise UsageError(f"environment {env_id} needs a package that is missing: {_line(error)}") from error
+    except (gymnasium.error.Error, TypeError, ValueError, AssertionError) as error:
+        raise UsageError(f"Gymnasium cannot make {env_id}: {_line(error)}") from error
+
+
+def _graph_has(env_id: str) -> bool:
+    return env_id in registry
+
+
+def _envpool_has(env_id: str) -> bool:
+    return env_id in _envpool_ids()
+
+
+def _gym_has(env_id: str) -> bool:
+    module, colon, name = env_id.rpartition(":")
+    if colon:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise UsageError(f"environment {env_id}: cannot import {module}: {_line(error)}") from error
+    elif name.startswith("ALE/"):  # registers its ids when it is imported, not by itself
+        if importlib.util.find_spec("ale_py") is None:
+            raise _missing_extra(env_id, "atari")
+        importlib.import_module("ale_py")
+    return name in _gym_ids()
+
+
+def _gym_ids() -> list[str]:
+    """Gymnasium's ids, with those of this package's `*_gym.py` files."""
+    import gymnasium
+
+    for path in sorted(Path(__file__).parent.glob("*_gym.py")):
+        importlib.import_module(f"rl.envs.{path.stem}")
+    return list(gymnasium.registry)
+
+
+def _envpool_ids() -> list[str]:
+    if importlib.util.find_spec("envpool") is None:
+        return []
+    import envpool
+
+    return envpool.list_all_envs()
+
+
+def _unknown(env_id: str) -> UsageError:
+    known = {*registry.names(), *_gym_ids(), *_envpool_ids()}
+    return UsageError(
+        f"unknown environment {env_id!r}: {nearest(env_id, known)} (in-graph ones: --list envs)"
+    )
+
+
+def _missing_extra(env_id: str, extra: str) -> UsageError:
+    return UsageError(
+        f"environment {env_id} needs the extra {extra!r}: pip install '.[{extra}]' (repository root)"
+    )
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+_GRAPH_ARGUMENTS = ("num_envs", "max_episode_steps")
+_EXTRAS = ("mujoco", "box2d")  # the package's extras that bring Gymnasium environments
+_HAS: dict[str, Callable[[str], bool]] = {"graph": _graph_has, "envpool": _envpool_has, "gym": _gym_has}
+_MAKE: dict[str, Callable[..., Any]] = {"graph": _make_graph, "envpool": _make_envpool, "gym": _make_gym}

@@ -1,0 +1,21 @@
+"""The one exception that stands for a mistake of the person at the terminal."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UsageError(Exception):
+    """Bad input: its text is one clear line; `train.py` prints it and exits with code 2."""
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
+    """Words for an error message: the known names nearest to `name`, or a few of them when none is near."""
+    names = sorted(known)
+    lowered = {each.lower(): each for each in reversed(names)}
+    near = difflib.get_close_matches(name.lower(), lowered, n=count, cutoff=0.5)
+    if near:
+        return "did you mean " + ", ".join(lowered[each] for each in near) + "?"
+    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    return f"known: {shown}" if names else "none is known"

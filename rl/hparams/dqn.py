@@ -1,0 +1,200 @@
+"""Hyperparameters and named sets of DQN (`rl/agents/algos/dqn.py`)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from rl.errors import UsageError
+from rl.hparams.hparams import Coefficient, Count, Fraction, HParams, PositiveFloat, PositiveInt
+from rl.hparams.registry import register
+
+
+class DQNHParams(HParams):
+    """DQN with its switches: double, dueling, noisy, n-step and prioritized are independent of each other."""
+
+    algo: str = "dqn"
+    memory: str = "uniform"
+    act_select: str = "epsilon_greedy"
+    lr: PositiveFloat = 1e-3
+
+    replay_capacity: PositiveInt = 100_000  # transitions in total
+    min_replay_size: PositiveInt = 1_000  # transitions before the first update
+    batch_size: PositiveInt = 128
+    updates_per_iteration: PositiveInt = 1  # gradient updates after each rollout
+    n_step: PositiveInt = 1
+    double: bool = True
+    dueling: bool = False
+    noisy: bool = False
+    noisy_sigma: Coefficient = 0.5  # initial standard deviation, divided by sqrt(inputs) of the layer
+    prioritized: bool = False
+    priority_exponent: Fraction = 0.6
+    importance_sampling_exponent: Fraction = 0.4  # at the start, linear over train_steps
+    importance_sampling_exponent_end: Fraction = 1.0
+    priority_epsilon: PositiveFloat = 1e-6
+    loss: Literal["huber", "mse"] = "huber"
+    huber_delta: PositiveFloat = 1.0
+    target_update_period: PositiveInt = 500  # gradient updates between two updates of the target network
+    tau: float = Field(default=1.0, gt=0, le=1)  # target <- tau * online + (1 - tau) * target; 1: copy
+    exploration_epsilon_start: Fraction = 1.0
+    exploration_epsilon_end: Fraction = 0.05
+    exploration_steps: Count = 10_000  # environment steps from start to end, linear
+    evaluation_epsilon: Fraction = 0.0
+
+    @property
+    def memory_name(self) -> str:
+        """`prioritized` if that switch is on, else `memory`."""
+        return "prioritized" if self.prioritized else self.memory
+
+    def check(self) -> None:
+        """Raises UsageError where replay sizes or exploration do not fit together."""
+        super().check()
+        if self.min_replay_size > self.replay_capacity:
+            raise UsageError(
+                f"hparam min_replay_size={self.min_replay_size} is above "
+                f"replay_capacity={self.replay_capacity}: learning would never start"
+            )
+        if self.exploration_epsilon_end > self.exploration_epsilon_start:
+            raise UsageError(
+                f"hparam exploration_epsilon_end={self.exploration_epsilon_end:g} is above "
+                f"exploration_epsilon_start={self.exploration_epsilon_start:g}: exploration only goes down"
+            )
+
+
+@register
+def dqn() -> DQNHParams:
+    """DQN on any environment with discrete actions: give --env ID."""
+    hparams = DQNHParams()
+    hparams.model.activation = "relu"
+    hparams.model.init = "lecun_uniform"
+    return hparams
+
+
+@register
+def dqn_cartpole() -> DQNHParams:
+    """DQN on CartPole-v1."""
+    hparams = dqn()
+    hparams.env = "CartPole-v1"
+    hparams.train_steps = 50_000
+    hparams.model.hidden = (256, 256)
+    hparams.lr = 2.3e-3
+    hparams.batch_size = 64
+    hparams.replay_capacity = 100_000
+    hparams.min_replay_size = 1_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 32
+    hparams.updates_per_iteration = 128
+    hparams.target_update_period = 128
+    hparams.exploration_steps = 8_000
+    hparams.exploration_epsilon_end = 0.04
+    hparams.max_grad_norm = 10.0
+    return hparams
+
+
+@register
+def dqn_mountaincar() -> DQNHParams:
+    """DQN on MountainCar-v0."""
+    hparams = dqn()
+    hparams.env = "MountainCar-v0"
+    hparams.train_steps = 120_000
+    hparams.model.hidden = (256, 256)
+    hparams.gamma = 0.98
+    hparams.lr = 4e-3
+    hparams.batch_size = 128
+    hparams.replay_capacity = 10_000
+    hparams.min_replay_size = 1_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 2
+    hparams.updates_per_iteration = 8
+    hparams.target_update_period = 300
+    hparams.exploration_steps = 24_000
+    hparams.exploration_epsilon_end = 0.07
+    hparams.max_grad_norm = 10.0
+    return hparams
+
+
+@register
+def dqn_acrobot() -> DQNHParams:
+    """DQN on Acrobot-v1."""
+    hparams = dqn()
+    hparams.env = "Acrobot-v1"
+    hparams.train_steps = 100_000
+    hparams.model.hidden = (256, 256)
+    hparams.lr = 6.3e-4
+    hparams.batch_size = 128
+    hparams.replay_capacity = 50_000
+    hparams.min_replay_size = 1_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 2
+    hparams.updates_per_iteration = 16
+    hparams.target_update_period = 250
+    hparams.exploration_steps = 12_000
+    hparams.exploration_epsilon_end = 0.1
+    hparams.max_grad_norm = 10.0
+    return hparams
+
+
+@register
+def noisy_dqn_cartpole() -> DQNHParams:
+    """DQN on CartPole-v1 with noisy layers in place of random actions."""
+    hparams = dqn_cartpole()
+    hparams.noisy = True
+    hparams.act_select = "greedy"
+    return hparams
+
+
+@register
+def dqn_catch() -> DQNHParams:
+    """DQN on Catch-v0: a test of learning from images that takes seconds."""
+    hparams = dqn()
+    hparams.env = "Catch-v0"
+    hparams.train_steps = 20_000
+    hparams.replay_capacity = 10_000
+    hparams.min_replay_size = 500
+    hparams.batch_size = 64
+    hparams.num_envs = 8
+    hparams.rollout_length = 4
+    hparams.updates_per_iteration = 8
+    hparams.target_update_period = 100
+    hparams.exploration_steps = 8_000
+    return hparams
+
+
+@register
+def dqn_identity() -> DQNHParams:
+    """DQN on Identity-v0: the smallest test that anything is learned."""
+    hparams = dqn()
+    hparams.env = "Identity-v0"
+    hparams.train_steps = 4_000
+    hparams.gamma = 0.0
+    hparams.replay_capacity = 2_000
+    hparams.min_replay_size = 100
+    hparams.batch_size = 64
+    hparams.num_envs = 8
+    hparams.rollout_length = 4
+    hparams.updates_per_iteration = 4
+    hparams.target_update_period = 50
+    hparams.exploration_steps = 2_000
+    hparams.log_period = 1_000
+    return hparams
+
+
+@register
+def dqn_two_state_chain() -> DQNHParams:
+    """DQN on TwoStateChain-v0: a test against action values that are known exactly."""
+    hparams = dqn()
+    hparams.env = "TwoStateChain-v0"
+    hparams.train_steps = 16_000
+    hparams.gamma = 0.9
+    hparams.replay_capacity = 4_000
+    hparams.min_replay_size = 200
+    hparams.batch_size = 64
+    hparams.num_envs = 8
+    hparams.rollout_length = 4
+    hparams.updates_per_iteration = 8
+    hparams.target_update_period = 50
+    hparams.exploration_epsilon_end = 0.5
+    hparams.exploration_steps = 4_000
+    hparams.log_period = 1_000
+    return hparams

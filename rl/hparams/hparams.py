@@ -1,0 +1,250 @@
+"""Hyperparameters: known names only, types and ranges checked at every assignment, frozen before a run.
+
+An algorithm with hyperparameters of its own derives a class from `HParams` in its file of named sets
+(`rl/hparams/dqn.py`). Defaults that the whole class shares are class defaults; what a named set assigns is
+recorded as explicitly set, which is what `a-b` merges (`rl/hparams/merge.py`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+)
+
+from rl.errors import UsageError, nearest
+
+
+def _whole(value: Any) -> Any:
+    """1e6 means 1000000 where an integer is asked for."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+PositiveInt = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+Count = Annotated[int, Field(ge=0), BeforeValidator(_whole)]  # zero allowed
+PositiveFloat = Annotated[float, Field(gt=0)]
+Coefficient = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+class Checked(BaseModel):
+    """A model whose every mistake is a `UsageError` of one line, and which can be frozen."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, strict=True, allow_inf_nan=False)
+    prefix: ClassVar[str] = ""  # where these fields stand among all hparams, such as "model."
+    _frozen: bool = PrivateAttr(default=False)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+            return
+        if self._frozen:
+            raise AttributeError(f"hparams are frozen: {self.prefix}{name} cannot change during a run")
+        if name not in type(self).model_fields:
+            raise unknown_hparam(self.prefix + name, self.keys())
+        try:
+            super().__setattr__(name, value)
+        except ValidationError as error:
+            raise usage_error(error, type(self)) from error
+
+    def freeze(self) -> Self:
+        """Checks the whole (`check`) and forbids further assignments, here and in nested models.
+
+        Raises:
+            UsageError: values that do not fit together.
+        """
+        self.check()
+        for name in type(self).model_fields:
+            nested = getattr(self, name)
+            if isinstance(nested, Checked):
+                nested.freeze()
+        self._frozen = True
+        return self
+
+    @property
+    def frozen(self) -> bool:
+        """Whether assignments are forbidden."""
+        return self._frozen
+
+    def check(self) -> None:
+        """Raises UsageError where values, each in its range, do not fit together; subclasses add theirs."""
+
+    @classmethod
+    def keys(cls) -> list[str]:
+        """All names an override may give, dotted, in the order of definition."""
+        names = []
+        for name, field in cls.model_fields.items():
+            nested = field.annotation
+            if isinstance(nested, type) and issubclass(nested, Checked):
+                names += nested.keys()
+            else:
+                names.append(cls.prefix + name)
+        return names
+
+    def flat(self) -> dict[str, Any]:
+        """Dotted name -> value, nested models unfolded."""
+        values: dict[str, Any] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            values.update(value.flat() if isinstance(value, Checked) else {self.prefix + name: value})
+        return values
+
+
+class ModelHParams(Checked):
+    """What the network looks like; `name` is the model's name in its registry."""
+
+    prefix: ClassVar[str] = "model."
+
+    name: str = "mlp"
+    hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = (64, 64)  # units of each hidden layer
+    activation: Literal["relu", "tanh", "elu", "gelu", "silu"] = "tanh"
+    shared: bool = False  # policy and value share the hidden layers
+    init: Literal["orthogonal", "glorot_uniform", "lecun_uniform", "he_uniform", "torch"] = "orthogonal"
+
+
+class HParams(Checked):
+    """What every algorithm has. Periods and lengths count environment steps unless they say otherwise."""
+
+    algo: str = ""  # name in the registry algos
+    env: str = ""  # environment id
+    env_backend: Literal["auto", "graph", "envpool", "gym"] = "auto"  # training only; evaluation is on gym
+    env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    max_episode_steps: PositiveInt | None = None  # None: the environment's own limit
+    reward_augmentation: str | None = None  # training only
+    normalize_observation: bool = False
+    normalize_reward: bool = False  # divides by the standard deviation of the discounted return
+    num_envs: PositiveInt = 8
+    rollout_length: PositiveInt = 32  # steps of each environment between two learning phases
+    train_steps: PositiveInt = 100_000  # steps of all environments together
+    gamma: Fraction = 0.99
+
+    model: ModelHParams = Field(default_factory=ModelHParams)
+    memory: str = "rollout"
+    act_select: str = "sample"
+    grad_comp: str = "backprop"
+
+    optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"
+    lr: PositiveFloat = 3e-4
+    lr_schedule: Literal["constant", "linear", "exponential", "polynomial", "cosine"] = "constant"
+    lr_end: Coefficient = 0.0  # linear, polynomial, cosine: learning rate at the end of training
+    lr_decay_rate: Annotated[float, Field(gt=0, le=1)] = 0.1  # exponential: last / first learning rate
+    lr_power: PositiveFloat = 2.0  # polynomial
+    adam_epsilon: PositiveFloat = 1e-5
+    max_grad_norm: PositiveFloat | None = None  # global norm; None: no clipping
+
+    compile: Literal["auto", "xla", "graph", "eager"] = "auto"
+    act_backend: Literal["auto", "litert", "compiled"] = "auto"  # how host environments' actions are computed
+    overlap: bool = False  # host environments step while the learner works
+
+    log_period: PositiveInt = 5_000  # environment steps between rows of metrics
+    eval_period: Count = 0  # environment steps between evaluations; 0: only at the end
+    checkpoint_period: Coefficient = 60.0  # seconds between checkpoints
+    keep_checkpoints: PositiveInt = 3
+    histograms: str = ""  # regular expression: variables that get TensorBoard histograms; empty: none
+
+    @field_validator("histograms")
+    @classmethod
+    def _compiles(cls, value: str) -> str:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"needs a regular expression ({error})") from error
+        return value
+
+    @property
+    def memory_name(self) -> str:
+        """Name in the registry memory; an algorithm's switches may choose another than `memory`."""
+        return self.memory
+
+    def check(self) -> None:
+        """Raises UsageError unless an algorithm and an environment are named and the schedule goes down."""
+        if not self.algo:
+            raise UsageError("the hparams name no algorithm: add a set of one, such as --hparams default-dqn")
+        if not self.env:
+            raise UsageError("the hparams name no environment: give --env ID, or a set such as dqn_cartpole")
+        if self.lr_end > self.lr:
+            raise UsageError(f"hparam lr_end={self.lr_end:g} is above lr={self.lr:g}: schedules only go down")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested dict of plain JSON values; `from_dict` is its inverse."""
+        kind = type(self)
+        return {"hparams_class": f"{kind.__module__}:{kind.__qualname__}", **self.model_dump(mode="json")}
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> HParams:
+        """The hparams that `to_dict` wrote, not frozen.
+
+        Raises:
+            UsageError: they belong to a class or have names or values that this version does not know.
+        """
+        rest = dict(values)
+        module, _, qualname = str(rest.pop("hparams_class", "")).partition(":")
+        try:
+            kind = getattr(importlib.import_module(module), qualname)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise UsageError(
+                f"cannot find the hparams class {module}:{qualname} of a saved run: "
+                "was it defined in a module to be named with --user_modules?"
+            ) from error
+        try:
+            return kind(**rest)
+        except ValidationError as error:
+            raise usage_error(error, kind) from error
+
+
+def unknown_hparam(key: str, known: list[str]) -> UsageError:
+    """The error for a name that is none of `known`."""
+    return UsageError(f"unknown hparam {key!r}: {nearest(key, known)}")
+
+
+def usage_error(error: ValidationError, kind: type[Checked]) -> UsageError:
+    """One line for the first mistake that pydantic found in a `kind`: name, value, what is accepted."""
+    first = error.errors(include_url=False)[0]
+    path = [str(part) for part in first["loc"]]
+    field, key = path[0] if path else "", kind.prefix + (path[0] if path else "")
+    nested = kind.model_fields[field].annotation if field in kind.model_fields else None
+    while isinstance(nested, type) and issubclass(nested, Checked) and len(path) > 1:
+        kind, path = nested, path[1:]
+        field, key = path[0], kind.prefix + path[0]
+        nested = kind.model_fields[field].annotation if field in kind.model_fields else None
+    if field not in kind.model_fields:
+        return unknown_hparam(key, kind.keys())
+    if first["type"] == "value_error":
+        return UsageError(f"hparam {key}={first['input']!r}: {first['ctx']['error']}")
+    shown = f"{key} holds {first['input']!r}" if len(path) > 1 else f"{key}={first['input']!r}"
+    return UsageError(f"hparam {shown}: needs {accepted(kind, field)}")
+
+
+def accepted(kind: type[Checked], field: str) -> str:
+    """Words for what a field takes, such as "an integer >= 1"."""
+    schema = kind.model_json_schema()
+    return _schema_words(schema["properties"][field])
+
+
+def _schema_words(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_schema_words(each) for each in schema["anyOf"])
+    if "enum" in schema:
+        return "one of " + ", ".join(schema["enum"])
+    if schema.get("type") == "array":
+        return f"a list, each item {_schema_words(schema.get('items', {}))}"
+    words = {
+        "integer": "an integer",
+        "number": "a number",
+        "boolean": "true or false",
+        "string": "text",
+        "null": "none",
+        "object": "a mapping such as {key:value}",
+    }.get(schema.get("type", ""), "hparams of its own: " + ", ".join(ModelHParams.keys()))
+    limits = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
+    bounds = [f"{sign} {schema[name]:g}" for name, sign in limits.items() if name in schema]
+    return f"{words} {' and '.join(bounds)}" if bounds else words

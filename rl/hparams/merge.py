@@ -1,0 +1,98 @@
+"""From what the user types (`--hparams a-b --hparam_override ... --env ...`) to one frozen set of hparams."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from rl.errors import UsageError
+from rl.hparams.hparams import Checked, HParams, usage_error
+from rl.hparams.overrides import apply_overrides, parse_overrides
+from rl.hparams.registry import get_hparams
+
+
+def resolve(names: str, overrides: str | Mapping[str, Any] = "", **flags: Any) -> HParams:
+    """The named sets merged, overrides and flags applied, checked and frozen.
+
+    Args:
+        names: names of sets joined by "-", merged left to right, the later wins.
+        overrides: the text of `--hparam_override`, or a mapping of dotted names (or nested mappings).
+        **flags: hparams that have a flag of their own, such as env and train_steps; they win, None is unset.
+
+    Raises:
+        UsageError: one line saying which name, type, range or combination is wrong.
+    """
+    hparams = named(names)
+    given = parse_overrides(overrides) if isinstance(overrides, str) else overrides
+    apply_overrides(hparams, given)
+    apply_overrides(hparams, {key: value for key, value in flags.items() if value is not None})
+    return hparams.freeze()
+
+
+def named(names: str) -> HParams:
+    """A fresh, unfrozen object of the sets named `a-b-c`, merged left to right."""
+    parts = [part.strip() for part in names.split("-")]
+    if not all(parts):
+        raise UsageError(f"cannot read --hparams {names!r}: needs names of sets joined by '-'")
+    merged = _fresh(parts[0])
+    for before, name in itertools.pairwise(parts):
+        later = _fresh(name)
+        if not isinstance(later, type(merged)) and not isinstance(merged, type(later)):
+            raise UsageError(
+                f"cannot merge --hparams {names!r}: {before!r} has {type(merged).__name__} and "
+                f"{name!r} has {type(later).__name__}, which are for different algorithms"
+            )
+        merged = merge(merged, later)
+    return merged
+
+
+def merge(earlier: HParams, later: HParams) -> HParams:
+    """A fresh object of the more derived class with what either explicitly set; `later` wins.
+
+    Values that are only a class's default override nothing.
+    """
+    kind = type(later) if isinstance(later, type(earlier)) else type(earlier)
+    merged = kind()
+    for each in (earlier, later):
+        apply_overrides(merged, explicit(each))
+    return merged
+
+
+def explicit(hparams: Checked) -> dict[str, Any]:
+    """Dotted name -> value of what was assigned or given to a constructor, defaults left out."""
+    values: dict[str, Any] = {}
+    for name in type(hparams).model_fields:
+        value = getattr(hparams, name)
+        if isinstance(value, Checked):
+            values.update(explicit(value))
+        elif name in hparams.model_fields_set:
+            values[hparams.prefix + name] = value
+    return values
+
+
+def difference(hparams: HParams, base: HParams) -> dict[str, tuple[Any, Any]]:
+    """Dotted name -> (value in `base`, value in `hparams`) where they differ; None: it has no such name."""
+    ours, theirs = hparams.flat(), base.flat()
+    names = [*ours, *(name for name in theirs if name not in ours)]
+    return {name: (theirs.get(name), ours.get(name)) for name in names if theirs.get(name) != ours.get(name)}
+
+
+def _fresh(name: str) -> HParams:
+    make = get_hparams(name)
+    try:
+        hparams = make()
+    except ValidationError as error:  # a constructor call inside the set; assignments raise UsageError
+        kind = next((each for each in _classes(Checked) if each.__name__ == error.title), HParams)
+        raise UsageError(f"hparams set {name!r}: {usage_error(error, kind)}") from error
+    except UsageError as error:
+        raise UsageError(f"hparams set {name!r}: {error}") from error
+    if not isinstance(hparams, HParams):
+        raise UsageError(f"hparams set {name!r} returned {type(hparams).__name__}, not HParams")
+    return hparams
+
+
+def _classes(kind: type[Checked]) -> list[type[Checked]]:
+    return [kind, *(each for child in kind.__subclasses__() for each in _classes(child))]

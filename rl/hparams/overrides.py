@@ -1,0 +1,105 @@
+"""The text of `--hparam_override`: `lr=3e-4,model.hidden=[64,64],prioritized=true,env_kwargs={a:1}`.
+
+Items are separated by commas outside brackets and quotes. A value is true / false, none, an integer, a
+decimal number, [a list], {a: mapping}, 'quoted text', or else text as it stands.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rl.errors import UsageError
+from rl.hparams.hparams import Checked, unknown_hparam
+
+_PAIRS = {"[": "]", "{": "}", "(": ")"}
+_WORDS = {"true": True, "false": False, "none": None, "null": None}
+_INTEGER = re.compile(r"[+-]?\d+(_\d+)*")
+_DECIMAL = re.compile(r"[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def parse_overrides(text: str) -> dict[str, Any]:
+    """Dotted name -> value.
+
+    Raises:
+        UsageError: an item without `=`, an unclosed bracket or quote, a name given twice.
+    """
+    overrides: dict[str, Any] = {}
+    for item in _split(text, ",", text):
+        key, equals, value = (part.strip() for part in item.partition("="))
+        if not equals or not key:
+            raise UsageError(f"cannot read {item!r} in --hparam_override: needs name=value, such as lr=3e-4")
+        if key in overrides:
+            raise UsageError(f"--hparam_override gives {key} twice")
+        overrides[key] = _value(value, text)
+    return overrides
+
+
+def apply_overrides(hparams: Checked, overrides: Mapping[str, Any]) -> None:
+    """Assigns each override to `hparams`; names are dotted or values nested mappings.
+
+    Raises:
+        UsageError: unknown name, wrong type, value out of range.
+    """
+    for key, value in overrides.items():
+        target, rest = hparams, key
+        while "." in rest:
+            name, _, rest = rest.partition(".")
+            nested = getattr(target, name, None) if name in type(target).model_fields else None
+            if not isinstance(nested, Checked):
+                raise unknown_hparam(key, hparams.keys())
+            target = nested
+        current = getattr(target, rest, None) if rest in type(target).model_fields else None
+        if isinstance(current, Checked) and isinstance(value, Mapping):
+            apply_overrides(current, value)
+        else:
+            setattr(target, rest, value)
+
+
+def _split(text: str, separator: str, whole: str) -> list[str]:
+    """Parts between separators that stand outside brackets and quotes; one trailing separator is allowed."""
+    parts, closing, quote = [""], [], ""
+    for char in text:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char in _PAIRS:
+            closing.append(_PAIRS[char])
+        elif char in _PAIRS.values():
+            if not closing or closing.pop() != char:
+                raise UsageError(f"unexpected {char!r} in --hparam_override {whole!r}")
+        elif char == separator and not closing:
+            parts.append("")
+            continue
+        parts[-1] += char
+    if quote or closing:
+        raise UsageError(f"missing {quote or closing[-1]!r} in --hparam_override {whole!r}")
+    parts = [part.strip() for part in parts]
+    return parts[:-1] if not parts[-1] else parts
+
+
+def _value(text: str, whole: str) -> Any:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _DECIMAL.fullmatch(text):
+        return float(text)
+    if text[:1] in ("'", '"') and text[-1:] == text[:1] and len(text) > 1:
+        return ast.literal_eval(text)
+    if text[:1] in ("[", "(") and text[-1:] == _PAIRS[text[0]]:
+        return [_value(part, whole) for part in _split(text[1:-1], ",", whole)]
+    if text[:1] == "{" and text[-1:] == "}":
+        return dict(_mapping_item(part, whole) for part in _split(text[1:-1], ",", whole))
+    return text
+
+
+def _mapping_item(text: str, whole: str) -> tuple[str, Any]:
+    key, *values = _split(text, ":", whole)
+    if len(values) != 1:
+        raise UsageError(f"cannot read {text!r} in --hparam_override {whole!r}: needs key:value")
+    key = str(_value(key, whole)) if key[:1] in ("'", '"') else key
+    return key, _value(values[0], whole)

@@ -1,0 +1,151 @@
+"""Hyperparameters and named sets of PPO (`rl/agents/algos/ppo.py`)."""
+
+from __future__ import annotations
+
+from rl.errors import UsageError
+from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt
+from rl.hparams.registry import register
+
+
+class PPOHParams(HParams):
+    """PPO for discrete, multi-discrete and continuous actions."""
+
+    algo: str = "ppo"
+    max_grad_norm: PositiveFloat | None = 0.5
+
+    epochs: PositiveInt = 4  # passes over each rollout
+    minibatches: PositiveInt = 4  # per epoch
+    clip_range: PositiveFloat = 0.2  # of the policy ratio around 1
+    clip_value_range: PositiveFloat | None = None  # of the value around its old one; None: not clipped
+    entropy_coef: Coefficient = 0.0
+    value_coef: Coefficient = 0.5
+    gae_lambda: Fraction = 0.95
+    normalize_advantage: bool = True
+    target_kl: PositiveFloat | None = None  # stop a rollout's updates above it; None: never
+    log_std_init: float = 0.0  # continuous actions: logarithm of the initial standard deviation
+
+    def check(self) -> None:
+        """Raises UsageError unless the rollout splits into equal minibatches."""
+        super().check()
+        size = self.num_envs * self.rollout_length
+        if size % self.minibatches:
+            raise UsageError(
+                f"hparam minibatches={self.minibatches} does not divide "
+                f"num_envs * rollout_length = {self.num_envs} * {self.rollout_length} = {size}"
+            )
+
+
+@register
+def ppo() -> PPOHParams:
+    """PPO on any environment with discrete or continuous actions: give --env ID."""
+    hparams = PPOHParams()
+    hparams.rollout_length = 128
+    return hparams
+
+
+@register
+def ppo_cartpole() -> PPOHParams:
+    """PPO on CartPole-v1."""
+    hparams = ppo()
+    hparams.env = "CartPole-v1"
+    hparams.train_steps = 500_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 128
+    hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
+    hparams.gae_lambda = 0.9
+    hparams.gamma = 0.98
+    hparams.epochs = 4
+    hparams.minibatches = 4
+    return hparams
+
+
+@register
+def ppo_mountaincar() -> PPOHParams:
+    """PPO on MountainCar-v0, shaped reward in training."""
+    hparams = ppo()
+    hparams.env = "MountainCar-v0"
+    hparams.reward_augmentation = "mountain_car_default"
+    hparams.normalize_observation = True
+    hparams.train_steps = 1_000_000
+    hparams.num_envs = 16
+    hparams.rollout_length = 64
+    hparams.gae_lambda = 0.98
+    hparams.epochs = 4
+    hparams.minibatches = 4
+    return hparams
+
+
+@register
+def ppo_pendulum() -> PPOHParams:
+    """PPO on Pendulum-v1."""
+    hparams = ppo()
+    hparams.env = "Pendulum-v1"
+    hparams.normalize_reward = True
+    hparams.train_steps = 300_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 256
+    hparams.gamma = 0.9
+    hparams.lr = 1e-3
+    hparams.epochs = 10
+    hparams.minibatches = 16
+    return hparams
+
+
+@register
+def ppo_acrobot() -> PPOHParams:
+    """PPO on Acrobot-v1."""
+    hparams = ppo()
+    hparams.env = "Acrobot-v1"
+    hparams.normalize_observation = True
+    hparams.train_steps = 1_000_000
+    hparams.num_envs = 16
+    hparams.rollout_length = 256
+    hparams.gae_lambda = 0.94
+    hparams.epochs = 4
+    hparams.minibatches = 16
+    return hparams
+
+
+@register
+def ppo_mountaincar_continuous() -> PPOHParams:
+    """PPO on MountainCarContinuous-v0, shaped reward in training."""
+    hparams = ppo()
+    hparams.env = "MountainCarContinuous-v0"
+    hparams.reward_augmentation = "mountain_car_default"
+    hparams.normalize_observation = True
+    hparams.normalize_reward = True
+    hparams.train_steps = 500_000
+    hparams.num_envs = 16
+    hparams.rollout_length = 128
+    hparams.epochs = 10
+    hparams.minibatches = 8
+    hparams.entropy_coef = 0.004
+    return hparams
+
+
+@register
+def ppo_catch() -> PPOHParams:
+    """PPO on Catch-v0: a test of learning from images that takes seconds."""
+    hparams = ppo()
+    hparams.env = "Catch-v0"
+    hparams.train_steps = 40_000
+    hparams.num_envs = 16
+    hparams.rollout_length = 32
+    hparams.lr = 2.5e-3
+    hparams.entropy_coef = 0.01
+    return hparams
+
+
+@register
+def ppo_identity() -> PPOHParams:
+    """PPO on Identity-v0: the smallest test that anything is learned."""
+    hparams = ppo()
+    hparams.env = "Identity-v0"
+    hparams.train_steps = 8_192
+    hparams.num_envs = 8
+    hparams.rollout_length = 32
+    hparams.gamma = 0.0
+    hparams.lr = 3e-3
+    hparams.log_period = 1_000
+    return hparams

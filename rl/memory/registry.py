@@ -1,0 +1,9 @@
+"""Memories: classes made from a `MemorySpec` (spaces, num_envs, rollout_length) and the hparams."""
+
+from __future__ import annotations
+
+from rl.registry import Registry
+
+registry = Registry("memory", "rl.memory", parameters=("spec", "hparams"))
+register = registry.register
+get_memory = registry.get

@@ -1,0 +1,133 @@
+"""What the replay memories share: the ring, its limits, and n-step transitions built when they are sampled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import tensorflow as tf
+
+from rl.errors import UsageError
+from rl.memory.ring import EPISODE_END, TERMINATED, Ring
+from rl.memory.spec import MemorySpec
+from rl.types import Batch, Tensor, Trajectory
+
+if TYPE_CHECKING:
+    from rl.hparams.hparams import HParams
+
+
+class Replay:
+    """A ring and its n-step transitions; a subclass decides which places to sample.
+
+    The newest n rows cannot be sampled: the observation n steps after them is not stored yet.
+
+    Raises:
+        UsageError: the hparams do not fit together.
+    """
+
+    def __init__(self, spec: MemorySpec, hparams: HParams) -> None:
+        rows = _rows(spec, hparams)
+        self.n_step = hparams.n_step
+        self.gamma = hparams.gamma
+        self.batch_size = hparams.batch_size
+        self.min_size = max(hparams.min_replay_size, 1)
+        self.ring = Ring(spec, rows)
+
+    @property
+    def variables(self) -> dict[str, tf.Variable]:
+        """All state by name, for checkpoints."""
+        return self.ring.variables
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Appends the T rows of a trajectory [T, B]; T is static."""
+        self.ring.add(trajectory)
+
+    def update_priorities(self, batch: Batch, priorities: Tensor) -> None:
+        """Takes the algorithm's priorities [N] of a sampled batch; ignored unless the memory has priorities."""
+
+    def size(self) -> Tensor:
+        """Places that may be sampled, int32 scalar; autoreset steps among them count."""
+        return tf.maximum(self.ring.filled - self.n_step, 0) * self.ring.num_envs
+
+    def can_sample(self) -> Tensor:
+        """Whether `min_replay_size` is reached, bool scalar."""
+        return self.size() >= self.min_size
+
+    def check_valid(self) -> None:
+        """Raises ValueError when an invariant of the stored data is broken. Eager, on the host: slow."""
+        self.ring.check_valid()
+
+    def transitions(self, place: Tensor, sample_weight: Tensor, mask: Tensor) -> Batch:
+        """The n-step transitions that start at `place` [N], which may be sampled."""
+        ring, n = self.ring, self.n_step
+        if n == 1:
+            flags = ring.flags(place)  # [N]
+            reward = ring.reward(place)  # [N]
+            discount = tf.where(_has(flags, TERMINATED), 0.0, self.gamma)  # [N]
+            following = ring.wrap(place + ring.num_envs)  # [N]
+        else:
+            window = ring.wrap(place[:, None] + tf.range(n) * ring.num_envs)  # [N, n]
+            reward, discount, steps = n_step_return(ring.reward(window), ring.flags(window), self.gamma)
+            following = ring.wrap(place + steps * ring.num_envs)  # [N]
+        return Batch(
+            observation=ring.observation(place),
+            action=ring.action(place),
+            reward=reward,
+            discount=discount,
+            next_observation=ring.observation(following),
+            sample_weight=sample_weight,
+            index=place,
+            mask=mask,
+        )
+
+
+def n_step_return(reward: Tensor, flags: Tensor, gamma: float) -> tuple[Tensor, Tensor, Tensor]:
+    """What n consecutive steps amount to (Sutton & Barto 2018, section 7.1), cut after the first episode end.
+
+    Args:
+        reward: float32 [N, n].
+        flags: uint8 [N, n], bits of `rl.memory.ring`.
+        gamma: discount factor of one step.
+
+    Returns:
+        reward: float32 [N], the sum of gamma^k reward_k over the m steps up to an episode end, or all n.
+        discount: float32 [N], gamma^m, or 0 where the last of them terminated (truncation keeps the bootstrap).
+        steps: int32 [N], m.
+    """
+    total = tf.zeros_like(reward[:, 0])
+    discount = tf.ones_like(total)  # [N] gamma^k while the trace lasts, gamma^m after it was cut
+    running = tf.ones_like(total, tf.bool)
+    terminated = tf.zeros_like(running)
+    steps = tf.zeros_like(total, tf.int32)
+    for k in range(reward.shape[1]):
+        total += tf.where(running, discount * reward[:, k], 0.0)
+        discount = tf.where(running, discount * gamma, discount)
+        steps += tf.cast(running, tf.int32)
+        terminated |= running & _has(flags[:, k], TERMINATED)
+        running &= ~_has(flags[:, k], EPISODE_END)
+    return total, tf.where(terminated, 0.0, discount), steps
+
+
+def _has(flags: Tensor, bits: int) -> Tensor:
+    return (flags & bits) != 0
+
+
+def _rows(spec: MemorySpec, hparams: HParams) -> int:
+    """Rows of the ring, after checking the hparams against each other."""
+    if hparams.n_step < 1:
+        raise UsageError(f"n_step is {hparams.n_step}: a transition spans at least 1 step")
+    if hparams.replay_capacity >= 2**30:
+        raise UsageError(f"replay_capacity is {hparams.replay_capacity}: places are int32, stay below 2^30")
+    rows = hparams.replay_capacity // spec.num_envs
+    least = spec.rollout_length + hparams.n_step + 1
+    if rows < least:
+        raise UsageError(
+            f"replay_capacity {hparams.replay_capacity} is too small: {spec.num_envs} environments with "
+            f"rollout_length {spec.rollout_length} and n_step {hparams.n_step} need at least {least * spec.num_envs}"
+        )
+    most = (rows - hparams.n_step) * spec.num_envs
+    if hparams.min_replay_size > most:
+        raise UsageError(
+            f"min_replay_size {hparams.min_replay_size} is never reached: a replay_capacity of "
+            f"{hparams.replay_capacity} keeps at most {most} transitions that can be sampled"
+        )
+    return rows

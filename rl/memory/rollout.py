@@ -1,0 +1,43 @@
+"""The memory of on-policy algorithms: none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import tensorflow as tf
+
+from rl.memory.registry import register
+from rl.memory.spec import MemorySpec
+from rl.types import Batch, Tensor, Trajectory
+
+if TYPE_CHECKING:
+    from rl.hparams.hparams import HParams
+
+
+@register
+class Rollout:
+    """Keeps nothing: an on-policy algorithm learns from each trajectory once, straight from the runner."""
+
+    def __init__(self, spec: MemorySpec, hparams: HParams) -> None:
+        self.variables: dict[str, tf.Variable] = {}
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Forgets the trajectory at once."""
+
+    def sample(self, seed: Tensor, step: Tensor) -> Batch:
+        """Always raises TypeError: nothing is kept that could be sampled."""
+        raise TypeError("the rollout memory keeps no transitions: on-policy algorithms take the trajectory itself")
+
+    def update_priorities(self, batch: Batch, priorities: Tensor) -> None:
+        """Does nothing."""
+
+    def size(self) -> Tensor:
+        """0, int32 scalar."""
+        return tf.constant(0)
+
+    def can_sample(self) -> Tensor:
+        """False, bool scalar."""
+        return tf.constant(False)
+
+    def check_valid(self) -> None:
+        """Nothing is kept, nothing can be broken."""

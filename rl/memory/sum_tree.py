@@ -1,0 +1,182 @@
+"""Sum-tree in tensors: sampling in proportion to priority in O(log n) (Schaul et al. 2016, section 3.3, B.2.1).
+
+A tree of fan-out 8 under one flat row of at most 32 nodes. Descending one level gathers the 8 children of each
+sample at once, forms their prefix sums by a masked 8 x 8 sum, and takes the last child whose prefix does not
+exceed the sample's remainder. Measured under XLA on one CPU core with a million leaves, 256 samples: 12 us a
+draw and 9 us an update, against 24 + 16 at fan-out 4, 24 + 7 at 16, 59 + 18 at 32 and 300 at 128. No matrix
+product is used: on accelerators those round their inputs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from rl.ops import random
+from rl.types import Tensor
+
+FAN_OUT = 8
+WIDEST_TOP = 32
+# Positive values are kept within these bounds, so that no sum over 2^30 leaves overflows, none vanishes.
+SMALLEST, LARGEST = 1e-24, 1e24
+
+
+class SumTree:
+    """`capacity` leaves with values >= 0, all 0 at first.
+
+    A leaf of value 0 is never sampled, unless all are 0. Parents are always recomputed from all their children,
+    never adjusted by differences: rounding errors cannot accumulate.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        if not 1 <= capacity < 2**30:
+            raise ValueError(f"a sum-tree needs between 1 and 2^30 leaves, not {capacity}")
+        self.capacity = capacity
+        sizes = [capacity]
+        while sizes[-1] > WIDEST_TOP:
+            parents = -(-sizes[-1] // FAN_OUT)
+            sizes[-1] = parents * FAN_OUT  # what is beyond the last leaf stays 0
+            sizes.append(parents)
+        self._levels = [  # leaves first, the top last
+            tf.Variable(tf.zeros([size]), trainable=False, name=f"sum_tree_{level}") for level, size in enumerate(sizes)
+        ]
+
+    @property
+    def variables(self) -> dict[str, tf.Variable]:
+        """All state by name, for checkpoints."""
+        return {f"level_{level}": each for level, each in enumerate(self._levels)}
+
+    def total(self) -> Tensor:
+        """The sum of all leaves, float32 scalar."""
+        return tf.reduce_sum(self._levels[-1].read_value())
+
+    def get(self, index: Tensor) -> Tensor:
+        """Values of the leaves `index`, float32 of its shape."""
+        return tf.gather(self._levels[0], index)
+
+    def set(self, index: Tensor, value: Tensor) -> None:
+        """Gives the leaves `index` [N] (int32, each < capacity) the values `value` [N].
+
+        Of several values for one leaf the largest counts, in whatever order a device writes them. A value that is
+        not finite leaves its leaf as it was; a negative one counts as 0.
+        """
+        value = tf.where(tf.math.is_finite(value), _bounded(value), self.get(index))  # [N]
+        # Zeros, but computed from what was read: XLA then knows that the reads come first and need no copy of the tree.
+        zeros = tf.minimum(value, 0.0)
+        leaves = self._levels[0]
+        leaves.scatter_update(tf.IndexedSlices(zeros, index))
+        leaves.scatter_max(tf.IndexedSlices(value, index))
+        for level in range(1, len(self._levels)):
+            index = index // FAN_OUT
+            self._sum_children(level, index)
+
+    def set_range(self, start: Tensor, value: Tensor) -> None:
+        """Gives the leaves start, start + 1, ... the finite values `value` [M], going on at leaf 0 after the last.
+
+        `start` is an int32 scalar in [0, capacity), M is static and at most capacity. Cheaper than `set`: each
+        parent is visited once.
+        """
+        count = value.shape[0]
+        if count > self.capacity:
+            raise ValueError(f"{count} values do not fit into {self.capacity} leaves")
+        self._levels[0].scatter_update(tf.IndexedSlices(_bounded(value), self._wrap(start + tf.range(count))))
+        for level in range(1, len(self._levels)):
+            self._sum_children(level, self._ancestors(level, start, count))
+
+    def _ancestors(self, level: int, start: Tensor, count: int) -> Tensor:
+        """All nodes of `level` above the `count` leaves from `start` on, int32; some may come twice."""
+        width, nodes = FAN_OUT**level, self._levels[level].shape[0]
+        offsets = [*range(0, count - 1, width), count - 1]
+        if len(offsets) + 1 >= nodes:
+            return tf.range(nodes)
+        # Where the range wraps, a step of `width` may jump over the last node: it is added always.
+        leaves = tf.concat([self._wrap(start + tf.constant(offsets)), [self.capacity - 1]], 0)
+        return leaves // width
+
+    def _wrap(self, index: Tensor) -> Tensor:
+        return tf.where(index >= self.capacity, index - self.capacity, index)
+
+    def _children(self, level: int, index: Tensor) -> Tensor:
+        """Values of the children of nodes `index` [N] of `level`, float32 [N, FAN_OUT]."""
+        return tf.gather(self._levels[level - 1], index[:, None] * FAN_OUT + tf.range(FAN_OUT))
+
+    def _sum_children(self, level: int, index: Tensor) -> None:
+        sums = self._children(level, index)  # [N, 8]
+        while sums.shape[1] > 1:  # in a fixed order, so that every mode of execution rounds alike
+            half = sums.shape[1] // 2
+            sums = sums[:, :half] + sums[:, half:]
+        self._levels[level].scatter_update(tf.IndexedSlices(sums[:, 0], index))
+
+    def sample(self, seed: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """Stratified sampling: one leaf from each of `count` equal slices of the total.
+
+        Returns:
+            index: int32 [count], ascending but for rounding; leaves come with probability value / total.
+            value: float32 [count], the leaves' values; all 0 when the whole tree is 0.
+        """
+        noise = random.uniform(seed, [2, count])
+        top = self._levels[-1].read_value()  # [W]
+        total = tf.reduce_sum(top)
+        remainder = (tf.range(count, dtype=tf.float32) + noise[0]) * (total / count)  # [N]
+        rows = [tf.broadcast_to(each, [count, top.shape[0]]) for each in (top, _prefix_sums(top[None]))]  # [N, W]
+        index, value, remainder = _choose(*rows, remainder)
+        descents = len(self._levels) - 1
+        for descent in range(descents):
+            if descent == min(2, descents - 1):
+                # A float32 knows only 2^24 places in the whole tree, 16 for each of a million leaves. Within a
+                # subtree the remainder has bits to spare: fill those below the first rounding at random.
+                remainder += noise[1] * (total * 2.0**-23)
+            children = self._children(descents - descent, index)  # [N, 8]
+            child, value, remainder = _choose(children, _prefix_sums(children), remainder)
+            index = index * FAN_OUT + child
+        return index, value
+
+    def check_valid(self) -> None:
+        """Raises ValueError when a value is impossible or a parent is not its children's sum. Eager only."""
+        levels = [each.numpy() for each in self._levels]
+        leaves = levels[0]
+        bad = ~np.isfinite(leaves) | (leaves < 0)
+        if bad.any():
+            raise ValueError(f"sum-tree leaf {np.argmax(bad)} has the value {leaves[np.argmax(bad)]}")
+        if leaves[self.capacity :].any():
+            raise ValueError(f"sum-tree has values beyond its {self.capacity} leaves")
+        for level, (children, parents) in enumerate(zip(levels, levels[1:], strict=False), start=1):
+            sums = children[: len(parents) * FAN_OUT].reshape(-1, FAN_OUT).astype(np.float64).sum(1)
+            bad = ~np.isclose(parents[: len(sums)], sums, rtol=1e-5, atol=0)
+            if bad.any():
+                node = np.argmax(bad)
+                raise ValueError(
+                    f"sum-tree node {node} of level {level} holds {parents[node]}, its children sum to {sums[node]}"
+                )
+
+
+def _bounded(value: Tensor) -> Tensor:
+    return tf.where(value > 0, tf.clip_by_value(value, SMALLEST, LARGEST), 0.0)
+
+
+def _prefix_sums(values: Tensor) -> Tensor:
+    """Exclusive prefix sums along the last axis, [N, W] -> [N, W]; `tf.cumsum` is quadratic under XLA:CPU too."""
+    width = values.shape[1]
+    before = np.triu(np.ones([width, width], np.float32), 1)  # [j, i]: 1 where j < i
+    return tf.reduce_sum(values[:, :, None] * before, 1)
+
+
+def _choose(values: Tensor, prefix: Tensor, remainder: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The last child with a positive value that starts at or before `remainder`, and what then remains.
+
+    By asking for a positive value, rounding can move a sample to a neighbour, never onto a leaf of value 0.
+
+    Args:
+        values: [N, W] children.
+        prefix: [N, W] where each child starts.
+        remainder: [N], >= 0.
+
+    Returns:
+        child: int32 [N], 0 where no child is positive.
+        value: float32 [N], the child's.
+        remainder: float32 [N], from the child's start.
+    """
+    fits = (values > 0) & (prefix <= remainder[:, None])  # [N, W]
+    child = tf.reduce_max(tf.where(fits, tf.range(values.shape[1]), 0), 1)  # [N]
+    value = tf.gather(values, child, batch_dims=1)
+    return child, value, remainder - tf.gather(prefix, child, batch_dims=1)

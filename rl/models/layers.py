@@ -1,0 +1,180 @@
+"""Layers that Keras lacks: the observation encoder and the noisy dense layer."""
+
+from __future__ import annotations
+
+import random as python_random
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.ops import random
+from rl.ops.normalize import merge_moments
+from rl.types import Nest, Tensor
+
+
+class Initializers:
+    """Seeded weight initialisers: each call gives one with a seed of its own, so that a run's seed alone
+    decides its weights, whatever was built in the process before."""
+
+    def __init__(self, seed: int, hidden: str = "orthogonal"):
+        self._seeds = python_random.Random(seed)
+        self._hidden = hidden
+
+    def _seed(self) -> int:
+        return self._seeds.randrange(2**31)
+
+    def hidden(self, activation: str) -> Any:
+        """For hidden layers: the family named in hparams, with the gain that suits the activation."""
+        match self._hidden:
+            case "orthogonal":
+                return self.orthogonal(float(np.sqrt(2.0)) if activation != "linear" else 1.0)
+            case "torch":
+                # PyTorch's default for linear layers, U(+-1/sqrt(fan_in)): what most published
+                # results of value-based agents on small networks were obtained with.
+                return keras.initializers.VarianceScaling(1.0 / 3.0, "fan_in", "uniform", seed=self._seed())
+        return keras.initializers.get({"class_name": self._hidden, "config": {"seed": self._seed()}})
+
+    def output(self, gain: float) -> Any:
+        """For output layers: orthogonal with `gain`, or the hidden layers' family where that is not used."""
+        return self.orthogonal(gain) if self._hidden == "orthogonal" else self.hidden("linear")
+
+    def orthogonal(self, gain: float) -> Any:
+        return keras.initializers.Orthogonal(gain, seed=self._seed())
+
+    def uniform(self, limit: float) -> Any:
+        return keras.initializers.RandomUniform(-limit, limit, seed=self._seed())
+
+
+def encoded_size(space: spaces.Space) -> int:
+    """The width of `ObservationEncoder`'s output for `space`."""
+    return sum(width for width, _ in _parts(space))
+
+
+def _parts(space: spaces.Space) -> list[tuple[int, bool]]:
+    """(width, whether it is a real number worth normalising) of each leaf, in encoding order."""
+    if isinstance(space, spaces.Dict):
+        return [part for key in sorted(space.spaces) for part in _parts(space.spaces[key])]
+    if isinstance(space, spaces.Tuple):
+        return [part for each in space.spaces for part in _parts(each)]
+    if isinstance(space, spaces.Discrete):
+        return [(int(space.n), False)]
+    if isinstance(space, spaces.MultiDiscrete):
+        return [(int(space.nvec.sum()), False)]
+    if isinstance(space, spaces.MultiBinary):
+        return [(int(np.prod(space.shape)), False)]
+    if isinstance(space, spaces.Box):
+        return [(int(np.prod(space.shape)), space.dtype != np.uint8)]
+    raise TypeError(f"no encoding for observations of {space}")
+
+
+def _encode(observation: Nest, space: spaces.Space) -> list[Tensor]:
+    if isinstance(space, spaces.Dict):
+        return [x for key in sorted(space.spaces) for x in _encode(observation[key], space.spaces[key])]
+    if isinstance(space, spaces.Tuple):
+        pairs = zip(observation, space.spaces, strict=True)
+        return [x for each, part in pairs for x in _encode(each, part)]
+    if isinstance(space, spaces.Discrete):
+        shifted = tf.cast(observation, tf.int32) - int(space.start)
+        return [tf.one_hot(shifted, int(space.n))]
+    if isinstance(space, spaces.MultiDiscrete):
+        flat = tf.reshape(tf.cast(observation, tf.int32), [observation.shape[0], -1])
+        return [tf.one_hot(flat[:, i], int(n)) for i, n in enumerate(space.nvec.reshape(-1))]
+    x = tf.cast(observation, tf.float32)
+    if space.dtype == np.uint8:
+        x = x / 255.0
+    return [tf.reshape(x, [x.shape[0], int(np.prod(space.shape))])]
+
+
+class ObservationEncoder(keras.layers.Layer):
+    """Any observation space to one float vector: `[N, ...]` nests to `[N, F]`.
+
+    Numbers are flattened, bytes scaled to [0, 1], categories become one-hot rows, the parts of Dict and
+    Tuple observations are joined. With `normalize`, real-valued parts are standardised by running
+    statistics that live in this layer, so that a saved or exported model carries its normaliser.
+    """
+
+    def __init__(self, space: spaces.Space, normalize: bool, name: str = "encoder"):
+        super().__init__(name=name, trainable=False)
+        self.space, self.normalize = space, normalize
+        self.size = encoded_size(space)
+        if normalize:
+            widths = _parts(space)
+            self.real = np.concatenate([np.full(width, real, np.float32) for width, real in widths])
+            self.mean = self.add_weight(shape=(self.size,), initializer="zeros", name="mean")
+            self.variance = self.add_weight(shape=(self.size,), initializer="ones", name="variance")
+            self.count = self.add_weight(shape=(), initializer="zeros", name="count")
+        self.built = True
+
+    def call(self, observation: Nest) -> Tensor:
+        parts = _encode(observation, self.space)
+        x = parts[0] if len(parts) == 1 else tf.concat(parts, -1)  # [N, F]
+        if not self.normalize:
+            return x
+        mean, variance = tf.convert_to_tensor(self.mean), tf.convert_to_tensor(self.variance)
+        standard = tf.clip_by_value((x - mean) * tf.math.rsqrt(variance + 1e-8), -10.0, 10.0)
+        return tf.where(self.real > 0.0, standard, x)
+
+    def observe(self, observation: Nest, weight: Tensor) -> None:
+        """Takes observations `[N, ...]` into the statistics; weight [N] of 0 or 1."""
+        if not self.normalize:
+            return
+        x = tf.concat(_encode(observation, self.space), -1)
+        state = (self.mean, self.variance, self.count)
+        mean, variance, count = (tf.convert_to_tensor(each) for each in state)
+        moments = merge_moments(mean, variance, count, x, weight)
+        for variable, value in zip(state, moments, strict=True):
+            variable.assign(value)
+
+
+class NoisyDense(keras.layers.Layer):
+    """Dense layer with factorised Gaussian parameter noise (Fortunato et al. 2018, equations 9 to 11).
+
+    The noise is held in variables and drawn anew by `resample`, once before each rollout and each update:
+    all examples of a batch share it. With `training=False` the mean weights act alone.
+    """
+
+    def __init__(self, inputs: int, units: int, initializers: Initializers, sigma: float, name: str):
+        super().__init__(name=name)
+        bound = 1.0 / float(np.sqrt(inputs))
+        spread = keras.initializers.Constant(sigma * bound)
+        add = self.add_weight
+        self.kernel = add(shape=(inputs, units), initializer=initializers.uniform(bound), name="kernel")
+        self.bias = add(shape=(units,), initializer=initializers.uniform(bound), name="bias")
+        self.kernel_sigma = add(shape=(inputs, units), initializer=spread, name="kernel_sigma")
+        self.bias_sigma = add(shape=(units,), initializer=spread, name="bias_sigma")
+        self.noise_in = add(shape=(inputs,), initializer="zeros", trainable=False, name="noise_in")
+        self.noise_out = add(shape=(units,), initializer="zeros", trainable=False, name="noise_out")
+        self.built = True
+
+    def resample(self, seed: Tensor) -> None:
+        """Draws new noise; f(x) = sign(x) sqrt(|x|) of standard normals."""
+        for variable, each in zip((self.noise_in, self.noise_out), random.split(seed, 2), strict=True):
+            x = random.normal(each, variable.shape)
+            variable.assign(tf.sign(x) * tf.sqrt(tf.abs(x)))
+
+    def call(self, x: Tensor, training: bool = False) -> Tensor:
+        kernel, bias = tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias)
+        if training:
+            noise_in, noise_out = tf.convert_to_tensor(self.noise_in), tf.convert_to_tensor(self.noise_out)
+            kernel += tf.convert_to_tensor(self.kernel_sigma) * noise_in[:, None] * noise_out[None, :]
+            bias += tf.convert_to_tensor(self.bias_sigma) * noise_out
+        return tf.matmul(x, kernel) + bias
+
+
+def dense(
+    inputs: int, units: int, initializer: Any, name: str, activation: str | None = None
+) -> keras.layers.Dense:
+    """A built Keras dense layer."""
+    layer = keras.layers.Dense(units, activation=activation, kernel_initializer=initializer, name=name)
+    layer.build((None, inputs))
+    return layer
+
+
+def resample_noise(layer: keras.layers.Layer, seed: Tensor) -> None:
+    """Draws new noise in every noisy layer inside `layer`; nothing where there is none."""
+    noisy = [each for each in layer._flatten_layers() if isinstance(each, NoisyDense)]
+    for i, each in enumerate(noisy):
+        each.resample(random.fold_in(seed, i))

@@ -1,0 +1,68 @@
+"""Running statistics in variables: of observations (a layer of the model) and of rewards."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from rl.ops.returns import reverse_linear_recurrence
+from rl.types import Tensor
+
+
+def merge_moments(
+    mean: Tensor, variance: Tensor, count: Tensor, x: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Moments of the union of what was seen and a batch (Chan, Golub and LeVeque 1979, equation 2.1).
+
+    mean, variance [F], count scalar; x [N, F], weight [N] of 0 or 1. Returns the three, updated.
+    """
+    batch_count = tf.reduce_sum(weight)
+    safe = tf.maximum(batch_count, 1.0)
+    batch_mean = tf.reduce_sum(x * weight[:, None], 0) / safe
+    batch_variance = tf.reduce_sum(tf.square(x - batch_mean) * weight[:, None], 0) / safe
+    total = tf.maximum(count + batch_count, 1.0)
+    delta = batch_mean - mean
+    squares = variance * count + batch_variance * batch_count + tf.square(delta) * count * batch_count / total
+    return mean + delta * batch_count / total, squares / total, count + batch_count
+
+
+class RewardScale:
+    """Divides rewards by the running standard deviation of the discounted return.
+
+    The usual companion of PPO in continuous control (Engstrom et al. 2020, section 3). The mean is not
+    subtracted: that would change which behaviour is best.
+    """
+
+    def __init__(self, num_envs: int, gamma: float, clip: float = 10.0):
+        self.gamma, self.clip = gamma, clip
+        self.discounted_return = tf.Variable(tf.zeros([num_envs]), trainable=False)  # [B]
+        self.mean = tf.Variable(tf.zeros([1]), trainable=False)
+        self.variance = tf.Variable(tf.ones([1]), trainable=False)
+        self.count = tf.Variable(1e-4, trainable=False)
+
+    @property
+    def variables(self) -> dict[str, tf.Variable]:
+        names = ("discounted_return", "mean", "variance", "count")
+        return {f"reward_scale/{name}": getattr(self, name) for name in names}
+
+    def __call__(self, reward: Tensor, episode_end: Tensor, mask: Tensor) -> Tensor:
+        """Takes in a rollout's rewards and scales them. reward, episode_end (bool), mask [T, B]."""
+        # The forward recurrence R[t] = r[t] + gamma * R[t-1] * not_ended[t-1] is the reverse one on
+        # time-reversed input.
+        keep = self.gamma * (1.0 - tf.cast(episode_end, tf.float32))  # [T, B]
+        carried = tf.concat([keep[:1] * 0.0 + self.gamma, keep[:-1]], 0)  # [T, B]
+        reversed_return = reverse_linear_recurrence(
+            tf.reverse(carried, [0]), tf.reverse(reward, [0]), self.discounted_return.value()
+        )
+        returns = tf.reverse(reversed_return, [0])  # [T, B]
+        self.discounted_return.assign(returns[-1] * (1.0 - tf.cast(episode_end[-1], tf.float32)))
+        moments = merge_moments(
+            self.mean.value(),
+            self.variance.value(),
+            self.count.value(),
+            tf.reshape(returns, [-1, 1]),
+            tf.reshape(mask, [-1]),
+        )
+        for variable, value in zip((self.mean, self.variance, self.count), moments, strict=True):
+            variable.assign(value)
+        scale = tf.math.rsqrt(self.variance.value() + 1e-8)
+        return tf.clip_by_value(reward * scale, -self.clip, self.clip)

@@ -1,0 +1,45 @@
+"""Policy-gradient losses. Pure functions over a batch `[N]`."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from rl.types import Tensor
+
+
+def clipped_surrogate(importance_ratio: Tensor, advantage: Tensor, clip_range: float) -> Tensor:
+    """PPO's loss -min(r A, clip(r, 1-c, 1+c) A), to be minimised (Schulman et al. 2017, equation 7)."""
+    clipped = tf.clip_by_value(importance_ratio, 1.0 - clip_range, 1.0 + clip_range)
+    return -tf.minimum(importance_ratio * advantage, clipped * advantage)
+
+
+def clipped_value_loss(value: Tensor, old_value: Tensor, target: Tensor, clip_range: float | None) -> Tensor:
+    """Half the squared error, or its pessimistic form with the step from `old_value` clipped.
+
+    The clipped form is the reference implementation's, not the paper's (Engstrom et al. 2020, section 3).
+    """
+    loss = tf.square(value - target)
+    if clip_range is not None:
+        near = old_value + tf.clip_by_value(value - old_value, -clip_range, clip_range)
+        loss = tf.maximum(loss, tf.square(near - target))
+    return 0.5 * loss
+
+
+def approximate_kl(log_importance_ratio: Tensor) -> Tensor:
+    """The estimator (r - 1) - log r of KL(old, new) from the old policy's samples.
+
+    Unbiased and never negative (Schulman 2020, "Approximating KL divergence").
+    """
+    return tf.exp(log_importance_ratio) - 1.0 - log_importance_ratio
+
+
+def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
+    """Mean of x where mask is 1; 0 where the mask is empty."""
+    return tf.reduce_sum(x * mask) / tf.maximum(tf.reduce_sum(mask), 1.0)
+
+
+def standardize(x: Tensor, mask: Tensor, epsilon: float = 1e-8) -> Tensor:
+    """(x - mean) / std with the statistics of the unmasked entries. Same shape as x."""
+    mean = masked_mean(x, mask)
+    deviation = tf.sqrt(masked_mean(tf.square(x - mean), mask))
+    return (x - mean) / (deviation + epsilon)

@@ -1,0 +1,130 @@
+"""Stateless random numbers: the same seed gives the same numbers in eager, graph and XLA code.
+
+A seed is an int32 tensor of shape [2]. Nothing here holds state: whoever needs new numbers folds a
+counter into its seed, so that a run resumed from its counters draws what it would have drawn.
+
+On the host the policy runs outside TensorFlow's runtime, which has no stateless generator to offer
+there. A `NoiseTape` then takes the seed's place: it notes which numbers the traced function asks for
+and hands out placeholders, which the caller fills (`rl.runners.actor`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from rl.types import Tensor
+
+_ALGORITHM = "philox"  # the one that eager, graph and XLA code all implement, to the same bits
+
+
+class NoiseTape:
+    """Stands for a seed while a function is traced for the host: every draw becomes an input.
+
+    `wanted` lists the draws as (kind, shape, maxval), kind one of uniform, normal, randint.
+    """
+
+    def __init__(self, inputs: list[Tensor] | None = None):
+        self.wanted: list[tuple[str, tuple[int, ...], int]] = []
+        self._inputs = inputs
+
+    def draw(self, kind: str, shape: Any, maxval: int = 0) -> Tensor:
+        self.wanted.append((kind, tuple(int(size) for size in shape), maxval))
+        if self._inputs is None:
+            return tf.zeros(shape, tf.int32 if kind == "randint" else tf.float32)
+        return self._inputs[len(self.wanted) - 1]
+
+
+def key(seed: int) -> Tensor:
+    """The int32 [2] seed of a Python integer (the low 62 bits count)."""
+    return tf.constant([seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF], tf.int32)
+
+
+def fold_in(seed: Any, data: Any) -> Any:
+    """A new seed from `seed` and an integer (Python int or int32 / int64 scalar tensor)."""
+    if isinstance(seed, NoiseTape):
+        return seed
+    return tf.random.experimental.stateless_fold_in(seed, tf.cast(data, tf.int32), alg=_ALGORITHM)
+
+
+def split(seed: Any, n: int) -> list[Any]:
+    """`n` independent seeds."""
+    if isinstance(seed, NoiseTape):
+        return [seed] * n
+    return tf.unstack(tf.random.experimental.stateless_split(seed, n, alg=_ALGORITHM))
+
+
+def split_array(seed: Tensor, shape: list[int]) -> Tensor:
+    """Independent seeds as one tensor, int32 `[*shape, 2]`: one operation for a whole loop's seeds."""
+    count = int(np.prod(shape))
+    seeds = tf.random.experimental.stateless_split(seed, count, alg=_ALGORITHM)
+    return tf.reshape(seeds, [*shape, 2])
+
+
+def uniform(seed: Any, shape: Any, minval: float = 0.0, maxval: float = 1.0) -> Tensor:
+    """float32 of `shape` in [minval, maxval)."""
+    if isinstance(seed, NoiseTape):
+        return seed.draw("uniform", shape) * (maxval - minval) + minval
+    # From the bits, since TensorFlow's kernel and XLA turn the same bits into different floats.
+    bits = tf.random.stateless_uniform(shape, seed, None, None, tf.uint32, alg=_ALGORITHM)
+    unit = tf.cast(tf.bitwise.right_shift(bits, _uint(8)), tf.float32) * 2.0**-24
+    return unit if (minval, maxval) == (0.0, 1.0) else unit * (maxval - minval) + minval
+
+
+def normal(seed: Any, shape: Any) -> Tensor:
+    """Standard normal float32 of `shape`."""
+    if isinstance(seed, NoiseTape):
+        return seed.draw("normal", shape)
+    # Box and Muller 1958, for the same reason as in `uniform`.
+    radius, angle = tf.unstack(uniform(seed, [2, *shape]))
+    return tf.sqrt(-2.0 * tf.math.log(1.0 - radius)) * tf.cos(2.0 * np.pi * angle)
+
+
+def gumbel(seed: Any, shape: Any) -> Tensor:
+    """Standard Gumbel float32 of `shape`: argmax(logits + gumbel) is a sample of the softmax."""
+    tiny = float(np.finfo(np.float32).tiny)
+    return -tf.math.log(-tf.math.log(tf.maximum(uniform(seed, shape), tiny)))
+
+
+def randint(seed: Any, shape: Any, maxval: Any) -> Tensor:
+    """int32 of `shape`, uniform over [0, maxval); `maxval` an int or an int32 scalar tensor."""
+    if isinstance(seed, NoiseTape):
+        return seed.draw("randint", shape, int(maxval))
+    return tf.random.stateless_uniform(shape, seed, 0, maxval, tf.int32, alg=_ALGORITHM)
+
+
+def permutation(seed: Tensor, n: int) -> Tensor:
+    """A random order of 0 .. n-1, int32 [n].
+
+    For powers of two a keyed Feistel network (Luby and Rackoff 1988): a bijection computed element by
+    element, where a sort of random keys costs XLA on a CPU more than the minibatch it shuffles.
+    Other sizes are sorted.
+    """
+    if n & (n - 1) or n < 4:
+        return tf.argsort(uniform(seed, [n]), stable=True)
+    rounds = 8
+    keys = tf.random.stateless_uniform([rounds], seed, None, None, tf.uint32, alg=_ALGORITHM)
+    right_bits = (n.bit_length() - 1) // 2
+    left_bits = n.bit_length() - 1 - right_bits
+    index = tf.range(n, dtype=tf.int32)
+    index = tf.cast(index, tf.uint32)
+    left = tf.bitwise.right_shift(index, _uint(right_bits))
+    right = tf.bitwise.bitwise_and(index, _uint((1 << right_bits) - 1))
+    for i in range(rounds):
+        mixed = tf.bitwise.bitwise_and(_mix(right + keys[i]), _uint((1 << left_bits) - 1))
+        left, right = right, tf.bitwise.bitwise_xor(left, mixed)
+        left_bits, right_bits = right_bits, left_bits
+    return tf.cast(tf.bitwise.bitwise_or(tf.bitwise.left_shift(left, _uint(right_bits)), right), tf.int32)
+
+
+def _uint(value: int) -> Tensor:
+    return tf.constant(value, tf.uint32)
+
+
+def _mix(x: Tensor) -> Tensor:
+    """A 32-bit integer hash with full avalanche (Wellons' "lowbias32")."""
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _uint(shift))) * _uint(factor)
+    return tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _uint(16)))

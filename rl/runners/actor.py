@@ -1,0 +1,251 @@
+"""Acting for environments outside TensorFlow: numpy observations in, numpy actions out.
+
+A call of a compiled tf.function from Python costs 100 to 250 microseconds however small the network;
+LiteRT's interpreter runs the same graph in a few. So the agent's `act` is converted once, with the
+weights, the random numbers and the step as inputs, and the weights are copied in when they change.
+Where the conversion is refused (an operation LiteRT lacks), the compiled function is called instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from rl.agents.agent import Agent
+from rl.ops import random
+from rl.runners.base import space_spec
+from rl.types import Nest
+
+log = logging.getLogger("rl")
+
+
+class Actor:
+    """The policy for `num_envs` host environments.
+
+    Args:
+        agent: whose policy acts; its weights are read at `sync`.
+        num_envs: B.
+        training: whether it explores.
+        seed: of its exploration.
+        backend: "litert", "compiled", or "auto": LiteRT where the conversion works.
+    """
+
+    def __init__(self, agent: Agent, num_envs: int, training: bool, seed: int, backend: str = "auto"):
+        self.agent, self.num_envs, self.training, self.seed = agent, num_envs, training, seed
+        self.extras = agent.trajectory_extras if training else ()
+        self._observation_spec = tf.nest.flatten(space_spec(agent.observation_space, (num_envs,)))
+        self._variables = list(agent.policy_variables.values())
+        self._weights: list[np.ndarray] = []
+        self._program = self._make_program(backend)
+        self.sync()
+
+    @property
+    def backend(self) -> str:
+        return self._program.name
+
+    def sync(self, flat: np.ndarray | None = None) -> None:
+        """Takes over the agent's weights; `flat`: the same values, already read (`flat_weights`)."""
+        if flat is None:
+            flat = flat_weights(self.agent).numpy()
+        self._weights = []
+        start = 0
+        for variable in self._variables:
+            size = int(np.prod(variable.shape))
+            self._weights.append(flat[start : start + size].reshape(variable.shape))
+            start += size
+        self._program.set_weights(self._weights)
+
+    def begin(self, iteration: int, steps: int) -> None:
+        """Draws the random numbers for `steps` steps; the same (seed, iteration) draws the same."""
+        generator = np.random.Generator(np.random.Philox(key=[self.seed, iteration]))
+        draws = []
+        for kind, shape, maxval in self._program.wanted:
+            full = (steps, *shape)
+            if kind == "uniform":
+                draws.append(generator.random(full, np.float32))
+            elif kind == "normal":
+                draws.append(generator.standard_normal(full, np.float32))
+            else:
+                draws.append(generator.integers(0, maxval, full, np.int32))
+        self._draws = list(zip(*draws, strict=True)) if draws else [()] * steps
+
+    def __call__(self, observation: Nest, t: int, step: int) -> tuple[Nest, list[np.ndarray]]:
+        """(action [B, ...], the extras [B] in the order of `extras`) at the t-th step since `begin`.
+
+        `step`: environment steps so far, for exploration schedules.
+        """
+        return self._program(observation, step, self._draws[t])
+
+    def _make_program(self, backend: str) -> Any:
+        if backend == "compiled":
+            return _CompiledProgram(self)
+        try:
+            return _LiteRTProgram(self)
+        except Exception as error:  # the converter raises many kinds; none of them is the user's fault
+            if backend == "litert":
+                raise
+            log.info("acting through the compiled function: LiteRT refused (%s)", str(error).split("\n")[0])
+            return _CompiledProgram(self)
+
+    def trace(self) -> tuple[Any, list[tuple[str, tuple[int, ...], int]]]:
+        """(the act function over flat inputs as a concrete function, the random draws it wants).
+
+        Inputs: observation leaves, step, random draws, weights. Outputs: action leaves, then extras.
+        """
+        tape = random.NoiseTape()
+        observation_count = len(self._observation_spec)
+        structure = space_spec(self.agent.observation_space, (self.num_envs,))
+
+        def act(noise: random.NoiseTape, observation: list, step: Any, weights: list) -> list:
+            pairs = list(zip(self._variables, weights, strict=True))
+            with keras.StatelessScope(state_mapping=pairs):
+                nest = tf.nest.pack_sequence_as(structure, observation)
+                action, extras, _ = self.agent.act(nest, (), noise, step, self.training)
+            outputs = [*tf.nest.flatten(action), *(extras[name] for name in self.extras)]
+            return [tf.identity(each) for each in outputs]
+
+        # A first pass in a graph of its own finds out which random numbers are wanted.
+        with tf.Graph().as_default():
+            act(
+                tape,
+                [tf.zeros(spec.shape, spec.dtype) for spec in self._observation_spec],
+                tf.constant(0, tf.int64),
+                [tf.zeros(variable.shape) for variable in self._variables],
+            )
+        kinds = {"uniform": tf.float32, "normal": tf.float32, "randint": tf.int32}
+        specs = [*self._observation_spec, tf.TensorSpec([], tf.int64)]
+        specs += [tf.TensorSpec(shape, kinds[kind]) for kind, shape, _ in tape.wanted]
+        specs += [tf.TensorSpec(variable.shape, tf.float32) for variable in self._variables]
+        specs = [tf.TensorSpec(spec.shape, spec.dtype, f"x{i}") for i, spec in enumerate(specs)]
+
+        def flat(*inputs: Any) -> list:
+            observation = list(inputs[:observation_count])
+            step, rest = inputs[observation_count], list(inputs[observation_count + 1 :])
+            draws, weights = rest[: len(tape.wanted)], rest[len(tape.wanted) :]
+            return act(random.NoiseTape(draws), observation, step, weights)
+
+        return tf.function(flat, input_signature=specs, autograph=False), tape.wanted
+
+
+class _CompiledProgram:
+    """The act function called through TensorFlow."""
+
+    name = "compiled"
+
+    def __init__(self, actor: Actor):
+        function, self.wanted = actor.trace()
+        self._function = function.get_concrete_function()
+        self._actions = len(tf.nest.flatten(space_spec(actor.agent.action_space, ())))
+        self._action_structure = space_spec(actor.agent.action_space, ())
+
+    def set_weights(self, weights: list[np.ndarray]) -> None:
+        self._weights = [tf.constant(each) for each in weights]
+
+    def __call__(self, observation: Nest, step: int, draws: tuple) -> tuple[Nest, list[np.ndarray]]:
+        inputs = [tf.constant(each) for each in (*tf.nest.flatten(observation), np.int64(step), *draws)]
+        outputs = [each.numpy() for each in self._function(*inputs, *self._weights)]
+        action = tf.nest.pack_sequence_as(self._action_structure, outputs[: self._actions])
+        return action, outputs[self._actions :]
+
+
+class _LiteRTProgram:
+    """The act function in LiteRT's interpreter."""
+
+    name = "litert"
+
+    def __init__(self, actor: Actor):
+        function, self.wanted = actor.trace()
+        concrete = function.get_concrete_function()
+        with _quiet():
+            from ai_edge_litert.interpreter import Interpreter
+
+            converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete])
+            self._interpreter = Interpreter(model_content=converter.convert(), num_threads=1)
+            self._interpreter.allocate_tensors()
+        by_name = {
+            each["name"].split(":")[0]: each["index"] for each in self._interpreter.get_input_details()
+        }
+        # An input that the graph does not use (the step, for a policy without schedule) is dropped.
+        names = [tensor.op.name for tensor in concrete.inputs[: len(concrete.structured_input_signature[0])]]
+        indices = [by_name.get(name) for name in names]
+        head = len(names) - len(actor._variables)
+        self._inputs, self._weight_inputs = indices[:head], indices[head:]
+        details = self._interpreter.get_output_details()
+        self._outputs = [each["index"] for each in details]
+        self._actions = len(tf.nest.flatten(space_spec(actor.agent.action_space, ())))
+        self._single = self._actions == 1
+        self._action_structure = space_spec(actor.agent.action_space, ())
+        self._nested = len(actor._observation_spec) > 1
+        self._check(concrete, actor)
+
+    def set_weights(self, weights: list[np.ndarray]) -> None:
+        for index, value in zip(self._weight_inputs, weights, strict=True):
+            if index is not None:
+                self._interpreter.set_tensor(index, np.ascontiguousarray(value, np.float32))
+
+    def __call__(self, observation: Nest, step: int, draws: tuple) -> tuple[Nest, list[np.ndarray]]:
+        interpreter = self._interpreter
+        leaves = tf.nest.flatten(observation) if self._nested else (observation,)
+        for index, value in zip(self._inputs, (*leaves, np.int64(step), *draws), strict=True):
+            if index is not None:
+                interpreter.set_tensor(index, value)
+        interpreter.invoke()
+        outputs = [interpreter.get_tensor(index) for index in self._outputs]
+        if self._single:
+            return outputs[0], outputs[1:]
+        action = tf.nest.pack_sequence_as(self._action_structure, outputs[: self._actions])
+        return action, outputs[self._actions :]
+
+    def _check(self, concrete: Any, actor: Actor) -> None:
+        """Raises RuntimeError unless the converted graph says what the original says of random input."""
+        generator = np.random.Generator(np.random.Philox(key=[0, 0]))
+        values = []
+        for spec in concrete.structured_input_signature[0]:
+            shape = tuple(spec.shape)
+            if spec.dtype == tf.float32:
+                values.append(generator.random(shape, np.float32))
+            else:
+                values.append(np.zeros(shape, spec.dtype.as_numpy_dtype))
+        for index, value in zip([*self._inputs, *self._weight_inputs], values, strict=True):
+            if index is not None:
+                self._interpreter.set_tensor(index, value)
+        self._interpreter.invoke()
+        expected = concrete(*[tf.constant(value) for value in values])
+        found = [self._interpreter.get_tensor(index) for index in self._outputs]
+        same = len(expected) == len(found) and all(
+            a.shape == b.shape and np.allclose(a.numpy(), b, rtol=1e-3, atol=1e-3)
+            for a, b in zip(expected, found, strict=True)
+        )
+        if not same:
+            raise RuntimeError("the converted policy disagrees with the original")
+
+
+def flat_weights(agent: Agent) -> Any:
+    """All policy variables in one float32 vector: one read from Python instead of one per variable."""
+    variables = agent.policy_variables.values()
+    return tf.concat([tf.reshape(tf.cast(each.value, tf.float32), [-1]) for each in variables], 0)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silences the converter's and the interpreter's chatter on the C side of standard error."""
+    absl = logging.getLogger("absl")
+    level = absl.level
+    absl.setLevel(logging.ERROR)
+    saved = os.dup(2)
+    sink = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(sink, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(sink)
+        absl.setLevel(level)

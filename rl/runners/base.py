@@ -1,0 +1,91 @@
+"""What every runner offers the trainer, and the shapes that they share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.ops import random
+from rl.runners.learner import Learner
+from rl.types import Nest, Tensor
+
+
+class Runner:
+    """Runs iterations: a rollout of `rollout_length` steps in `num_envs` environments, then learning.
+
+    All its state is in `variables`; with in-graph environments, restoring them continues the run bit for
+    bit. `step` counts environment steps, autoreset steps included, so that it is known in advance.
+    """
+
+    def __init__(self, env: Any, learner: Learner, seed: int):
+        self.env, self.learner = env, learner
+        self.seed, self.root_seed = seed, random.key(seed)
+        self.iteration = tf.Variable(0, dtype=tf.int64, trainable=False, name="iteration")
+        self.steps_per_iteration = learner.agent.hparams.rollout_length * env.num_envs
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        return {"iteration": self.iteration, **self.learner.variables}
+
+    @property
+    def step(self) -> int:
+        return int(self.iteration.numpy()) * self.steps_per_iteration
+
+    def step_tensor(self) -> Tensor:
+        """Environment steps before this iteration, int64 scalar."""
+        return self.iteration * self.steps_per_iteration
+
+    def run(self, iterations: int) -> dict[str, float]:
+        """Makes `iterations` iterations; returns sums over them (see `window_metrics`)."""
+        raise NotImplementedError
+
+    def restored(self) -> None:
+        """Called after a checkpoint has been read into `variables`."""
+
+    def close(self) -> None:
+        """Frees what the runner holds outside TensorFlow."""
+
+
+def space_spec(space: spaces.Space, lead: tuple[int, ...]) -> Nest:
+    """The tf.TensorSpec (nested for Dict and Tuple) of values of `space` with leading axes `lead`."""
+    if isinstance(space, spaces.Dict):
+        return {key: space_spec(space.spaces[key], lead) for key in sorted(space.spaces)}
+    if isinstance(space, spaces.Tuple):
+        return tuple(space_spec(each, lead) for each in space.spaces)
+    dtype = np.dtype(space.dtype)
+    if dtype == np.float64:
+        dtype = np.dtype(np.float32)
+    if dtype == np.int64 or isinstance(space, spaces.MultiBinary):
+        dtype = np.dtype(np.int32)
+    return tf.TensorSpec([*lead, *space.shape], tf.as_dtype(dtype))
+
+
+def episode_sums(episode_return: Tensor, length: Tensor, ended: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Sums over a rollout's finished episodes. All [T, B]: return and length so far, ended, mask."""
+    ended = tf.cast(ended, tf.float32)
+    return {
+        "episodes": tf.reduce_sum(ended),
+        "episode_return": tf.reduce_sum(episode_return * ended),
+        "episode_length": tf.reduce_sum(length * ended),
+        "transitions": tf.reduce_sum(mask),
+    }
+
+
+def window_metrics(sums: dict[str, float]) -> dict[str, float]:
+    """The row that is logged from the sums of a window of iterations; what has no data is left out."""
+    rest = dict(sums)
+    episodes, updates = rest.pop("episodes"), rest.pop("updates")
+    total_return, total_length = rest.pop("episode_return"), rest.pop("episode_length")
+    rest.pop("transitions")
+    row: dict[str, float] = {"episode/count": episodes}
+    if episodes:
+        row |= {
+            "episode/return_mean": total_return / episodes,
+            "episode/length_mean": total_length / episodes,
+        }
+    if updates:
+        row |= {f"train/{name}": total / updates for name, total in sorted(rest.items())}
+    return row

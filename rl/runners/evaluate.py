@@ -1,0 +1,147 @@
+"""Evaluation: whole episodes on the unmodified Gymnasium environment, without exploration."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rl.agents.agent import Agent
+from rl.envs.gym_host import GymHost
+from rl.envs.make import make_eval_envs, make_gym_env
+from rl.runners.actor import Actor
+from rl.utils.video import VideoWriter
+
+MAX_PARALLEL = 32  # episodes played side by side
+BLOCK = 64  # steps that random numbers are drawn for at a time
+
+
+class Evaluation(NamedTuple):
+    """The undiscounted return and the length of each episode, in the order in which they were seeded."""
+
+    returns: np.ndarray  # [episodes]
+    lengths: np.ndarray  # [episodes]
+
+    def metrics(self) -> dict[str, float]:
+        """As they are logged; the standard deviation is over episodes."""
+        return {
+            "eval/return_mean": float(self.returns.mean()),
+            "eval/return_std": float(self.returns.std()),
+            "eval/return_min": float(self.returns.min()),
+            "eval/return_max": float(self.returns.max()),
+            "eval/length_mean": float(self.lengths.mean()),
+        }
+
+
+class Evaluator:
+    """Plays `episodes` episodes at each call of `run`, the same ones for the same seed.
+
+    Args:
+        agent: whose policy is evaluated, with the weights it has at the call.
+        episodes: how many; up to 32 are played side by side.
+
+    Raises:
+        UsageError: Gymnasium lacks the environment.
+    """
+
+    def __init__(self, agent: Agent, episodes: int):
+        hparams = agent.hparams
+        self.episodes = episodes
+        self._num_envs = min(episodes, MAX_PARALLEL)
+        self._envs = make_eval_envs(hparams.env, self._num_envs, hparams.env_kwargs)
+        self._actor = Actor(agent, self._num_envs, training=False, seed=0, backend=hparams.act_backend)
+
+    def run(self, seed: int) -> Evaluation:
+        """Each environment plays a number of episodes fixed beforehand: taking whichever end first would
+        favour short ones."""
+        self._actor.sync()
+        count = self._num_envs
+        wanted = np.array([len(range(i, self.episodes, count)) for i in range(count)])
+        returns: list[list[float]] = [[] for _ in range(count)]
+        lengths: list[list[float]] = [[] for _ in range(count)]
+        observation = self._envs.reset(seed)
+        total, length = np.zeros(count), np.zeros(count)
+        ended = np.zeros(count, bool)
+        played = np.zeros(count, int)
+        for t in itertools.count():
+            if t % BLOCK == 0:
+                self._actor.begin(t, BLOCK)
+            action, _ = self._actor(observation, t % BLOCK, 0)
+            observation, reward, terminated, truncated = self._envs.step(action)
+            total = np.where(ended, 0.0, total) + reward
+            length = np.where(ended, 0.0, length + 1.0)
+            ended = terminated | truncated
+            for i in np.flatnonzero(ended):
+                returns[i].append(float(total[i]))
+                lengths[i].append(float(length[i]))
+                played[i] += 1
+            if (played >= wanted).all():
+                break
+        order = [(j, i) for j in range(max(wanted)) for i in range(count) if j < wanted[i]]
+        return Evaluation(
+            np.array([returns[i][j] for j, i in order]), np.array([lengths[i][j] for j, i in order])
+        )
+
+    def close(self) -> None:
+        self._envs.close()
+
+
+def play(
+    agent: Agent,
+    episodes: int,
+    seed: int,
+    *,
+    render: bool = False,
+    video_dir: Path | None = None,
+    label: str = "episode",
+) -> Evaluation:
+    """Plays episodes one after another: in a window with `render`, as one mp4 each with `video_dir`.
+
+    Frames come from the environment's own renderer; files are named LABEL_INDEX_return_RETURN.mp4.
+
+    Raises:
+        UsageError: Gymnasium lacks the environment or it cannot be rendered, or a video cannot be written.
+    """
+    hparams = agent.hparams
+    mode = "rgb_array" if video_dir is not None else ("human" if render else None)
+    env = make_gym_env(hparams.env, hparams.env_kwargs, mode)
+    host = GymHost([env])
+    fps = float(env.metadata.get("render_fps") or 30)
+    actor = Actor(agent, 1, training=False, seed=0, backend=hparams.act_backend)
+    returns, lengths = [], []
+    try:
+        for episode in range(episodes):
+            path = None if video_dir is None else video_dir / f"{label}_{episode}.mp4"
+            total, length = _play_one(host, env, actor, seed + episode, path, fps)
+            returns.append(total)
+            lengths.append(length)
+            if path is not None:
+                path.rename(path.with_name(f"{label}_{episode}_return_{total:.0f}.mp4"))
+    finally:
+        host.close()
+    return Evaluation(np.array(returns), np.array(lengths))
+
+
+def _play_one(
+    host: GymHost, env: Any, actor: Actor, seed: int, path: Path | None, fps: float
+) -> tuple[float, float]:
+    observation = host.reset(seed)
+    total, length = 0.0, 0
+    with contextlib.nullcontext() if path is None else VideoWriter(path, fps) as video:
+        for t in itertools.count():
+            if video is not None:
+                video.add(np.asarray(env.render()))
+            if t % BLOCK == 0:
+                actor.begin(t, BLOCK)
+            action, _ = actor(observation, t % BLOCK, 0)
+            observation, reward, terminated, truncated = host.step(action)
+            total += float(reward[0])
+            length += 1
+            if terminated[0] or truncated[0]:
+                break
+        if video is not None:
+            video.add(np.asarray(env.render()))
+    return total, float(length)

@@ -1,0 +1,162 @@
+"""The in-graph runner: environment, rollout, memory and updates in one compiled function.
+
+The "Anakin" architecture (Hessel et al. 2021, "Podracer architectures for scalable reinforcement
+learning"). Python runs once per row of metrics; between two rows nothing leaves the compiled code.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from rl.ops import loops, random
+from rl.runners.base import Runner, episode_sums, space_spec
+from rl.runners.learner import Learner
+from rl.types import Nest, Tensor, TimeStep, Trajectory
+
+
+class Carry(NamedTuple):
+    """What goes from one environment step to the next, within a rollout and between rollouts."""
+
+    state: Nest  # of the environment, leaves [B, ...]
+    observation: Nest  # [B, ...]
+    ended: Tensor  # [B] bool: the next step is an autoreset step
+    episode_return: Tensor  # [B] of the running episode
+    episode_length: Tensor  # [B] float32
+
+
+class Record(NamedTuple):
+    """One row per step of a rollout; TensorArrays while the loop runs, [T, B, ...] after."""
+
+    observation: Nest
+    action: Nest
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    mask: Tensor
+    extras: dict[str, Tensor]
+    episode_return: Tensor
+    episode_length: Tensor
+
+
+class InGraphRunner(Runner):
+    """Runs an environment made of tensor functions.
+
+    Args:
+        env: a GraphEnv of `num_envs` environments.
+        learner: agent and memory.
+        seed: of everything random in the run.
+        jit_compile: whether XLA compiles the loop.
+    """
+
+    def __init__(self, env: Any, learner: Learner, seed: int, jit_compile: bool):
+        super().__init__(env, learner, seed)
+        state, first = env.reset(random.fold_in(self.root_seed, 0))
+        zeros = tf.zeros([env.num_envs])
+        start = Carry(state, first.observation, tf.zeros([env.num_envs], tf.bool), zeros, zeros)
+        self._carry = tf.nest.map_structure(lambda x: tf.Variable(x, trainable=False), start)
+        self._pack = loops.MetricPack()
+        self._loop = tf.function(self._iterate, jit_compile=jit_compile, autograph=False)
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        leaves = tf.nest.flatten(self._carry)
+        return super().variables | {f"env/{i}": variable for i, variable in enumerate(leaves)}
+
+    def run(self, iterations: int) -> dict[str, float]:
+        total = self._loop(tf.constant(iterations)).numpy()
+        return {name: float(total[i]) for i, name in enumerate(self._pack.names)}
+
+    def _iterate(self, iterations: Tensor) -> Tensor:
+        def body(i: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+            seed = random.fold_in(self.root_seed, self.iteration + 1)
+            rollout_seed, learn_seed = random.split(seed, 2)
+            step = self.step_tensor()
+            trajectory, metrics = self._rollout(rollout_seed, step)
+            metrics |= self.learner.learn(trajectory, learn_seed, step)
+            self.iteration.assign_add(1)
+            return i + 1, total + self._pack.pack(metrics)
+
+        start = (tf.constant(0), loops.MetricPack.zeros())
+        return tf.while_loop(lambda i, _: i < iterations, body, start)[1]
+
+    def _rollout(self, seed: Tensor, step: Tensor) -> tuple[Trajectory, dict[str, Tensor]]:
+        """`rollout_length` steps of every environment, from where the last rollout stopped."""
+        agent, env = self.learner.agent, self.env
+        length = agent.hparams.rollout_length
+        noise_seed, loop_seed = random.split(seed, 2)
+        agent.resample_noise(noise_seed)
+        seeds = random.split_array(loop_seed, [length, 2])  # [T, 2, 2]
+
+        def body(t: Tensor, carry: Carry, arrays: Record) -> tuple[Tensor, Carry, Record]:
+            act_seed, env_seed = tf.unstack(tf.gather(seeds, t))
+            now = step + env.num_envs * tf.cast(t, tf.int64)
+            action, extras, _ = agent.act(carry.observation, (), act_seed, now, True)
+            state, following = env.step(carry.state, action, env_seed)
+            advanced, row = _advance(carry, state, action, extras, following)
+            arrays = tf.nest.map_structure(lambda array, x: array.write(t, x), arrays, row)
+            return t + 1, advanced, arrays
+
+        carry = tf.nest.map_structure(lambda variable: variable.value(), self._carry)
+        _, carry, arrays = tf.while_loop(
+            lambda t, *_: t < length,
+            body,
+            (tf.constant(0), carry, self._arrays(length)),
+            maximum_iterations=length,
+        )
+        tf.nest.map_structure(lambda variable, x: variable.assign(x), self._carry, carry)
+        rows = tf.nest.map_structure(lambda array: array.stack(), arrays)
+        return _trajectory(rows, carry)
+
+    def _arrays(self, length: int) -> Record:
+        agent, num_envs = self.learner.agent, self.env.num_envs
+        flag, number = tf.TensorSpec([num_envs], tf.bool), tf.TensorSpec([num_envs], tf.float32)
+        specs = Record(
+            space_spec(self.env.observation_space, (num_envs,)),
+            space_spec(self.env.action_space, (num_envs,)),
+            number,
+            flag,
+            flag,
+            number,
+            {name: number for name in agent.trajectory_extras},
+            number,
+            number,
+        )
+        return tf.nest.map_structure(
+            lambda spec: tf.TensorArray(spec.dtype, length, element_shape=spec.shape), specs
+        )
+
+
+def _advance(
+    carry: Carry, state: Nest, action: Nest, extras: dict[str, Tensor], following: TimeStep
+) -> tuple[Carry, Record]:
+    """The next carry, and the row that the step leaves in the record."""
+    alive = 1.0 - tf.cast(carry.ended, tf.float32)  # [B]: 0 where this was the autoreset step
+    running = tf.logical_not(carry.ended)
+    episode_return = tf.where(running, carry.episode_return, 0.0) + following.reward
+    episode_length = (carry.episode_length + 1.0) * alive
+    ended = tf.logical_or(following.terminated, following.truncated)
+    row = Record(
+        carry.observation,
+        action,
+        following.reward,
+        following.terminated,
+        following.truncated,
+        alive,
+        extras,
+        episode_return,
+        episode_length,
+    )
+    return Carry(state, following.observation, ended, episode_return, episode_length), row
+
+
+def _trajectory(rows: Record, carry: Carry) -> tuple[Trajectory, dict[str, Tensor]]:
+    observation = tf.nest.map_structure(
+        lambda x, last: tf.concat([x, last[None]], 0), rows.observation, carry.observation
+    )  # [T+1, B, ...]
+    trajectory = Trajectory(
+        observation, rows.action, rows.reward, rows.terminated, rows.truncated, rows.mask, rows.extras
+    )
+    ended = tf.logical_or(rows.terminated, rows.truncated)
+    return trajectory, episode_sums(rows.episode_return, rows.episode_length, ended, rows.mask)

@@ -1,0 +1,84 @@
+"""What follows every rollout, the same under every runner: rewards, memory, updates, statistics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from rl.agents.agent import Agent
+from rl.ops import loops, random
+from rl.ops.normalize import RewardScale
+from rl.types import Tensor, Trajectory
+
+
+class Learner:
+    """Joins an agent and its memory: `learn` takes in one trajectory and makes the updates that are due.
+
+    Args:
+        agent: what learns.
+        memory: where `experience = "transition"` agents sample from; None for "rollout" agents.
+        augment: reward augmentation (rl.envs.rewards), None for the environment's own reward.
+    """
+
+    def __init__(self, agent: Agent, memory: Any, augment: Any = None):
+        self.agent, self.memory, self.augment = agent, memory, augment
+        hparams = agent.hparams
+        self.reward_scale = RewardScale(hparams.num_envs, hparams.gamma) if hparams.normalize_reward else None
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """All state of agent, memory and reward scale, by name."""
+        found = dict(self.agent.variables)
+        if self.memory is not None:
+            found |= {f"memory/{name}": each for name, each in self.memory.variables.items()}
+        if self.reward_scale is not None:
+            found |= self.reward_scale.variables
+        return found
+
+    def learn(self, trajectory: Trajectory, seed: Tensor, step: Tensor) -> dict[str, Tensor]:
+        """One iteration's learning. `step`: environment steps so far, int64 scalar.
+
+        Returns sums to be divided by `updates`: each metric times the number of updates it is a mean of.
+        """
+        processed = trajectory._replace(reward=self._reward(trajectory))
+        if self.agent.experience == "rollout":
+            metrics = self.agent.update(processed, seed).metrics
+            metrics = {"updates": tf.constant(1.0), **metrics}
+        else:
+            self.memory.add(processed)
+            metrics = self._replay(seed, step)
+        self.agent.observe(trajectory)
+        updates = metrics.pop("updates")
+        return {name: value * updates for name, value in metrics.items()} | {"updates": updates}
+
+    def _replay(self, seed: Tensor, step: Tensor) -> dict[str, Tensor]:
+        pack = loops.MetricPack()
+
+        def one_update(i: Tensor) -> dict[str, Tensor]:
+            sample_seed, update_seed = random.split(random.fold_in(seed, i), 2)
+            batch = self.memory.sample(sample_seed, step)
+            update = self.agent.update(batch, update_seed)
+            if update.priorities is not None:
+                self.memory.update_priorities(batch, update.priorities)
+            return update.metrics
+
+        def updates() -> Tensor:
+            metrics, made = loops.repeat(self.agent.updates_per_iteration(), one_update)
+            return pack.pack(metrics | {"updates": made})
+
+        return pack.unpack(tf.cond(self.memory.can_sample(), updates, pack.zeros))
+
+    def _reward(self, trajectory: Trajectory) -> Tensor:
+        reward = trajectory.reward
+        if self.augment is not None:
+            now = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
+            following = tf.nest.map_structure(lambda x: x[1:], trajectory.observation)
+            reward = self.augment(
+                now, trajectory.action, reward, following, trajectory.terminated, self.agent.hparams.gamma
+            )
+            reward = reward * trajectory.mask
+        if self.reward_scale is not None:
+            episode_end = tf.logical_or(trajectory.terminated, trajectory.truncated)
+            reward = self.reward_scale(reward, episode_end, trajectory.mask)
+        return reward

@@ -1,0 +1,203 @@
+"""One training run: builds the parts, restores, runs windows of iterations, logs, evaluates, saves.
+
+A window is `log_period` environment steps: one call of the runner, one row of metrics. Evaluations and
+checkpoints happen between windows, at steps that depend on hparams alone (evaluations) or not at all on
+what is computed (checkpoints), so that a resumed run repeats what an uninterrupted one would have done.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from rl.agents.agent import Agent
+from rl.agents.algos.registry import get_algo
+from rl.envs.make import make_env
+from rl.envs.rewards import get_reward_augmentation
+from rl.hparams.hparams import HParams
+from rl.memory.registry import get_memory
+from rl.memory.spec import MemorySpec
+from rl.runners.base import Runner, window_metrics
+from rl.runners.evaluate import Evaluation, Evaluator
+from rl.runners.learner import Learner
+from rl.utils.checkpoint import CheckpointError, CheckpointManager, read_manifest, write_single
+from rl.utils.logger import Logger
+from rl.utils.progress import Progress
+from rl.utils.signals import StopRequest
+
+
+class Result(NamedTuple):
+    """What a training run came to."""
+
+    run_dir: Path
+    step: int
+    seconds: float  # of training in this process, evaluations and checkpoints included
+    train_seconds: float  # of the runner alone, without its first window (compilation)
+    steps_per_second: float | None  # over `train_seconds`
+    best_return: float | None
+    last: Evaluation | None
+    exit_code: int  # 0, or 128 + signal when asked to stop
+
+
+def build_runner(hparams: HParams, seed: int) -> Runner:
+    """Environment, agent, memory and runner from hparams.
+
+    Raises:
+        UsageError: parts that do not fit together.
+    """
+    env = make_env(
+        hparams.env, hparams.env_backend, hparams.num_envs, hparams.env_kwargs, hparams.max_episode_steps
+    )
+    augment = (
+        None if hparams.reward_augmentation is None else get_reward_augmentation(hparams.reward_augmentation)
+    )
+    agent: Agent = get_algo(hparams.algo)(hparams, env.observation_space, env.action_space, seed)
+    memory = None
+    if agent.experience == "transition":
+        spec = MemorySpec(env.observation_space, env.action_space, hparams.num_envs, hparams.rollout_length)
+        memory = get_memory(hparams.memory_name)(spec, hparams)
+    learner = Learner(agent, memory, augment)
+    jit_compile = compile_mode(hparams) == "xla"
+    if hasattr(env, "dynamics"):
+        from rl.runners.in_graph import InGraphRunner
+
+        return InGraphRunner(env, learner, seed, jit_compile)
+    from rl.runners.sync import SyncRunner
+
+    return SyncRunner(env, learner, seed, jit_compile)
+
+
+def compile_mode(hparams: HParams) -> str:
+    """xla, graph or eager; `auto` is xla, which wins wherever the network is made of dense layers."""
+    mode = "xla" if hparams.compile == "auto" else hparams.compile
+    tf.config.run_functions_eagerly(mode == "eager")
+    return mode
+
+
+class Trainer:
+    """Trains in `run_dir`, from its newest checkpoint where there is one.
+
+    Building it restores and may raise UsageError; nothing has been written by then.
+    """
+
+    def __init__(self, hparams: HParams, run_dir: Path, seed: int, eval_episodes: int):
+        self.hparams, self.run_dir, self.seed = hparams, run_dir, seed
+        self.runner = build_runner(hparams, seed)
+        self.agent = self.runner.learner.agent
+        self.evaluator = Evaluator(self.agent, eval_episodes)
+        self.checkpoints = CheckpointManager(run_dir / "checkpoints", hparams.keep_checkpoints)
+        meta = self.checkpoints.restore(self.runner.variables)
+        self.resumed = meta is not None
+        self.best_return = best_return(run_dir)
+        if meta is not None:
+            self.runner.restored()
+
+    def train(self, stop: StopRequest, log_hparams: dict[str, Any]) -> Result:
+        """Trains to `train_steps` or until `stop` is requested; always leaves a checkpoint of where it is."""
+        total, start = self.hparams.train_steps, time.perf_counter()
+        runner = self.runner
+        iterations_per_window = -(-self.hparams.log_period // runner.steps_per_iteration)
+        last: Evaluation | None = None
+        timed_steps, timed_seconds, saved = 0, 0.0, time.monotonic()
+        saved_step = runner.step if self.resumed else -1
+        logger = Logger(self.run_dir, self.hparams.histograms, runner.step if self.resumed else None)
+        with logger, Progress(total, self.run_dir / "train.log") as progress:
+            if not self.resumed:
+                logger.log_hparams(log_hparams)
+                logger.log_graph(self._policy_graph())
+            else:
+                progress.message(f"resumed at step {runner.step:,}")
+            first = True
+            while runner.step < total and not stop.requested:
+                left = -(-(total - runner.step) // runner.steps_per_iteration)
+                before, begun = runner.step, time.perf_counter()
+                if first:
+                    progress.message("compiling ...")
+                sums = runner.run(min(iterations_per_window, left))
+                seconds = time.perf_counter() - begun
+                if not first:
+                    timed_steps, timed_seconds = timed_steps + runner.step - before, timed_seconds + seconds
+                row = window_metrics(sums) | self.agent.scalars(runner.step)
+                row |= _perf(runner.step - before, sums["updates"], seconds)
+                last = self._evaluate(before, total, row)
+                logger.log(runner.step, row)
+                logger.log_histograms(runner.step, self.agent.variables)
+                progress.update(runner.step, row.get("eval/return_mean", row.get("episode/return_mean")))
+                first = False
+                if time.monotonic() - saved >= self.hparams.checkpoint_period:
+                    saved_step = self._save(logger, progress, saved_step)
+                    saved = time.monotonic()
+            if saved_step != runner.step:
+                logger.flush()
+                self.checkpoints.save(runner.variables, runner.step, self._meta())
+        rate = timed_steps / timed_seconds if timed_seconds else None
+        elapsed = time.perf_counter() - start
+        return Result(
+            self.run_dir, runner.step, elapsed, timed_seconds, rate, self.best_return, last, stop.exit_code
+        )
+
+    def close(self) -> None:
+        self.runner.close()
+        self.evaluator.close()
+
+    def _evaluate(self, before: int, total: int, row: dict[str, float]) -> Evaluation | None:
+        """Evaluates where a multiple of `eval_period` was passed, and at the end; keeps the best policy."""
+        step, period = self.runner.step, self.hparams.eval_period
+        if step < total and (period == 0 or before // period == step // period):
+            return None
+        begun = time.perf_counter()
+        seed = np.random.SeedSequence([self.seed, step]).generate_state(1)[0]
+        evaluation = self.evaluator.run(int(seed) % 2**31)
+        row |= evaluation.metrics() | {"perf/eval_seconds": time.perf_counter() - begun}
+        mean = row["eval/return_mean"]
+        if self.best_return is None or mean > self.best_return:
+            self.best_return = mean
+            best = self.run_dir / "checkpoints" / "best"
+            write_single(best, self.agent.policy_variables, {"return_mean": mean}, step)
+        return evaluation
+
+    def _save(self, logger: Logger, progress: Progress, saved_step: int) -> int:
+        """A periodic checkpoint; one that fails costs a warning, not the run."""
+        logger.flush()
+        try:
+            self.checkpoints.save(self.runner.variables, self.runner.step, self._meta())
+        except CheckpointError as error:
+            progress.message(f"warning: {error}; going on with the checkpoint of step {max(saved_step, 0):,}")
+            return saved_step
+        return self.runner.step
+
+    def _meta(self) -> dict[str, Any]:
+        return {"seed": self.seed, "best_return": self.best_return}
+
+    def _policy_graph(self) -> Any:
+        """The policy as a plain function, whose graph TensorBoard shows."""
+        from rl.runners.base import space_spec
+
+        agent = self.agent
+        spec = space_spec(agent.observation_space, (self.hparams.num_envs,))
+
+        def policy(observation: Any) -> Any:
+            zero = tf.constant(0, tf.int64)
+            return agent.act(observation, (), tf.constant([0, 0]), zero, False)[0]
+
+        return tf.function(policy, autograph=False).get_concrete_function(spec)
+
+
+def best_return(run_dir: Path) -> float | None:
+    """The mean evaluation return of the best policy kept in a run, None where there is none."""
+    path = run_dir / "checkpoints" / "best"
+    return read_manifest(path).meta["return_mean"] if path.is_dir() else None
+
+
+def _perf(steps: int, updates: float, seconds: float) -> dict[str, float]:
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {
+        "perf/steps_per_second": steps / seconds,
+        "perf/updates_per_second": updates / seconds,
+        "perf/peak_memory_mib": memory,
+    }

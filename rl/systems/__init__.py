@@ -1,0 +1,5 @@
+"""Where a run computes: `get_system("local" | "gpu" | "tpu")`."""
+
+from rl.systems.system import System, get_system, system_names
+
+__all__ = ["System", "get_system", "system_names"]

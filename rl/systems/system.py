@@ -1,0 +1,104 @@
+"""What a run computes on: `--sys NAME` becomes devices and a `tf.distribute` strategy.
+
+TensorFlow is imported only when a system is asked for, so that names can be listed at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rl.errors import UsageError, nearest
+
+
+@dataclass(frozen=True)
+class System:
+    """The devices of a run.
+
+    `mixed_precision` is the Keras dtype policy where hparams name none. It is float32 everywhere: TF32 (GPU)
+    and bfloat16 passes (TPU) already speed up float32 matrix products, and the small networks of
+    reinforcement learning have little else to gain from narrower numbers.
+    """
+
+    name: str
+    devices: tuple[str, ...]  # logical device names, e.g. "/device:CPU:0"
+    strategy: Any  # tf.distribute.Strategy
+    mixed_precision: str = "float32"
+
+
+def get_system(name: str) -> System:
+    """The system called `name`. Raises UsageError when there is none, or when its device is not there."""
+    if name not in _SYSTEMS:
+        raise UsageError(f"no system is called {name!r}; {nearest(name, _SYSTEMS)} (--sys)")
+    return _SYSTEMS[name]()
+
+
+def system_names() -> dict[str, str]:
+    """Names and the first lines of their descriptions, without importing TensorFlow."""
+    return {name: (make.__doc__ or "").strip().splitlines()[0] for name, make in _SYSTEMS.items()}
+
+
+def _local() -> System:
+    """The processor of this machine; an accelerator that is there is left alone."""
+    import tensorflow as tf
+
+    if tf.config.list_physical_devices("GPU"):  # a TPU does nothing unless it is asked to
+        _before_start(lambda: tf.config.set_visible_devices([], "GPU"))
+    return System("local", ("/device:CPU:0",), tf.distribute.get_strategy())
+
+
+def _gpu() -> System:
+    """The first GPU of this machine."""
+    import tensorflow as tf
+
+    found = tf.config.list_physical_devices("GPU")
+    if not found:
+        if tf.test.is_built_with_gpu_support():
+            advice = "is the driver loaded (nvidia-smi), and does CUDA_VISIBLE_DEVICES name one?"
+        else:
+            advice = "this TensorFlow is built without GPU support: run ./setup.sh --sys gpu"
+        raise UsageError(f"--sys gpu: TensorFlow sees no GPU; {advice}, or use --sys local")
+
+    def configure() -> None:
+        tf.config.set_visible_devices(found[:1], "GPU")
+        # Environments that render need some of its memory too.
+        tf.config.experimental.set_memory_growth(found[0], True)
+
+    _before_start(configure)
+    # The default strategy already places everything on the one GPU, and costs nothing.
+    return System("gpu", ("/device:GPU:0",), tf.distribute.get_strategy())
+
+
+def _tpu() -> System:
+    """The TPU cores attached to this machine."""
+    import tensorflow as tf
+
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver("local")
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        devices = tuple(each.name for each in tf.config.list_logical_devices("TPU"))
+    except (tf.errors.OpError, ValueError, RuntimeError, OSError) as error:
+        raise UsageError(_no_tpu(type(error).__name__)) from error
+    if not devices:
+        raise UsageError(_no_tpu("no device"))
+    return System("tpu", devices, tf.distribute.TPUStrategy(resolver))
+
+
+def _no_tpu(what: str) -> str:
+    return (
+        f"--sys tpu: no TPU is attached to this machine ({what}); on a TPU machine run ./setup.sh --sys tpu, "
+        "elsewhere use --sys local or --sys gpu"
+    )
+
+
+def _before_start(configure: Callable[[], None]) -> None:
+    """Set devices up where TensorFlow has not started; where it has (a notebook), they stay as they are."""
+    try:
+        configure()
+    except RuntimeError as error:
+        if "initialized" not in str(error):
+            raise
+
+
+_SYSTEMS: dict[str, Callable[[], System]] = {"local": _local, "gpu": _gpu, "tpu": _tpu}

@@ -1,0 +1,133 @@
+"""Small file operations that survive a crash: whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import re
+import uuid
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rl.errors import UsageError
+
+_CHUNK = 1 << 22  # bytes read at a time when a file is checksummed
+_PROBE = 1 << 16  # bytes of the probe file: an empty file fits on a full disk
+
+
+def reason(error: BaseException) -> str:
+    """The short, human part of an operating-system or TensorFlow error, on one line."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    text = getattr(error, "message", text) or text
+    text = re.sub(r"\{\{.*?\}\}|\[Op:\w+\]", " ", text)  # TensorFlow's marks of the op that failed
+    return " ".join(text.split()) or type(error).__name__
+
+
+def fsync_path(path: str | os.PathLike[str]) -> None:
+    """Make a file's content, or a folder's list of names, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def checksum(path: str | os.PathLike[str]) -> int:
+    """CRC-32 of a file, read in chunks: about 4 GB/s, so the disk is what takes the time."""
+    value = 0
+    with open(path, "rb", buffering=0) as file:
+        while chunk := file.read(_CHUNK):
+            value = zlib.crc32(chunk, value)
+    return value
+
+
+@contextlib.contextmanager
+def folder_lock(directory: Path, wait: bool) -> Iterator[bool]:
+    """Hold a folder against other writers; gives False when another process holds it and `wait` is off.
+
+    The kernel lets go of the lock when its holder dies, so a crash never leaves one behind.
+    On file systems without locks it gives `wait`: a writer goes on, a mere cleaner stays away.
+    """
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            held = True
+        except OSError:
+            held = wait
+        yield held
+    finally:
+        os.close(descriptor)
+
+
+def write_text_atomic(path: str | os.PathLike[str], text: str) -> None:
+    """Write UTF-8 text under a temporary name, make it durable and rename it: never a half-written file.
+
+    Raises UsageError, with the old file untouched, when the folder is unwritable or the disk is full.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+    try:
+        try:
+            with open(temporary, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            fsync_path(path.parent)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {reason(error)}") from error
+
+
+def write_json_atomic(path: str | os.PathLike[str], data: Any) -> None:
+    """`write_text_atomic` of indented JSON; paths and other plain objects are written as their text."""
+    write_text_atomic(path, json.dumps(data, indent=2, ensure_ascii=False, default=plain) + "\n")
+
+
+def plain(value: Any) -> Any:
+    """`default=` of `json.dumps`: a numpy scalar as a number, anything else as its text."""
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def ensure_writable_dir(path: str | os.PathLike[str]) -> Path:
+    """Create a folder and prove, by writing and removing a probe file, that a run can write there.
+
+    Raises UsageError (one line: not a folder, unwritable, disk full); folders made on the way are
+    removed again.
+    """
+    path = Path(path)
+    made = [each for each in (path, *path.parents) if not os.path.lexists(each)]
+    probe = path / f".tmp-probe-{uuid.uuid4().hex}"
+    try:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            with open(probe, "xb") as file:
+                file.write(os.urandom(_PROBE))
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            with contextlib.suppress(OSError):
+                probe.unlink()
+    except OSError as error:
+        for each in made:
+            with contextlib.suppress(OSError):
+                each.rmdir()
+        raise UsageError(_unwritable(path, error)) from error
+    return path
+
+
+def _unwritable(path: Path, error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return f"no space left in {path} ({reason(error)}): free some, or choose another --output_dir"
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        return f"{path} is not a folder, or a part of it is a file: choose another --output_dir"
+    return f"cannot write in {path} ({reason(error)}): make it writable, or choose another --output_dir"

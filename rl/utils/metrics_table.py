@@ -1,0 +1,106 @@
+"""A CSV file that grows by rows and columns, survives `kill -9` and can be cut back to a step."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from rl.errors import UsageError
+from rl.utils.files import fsync_path, reason, write_text_atomic
+
+_log = logging.getLogger("rl.logger")
+_BAD_NAME = re.compile(r'[,"\r\n]|^\s*$')
+
+
+class MetricsTable:
+    """Rows `step,cell,...`; each is in the kernel's hands when `append` returns.
+
+    A column appears when its first value does (the file is then rewritten, atomically); cells without a
+    value are empty. Opened with `resume_step`, the file is cut back to exactly what it was when the last
+    row of that step had been written: later rows, a torn last line and columns that only they used go.
+    So a deterministic run that is killed and resumed ends with the bytes of one that was not.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], resume_step: int | None = None):
+        self.path = Path(path)
+        self._columns: list[str] = []
+        self._descriptor: int | None = None
+        if resume_step is None:
+            self.path.unlink(missing_ok=True)
+        elif self.path.exists():
+            self._cut_back(resume_step)
+
+    def append(self, step: int, cells: Mapping[str, str]) -> None:
+        """Write one row. Raises UsageError when it cannot be written, ValueError for a bad name."""
+        new = sorted(cells.keys() - set(self._columns))
+        if bad := [name for name in new if _BAD_NAME.search(name)]:
+            raise ValueError(f"a metric cannot be named {bad[0]!r}: no commas, quotes or line ends")
+        columns = self._columns + new
+        row = ",".join([str(int(step)), *(cells.get(name, "") for name in columns)]) + "\n"
+        if new or self._descriptor is None:
+            self._rewrite(columns, row)
+        else:
+            self._write(self._descriptor, row.encode())
+
+    def flush(self) -> None:
+        """Make the rows durable."""
+        if self._descriptor is not None:
+            os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Flush and close; the next `append` opens the file again."""
+        if self._descriptor is not None:
+            self.flush()
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _write(self, descriptor: int, data: bytes) -> None:
+        size = os.fstat(descriptor).st_size
+        try:
+            while data:
+                data = data[os.write(descriptor, data) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, size)  # no half a row for a later one to follow
+            raise UsageError(
+                f"cannot write {self.path}: {reason(error)}; free space, then give the same command to resume"
+            ) from error
+
+    def _rewrite(self, columns: list[str], row: str) -> None:
+        lines = self.path.read_text(encoding="utf-8").splitlines()[1:] if self._columns else []
+        empty = "," * (len(columns) - len(self._columns))
+        text = ",".join(["step", *columns]) + "\n" + "".join(f"{line}{empty}\n" for line in lines) + row
+        self.close()
+        write_text_atomic(self.path, text)
+        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        self._columns = columns
+
+    def _cut_back(self, resume_step: int) -> None:
+        data = self.path.read_bytes()
+        lines = data.decode("utf-8", errors="replace").split("\n")
+        complete, torn = lines[:-1], lines[-1]
+        header = complete[0].split(",") if complete else [""]
+        rows: list[list[str]] = []
+        for line in complete[1:] if header[0] == "step" else []:
+            row = line.split(",")
+            if len(row) != len(header) or not row[0].isdecimal():
+                torn = line
+                break
+            if int(row[0]) <= resume_step:
+                rows.append(row)
+        if torn or header[0] != "step":
+            _log.warning("%s had a damaged line: the file goes on from the rows before it", self.path)
+        if not rows:
+            self.path.unlink()
+            return
+        used = [i for i in range(len(header)) if i == 0 or any(row[i] for row in rows)]
+        text = "".join(",".join(row[i] for i in used) + "\n" for row in [header, *rows])
+        if text.encode() != data:
+            write_text_atomic(self.path, text)
+        fsync_path(self.path)
+        self._columns = [header[i] for i in used[1:]]
+        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)

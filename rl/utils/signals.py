@@ -1,0 +1,61 @@
+"""Stop when asked to: finish what is under way, then leave with the exit code a shell expects."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopRequest:
+    """Context manager in which SIGINT and SIGTERM only set `requested`; a second SIGINT interrupts at once.
+
+    Python runs signal handlers between two of its own instructions, so a request is seen when the
+    compiled call under way returns. Outside the main thread nothing is installed and `requested` stays
+    False. The earlier handlers come back at exit.
+    """
+
+    def __init__(self, announce: bool = True):
+        self.signal: signal.Signals | None = None
+        self._announce = announce
+        self._interrupts = 0
+        self._earlier: dict[int, Any] = {}
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal asked the program to stop."""
+        return self.signal is not None
+
+    @property
+    def exit_code(self) -> int:
+        """128 + signal, as shells report it: 130 for SIGINT, 143 for SIGTERM; 0 while there was none."""
+        return 128 + self.signal if self.signal is not None else 0
+
+    def __enter__(self) -> StopRequest:
+        if threading.current_thread() is threading.main_thread():
+            for each in _SIGNALS:
+                self._earlier[each] = signal.getsignal(each)
+                signal.signal(each, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each, handler in self._earlier.items():
+            # None: it was not installed from Python and cannot be put back from here
+            signal.signal(each, signal.SIG_DFL if handler is None else handler)
+        self._earlier.clear()
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        self._interrupts += number == signal.SIGINT
+        if self._interrupts > 1:
+            raise KeyboardInterrupt
+        if self.signal is None:
+            self.signal = signal.Signals(number)
+            if self._announce:
+                # os.write: a handler that interrupted a print must not print
+                with contextlib.suppress(OSError):
+                    os.write(2, f"\n{self.signal.name}: stopping after this iteration\n".encode())

@@ -1,0 +1,171 @@
+#!/usr/bin/env bash
+# Makes this machine ready: the environment .venv with all requirements. Safe to run again; when nothing
+# changed, it is done at once.
+#
+#   ./setup.sh                     set up for the CPU (or for what was set up before)
+#   ./setup.sh --sys gpu           set up for an NVIDIA GPU; tpu likewise
+#   ./setup.sh CMD ARGUMENTS...    set up where needed, then run CMD in the environment
+set -euo pipefail
+
+python_wanted='>=3.11,<3.13'
+# What the wheels load and do not bring along; on most machines all of it is there.
+debian_packages=(ca-certificates libgcc-s1 libstdc++6 zlib1g)
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+venv=$root/.venv
+stamp=$venv/.setup-stamp
+python=$venv/bin/python
+
+say() { printf 'setup.sh: %s\n' "$*" >&2; }
+fail() { say "error: $*"; exit 1; }
+
+usage() { sed -n '2,7s/^# \{0,1\}//p' "$root/setup.sh"; }
+
+# Runs a command out of sight; when it fails, shows the end of what it wrote and then one line of our own.
+quietly() {
+  local what=$1 log
+  shift
+  log=$(mktemp)
+  if "$@" >"$log" 2>&1; then
+    rm -f "$log"
+  else
+    tail -n 20 "$log" >&2
+    rm -f "$log"
+    fail "$what failed: $*"
+  fi
+}
+
+requirements_of() {
+  case $1 in
+    local) echo "$root/requirements.txt" ;;
+    gpu | tpu) echo "$root/requirements-$1.txt" ;;
+    *) fail "unknown --sys '$1': one of local, gpu, tpu" ;;
+  esac
+}
+
+# "SYSTEM FOLDER" that .venv was made for; nothing where it was made by hand.
+made_for() { cat "$venv/.made-for" 2>/dev/null || true; }
+
+# A hash of everything that decides what is installed.
+stamp_text() {
+  local file
+  file=$(requirements_of "$1") || exit 1
+  { echo "$1 $venv"; cat "$file" "$root/pyproject.toml" "$root/setup.sh"; } | sha256sum | cut -d ' ' -f 1
+}
+
+is_current() { [[ -x $python && -f $stamp && $(<"$stamp") == "$(stamp_text "$1")" ]]; }
+
+apt_install() {
+  export DEBIAN_FRONTEND=noninteractive
+  say "installing Debian packages: $*"
+  quietly "apt-get update" apt-get update
+  quietly "installing Debian packages" apt-get install -y --no-install-recommends "$@"
+}
+
+install_debian_packages() {
+  command -v dpkg-query >/dev/null || return 0 # not Debian: the imports below will tell
+  local missing=() package
+  for package in "${debian_packages[@]}"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  [[ ${#missing[@]} -eq 0 ]] && return 0
+  if [[ $EUID -eq 0 ]]; then
+    apt_install "${missing[@]}"
+  else
+    say "warning: these Debian packages are missing, and only root can install them: ${missing[*]}"
+  fi
+}
+
+# Sets uv to a working uv: the machine's, or one installed in .uv, which needs no root.
+find_uv() {
+  uv=$(command -v uv || true)
+  if [[ -n $uv ]] && "$uv" --version >/dev/null 2>&1; then return; fi
+  uv=$root/.uv/bin/uv
+  if [[ -x $uv ]] && "$uv" --version >/dev/null 2>&1; then return; fi
+  if ! python3 -m pip --version >/dev/null 2>&1; then
+    if [[ $EUID -eq 0 ]] && command -v apt-get >/dev/null; then
+      apt_install python3 python3-pip
+    else
+      fail "neither uv nor python3 with pip is here: install one of them, or run this once as root"
+    fi
+  fi
+  say "installing uv into .uv"
+  # --target: works where the system's Python refuses installs, and leaves that Python alone
+  quietly "installing uv" python3 -m pip install --quiet --upgrade --target "$root/.uv" uv
+}
+
+# Makes .venv unless a usable one is there. One that was made for another system is made anew, because
+# TensorFlow's wheels overwrite each other; one that was moved too, because its scripts name the old place.
+make_venv() {
+  local sys=$1 before version
+  before=$(made_for)
+  version='import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))'
+  if [[ ${before:-local $venv} == "$sys $venv" ]] && "$python" -c "$version" >/dev/null 2>&1; then
+    return
+  fi
+  say "creating .venv"
+  quietly "creating .venv" "$uv" venv --quiet --clear --no-project --python "$python_wanted" "$venv"
+  printf '%s\n' "$sys $venv" >"$venv/.made-for"
+}
+
+install_requirements() {
+  local requirements=$1 developer=$venv/.developer-requirements.txt
+  "$python" - "$root/pyproject.toml" >"$developer" <<'PYTHON' || fail "cannot read the extra dev of pyproject.toml"
+import sys, tomllib
+with open(sys.argv[1], "rb") as file:
+    print("\n".join(tomllib.load(file)["project"]["optional-dependencies"]["dev"]))
+PYTHON
+  say "installing ${requirements##*/} (minutes on a new machine)"
+  quietly "installing ${requirements##*/}" \
+    "$uv" pip install --quiet --compile-bytecode --python "$python" -r "$requirements" -r "$developer"
+  quietly "importing what was installed" env TF_CPP_MIN_LOG_LEVEL=2 "$python" -c \
+    "import envpool, gymnasium, imageio_ffmpeg, keras, numpy, pydantic, pygame, rich, tensorboard, tensorflow"
+}
+
+set_up() {
+  local sys=$1 text
+  text=$(stamp_text "$sys") || exit 1
+  install_debian_packages
+  find_uv
+  rm -f "$stamp"
+  make_venv "$sys"
+  install_requirements "$(requirements_of "$sys")"
+  printf '%s\n' "$text" >"$stamp.new"
+  mv "$stamp.new" "$stamp"
+  say "ready (--sys $sys); activate with: source .venv/bin/activate"
+}
+
+main() {
+  local sys=""
+  while [[ $# -gt 0 ]]; do
+    case $1 in
+      --sys) [[ $# -ge 2 ]] || fail "--sys needs one of local, gpu, tpu"; sys=$2; shift 2 ;;
+      --sys=*) sys=${1#--sys=}; shift ;;
+      -h | --help) usage; exit 0 ;;
+      --) shift; break ;;
+      -*) fail "unknown option $1: see ./setup.sh --help" ;;
+      *) break ;;
+    esac
+  done
+  if [[ -z $sys ]]; then
+    sys=$(made_for)
+    sys=${sys%% *}
+    sys=${sys:-local}
+  fi
+  requirements_of "$sys" >/dev/null
+  if ! is_current "$sys"; then
+    exec 9>"$root/.setup.lock" || fail "cannot write in $root"
+    if command -v flock >/dev/null; then flock 9; fi # two at once: the second waits, then finds it done
+    is_current "$sys" || set_up "$sys"
+    exec 9>&-
+  elif [[ $# -eq 0 ]]; then
+    say "ready (--sys $sys)"
+  fi
+  if [[ $# -gt 0 ]]; then
+    export VIRTUAL_ENV=$venv PATH=$venv/bin:$PATH
+    unset PYTHONHOME
+    exec "$@"
+  fi
+}
+
+main "$@"

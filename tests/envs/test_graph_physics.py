@@ -1,0 +1,164 @@
+"""In-graph environments against Gymnasium's own, one step at a time from equal states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy import stats
+
+from rl.envs import make_env, make_gym_env
+from rl.envs.graph.base import GraphEnv
+from rl.envs.registry import registry
+from rl.ops import random
+
+NUM_ENVS = 8
+IDS = registry.names()
+
+
+class Case(NamedTuple):
+    """How to hold Gymnasium's environment to an in-graph one."""
+
+    state: Callable[[Any], Any]  # Gymnasium's state from one environment's physics
+    drive: (
+        Callable[[np.ndarray], np.ndarray] | None
+    )  # actions [n, ...] that reach the goal, from observations
+    ends: tuple[bool, bool]  # whether 1000 steps must show terminations, truncations
+    random_moves: bool = False  # whether the successor is drawn, so that only its reward can be compared
+
+
+def _push(column: int, discrete: bool) -> Callable[[np.ndarray], np.ndarray]:
+    """Pushes the way that observation number `column` goes: pumps energy into a swing."""
+    if discrete:
+        return lambda observation: np.where(observation[:, column] > 0, 2, 0)
+    return lambda observation: np.where(observation[:, column : column + 1] > 0, 1.0, -1.0).astype(np.float32)
+
+
+CASES = {
+    "Acrobot-v1": Case(lambda p: p.astype(np.float64), _push(5, True), (True, True)),
+    "CartPole-v1": Case(lambda p: p.astype(np.float64), lambda o: (o[:, 2] + o[:, 3] > 0) * 1, (True, True)),
+    "Catch-v0": Case(lambda p: tuple(int(each) for each in p), None, (True, False)),
+    "Identity-v0": Case(int, None, (False, True), random_moves=True),
+    "MountainCar-v0": Case(lambda p: p.astype(np.float64), _push(1, True), (True, True)),
+    "MountainCarContinuous-v0": Case(lambda p: p, _push(1, False), (True, True)),
+    "Pendulum-v1": Case(lambda p: p.astype(np.float64), None, (False, True)),
+    "TwoStateChain-v0": Case(int, None, (True, True)),
+}
+
+
+def _graph(env_id: str, num_envs: int = NUM_ENVS, **kwargs: Any) -> GraphEnv:
+    env = make_env(env_id, "graph", num_envs, **kwargs)
+    assert isinstance(env, GraphEnv)
+    return env
+
+
+def _actions(env: GraphEnv, case: Case, observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Random actions, beyond the limits where there are limits; half of the environments drive for the goal."""
+    if isinstance(env.action_space, gymnasium.spaces.Box):
+        reach = 1.5 * env.action_space.high
+        actions = rng.uniform(-reach, reach, (env.num_envs, *reach.shape)).astype(np.float32)
+    else:
+        actions = rng.integers(env.action_space.n, size=env.num_envs)
+    if case.drive is not None:
+        actions[::2] = case.drive(observation[::2])
+    return actions
+
+
+def _compare(
+    env: GraphEnv, case: Case, originals: list[gymnasium.Env], steps: int, compiled: bool
+) -> dict[str, int]:
+    """Steps `env` at random and holds every step to Gymnasium's; returns how often what was seen."""
+    rng, seed = np.random.default_rng(1), random.key(3)
+    step = tf.function(env.step, jit_compile=True) if compiled else env.step
+    for original in originals:
+        original.reset(seed=0)
+    state, time_step = env.reset(seed)
+    seen = {"terminated": 0, "truncated": 0, "resets": 0}
+    for t in range(steps):
+        action = _actions(env, case, time_step.observation.numpy(), rng)
+        before = tf.nest.map_structure(lambda each: each.numpy(), state)
+        state, time_step = step(state, tf.constant(action), random.fold_in(seed, t))
+        observation, reward, terminated, truncated = (each.numpy() for each in time_step)
+        assert observation.dtype == reward.dtype == np.float32
+        if isinstance(env.action_space, gymnasium.spaces.Box):
+            action = np.clip(action, env.action_space.low, env.action_space.high)
+        for i, original in enumerate(originals):
+            if before.episode_end[i]:
+                original.reset()
+                expected = (None, 0.0, False, False)
+                seen["resets"] += 1
+            else:
+                original.unwrapped.state = case.state(
+                    tf.nest.map_structure(lambda each: each[i], before.physics)
+                )
+                original.unwrapped.steps_beyond_terminated = None
+                expected = original.step(action[i])[:4]
+                if not case.random_moves:
+                    np.testing.assert_allclose(observation[i], expected[0], rtol=2e-6, atol=3e-6)
+            np.testing.assert_allclose(reward[i], expected[1], rtol=1e-6, atol=1e-6)
+            assert (terminated[i], truncated[i]) == expected[2:], f"step {t}, environment {i}"
+        seen["terminated"] += int(terminated.sum())
+        seen["truncated"] += int(truncated.sum())
+    return seen
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "xla"])
+@pytest.mark.parametrize("env_id", IDS)
+def test_thousand_steps_equal_gymnasium(env_id: str, compiled: bool) -> None:
+    case, originals = CASES[env_id], [make_gym_env(env_id) for _ in range(NUM_ENVS)]
+    seen = _compare(_graph(env_id), case, originals, 1000, compiled)
+    assert (seen["terminated"] > 0, seen["truncated"] > 0) == case.ends
+    assert seen["resets"] > 0
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_spaces_and_time_limit_are_gymnasiums(env_id: str) -> None:
+    env, original = _graph(env_id), make_gym_env(env_id)
+    assert env.observation_space == original.observation_space
+    assert env.action_space == original.action_space
+    assert original.spec is not None
+    assert env.max_episode_steps == original.spec.max_episode_steps
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_resets_are_distributed_as_gymnasiums(env_id: str) -> None:
+    count = 3000
+    _, time_step = _graph(env_id, count).reset(random.key(11))
+    ours = time_step.observation.numpy().reshape(count, -1)
+    original = make_gym_env(env_id)
+    original.reset(seed=5)
+    theirs = np.stack([original.reset()[0].ravel() for _ in range(count)])
+    for column in range(ours.shape[1]):
+        assert stats.ks_2samp(ours[:, column], theirs[:, column]).pvalue > 1e-3, f"column {column}"
+        assert ours[:, column].min() >= theirs[:, column].min() - 0.01
+        assert ours[:, column].max() <= theirs[:, column].max() + 0.01
+
+
+@pytest.mark.parametrize(
+    ("env_id", "env_kwargs"),
+    [
+        ("CartPole-v1", {"sutton_barto_reward": True}),
+        ("Pendulum-v1", {"g": 1.62}),
+        ("MountainCar-v0", {"goal_velocity": 0.05}),
+        ("MountainCarContinuous-v0", {"goal_velocity": 0.05}),
+        ("Catch-v0", {"rows": 4, "columns": 7}),
+        ("Identity-v0", {"num_states": 9}),
+    ],
+)
+def test_options_mean_what_they_mean_in_gymnasium(env_id: str, env_kwargs: dict[str, Any]) -> None:
+    env, originals = (
+        _graph(env_id, 2, env_kwargs=env_kwargs),
+        [make_gym_env(env_id, env_kwargs) for _ in "ab"],
+    )
+    assert env.observation_space == originals[0].observation_space
+    assert env.action_space == originals[0].action_space
+    seen = _compare(env, CASES[env_id], originals, 300, compiled=True)
+    assert seen["resets"] > 0
+
+
+def test_every_environment_has_a_case() -> None:
+    assert sorted(CASES) == IDS

@@ -1,0 +1,88 @@
+"""A system is there, or one line says what was looked for and what to do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from rl.errors import UsageError
+from rl.systems import get_system, system_names
+
+
+def test_local_computes_on_the_processor():
+    system = get_system("local")
+    assert (system.name, system.devices, system.mixed_precision) == ("local", ("/device:CPU:0",), "float32")
+    assert system.strategy.num_replicas_in_sync == 1
+    with system.strategy.scope():
+        variable = tf.Variable(tf.ones([2]))
+    assert "CPU:0" in variable.device
+    assert system.strategy.run(lambda: variable * 2).numpy().tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("gpus", "did you mean gpu"), ("Local", "did you mean local"), ("", "known")]
+)
+def test_an_unknown_name_is_answered_with_the_near_ones(name, near):
+    with pytest.raises(UsageError, match=near):
+        get_system(name)
+
+
+@pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="there is a GPU")
+def test_no_gpu_is_one_clear_line():
+    with pytest.raises(UsageError, match=r"--sys gpu: TensorFlow sees no GPU; .*--sys local") as caught:
+        get_system("gpu")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_advice_depends_on_the_build(monkeypatch):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [])
+    monkeypatch.setattr(tf.test, "is_built_with_gpu_support", lambda: True)
+    with pytest.raises(UsageError, match="CUDA_VISIBLE_DEVICES"):
+        get_system("gpu")
+    monkeypatch.setattr(tf.test, "is_built_with_gpu_support", lambda: False)
+    with pytest.raises(UsageError, match=r"setup\.sh --sys gpu"):
+        get_system("gpu")
+
+
+def test_the_first_gpu_is_taken_and_grows(monkeypatch):
+    gpus = [tf.config.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(2)]
+    asked = []
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus if kind == "GPU" else [])
+    monkeypatch.setattr(tf.config, "set_visible_devices", lambda *call: asked.append(call))
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", lambda *call: asked.append(call))
+    assert get_system("gpu").devices == ("/device:GPU:0",)
+    assert asked == [([gpus[0]], "GPU"), (gpus[0], True)]
+    asked.clear()
+    get_system("local")
+    assert asked == [([], "GPU")]
+
+
+def test_a_started_tensorflow_keeps_its_devices(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("Visible devices cannot be modified after being initialized")
+
+    gpus = [tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus if kind == "GPU" else [])
+    monkeypatch.setattr(tf.config, "set_visible_devices", refuse)
+    assert get_system("gpu").name == "gpu"
+    assert get_system("local").name == "local"
+
+
+def test_no_tpu_is_one_clear_line():
+    """In a process of its own: looking for a TPU starts TensorFlow's runtime."""
+    code = "from rl.systems import get_system; from rl.errors import UsageError\n"
+    code += "try: get_system('tpu')\nexcept UsageError as error: print(error)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("--sys tpu: no TPU is attached to this machine (") and "--sys local" in line
+
+
+def test_names_are_listed_without_tensorflow():
+    code = "import sys; from rl.systems import system_names\n"
+    code += "print(list(system_names()), 'tensorflow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['local', 'gpu', 'tpu'] False\n"
+    assert all(line.endswith(".") for line in system_names().values())

@@ -1,0 +1,266 @@
+"""Metrics files hold what the run said, survive a kill, and do not show that a run was resumed."""
+
+from __future__ import annotations
+
+import os
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.plugin_event_accumulator import (
+    EventAccumulator as PluginEventAccumulator,
+)
+from tensorboard.plugins.hparams import api_pb2
+from tensorboard.plugins.hparams import metadata as hparams_metadata
+
+from rl.errors import UsageError
+from rl.utils.logger import Logger
+
+
+def _metrics(step):
+    """What a deterministic run says at a step: new metrics come up later, some only now and then."""
+    rng = np.random.default_rng(step)
+    metrics = {"train/loss": rng.random(dtype=np.float32), "train/updates": np.int64(step * 3)}
+    metrics["perf/steps_per_second"] = float(rng.random()) * 1e5
+    if step >= 40:
+        metrics["episode/return"] = float(rng.normal())
+    if step % 30 == 0:
+        metrics["eval/return_mean"] = tf.constant(rng.normal(), tf.float32)
+        metrics["a/first_in_the_alphabet"] = rng.normal()
+    return metrics
+
+
+def _run(folder, start, stop, resume_step=None, checkpoint=20):
+    logger = Logger(folder, resume_step=resume_step)
+    for step in range(start, stop, 10):
+        logger.log(step, _metrics(step))
+        if step % checkpoint == 0:
+            logger.flush()
+    return logger  # not closed: the process is killed
+
+
+def _events(folder):
+    accumulator = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
+    accumulator.Reload()
+    return accumulator
+
+
+def test_rows_hold_what_was_logged(tmp_path):
+    with Logger(tmp_path) as logger:
+        logger.log(1, {"train/loss": 0.1, "train/count": 16777217, "train/done": np.bool_(True)})
+        logger.log(2, {"train/loss": np.float64(1e-7), "episode/return": None})
+        logger.log(2, {"eval/return_mean": tf.constant(475.0), "perf/fps": 12.5})
+        logger.log(3, {"perf/fps": 13})
+        logger.log(4, {"train/loss": None})
+    assert (tmp_path / "metrics.csv").read_text() == (
+        "step,train/count,train/done,train/loss,eval/return_mean\n1,16777217,1,0.1,\n2,,,1e-07,\n2,,,,475.0\n"
+    )
+    assert (tmp_path / "perf.csv").read_text() == "step,perf/fps\n2,12.5\n3,13\n"
+
+
+def test_floats_read_back_to_the_same_bits(tmp_path):
+    bits = np.random.default_rng(0).integers(0, 1 << 32, 2000, np.uint32).view(np.float32)
+    values = np.append(bits[np.isfinite(bits)], np.float32([0.0, -0.0, 1e-45, 3.4028235e38]))
+    with Logger(tmp_path) as logger:
+        for step, value in enumerate(values):
+            logger.log(step, {"x": value})
+    lines = (tmp_path / "metrics.csv").read_text().splitlines()[1:]
+    read = np.float32([line.split(",")[1] for line in lines])
+    assert read.tobytes() == values.tobytes()
+
+
+def test_a_row_is_in_the_file_when_log_returns(tmp_path):
+    logger = Logger(tmp_path)
+    for step in range(3):
+        logger.log(step, {"x": step})
+        assert (tmp_path / "metrics.csv").read_text().splitlines()[-1] == f"{step},{step}"
+
+
+@pytest.mark.parametrize("killed_at", range(10, 120, 10))
+def test_a_resumed_run_has_the_bytes_of_an_uninterrupted_one(tmp_path, killed_at):
+    _run(tmp_path / "whole", 10, 120).close()
+    _run(tmp_path / "killed", 10, killed_at + 10)
+    resume_step = killed_at // 20 * 20 or None  # of the last checkpoint
+    _run(tmp_path / "killed", (resume_step or 0) + 10, 120, resume_step).close()
+    for name in ("metrics.csv", "perf.csv"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    whole, killed = _events(tmp_path / "whole"), _events(tmp_path / "killed")
+    assert set(whole.Tags()["scalars"]) == set(killed.Tags()["scalars"]) == set(_metrics(60))
+    for tag in whole.Tags()["scalars"]:
+        assert [(each.step, each.value) for each in whole.Scalars(tag)] == [
+            (each.step, each.value) for each in killed.Scalars(tag)
+        ], tag
+
+
+def test_the_file_at_resume_is_that_of_the_checkpoint(tmp_path):
+    _run(tmp_path, 10, 25).close()
+    before = (tmp_path / "metrics.csv").read_bytes()
+    _run(tmp_path, 30, 70, resume_step=20).close()
+    assert (tmp_path / "metrics.csv").read_bytes() != before
+    Logger(tmp_path, resume_step=20).close()
+    assert (tmp_path / "metrics.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("tail", ["5", "50,1.", "50,1.5,2,3\n", "x,1.0,2\n", "\0\0\0"])
+def test_a_torn_last_line_is_repaired(tmp_path, caplog, tail):
+    _run(tmp_path, 10, 30).close()
+    path = tmp_path / "metrics.csv"
+    whole = path.read_bytes()
+    path.write_bytes(whole + tail.encode())
+    Logger(tmp_path, resume_step=100).close()
+    assert path.read_bytes() == whole
+    assert ["damaged line" in each.getMessage() for each in caplog.records] == [True]
+
+
+def test_a_torn_event_record_does_not_hide_what_follows(tmp_path):
+    _run(tmp_path, 10, 50).close()
+    (events,) = tmp_path.glob("events.out.tfevents.*")
+    events.write_bytes(events.read_bytes()[:-7])
+    _run(tmp_path, 50, 70, resume_step=40).close()
+    assert [each.step for each in _events(tmp_path).Scalars("train/loss")] == [10, 20, 30, 50, 60]
+
+
+def test_a_fresh_start_begins_anew(tmp_path):
+    _run(tmp_path, 10, 90).close()
+    _run(tmp_path, 10, 30).close()
+    assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 3
+    assert [each.step for each in _events(tmp_path).Scalars("train/loss")] == [10, 20]
+    assert len(list(tmp_path.glob("events.*"))) == 1
+
+
+def test_event_files_are_read_in_the_order_they_were_written(tmp_path):
+    for i in range(4):  # within one second, which is all that TensorBoard's own names tell apart
+        _run(tmp_path, i * 10 + 10, i * 10 + 20, resume_step=i * 10 or None).close()
+    assert [each.step for each in _events(tmp_path).Scalars("train/loss")] == [10, 20, 30, 40]
+
+
+def test_values_that_are_not_finite_are_written_and_warned_of_once(tmp_path, caplog):
+    with Logger(tmp_path) as logger:
+        for step in range(3):
+            logger.log(
+                step, {"train/loss": np.nan, "train/norm": -np.inf, "train/big": 1e300, "train/ok": 1.0}
+            )
+    assert (tmp_path / "metrics.csv").read_text().splitlines()[1] == "0,inf,nan,-inf,1.0"
+    messages = [each.getMessage() for each in caplog.records]
+    assert len(messages) == 3
+    assert any("train/loss is nan at step 0" in each for each in messages)
+    assert not any("train/ok" in each for each in messages)
+
+
+def test_misuse_is_refused(tmp_path):
+    with Logger(tmp_path) as logger:
+        logger.log(5, {"x": 1})
+        with pytest.raises(ValueError, match="step 4 was logged after step 5"):
+            logger.log(4, {"x": 1})
+        with pytest.raises(ValueError, match="shape"):
+            logger.log(6, {"x": np.zeros(2)})
+        with pytest.raises(ValueError, match="cannot be named"):
+            logger.log(6, {"a,b": 1})
+    with pytest.raises(UsageError, match="not a regular expression"):
+        Logger(tmp_path / "other", histograms="(")
+    assert not (tmp_path / "other").exists()
+
+
+def test_histograms_of_the_chosen_variables(tmp_path, caplog):
+    values = np.linspace(-1, 1, 3000, dtype=np.float32)
+    variables = {
+        "policy/kernel": tf.Variable(values),
+        "policy/zeros": tf.Variable(tf.zeros([2, 5], tf.bfloat16)),
+        "policy/broken": tf.Variable([1.0, np.nan, 3.0, np.inf]),
+        "replay": tf.Variable([1.0]),
+    }
+    with Logger(tmp_path, histograms="^policy") as logger:
+        assert logger.wants_histograms
+        logger.log_histograms(7, variables)
+        logger.log_histograms(8, variables)
+        logger.log_histograms(8, {"numpy": np.ones(3, ml_dtypes.bfloat16)})
+    found = _events(tmp_path)
+    names = ["policy/kernel", "policy/zeros", "policy/broken"]
+    assert sorted(found.Tags()["tensors"]) == sorted(f"variables/{name}" for name in names)
+    tensors = {name: found.Tensors(f"variables/{name}") for name in names}
+    assert [each.step for each in tensors["policy/kernel"]] == [7, 8]
+    buckets = {name: tf.make_ndarray(each[0].tensor_proto) for name, each in tensors.items()}
+    np.testing.assert_allclose(buckets["policy/kernel"][:, 2], 100)
+    np.testing.assert_allclose(buckets["policy/kernel"][[0, -1], [0, 1]], [-1, 1])
+    assert buckets["policy/zeros"][:, 2].tolist() == [0] * 29 + [10]
+    assert buckets["policy/broken"][:, 2].sum() == 2 and buckets["policy/broken"][-1, 1] == 3
+    messages = [each.getMessage() for each in caplog.records]
+    assert len(messages) == 2
+    assert "policy/broken has values that are not finite" in messages[0] and "finds none" in messages[1]
+
+
+def test_without_a_pattern_no_histogram_is_written(tmp_path):
+    with Logger(tmp_path, histograms="") as logger:
+        assert not logger.wants_histograms
+        logger.log_histograms(1, {"policy": tf.Variable(1.0)})
+    assert _events(tmp_path).Tags()["tensors"] == []
+
+
+def test_the_hparams_plugin_is_filled(tmp_path):
+    with Logger(tmp_path) as logger:
+        logger.log_hparams(
+            {"lr": 3e-4, "model": {"hidden": [64, 64], "name": "mlp"}, "double": True, "clip": None}
+        )
+        logger.log(10, {"eval/return_mean": 475.0})
+    accumulator = PluginEventAccumulator(str(tmp_path))
+    accumulator.Reload()
+    content = accumulator.PluginTagToContent(hparams_metadata.PLUGIN_NAME)
+    start = hparams_metadata.parse_session_start_info_plugin_data(
+        content[hparams_metadata.SESSION_START_INFO_TAG]
+    )
+    assert start.hparams["lr"].number_value == 3e-4
+    assert start.hparams["model.hidden"].string_value == "[64, 64]"
+    assert start.hparams["model.name"].string_value == "mlp"
+    assert start.hparams["double"].bool_value is True
+    assert start.hparams["clip"].string_value == "null"
+    experiment = hparams_metadata.parse_experiment_plugin_data(content[hparams_metadata.EXPERIMENT_TAG])
+    assert [each.name.tag for each in experiment.metric_infos] == ["eval/return_mean"]
+    types = {each.name: api_pb2.DataType.Name(each.type) for each in experiment.hparam_infos}
+    assert types == {
+        "lr": "DATA_TYPE_FLOAT64",
+        "model.hidden": "DATA_TYPE_STRING",
+        "model.name": "DATA_TYPE_STRING",
+        "double": "DATA_TYPE_BOOL",
+        "clip": "DATA_TYPE_STRING",
+    }
+    assert (
+        accumulator.Tensors("eval/return_mean")[0].step == 10
+    )  # TensorBoard itself reads scalars as tensors
+
+
+@pytest.mark.parametrize("concrete", [False, True])
+def test_the_graph_of_a_function_is_written(tmp_path, concrete):
+    variable = tf.Variable(tf.ones([3]))
+
+    @tf.function(jit_compile=True)
+    def iteration(x):
+        return tf.tanh(tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y * variable), [0, x])[1])
+
+    argument = tf.ones([3])
+    with Logger(tmp_path) as logger:
+        if concrete:
+            logger.log_graph(iteration.get_concrete_function(argument))
+        else:
+            logger.log_graph(iteration, argument)
+    assert "Tanh" in {node.op for node in _events(tmp_path).Graph().node}
+
+
+def test_a_full_disk_is_one_clear_error_and_leaves_whole_rows(small_disk):
+    (small_disk / "ballast").write_bytes(b"x" * ((1 << 20) - 100_000))
+    logger = Logger(small_disk)
+    with pytest.raises(UsageError, match="No space left on device") as caught:
+        for step in range(100_000):
+            logger.log(step, {"train/loss": step / 7})
+    assert "\n" not in str(caught.value)
+    assert (small_disk / "metrics.csv").read_text().endswith("\n")
+    last = int((small_disk / "metrics.csv").read_text().splitlines()[-1].split(",")[0])
+    os.unlink(small_disk / "ballast")
+    with Logger(small_disk, resume_step=last // 2) as logger:
+        logger.log(last, {"train/loss": 1.0})
+    assert (
+        (small_disk / "metrics.csv")
+        .read_text()
+        .endswith(f"\n{last // 2},{np.float32(last // 2 / 7)!s}\n{last},1.0\n")
+    )
