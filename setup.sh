@@ -154,7 +154,7 @@ main() {
   fi
   requirements_of "$sys" >/dev/null
   if ! is_current "$sys"; then
-    exec 9>"$root/.setup.lock" || fail "cannot write in $root"
+    { exec 9>"$root/.setup.lock"; } 2>/dev/null || fail "cannot write in $root"
     if command -v flock >/dev/null; then flock 9; fi # two at once: the second waits, then finds it done
     is_current "$sys" || set_up "$sys"
     exec 9>&-

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
+from rl.envs.host import action_encoder, action_view, observation_view
 from rl.envs.make import make_gym_env
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference, resolve
+from rl.hparams.overrides import apply_overrides
 from rl.runners.actor import Actor
 from rl.runners.evaluate import Evaluation, Evaluator, play
 from rl.runners.trainer import Result, Trainer, best_return
@@ -60,26 +63,33 @@ class Run:
 
 
 class Policy:
-    """A trained policy: called with an observation, or a batch of them, it returns actions, greedily."""
+    """A trained policy: called with an observation, or a batch of them, it returns actions, greedily.
+
+    Observations and actions are those of the Gymnasium environment that it was trained for.
+    """
 
     def __init__(self, agent: Agent):
         self.agent = agent
         self._actors: dict[int, Actor] = {}
+        env = make_gym_env(agent.hparams.env, agent.hparams.env_kwargs)
+        self._encode = action_encoder(env.action_space)
+        env.close()
 
     def __call__(self, observation: Nest, batched: bool = False) -> Nest:
-        """The action for one observation, or `[N, ...]` actions for `[N, ...]` observations if `batched`."""
+        """The action for one observation, or `[N, ...]` actions for `[N, ...]` observations if `batched`.
+
+        Raises:
+            ValueError: the observation has not the shape of the environment's.
+        """
         import tensorflow as tf
 
-        if not batched:
-            observation = tf.nest.map_structure(lambda x: np.asarray(x)[None], observation)
-        leaves = tf.nest.map_structure(np.asarray, observation)
-        count = len(tf.nest.flatten(leaves)[0])
+        batch = _batch(self.agent.observation_space, observation, batched)
+        count = len(tf.nest.flatten(batch)[0])
         if count not in self._actors:
             self._actors[count] = Actor(self.agent, count, training=False, seed=0)
         actor = self._actors[count]
         actor.begin(0, 1)
-        leaves = tf.nest.map_structure(_narrow, leaves)
-        action, _ = actor(leaves, 0, 0)
+        action = self._encode(actor(batch, 0, 0)[0])
         return action if batched else tf.nest.map_structure(lambda x: x[0], action)
 
     def evaluate(self, episodes: int = 10, seed: int = TEST_SEED) -> Evaluation:
@@ -91,8 +101,18 @@ class Policy:
             evaluator.close()
 
 
-def _narrow(x: np.ndarray) -> np.ndarray:
-    return x.astype(np.float32) if x.dtype == np.float64 else x
+def _batch(space: spaces.Space, observation: Nest, batched: bool) -> Nest:
+    """Arrays [N, ...] from an observation of `space`, or from a batch of them; lists will do as well."""
+    if isinstance(space, spaces.Dict):
+        return {key: _batch(each, observation[key], batched) for key, each in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        pairs = zip(space.spaces, observation, strict=True)
+        return tuple(_batch(each, part, batched) for each, part in pairs)
+    array = np.asarray(observation, space.dtype)
+    if array.shape[1 if batched else 0 :] != space.shape or array.ndim != len(space.shape) + batched:
+        wanted = ("N", *space.shape) if batched else space.shape
+        raise ValueError(f"an observation of shape {list(wanted)} is needed, not {list(array.shape)}")
+    return array if batched else array[None]
 
 
 def train(
@@ -120,9 +140,8 @@ def train(
     if isinstance(hparams, str):
         name, resolved = hparams, resolve(hparams, overrides)
     else:
-        name, resolved = type(hparams).__name__, hparams
-        for key, value in overrides.items():
-            setattr(resolved, key, value)
+        name, resolved = type(hparams).__name__, type(hparams)(**hparams.model_dump())  # the caller's stays
+        apply_overrides(resolved, overrides)
         resolved.freeze()
     get_system(sys)
     folder = Path(output_dir if output_dir is not None else Path("runs") / name) / "run_0"
@@ -265,11 +284,9 @@ def _saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
             f"ask for --hparams {saved['name']}, or choose another --output_dir"
         )
     env = make_gym_env(hparams.env, hparams.env_kwargs)
-    from rl.envs.host import action_view, observation_view
-
-    spaces = observation_view(env.observation_space), action_view(env.action_space)
+    views = observation_view(env.observation_space), action_view(env.action_space)
     env.close()
-    agent: Agent = get_algo(hparams.algo)(hparams, *spaces, saved["seed"])
+    agent: Agent = get_algo(hparams.algo)(hparams, *views, saved["seed"])
     return agent
 
 
@@ -290,13 +307,17 @@ def _test(
     """Test episodes of the best and of the last policy; the best one's may be shown or filmed."""
     agent = _saved_agent(run_dir, hparams)
     tests: dict[str, Evaluation] = {}
-    for which in ("last", "best"):
-        _read_weights(agent, run_dir, which)
-        if which == "best" and (render or record_video):
-            videos = run_dir / "videos" if record_video else None
-            tests[which] = play(agent, episodes, TEST_SEED, render=render, video_dir=videos, label=which)
-        else:
-            tests[which] = Policy(agent).evaluate(episodes)
+    evaluator = Evaluator(agent, episodes)
+    try:
+        for which in ("last", "best"):
+            _read_weights(agent, run_dir, which)
+            if which == "best" and (render or record_video):
+                videos = run_dir / "videos" if record_video else None
+                tests[which] = play(agent, episodes, TEST_SEED, render=render, video_dir=videos, label=which)
+            else:
+                tests[which] = evaluator.run(TEST_SEED)
+    finally:
+        evaluator.close()
     return tests
 
 

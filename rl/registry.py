@@ -78,9 +78,12 @@ class Registry:
         )
         known = self._entries()
         other = known.get(entry.name)
-        if other is not None and not _same_place(entry, other):
+        if other is None:
+            known[entry.name] = entry
+        elif _same_place(entry, other):
+            other.value = member
+        else:
             raise self._duplicate(entry.name, other.path, path)
-        known[entry.name] = entry
         return member
 
     def get(self, name: str) -> Any:

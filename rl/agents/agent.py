@@ -44,9 +44,15 @@ class Agent:
 
     experience: ClassVar[str]  # "rollout": learns from each trajectory; "transition": from a memory
     action_spaces: ClassVar[tuple[type, ...]]  # kinds of action space it can act in
+    hparams_type: ClassVar[type[HParams]] = HParams  # the class that has its hyperparameters
     trajectory_extras: ClassVar[tuple[str, ...]] = ()  # what a rollout keeps beside the transition
 
     def __init__(self, hparams: HParams, observation_space: spaces.Space, action_space: Any, seed: int):
+        if not isinstance(hparams, self.hparams_type):
+            raise UsageError(
+                f"algorithm {hparams.algo} needs {self.hparams_type.__name__}, the hparams given are "
+                f"{type(hparams).__name__}: take a named set of that algorithm (--list hparams)"
+            )
         if not isinstance(action_space, self.action_spaces):
             fits = " or ".join(each.__name__ for each in self.action_spaces)
             raise UsageError(

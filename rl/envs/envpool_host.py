@@ -96,8 +96,8 @@ class EnvPoolHost:
         """Some of EnvPool's environments accept a time limit and ignore it."""
         trial = {"env_type": "gymnasium", "num_envs": 1, "num_threads": 1, "max_episode_steps": 1}
         pool = self._call(envpool.make, **trial)
-        pool.reset()
         action_space = _spaces(pool)[1]
+        pool.reset()
         truncated = pool.step(np.zeros((1, *action_space.shape), action_space.dtype))[3][0]
         pool.close()
         if not truncated:

@@ -49,9 +49,11 @@ def apply_overrides(hparams: Checked, overrides: Mapping[str, Any]) -> None:
             name, _, rest = rest.partition(".")
             nested = getattr(target, name, None) if name in type(target).model_fields else None
             if not isinstance(nested, Checked):
-                raise unknown_hparam(key, hparams.keys())
+                raise unknown_hparam(hparams.prefix + key, hparams.keys())
             target = nested
-        current = getattr(target, rest, None) if rest in type(target).model_fields else None
+        if rest not in type(target).model_fields:
+            raise unknown_hparam(hparams.prefix + key, hparams.keys())
+        current = getattr(target, rest)
         if isinstance(current, Checked) and isinstance(value, Mapping):
             apply_overrides(current, value)
         else:

@@ -85,7 +85,7 @@ class SumTree:
 
     def _ancestors(self, level: int, start: Tensor, count: int) -> Tensor:
         """All nodes of `level` above the `count` leaves from `start` on, int32; some may come twice."""
-        width, nodes = FAN_OUT**level, self._levels[level].shape[0]
+        width, nodes = FAN_OUT**level, self._levels[level - 1].shape[0] // FAN_OUT
         offsets = [*range(0, count - 1, width), count - 1]
         if len(offsets) + 1 >= nodes:
             return tf.range(nodes)
@@ -114,18 +114,15 @@ class SumTree:
             index: int32 [count], ascending but for rounding; leaves come with probability value / total.
             value: float32 [count], the leaves' values; all 0 when the whole tree is 0.
         """
-        noise = random.uniform(seed, [2, count])
+        descents = len(self._levels) - 1
+        noise = random.uniform(seed, [count + descents])
         top = self._levels[-1].read_value()  # [W]
-        total = tf.reduce_sum(top)
-        remainder = (tf.range(count, dtype=tf.float32) + noise[0]) * (total / count)  # [N]
+        stratum = tf.reduce_sum(top) / count
+        remainder = (tf.range(count, dtype=tf.float32) + noise[:count]) * stratum  # [N]
         rows = [tf.broadcast_to(each, [count, top.shape[0]]) for each in (top, _prefix_sums(top[None]))]  # [N, W]
         index, value, remainder = _choose(*rows, remainder)
-        descents = len(self._levels) - 1
         for descent in range(descents):
-            if descent == min(2, descents - 1):
-                # A float32 knows only 2^24 places in the whole tree, 16 for each of a million leaves. Within a
-                # subtree the remainder has bits to spare: fill those below the first rounding at random.
-                remainder += noise[1] * (total * 2.0**-23)
+            remainder = _refine(remainder, value, noise[count + descent], stratum)
             children = self._children(descents - descent, index)  # [N, 8]
             child, value, remainder = _choose(children, _prefix_sums(children), remainder)
             index = index * FAN_OUT + child
@@ -152,6 +149,17 @@ class SumTree:
 
 def _bounded(value: Tensor) -> Tensor:
     return tf.where(value > 0, tf.clip_by_value(value, SMALLEST, LARGEST), 0.0)
+
+
+def _refine(remainder: Tensor, value: Tensor, shift: Tensor, stratum: Tensor) -> Tensor:
+    """Gives `remainder` [N] in [0, value) the digits that float32 could not hold while it was a place in the total.
+
+    A float32 tells 2^24 places apart in the whole tree, 16 for each of a million leaves: those of small value would
+    come too often or never. Inside a node narrower than a stratum every place is equally likely, and stays so when
+    it is turned by a random `shift` in [0, 1). All samples may share one: each leaf's chance is exact all the same.
+    """
+    turned = remainder / value + shift
+    return tf.where(value < stratum, (turned - tf.floor(turned)) * value, remainder)
 
 
 def _prefix_sums(values: Tensor) -> Tensor:

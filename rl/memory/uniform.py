@@ -28,13 +28,17 @@ class Uniform(Replay):
             seed: int32 [2].
             step: not used by this memory.
         """
-        ring, size = self.ring, self.size()
-        drawn = random.randint(seed, [self.batch_size, CANDIDATES], tf.maximum(size, 1))  # [N, 4] age order
+        ring, size = self.ring, tf.maximum(self.size(), 1)
+        # Random numbers are what costs here: the candidates of a slot are its own draw, shifted by distances that
+        # all slots of the batch share. For each slot they are still four independent draws.
+        drawn = random.randint(seed, [self.batch_size + CANDIDATES - 1], size)
+        shift = tf.concat([[0], drawn[self.batch_size :]], 0)  # [4]
+        age = drawn[: self.batch_size, None] + shift  # [N, 4] rank by age, from the oldest
+        age = tf.where(age >= size, age - size, age)
         oldest = (ring.position - ring.filled) * ring.num_envs
-        places = ring.wrap(oldest + drawn)  # [N, 4]
-        valid = ((ring.flags(places) & TRANSITION) != 0) & (size > 0)
-        place = places[:, -1]
-        for i in reversed(range(CANDIDATES - 1)):
-            place = tf.where(valid[:, i], places[:, i], place)
-        mask = tf.cast(tf.reduce_any(valid, 1), tf.float32)
+        places = ring.wrap(oldest + age)  # [N, 4]
+        valid = ((ring.flags(places) & TRANSITION) != 0) & (self.size() > 0)
+        first = tf.reduce_min(tf.where(valid, tf.range(CANDIDATES), CANDIDATES), 1)  # [N]
+        mask = tf.cast(first < CANDIDATES, tf.float32)
+        place = tf.gather(places, tf.minimum(first, CANDIDATES - 1), batch_dims=1)
         return self.transitions(place, sample_weight=mask, mask=mask)

@@ -80,7 +80,8 @@ def _encode(observation: Nest, space: spaces.Space) -> list[Tensor]:
         shifted = tf.cast(observation, tf.int32) - int(space.start)
         return [tf.one_hot(shifted, int(space.n))]
     if isinstance(space, spaces.MultiDiscrete):
-        flat = tf.reshape(tf.cast(observation, tf.int32), [observation.shape[0], -1])
+        shifted = tf.cast(observation, tf.int32) - space.start.astype(np.int32)
+        flat = tf.reshape(shifted, [observation.shape[0], -1])
         return [tf.one_hot(flat[:, i], int(n)) for i, n in enumerate(space.nvec.reshape(-1))]
     x = tf.cast(observation, tf.float32)
     if space.dtype == np.uint8:

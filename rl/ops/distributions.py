@@ -111,17 +111,42 @@ class DiagonalGaussian:
         return tf.reduce_sum(self.log_std + 0.5 * math.log(2.0 * math.pi * math.e), -1)
 
 
+class Shaped:
+    """A distribution over [N, K] for actions of another shape, [N, *shape]."""
+
+    def __init__(self, flat: Distribution, shape: tuple[int, ...]):
+        self.flat, self.shape = flat, shape
+
+    def sample(self, seed: Tensor) -> Tensor:
+        return self._shaped(self.flat.sample(seed))
+
+    def mode(self) -> Tensor:
+        return self._shaped(self.flat.mode())
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        return self.flat.log_prob(tf.reshape(action, [action.shape[0], math.prod(self.shape)]))
+
+    def entropy(self) -> Tensor:
+        return self.flat.entropy()
+
+    def _shaped(self, action: Tensor) -> Tensor:
+        return tf.reshape(action, [action.shape[0], *self.shape])
+
+
 def of_space(space: Any, parameters: Tensor, log_std: Tensor | None = None) -> Distribution:
     """The distribution over `space` that a head's output [N, `parameter_count(space)`] describes."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Discrete):
         return Categorical(parameters)
+    found: Distribution
     if isinstance(space, spaces.MultiDiscrete):
-        return MultiCategorical(parameters, [int(n) for n in space.nvec.reshape(-1)])
-    if isinstance(space, spaces.MultiBinary):
-        return Bernoulli(parameters)
-    return DiagonalGaussian(parameters, log_std)
+        found = MultiCategorical(parameters, [int(n) for n in space.nvec.reshape(-1)])
+    elif isinstance(space, spaces.MultiBinary):
+        found = Bernoulli(parameters)
+    else:
+        found = DiagonalGaussian(parameters, log_std)
+    return found if len(space.shape) == 1 else Shaped(found, space.shape)
 
 
 def parameter_count(space: Any) -> int:

@@ -64,7 +64,7 @@ def split_array(seed: Tensor, shape: list[int]) -> Tensor:
 
 
 def uniform(seed: Any, shape: Any, minval: float = 0.0, maxval: float = 1.0) -> Tensor:
-    """float32 of `shape` in [minval, maxval)."""
+    """float32 of `shape` in [minval, maxval); in other ranges than the unit one XLA may round differently."""
     if isinstance(seed, NoiseTape):
         return seed.draw("uniform", shape) * (maxval - minval) + minval
     # From the bits, since TensorFlow's kernel and XLA turn the same bits into different floats.

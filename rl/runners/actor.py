@@ -17,6 +17,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.ops import random
@@ -41,6 +42,8 @@ class Actor:
         self.agent, self.num_envs, self.training, self.seed = agent, num_envs, training, seed
         self.extras = agent.trajectory_extras if training else ()
         self._observation_spec = tf.nest.flatten(space_spec(agent.observation_space, (num_envs,)))
+        self._dtypes = [spec.dtype.as_numpy_dtype for spec in self._observation_spec]
+        self._nested = isinstance(agent.observation_space, (spaces.Dict, spaces.Tuple))
         self._variables = list(agent.policy_variables.values())
         self._weights: list[np.ndarray] = []
         self._program = self._make_program(backend)
@@ -81,7 +84,12 @@ class Actor:
 
         `step`: environment steps so far, for exploration schedules.
         """
-        return self._program(observation, step, self._draws[t])
+        return self._program(self._leaves(observation), step, self._draws[t])
+
+    def _leaves(self, observation: Nest) -> list[np.ndarray]:
+        """The arrays of an observation in the policy's own types: integers of environments have 64 bits."""
+        leaves = tf.nest.flatten(observation) if self._nested else [observation]
+        return [x.astype(dtype, copy=False) for x, dtype in zip(leaves, self._dtypes, strict=True)]
 
     def _make_program(self, backend: str) -> Any:
         if backend == "compiled":
@@ -148,8 +156,8 @@ class _CompiledProgram:
     def set_weights(self, weights: list[np.ndarray]) -> None:
         self._weights = [tf.constant(each) for each in weights]
 
-    def __call__(self, observation: Nest, step: int, draws: tuple) -> tuple[Nest, list[np.ndarray]]:
-        inputs = [tf.constant(each) for each in (*tf.nest.flatten(observation), np.int64(step), *draws)]
+    def __call__(self, leaves: list[np.ndarray], step: int, draws: tuple) -> tuple[Nest, list[np.ndarray]]:
+        inputs = [tf.constant(each) for each in (*leaves, np.int64(step), *draws)]
         outputs = [each.numpy() for each in self._function(*inputs, *self._weights)]
         action = tf.nest.pack_sequence_as(self._action_structure, outputs[: self._actions])
         return action, outputs[self._actions :]
@@ -182,17 +190,15 @@ class _LiteRTProgram:
         self._actions = len(tf.nest.flatten(space_spec(actor.agent.action_space, ())))
         self._single = self._actions == 1
         self._action_structure = space_spec(actor.agent.action_space, ())
-        self._nested = len(actor._observation_spec) > 1
         self._check(concrete, actor)
 
     def set_weights(self, weights: list[np.ndarray]) -> None:
         for index, value in zip(self._weight_inputs, weights, strict=True):
             if index is not None:
-                self._interpreter.set_tensor(index, np.ascontiguousarray(value, np.float32))
+                self._interpreter.set_tensor(index, np.asarray(value, np.float32, order="C"))
 
-    def __call__(self, observation: Nest, step: int, draws: tuple) -> tuple[Nest, list[np.ndarray]]:
+    def __call__(self, leaves: list[np.ndarray], step: int, draws: tuple) -> tuple[Nest, list[np.ndarray]]:
         interpreter = self._interpreter
-        leaves = tf.nest.flatten(observation) if self._nested else (observation,)
         for index, value in zip(self._inputs, (*leaves, np.int64(step), *draws), strict=True):
             if index is not None:
                 interpreter.set_tensor(index, value)

@@ -24,6 +24,7 @@ class Learner:
     def __init__(self, agent: Agent, memory: Any, augment: Any = None):
         self.agent, self.memory, self.augment = agent, memory, augment
         hparams = agent.hparams
+        self._pack = loops.MetricPack()
         self.reward_scale = RewardScale(hparams.num_envs, hparams.gamma) if hparams.normalize_reward else None
 
     @property
@@ -53,7 +54,7 @@ class Learner:
         return {name: value * updates for name, value in metrics.items()} | {"updates": updates}
 
     def _replay(self, seed: Tensor, step: Tensor) -> dict[str, Tensor]:
-        pack = loops.MetricPack()
+        pack = self._pack
 
         def one_update(i: Tensor) -> dict[str, Tensor]:
             sample_seed, update_seed = random.split(random.fold_in(seed, i), 2)
@@ -67,6 +68,9 @@ class Learner:
             metrics, made = loops.repeat(self.agent.updates_per_iteration(), one_update)
             return pack.pack(metrics | {"updates": made})
 
+        if tf.executing_eagerly() and not pack.names:
+            # Nothing may be due yet, but rows of metrics need the names: trace without running.
+            tf.function(updates, autograph=False).get_concrete_function()
         return pack.unpack(tf.cond(self.memory.can_sample(), updates, pack.zeros))
 
     def _reward(self, trajectory: Trajectory) -> Tensor:

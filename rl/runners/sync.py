@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from gymnasium import spaces
 
 from rl.ops import loops, random
 from rl.runners.actor import Actor, flat_weights
@@ -37,6 +38,7 @@ class SyncRunner(Runner):
         self.overlap = hparams.overlap
         self._pack = loops.MetricPack()
         self._learn = self._learn_function(jit_compile)
+        learner.agent.resample_noise(random.fold_in(self.root_seed, 0))  # later ones follow each learning
         self.actor = Actor(learner.agent, env.num_envs, True, seed, hparams.act_backend)
         self._thread = ThreadPoolExecutor(1, "learner") if self.overlap else None
         self._blocks = [_Block(self) for _ in range(2 if self.overlap else 1)]
@@ -164,8 +166,9 @@ class _Block:
         self.flags = np.zeros((3, *lead), np.float32)  # terminated, truncated, mask
         self.running = np.zeros((2, *lead), np.float32)  # return and length of the running episode
         self.extras = [np.zeros(lead, np.float32) for _ in agent.trajectory_extras]
-        self._nested_observation = len(self.observation) > 1
-        self._nested_action = len(self.action) > 1
+        nests = (spaces.Dict, spaces.Tuple)
+        self._nested_observation = isinstance(env.observation_space, nests)
+        self._nested_action = isinstance(env.action_space, nests)
 
     def write(self, t: int, observation: Nest, action: Nest, ended: np.ndarray, extras: list) -> None:
         self._write_nest(self.observation, t, observation, self._nested_observation)

@@ -124,7 +124,7 @@ class Trainer:
                     timed_steps, timed_seconds = timed_steps + runner.step - before, timed_seconds + seconds
                 row = window_metrics(sums) | self.agent.scalars(runner.step)
                 row |= _perf(runner.step - before, sums["updates"], seconds)
-                last = self._evaluate(before, total, row)
+                last = self._evaluate(before, total, row, progress)
                 logger.log(runner.step, row)
                 logger.log_histograms(runner.step, self.agent.variables)
                 progress.update(runner.step, row.get("eval/return_mean", row.get("episode/return_mean")))
@@ -145,7 +145,9 @@ class Trainer:
         self.runner.close()
         self.evaluator.close()
 
-    def _evaluate(self, before: int, total: int, row: dict[str, float]) -> Evaluation | None:
+    def _evaluate(
+        self, before: int, total: int, row: dict[str, float], progress: Progress
+    ) -> Evaluation | None:
         """Evaluates where a multiple of `eval_period` was passed, and at the end; keeps the best policy."""
         step, period = self.runner.step, self.hparams.eval_period
         if step < total and (period == 0 or before // period == step // period):
@@ -158,7 +160,10 @@ class Trainer:
         if self.best_return is None or mean > self.best_return:
             self.best_return = mean
             best = self.run_dir / "checkpoints" / "best"
-            write_single(best, self.agent.policy_variables, {"return_mean": mean}, step)
+            try:
+                write_single(best, self.agent.policy_variables, {"return_mean": mean}, step)
+            except CheckpointError as error:
+                progress.message(f"warning: {error}; the best policy so far is not kept")
         return evaluation
 
     def _save(self, logger: Logger, progress: Progress, saved_step: int) -> int:

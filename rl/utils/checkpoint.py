@@ -37,7 +37,7 @@ _SHOWN = 4  # differing variables that an error message names
 _log = logging.getLogger("rl.checkpoint")
 
 
-class CheckpointError(Exception):
+class CheckpointError(UsageError):
     """A checkpoint could not be written (disk full, folder unwritable); the earlier ones are untouched."""
 
 
@@ -296,6 +296,7 @@ def _read(path: Path, variables: Variables, partial: bool) -> Manifest:
     try:
         status = tf.train.Checkpoint(variables=named).read(str(path / manifest.prefix))
         status.assert_existing_objects_matched()
+        status.expect_partial()  # else it warns of what it holds beyond what was asked for
     except (tf.errors.OpError, AssertionError, OSError) as error:
         raise _Damaged(reason(error)) from error
     return manifest

@@ -109,7 +109,7 @@ class Logger:
         self._events.graph(concrete.graph.as_graph_def(add_shapes=True).SerializeToString())
 
     def flush(self) -> None:
-        """Make everything durable: call it before each checkpoint. Raises UsageError when the disk is full."""
+        """Make everything durable: call it before each checkpoint. Raises UsageError on a full disk."""
         for each in (self._metrics, self._perf, self._events):
             try:
                 each.flush()

@@ -23,6 +23,7 @@ from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import register
+from rl.hparams.dqn import DQNHParams
 from rl.models.networks import QNetwork
 from rl.ops import schedules, value
 from rl.ops.policy import masked_mean
@@ -35,6 +36,7 @@ class DQN(Agent):
 
     experience = "transition"
     action_spaces = (spaces.Discrete,)
+    hparams_type = DQNHParams
 
     def build(self) -> None:
         self.network = self.add_network("network", self.make_network("network"))
@@ -104,7 +106,7 @@ class DQN(Agent):
     def _copy_to_target(self, tau: float | Tensor) -> None:
         pairs = zip(self.network.trainable_variables, self.target_network.trainable_variables, strict=True)
         for online, target in pairs:
-            target.assign(target + tau * (online - target))
+            target.assign((1.0 - tau) * target + tau * online)  # exact at tau = 0 and 1, by rounding too
 
     @property
     def variables(self) -> dict:

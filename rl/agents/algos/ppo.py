@@ -22,6 +22,7 @@ from gymnasium import spaces
 from rl.agents.agent import Agent, flatten_time
 from rl.agents.algos.registry import register
 from rl.errors import UsageError
+from rl.hparams.ppo import PPOHParams
 from rl.models.networks import ActorCritic
 from rl.ops import distributions, loops, random, returns
 from rl.ops.policy import approximate_kl, clipped_surrogate, clipped_value_loss, masked_mean, standardize
@@ -44,6 +45,7 @@ class PPO(Agent):
 
     experience = "rollout"
     action_spaces = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
+    hparams_type = PPOHParams
     trajectory_extras = ("log_prob", "value")
 
     def build(self) -> None:
@@ -98,7 +100,7 @@ class PPO(Agent):
         parts = hparams.minibatches
 
         def stop(metrics: dict[str, Tensor]) -> Tensor:
-            return metrics["approximate_kl"] > 1.5 * hparams.target_kl
+            return metrics["stopped"] > 0.0  # a mean: of an epoch, whose last minibatch may have stopped it
 
         def one_epoch(epoch: Tensor) -> dict[str, Tensor]:
             # One gather per epoch, then slices: XLA pays for a gather per minibatch otherwise.
@@ -109,12 +111,17 @@ class PPO(Agent):
 
             def one_minibatch(i: Tensor) -> dict[str, Tensor]:
                 part = tf.nest.map_structure(lambda x: tf.gather(x, i), shuffled)
-                return self.gradient_step(part, seed).metrics
+                metrics = self.gradient_step(part, seed).metrics
+                if hparams.target_kl:
+                    too_far = metrics["approximate_kl"] > 1.5 * hparams.target_kl
+                    metrics["stopped"] = tf.cast(too_far, tf.float32)
+                return metrics
 
             metrics, made = loops.repeat(parts, one_minibatch, stop if hparams.target_kl else None)
             return metrics | {"updates": made}
 
         metrics, made = loops.repeat(hparams.epochs, one_epoch, stop if hparams.target_kl else None)
+        metrics.pop("stopped", None)
         return Update(metrics | {"updates": metrics["updates"] * made})
 
     def _advantages(self, trajectory: Trajectory) -> Minibatch:

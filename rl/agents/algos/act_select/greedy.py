@@ -12,7 +12,7 @@ from rl.types import Nest, PolicyOutput, Tensor
 
 @register
 def greedy(hparams: Any) -> Any:
-    """The action of highest value, or the mode of the action distribution; exploration is the model's affair."""
+    """The action of highest value, or the mode of the action distribution; exploring is up to the model."""
 
     def select(output: PolicyOutput, seed: Tensor, step: Tensor, training: bool) -> tuple[Nest, Tensor]:
         if output.distribution is not None:

@@ -12,7 +12,7 @@ from rl.types import Tensor, Update
 
 @register
 def backprop(hparams: Any) -> Any:
-    """The batch's mean gradient, clipped to `max_grad_norm` over all variables together, then the optimizer."""
+    """The batch's mean gradient, clipped to `max_grad_norm` over all variables, then the optimizer."""
 
     def compute(loss_fn: Any, batch: Any, variables: list[Any], optimizer: Any) -> Update:
         with tf.GradientTape() as tape:

@@ -1,0 +1,69 @@
+"""What several test files share: runners from named sets, and the command line as a user types it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+@pytest.fixture(autouse=True)
+def _compiled_functions():
+    """`compile=eager` is a setting of the whole process: undo it after each test."""
+    yield
+    if "tensorflow" in sys.modules:
+        sys.modules["tensorflow"].config.run_functions_eagerly(False)
+
+
+@pytest.fixture
+def build():
+    """Builds the runner of a named set: `build("ppo_identity", seed=1, num_envs=2)`.
+
+    Compiled as a graph unless a test says otherwise: XLA takes four times as long to compile.
+    """
+    from rl.hparams.merge import resolve
+    from rl.runners.trainer import build_runner
+
+    made = []
+
+    def make(name, seed=0, **overrides):
+        runner = build_runner(resolve(name, {"compile": "graph", **overrides}), seed)
+        made.append(runner)
+        return runner
+
+    yield make
+    for runner in made:
+        runner.close()
+
+
+@pytest.fixture
+def command():
+    """Starts `python train.py ...` as a process of its own: `command("--hparams", "dqn")` waits for its end."""
+    started = []
+
+    def start(*words, wait=True, **options):
+        process = subprocess.Popen(
+            [sys.executable, str(ROOT / "train.py"), *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=options.pop("cwd", ROOT),
+            **options,
+        )
+        started.append(process)
+        if not wait:
+            return process
+        out, err = process.communicate(timeout=600)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()

@@ -1,0 +1,147 @@
+"""Environments by id: which backend is taken, and what a person at the terminal reads when it cannot be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from rl.envs import make_env, make_eval_envs, make_gym_env
+from rl.envs.graph.base import GraphEnv
+from rl.envs.registry import registry
+from rl.errors import UsageError
+
+
+def _refused(*args: Any, make: Any = make_env) -> str:
+    with pytest.raises(UsageError) as caught:
+        make(*args)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("env_id", "backend"), [("CartPole-v1", "graph"), ("LunarLander-v3", "envpool"), ("Taxi-v4", "gym")]
+)
+def test_auto_takes_the_fastest_backend_that_has_the_id(env_id: str, backend: str) -> None:
+    env = make_env(env_id, "auto", 2)
+    assert ("graph" if isinstance(env, GraphEnv) else env.backend) == backend
+    assert env.num_envs == 2
+
+
+@pytest.mark.parametrize("backend", ["graph", "envpool", "gym"])
+def test_backends_of_one_id_have_equal_spaces_and_limits(backend: str) -> None:
+    env = make_env("Acrobot-v1", backend, 2, {}, 5)
+    original = make_gym_env("Acrobot-v1")
+    assert env.observation_space == original.observation_space
+    assert env.action_space == original.action_space
+    if isinstance(env, GraphEnv):
+        assert env.max_episode_steps == 5
+    else:
+        env.reset(0)
+        cut = [bool(env.step(np.zeros(2, np.int64))[3].all()) for _ in range(6)]
+        assert cut == [False, False, False, False, True, False]
+
+
+def test_unknown_id_gets_the_nearest_names_of_all_backends() -> None:
+    text = _refused("CartPole-v2", "auto", 1)
+    assert text.startswith("unknown environment 'CartPole-v2': did you mean CartPole-v1")
+    assert "CoinrunEasy-v0" in _refused("CoinrunEazy-v0", "gym", 1)
+    assert "TwoStateChain-v0" in _refused("TwoStateChain", "graph", 1)
+    assert "Acrobot-v1" in _refused("Acrobat-v1", make=make_gym_env)
+
+
+def test_backend_without_the_id_names_those_that_have_it() -> None:
+    assert _refused("LunarLander-v3", "graph", 1).endswith("take env_backend auto or envpool or gym")
+    assert _refused("Identity-v0", "envpool", 1).endswith("take env_backend auto or graph or gym")
+    assert _refused("CoinrunEasy-v0", "gym", 1).endswith("take env_backend auto or envpool")
+
+
+def test_unknown_backend_and_impossible_numbers_are_refused() -> None:
+    assert "did you mean envpool" in _refused("CartPole-v1", "envpol", 1)
+    assert _refused("CartPole-v1", "auto", 0) == "num_envs must be at least 1, not 0"
+    assert _refused("CartPole-v1", "gym", 1, {}, 0) == "max_episode_steps must be at least 1, not 0"
+
+
+@pytest.mark.parametrize("backend", ["graph", "envpool", "gym"])
+def test_unknown_options_are_named(backend: str) -> None:
+    text = _refused("CartPole-v1", backend, 2, {"sutton_barto_rewards": True})
+    assert "sutton_barto_rewards" in text
+    assert "CartPole-v1" in text
+
+
+def test_in_graph_options_get_the_nearest_name() -> None:
+    assert "did you mean goal_velocity" in _refused("MountainCar-v0", "auto", 2, {"goal_speed_velocity": 1})
+    assert "it takes none" in _refused("Acrobot-v1", "graph", 2, {"dt": 0.1})
+
+
+def test_evaluation_of_what_only_envpool_has_is_refused_clearly() -> None:
+    assert "CoinrunEasy-v0 is EnvPool's alone" in _refused("CoinrunEasy-v0", make=make_gym_env)
+    assert "EnvPool's alone" in _refused("CoinrunEasy-v0", 2, make=make_eval_envs)
+
+
+def test_module_before_the_id_is_imported() -> None:
+    assert make_env("rl.envs.catch_gym:Catch-v0", "auto", 1).backend == "gym"
+    assert "cannot import no_such_module" in _refused("no_such_module:Env-v0", "auto", 1)
+
+
+class _Needy(gymnasium.Env):
+    def __init__(self, package: str, **_: Any) -> None:
+        raise gymnasium.error.DependencyNotInstalled(f"{package} is not installed, run `pip install ...`")
+
+
+@pytest.mark.parametrize(
+    ("package", "words"),
+    [
+        ("MuJoCo", "the extra 'mujoco': pip install '.[mujoco]'"),
+        ("Box2D", "the extra 'box2d': pip install '.[box2d]'"),
+        ("flux", "a package that is missing: flux is not installed"),
+    ],
+)
+def test_missing_package_names_the_extra_that_brings_it(
+    package: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = gymnasium.envs.registration.EnvSpec("Needy-v0", entry_point=_Needy)
+    monkeypatch.setitem(gymnasium.registry, "Needy-v0", spec)
+    assert f"environment Needy-v0 needs {words}" in _refused("Needy-v0", "gym", 1, {"package": package})
+
+
+def test_missing_atari_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "needs the extra 'atari'" in _refused("ALE/Pong-v5", "auto", 1)
+
+
+@pytest.mark.parametrize("env_id", registry.names())
+def test_evaluation_is_gymnasiums_own_environment(env_id: str) -> None:
+    env = make_eval_envs(env_id, 2, render_mode="rgb_array")
+    assert env.backend == "gym"
+    assert env.reset(0).shape == (2, *env.observation_space.shape)
+    frame = env.envs[0].render()
+    assert frame.dtype == np.uint8
+    assert frame.ndim == 3
+    assert frame.max() > frame.min()
+    env.close()
+
+
+def test_evaluation_keeps_the_original_limit_and_options() -> None:
+    env = make_gym_env("MountainCar-v0", {"goal_velocity": 0.05})
+    assert env.spec is not None
+    assert env.spec.max_episode_steps == 200
+    assert env.unwrapped.goal_velocity == 0.05
+
+
+def test_listing_imports_neither_tensorflow_nor_gymnasium() -> None:
+    code = (
+        "import sys, rl.envs, rl.envs.make; from rl.envs.registry import registry\n"
+        "for entry in registry.entries(): print(entry.name, entry.description)\n"
+        "assert not {'tensorflow', 'gymnasium', 'envpool'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "CartPole-v1 Balance a pole on a cart: 4 numbers, 2 actions, reward 1 a step, 500 steps." in lines
+    assert all(len(line.split()) > 5 and line.endswith(".") for line in lines)

@@ -1,0 +1,137 @@
+"""Assignments are checked, frozen hparams stay as they are, and what is saved comes back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rl.errors import UsageError
+from rl.hparams.dqn import DQNHParams, dqn_cartpole
+from rl.hparams.hparams import HParams
+from rl.hparams.ppo import PPOHParams, ppo_cartpole
+from rl.hparams.registry import get_hparams, registry
+
+SETS = [
+    "default",
+    "dqn",
+    "dqn_acrobot",
+    "dqn_cartpole",
+    "dqn_catch",
+    "dqn_identity",
+    "dqn_mountaincar",
+    "dqn_two_state_chain",
+    "noisy_dqn_cartpole",
+    "ppo",
+    "ppo_acrobot",
+    "ppo_cartpole",
+    "ppo_catch",
+    "ppo_identity",
+    "ppo_mountaincar",
+    "ppo_mountaincar_continuous",
+    "ppo_pendulum",
+]
+RUNNABLE = [name for name in SETS if name not in ("default", "dqn", "ppo")]
+
+
+def test_the_named_sets_are_all_there():
+    assert set(SETS) <= set(registry.names())
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_named_set_fits_together_and_comes_fresh(name):
+    hparams = get_hparams(name)()
+    assert hparams.freeze().frozen
+    fresh = get_hparams(name)()
+    assert not fresh.frozen and fresh.model is not hparams.model
+
+
+@pytest.mark.parametrize("name", [*RUNNABLE, "dqn", "ppo"])
+def test_a_set_of_an_algorithm_names_that_algorithm(name):
+    hparams = get_hparams(name)()
+    assert hparams.algo == ("dqn" if "dqn" in name else "ppo")
+    assert isinstance(hparams, DQNHParams if "dqn" in name else PPOHParams)
+
+
+def test_frozen_hparams_refuse_every_assignment():
+    hparams = dqn_cartpole().freeze()
+    with pytest.raises(AttributeError, match="frozen: lr"):
+        hparams.lr = 1.0
+    with pytest.raises(AttributeError, match=r"frozen: model\.activation"):
+        hparams.model.activation = "tanh"
+    with pytest.raises(TypeError):
+        hparams.model.hidden[0] = 1
+    assert hparams.lr == dqn_cartpole().lr and hparams.model.activation == "relu"
+
+
+def test_misspelt_assignment_is_refused_in_python_too():
+    with pytest.raises(UsageError, match="unknown hparam 'learning_rate'"):
+        dqn_cartpole().learning_rate = 1.0
+    with pytest.raises(UsageError, match="lr=-1: needs a number > 0"):
+        dqn_cartpole().lr = -1
+
+
+def test_refused_assignment_leaves_the_old_value():
+    hparams = dqn_cartpole()
+    with pytest.raises(UsageError):
+        hparams.gamma = 2.0
+    assert hparams.gamma == 0.99
+
+
+@pytest.mark.parametrize(
+    "make, values, message",
+    [
+        (dqn_cartpole, {"min_replay_size": 2000, "replay_capacity": 1000}, "learning would never start"),
+        (dqn_cartpole, {"exploration_epsilon_start": 0.01}, "exploration only goes down"),
+        (ppo_cartpole, {"minibatches": 3}, r"minibatches=3 does not divide num_envs \* rollout_length"),
+        (ppo_cartpole, {"lr_end": 1.0}, "lr_end=1 is above lr"),
+        (ppo_cartpole, {"env": ""}, "name no environment"),
+        (HParams, {"env": "CartPole-v1"}, "name no algorithm"),
+    ],
+)
+def test_values_that_do_not_fit_together_are_refused_by_freeze(make, values, message):
+    hparams = make()
+    for name, value in values.items():
+        setattr(hparams, name, value)
+    with pytest.raises(UsageError, match=message):
+        hparams.freeze()
+
+
+def test_prioritized_switch_chooses_the_memory():
+    hparams = dqn_cartpole()
+    assert hparams.memory_name == "uniform"
+    hparams.prioritized = True
+    assert hparams.memory_name == "prioritized"
+    assert ppo_cartpole().memory_name == "rollout"
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_json_round_trip_keeps_class_and_values(name):
+    hparams = get_hparams(name)()
+    hparams.env_kwargs = {"goal_velocity": 0.01, "names": ["a"]}
+    again = HParams.from_dict(json.loads(json.dumps(hparams.to_dict())))
+    assert type(again) is type(hparams)
+    assert again == hparams
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"hparams_class": "no_such_module:X"}, "cannot find the hparams class no_such_module:X"),
+        ({"hparams_class": ""}, "cannot find the hparams class"),
+        ({"lrr": 1}, "unknown hparam 'lrr': did you mean lr"),
+        ({"model": {"hiden": [1]}}, "unknown hparam 'model.hiden': did you mean model.hidden"),
+        ({"model": {"hidden": [0]}}, "hparam model.hidden holds 0"),
+        ({"lr": "fast"}, "hparam lr='fast'"),
+    ],
+)
+def test_saved_hparams_that_do_not_fit_are_a_usage_error(change, message):
+    with pytest.raises(UsageError, match=message):
+        HParams.from_dict({**dqn_cartpole().to_dict(), **change})
+
+
+def test_flat_names_are_those_that_overrides_take():
+    hparams = dqn_cartpole()
+    flat = hparams.flat()
+    assert list(flat) == DQNHParams.keys()
+    assert flat["model.hidden"] == (256, 256) and flat["lr"] == hparams.lr and "model" not in flat

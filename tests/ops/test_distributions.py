@@ -1,0 +1,123 @@
+"""Action distributions against scipy: log-probabilities, entropies, what is sampled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+from scipy import special, stats
+
+from rl.ops import distributions, random
+
+UNLIKELY = 1e-4
+LOGITS = np.array([[0.5, -1.0, 2.0, 0.0], [3.0, 3.0, -8.0, 1.0]], np.float32)
+MANY = 20_000
+
+
+def repeated(row):
+    return tf.constant(np.repeat(np.asarray(row, np.float32)[None], MANY, 0))
+
+
+def test_categorical_log_prob_and_entropy():
+    distribution = distributions.Categorical(tf.constant(LOGITS))
+    log_probs = special.log_softmax(LOGITS, -1)
+    np.testing.assert_allclose(
+        distribution.log_prob(tf.constant([2, 0])), log_probs[[0, 1], [2, 0]], rtol=1e-5
+    )
+    np.testing.assert_allclose(distribution.entropy(), stats.entropy(np.exp(log_probs), axis=-1), rtol=1e-5)
+    np.testing.assert_array_equal(distribution.mode(), [2, 0])
+
+
+def test_categorical_samples_as_often_as_it_says():
+    sample = distributions.Categorical(repeated(LOGITS[0])).sample(random.key(0)).numpy()
+    assert sample.dtype == np.int32
+    expected = special.softmax(LOGITS[0].astype(np.float64)) * MANY
+    assert stats.chisquare(np.bincount(sample, minlength=4), expected).pvalue > UNLIKELY
+
+
+def test_categorical_never_samples_what_is_impossible():
+    sample = distributions.Categorical(repeated([0.0, -1e9, 0.0])).sample(random.key(1)).numpy()
+    assert set(sample) == {0, 2}
+
+
+def test_multi_categorical_is_the_product_of_its_parts():
+    distribution = distributions.MultiCategorical(tf.constant(LOGITS), [1, 3])
+    parts = special.log_softmax(LOGITS[:, :1], -1), special.log_softmax(LOGITS[:, 1:], -1)
+    action = tf.constant([[0, 1], [0, 2]])
+    expected = parts[0][:, 0] + parts[1][[0, 1], [1, 2]]
+    np.testing.assert_allclose(distribution.log_prob(action), expected, rtol=1e-5)
+    np.testing.assert_allclose(distribution.entropy(), stats.entropy(np.exp(parts[1]), axis=-1), rtol=1e-5)
+    np.testing.assert_array_equal(distribution.mode(), [[0, 1], [0, 0]])
+
+
+def test_multi_categorical_samples_its_parts_independently():
+    row = [1.0, 0.0, 0.5, 0.5, -0.5]
+    sample = distributions.MultiCategorical(repeated(row), [2, 3]).sample(random.key(2)).numpy()
+    joint = np.outer(special.softmax(row[:2]), special.softmax(row[2:])).reshape(-1)
+    counts = np.bincount(sample[:, 0] * 3 + sample[:, 1], minlength=6)
+    assert stats.chisquare(counts, joint * MANY).pvalue > UNLIKELY
+
+
+def test_bernoulli_log_prob_entropy_and_mode():
+    logits = np.array([[0.3, -2.0], [40.0, -40.0]], np.float32)
+    distribution = distributions.Bernoulli(tf.constant(logits))
+    p = special.expit(logits.astype(np.float64))
+    action = np.array([[1, 1], [1, 0]])
+    expected = stats.bernoulli.logpmf(action, p).sum(-1)
+    np.testing.assert_allclose(distribution.log_prob(tf.constant(action)), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(distribution.entropy()[0], stats.bernoulli.entropy(p[0]).sum(), rtol=1e-5)
+    assert np.isfinite(distribution.entropy()).all()
+    np.testing.assert_array_equal(distribution.mode(), [[1, 0], [1, 0]])
+
+
+def test_bernoulli_samples_as_often_as_it_says():
+    sample = distributions.Bernoulli(repeated([0.3, -2.0])).sample(random.key(3)).numpy()
+    for column, logit in zip(sample.T, (0.3, -2.0), strict=True):
+        assert stats.binomtest(int(column.sum()), MANY, special.expit(logit)).pvalue > UNLIKELY
+
+
+def test_gaussian_log_prob_and_entropy():
+    mean = np.array([[0.0, 1.0], [-2.0, 0.5]], np.float32)
+    log_std = np.array([-1.0, 0.7], np.float32)
+    distribution = distributions.DiagonalGaussian(tf.constant(mean), tf.constant(log_std))
+    action = np.array([[0.1, -1.0], [-2.0, 3.0]], np.float32)
+    expected = stats.norm.logpdf(action, mean, np.exp(log_std)).sum(-1)
+    np.testing.assert_allclose(distribution.log_prob(tf.constant(action)), expected, rtol=1e-5)
+    entropy = stats.norm.entropy(mean, np.exp(log_std)).sum(-1)
+    np.testing.assert_allclose(distribution.entropy(), entropy, rtol=1e-5)
+    np.testing.assert_array_equal(distribution.mode(), mean)
+
+
+def test_gaussian_samples_have_its_mean_and_deviation():
+    distribution = distributions.DiagonalGaussian(repeated([1.0, -3.0]), tf.math.log([0.5, 2.0]))
+    sample = distribution.sample(random.key(4)).numpy()
+    for column, mean, std in zip(sample.T, (1.0, -3.0), (0.5, 2.0), strict=True):
+        assert stats.kstest(column, "norm", (mean, std)).pvalue > UNLIKELY
+    assert abs(np.corrcoef(sample.T)[0, 1]) < 4.0 / np.sqrt(MANY)
+
+
+SPACES = [
+    (spaces.Discrete(3), 3, ()),
+    (spaces.MultiDiscrete([2, 3]), 5, (2,)),
+    (spaces.MultiDiscrete([[2, 3], [4, 2]]), 11, (2, 2)),
+    (spaces.MultiBinary(4), 4, (4,)),
+    (spaces.MultiBinary((2, 3)), 6, (2, 3)),
+    (spaces.Box(-1.0, 1.0, (2,)), 2, (2,)),
+    (spaces.Box(-1.0, 1.0, (2, 3)), 6, (2, 3)),
+    (spaces.Box(-1.0, 1.0, ()), 1, ()),
+]
+
+
+@pytest.mark.parametrize(("space", "count", "shape"), SPACES, ids=[str(each[0]) for each in SPACES])
+def test_every_action_space_has_a_distribution_of_its_shape(space, count, shape):
+    assert distributions.parameter_count(space) == count
+    parameters = random.normal(random.key(0), [5, count])
+    distribution = distributions.of_space(space, parameters, tf.zeros([count]))
+    sample, mode = distribution.sample(random.key(1)), distribution.mode()
+    assert sample.shape == mode.shape == (5, *shape)
+    if not isinstance(space, spaces.Box):
+        assert all(space.contains(each.astype(space.dtype)) for each in sample.numpy())
+    log_prob = distribution.log_prob(sample)
+    assert log_prob.shape == distribution.entropy().shape == (5,)
+    assert (distribution.log_prob(mode).numpy() >= log_prob.numpy() - 1e-6).all()

@@ -1,0 +1,276 @@
+"""train.py as a user types it, up to the point where training would start."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rl.cli import FAMILIES, main
+
+ROOT = Path(__file__).parents[1]
+
+# A user's module: one component of each kind, a set that names them, and a stand-in for the trainer that
+# prints what it was asked to do.
+USER_MODULE = '''
+import json, sys, types
+from rl.agents.algos.act_select.registry import register as register_act_select
+from rl.agents.algos.grad_comp.registry import register as register_grad_comp
+from rl.agents.algos.registry import register as register_algo
+from rl.hparams.hparams import HParams
+from rl.hparams.registry import register as register_hparams
+from rl.memory.registry import register as register_memory
+from rl.models.registry import register as register_model
+
+@register_algo
+def my_algo(hparams, observation_space, action_space, seed):
+    """An algorithm of the user's."""
+
+@register_model
+def my_model(model, inputs, initializers, name):
+    """A model of the user's."""
+
+@register_memory
+def my_memory(spec, hparams):
+    """A memory of the user's."""
+
+@register_act_select
+def my_act_select(hparams):
+    """An act_select of the user's."""
+
+@register_grad_comp
+def my_grad_comp(hparams):
+    """A grad_comp of the user's."""
+
+@register_hparams
+def my_set():
+    """A set of the user's."""
+    hparams = HParams(algo="my_algo", env="CartPole-v1", train_steps=50)
+    hparams.model.name = "my_model"
+    hparams.memory, hparams.act_select, hparams.grad_comp = "my_memory", "my_act_select", "my_grad_comp"
+    return hparams
+
+def run(hparams, **arguments):
+    print(json.dumps({"hparams": hparams.to_dict(), "frozen": hparams.frozen, **arguments}))
+    return 7
+
+sys.modules["tensorflow"] = types.ModuleType("tensorflow")
+sys.modules["rl.api"] = types.SimpleNamespace(run=run)
+'''
+
+
+def train_py(*flags: str, cwd: Path, **options) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(ROOT / "train.py"), *flags]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, **options)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "my_module.py").write_text(USER_MODULE)
+    return tmp_path
+
+
+def asked(folder: Path, *flags: str) -> dict:
+    """What the trainer is asked to do by these flags."""
+    done = train_py("--user_modules", "my_module", "--hparams", "my_set", *flags, cwd=folder)
+    assert done.returncode == 7, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_defaults_train_one_copy_into_a_folder_named_after_the_set(folder):
+    request = asked(folder)
+    command = request.pop("command")
+    assert command[:2] == ["python", "train.py"] and command[-2:] == ["--hparams", "my_set"]
+    hparams = request.pop("hparams")
+    assert (hparams["algo"], hparams["env"], hparams["train_steps"]) == ("my_algo", "CartPole-v1", 50)
+    assert request == {
+        "frozen": True,
+        "output_dir": os.path.join("runs", "my_set"),
+        "sys": "local",
+        "seed": 0,
+        "copies": 1,
+        "training": True,
+        "test_only": False,
+        "render": False,
+        "record_video": False,
+        "eval_episodes": 10,
+        "test_episodes": 10,
+        "hparams_name": "my_set",
+        "overrides": "",
+    }
+
+
+def test_every_flag_reaches_the_trainer(folder):
+    request = asked(
+        folder,
+        *("--sys", "gpu", "--env", "Acrobot-v1", "--output_dir", "here", "--train_steps", "1e3"),
+        *("--hparam_override", "lr=0.5,model.hidden=[3,4]", "--seed", "11", "--copies", "3"),
+        *("--eval_episodes", "4", "--test_episodes", "5", "--record_video", "--render"),
+    )
+    hparams = request["hparams"]
+    assert (hparams["env"], hparams["train_steps"], hparams["lr"]) == ("Acrobot-v1", 1000, 0.5)
+    assert hparams["model"]["hidden"] == [3, 4]
+    expected = {
+        "sys": "gpu",
+        "output_dir": "here",
+        "seed": 11,
+        "copies": 3,
+        "record_video": True,
+        "render": True,
+    }
+    expected |= {"eval_episodes": 4, "test_episodes": 5, "overrides": "lr=0.5,model.hidden=[3,4]"}
+    assert {name: request[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "flags, render, training",
+    [
+        (["--render"], True, True),
+        (["--render", "--training", "False"], True, False),
+        (["--training=false", "--render=True"], True, False),
+        (["--training", "--render", "false"], False, True),
+        (["--test_only"], False, False),
+        (["--test_only", "False"], False, True),
+        (["--test_only", "--training", "True"], False, False),
+    ],
+)
+def test_boolean_flags_are_accepted_bare_and_with_a_value(folder, flags, render, training):
+    request = asked(folder, *flags)
+    assert (request["render"], request["training"]) == (render, training)
+
+
+WRONG = [
+    ([], "--hparams is missing"),
+    (["--hparams"], "argument --hparams: expected one argument"),
+    (["--hparams", "dqn_cartpol"], "unknown hparams name 'dqn_cartpol': did you mean dqn_cartpole"),
+    (["--hparams", "dqn-ppo"], "cannot merge --hparams 'dqn-ppo'"),
+    (["--hparams", "default"], "name no algorithm"),
+    (["--hparams", "dqn"], "name no environment: give --env ID"),
+    (["--hparams", "dqn_cartpole", "--sys", "gpus"], "unknown --sys 'gpus': did you mean gpu"),
+    (["--hparams", "dqn_cartpole", "--hparam", "lr=1"], "unknown flag --hparam: did you mean --hparams"),
+    (
+        ["--hparams", "dqn_cartpole", "--train_step=5"],
+        "unknown flag --train_step: did you mean --train_steps",
+    ),
+    (["--hparams", "dqn_cartpole", "CartPole-v1"], "unexpected argument 'CartPole-v1'"),
+    (["--hparams", "dqn_cartpole", "--train_steps", "0"], "--train_steps: needs an integer >= 1, not 0"),
+    (["--hparams", "dqn_cartpole", "--train_steps", "many"], "--train_steps: needs an integer, not 'many'"),
+    (["--hparams", "dqn_cartpole", "--train_steps", "inf"], "--train_steps: needs an integer, not 'inf'"),
+    (["--hparams", "dqn_cartpole", "--copies", "-1"], "--copies: needs an integer >= 1, not -1"),
+    (["--hparams", "dqn_cartpole", "--test_episodes", "1.5"], "--test_episodes: needs an integer, not '1.5'"),
+    (["--hparams", "dqn_cartpole", "--seed", "-1"], "--seed: needs an integer >= 0"),
+    (["--hparams", "dqn_cartpole", "--seed", "9" * 30], "--seed: needs an integer <="),
+    (["--hparams", "dqn_cartpole", "--training", "maybe"], "--training: needs True or False, not 'maybe'"),
+    (["--hparams", "dqn_cartpole", "--num_workers", "2"], "asynchronous workers are not built yet"),
+    (["--hparams", "dqn_cartpole", "--output_dir", ""], "--output_dir is empty"),
+    (["--hparams", "dqn_cartpole", "--hparam_override", "lrr=1"], "unknown hparam 'lrr': did you mean lr"),
+    (["--hparams", "dqn_cartpole", "--hparam_override", "lr=fast"], "lr='fast': needs a number > 0"),
+    (["--hparams", "dqn_cartpole", "--hparam_override", "gamma=2"], "gamma=2: needs a number >= 0 and <= 1"),
+    (["--hparams", "dqn_cartpole", "--hparam_override", "lr"], "needs name=value"),
+    (
+        ["--hparams", "dqn_cartpole", "--hparam_override", "algo=dqm"],
+        "unknown algos name 'dqm': did you mean dqn",
+    ),
+    (["--hparams", "dqn_cartpole", "--hparam_override", "model.name=mpl"], "unknown models name 'mpl'"),
+    (["--hparams", "dqn_cartpole", "--hparam_override", "memory=ring"], "unknown memory name 'ring'"),
+    (["--list", "memry"], "unknown registry 'memry': did you mean memory"),
+    (["--list", "--user_modules", "no_such_module"], "cannot import user module 'no_such_module'"),
+]
+
+
+@pytest.mark.parametrize("flags, message", WRONG, ids=lambda value: " ".join(value) if value else "")
+def test_wrong_input_is_one_line_and_exit_code_2(flags, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(flags) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ") and err.count("\n") == 1
+    assert message in err
+    assert not list(tmp_path.iterdir()), "nothing may be written"
+
+
+def test_wrong_input_typed_at_a_shell(folder):
+    done = train_py("--hparams", "dqn_cartpol", cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr.startswith("error: unknown hparams name 'dqn_cartpol'") and done.stderr.count("\n") == 1
+    )
+
+
+def test_user_module_with_a_wrong_signature_is_one_line(folder):
+    (folder / "bad.py").write_text(
+        "from rl.memory.registry import register\n@register\ndef my_memory(size): ...\n"
+    )
+    done = train_py("--user_modules", "bad", "--hparams", "dqn_cartpole", cwd=folder)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "bad.py" in done.stderr and "(spec, hparams)" in done.stderr
+
+
+def test_list_of_one_registry_has_names_and_descriptions(folder):
+    done = train_py("--list", "hparams", cwd=folder)
+    assert done.returncode == 0 and done.stderr == ""
+    lines = dict(line.split("  ", 1) for line in done.stdout.splitlines())
+    assert "CartPole-v1" in lines["dqn_cartpole"]
+    assert list(lines) == sorted(lines)
+
+
+def test_list_without_a_name_has_all_registries(folder):
+    done = train_py("--list", cwd=folder)
+    assert [line[:-1] for line in done.stdout.splitlines() if line.endswith(":")] == list(FAMILIES)
+
+
+def test_list_has_what_user_modules_register(folder):
+    done = train_py("--list", "algos", "--user_modules", "my_module", cwd=folder)
+    assert "my_algo  An algorithm of the user's." in done.stdout
+
+
+def test_list_on_a_terminal_is_a_table(folder):
+    primary, secondary = pty.openpty()
+    command = [sys.executable, str(ROOT / "train.py"), "--list", "memory"]
+    process = subprocess.Popen(command, cwd=folder, stdout=secondary, env={**os.environ, "COLUMNS": "100"})
+    os.close(secondary)
+    shown = b""
+    try:
+        while part := os.read(primary, 4096):
+            shown += part
+    except OSError:  # the other end of a terminal closed
+        pass
+    os.close(primary)
+    assert process.wait() == 0
+    assert "what it is" in shown.decode() and "prioritized" in shown.decode()
+
+
+def test_list_ends_quietly_when_its_reader_does(folder):
+    command = f"{sys.executable} {ROOT / 'train.py'} --list | head -n 1"
+    done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "hparams:\n" and done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "flags", [["--help"], ["--list"], ["--list", "hparams"], ["--hparams", "dqn_cartpol"]]
+)
+def test_answers_that_need_no_tensorflow_do_not_import_it(folder, flags):
+    command = [sys.executable, "-X", "importtime", str(ROOT / "train.py"), *flags]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, 2)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+    assert "rl.cli" in imported
+    assert not imported & {"tensorflow", "keras", "numpy", "gymnasium", "envpool", "rl.api"}
+
+
+def test_help_names_every_flag(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    for flag in (
+        *("--sys", "--hparams", "--env", "--hparam_override", "--output_dir", "--train_steps"),
+        *("--test_episodes", "--eval_episodes", "--training", "--test_only", "--copies", "--render"),
+        *("--record_video", "--num_workers", "--seed", "--list", "--user_modules"),
+    ):
+        assert f"  {flag}" in text

@@ -1,0 +1,139 @@
+"""setup.sh, with a stand-in for uv and for Python: what it installs when, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILES = ("setup.sh", "pyproject.toml", "requirements.txt", "requirements-gpu.txt", "requirements-tpu.txt")
+
+UV = """#!/bin/sh
+echo "$@" >> "$CALLS"
+case "$*" in
+  *--version*) ;;
+  venv*) for last; do :; done; rm -rf "$last"; mkdir -p "$last/bin"; cp "$FAKE_PYTHON" "$last/bin/python" ;;
+  pip*) [ ! -e "$BROKEN" ] || { echo "no such package" >&2; exit 1; } ;;
+esac
+"""
+PYTHON = "#!/bin/sh\nexit 0\n"
+
+
+class Machine:
+    """A copy of the set-up files and a PATH on which uv is ours."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.calls, self.broken = folder / "tree", folder / "calls", folder / "broken"
+        self.root.mkdir()
+        for name in FILES:
+            shutil.copy(ROOT / name, self.root / name)
+        tools = folder / "tools"
+        tools.mkdir()
+        for name, text in (("uv", UV), ("python", PYTHON)):
+            (tools / name).write_text(text)
+            (tools / name).chmod(0o755)
+        path = f"{tools}:{os.environ['PATH']}"
+        given = {"CALLS": self.calls, "FAKE_PYTHON": tools / "python", "BROKEN": self.broken}
+        self.environment = {**os.environ, "PATH": path, **{key: str(value) for key, value in given.items()}}
+
+    def setup(self, *arguments: str) -> subprocess.CompletedProcess:
+        self.calls.write_text("")
+        command = [str(self.root / "setup.sh"), *arguments]
+        return subprocess.run(
+            command, env=self.environment, cwd="/", capture_output=True, text=True, timeout=60
+        )
+
+    def asked(self) -> list[str]:
+        """What uv was asked to do in the last set-up, without the rest of its arguments."""
+        words = [line.split()[0] for line in self.calls.read_text().splitlines()]
+        return [word for word in words if not word.startswith("-")]
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+def test_first_run_installs_and_the_second_does_nothing(machine):
+    assert machine.setup().returncode == 0
+    assert machine.asked() == ["venv", "pip"]
+    calls = machine.calls.read_text()
+    assert f"{machine.root}/requirements.txt" in calls and "--compile-bytecode" in calls
+    again = machine.setup()
+    assert (again.returncode, machine.asked()) == (0, [])
+
+
+def test_command_runs_in_the_environment_with_its_own_exit_code(machine):
+    machine.setup()
+    done = machine.setup("sh", "-c", 'echo "$VIRTUAL_ENV $(command -v python) $1"; exit 5', "sh", "--sys")
+    assert done.returncode == 5
+    assert done.stdout == f"{machine.root}/.venv {machine.root}/.venv/bin/python --sys\n"
+    assert done.stderr == ""
+
+
+def test_changed_requirements_are_installed_into_the_same_environment(machine):
+    machine.setup()
+    with open(machine.root / "requirements.txt", "a") as file:
+        file.write("# changed\n")
+    assert machine.setup().returncode == 0
+    assert machine.asked() == ["pip"]
+
+
+def test_other_system_gets_a_fresh_environment_which_then_stays(machine):
+    machine.setup()
+    assert machine.setup("--sys", "gpu").returncode == 0
+    assert machine.asked() == ["venv", "pip"] and "requirements-gpu.txt" in machine.calls.read_text()
+    assert machine.setup("true").returncode == 0
+    assert machine.asked() == [], "without --sys, what was set up stays"
+    machine.setup("--sys=local")
+    assert machine.asked() == ["venv", "pip"]
+
+
+def test_moved_folder_gets_a_fresh_environment(machine):
+    machine.setup()
+    machine.root = machine.root.rename(machine.root.with_name("elsewhere"))
+    assert machine.setup().returncode == 0
+    assert machine.asked() == ["venv", "pip"]
+
+
+def test_environment_made_by_hand_is_kept(machine):
+    (machine.root / ".venv" / "bin").mkdir(parents=True)
+    python = machine.root / ".venv" / "bin" / "python"
+    shutil.copy(machine.environment["FAKE_PYTHON"], python)
+    assert machine.setup().returncode == 0
+    assert machine.asked() == ["pip"]
+
+
+def test_failure_ends_with_one_clear_line_and_is_tried_again(machine):
+    machine.broken.touch()
+    failed = machine.setup("echo", "must not run")
+    assert failed.returncode == 1 and failed.stdout == ""
+    assert failed.stderr.splitlines()[-1].startswith("setup.sh: error: installing requirements.txt failed")
+    assert not (machine.root / ".venv" / ".setup-stamp").exists()
+    machine.broken.unlink()
+    assert machine.setup("echo", "runs").stdout == "runs\n"
+
+
+@pytest.mark.parametrize("flags", [["--sys", "cpu"], ["--sys"], ["--system", "gpu"]])
+def test_wrong_option_is_one_line_and_installs_nothing(machine, flags):
+    done = machine.setup(*flags)
+    assert done.returncode == 1 and machine.asked() == []
+    assert done.stderr.startswith("setup.sh: error: ") and done.stderr.count("\n") == 1
+
+
+def requirements(name: str) -> set[str]:
+    lines = (ROOT / name).read_text().splitlines()
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def test_requirements_of_all_systems_differ_in_tensorflow_alone():
+    def rest(name: str) -> set[str]:
+        return {line for line in requirements(name) if not re.match(r"tensorflow|libtpu", line)}
+
+    assert rest("requirements.txt") == rest("requirements-gpu.txt") == rest("requirements-tpu.txt")
+    assert "libtpu==0.0.14" in requirements("requirements-tpu.txt")
