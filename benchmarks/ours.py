@@ -30,7 +30,7 @@ HOST_WARMUP = {"ppo": 16_384, "dqn": 11_000}  # environment steps, as for Stable
 
 
 def ppo_overrides(clip_value: bool) -> dict[str, Any]:
-    """The peers' PPO: 128 steps, 4 epochs of 4 minibatches, separate 64-64 tanh networks, nothing annealed."""
+    """The peers' PPO: 128 steps, 4 epochs of 4 minibatches, separate 64-64 tanh networks, no annealing."""
     return {
         "rollout_length": 128,
         "epochs": 4,

@@ -2,10 +2,11 @@
 
     python benchmarks/prioritized_memory.py [--capacity 1000000 --batch 256]
 
-A memory of `--capacity` places takes transitions of CartPole's shape, then serves batches and takes priorities back
-after each. Everything is timed in the two ways this library runs: compiled, many rounds per call, as the runners do
-(`env_steps_per_s` one transition at a time, `env_steps_per_s_blocks` as 8 steps of 8 environments, `updates_per_s`);
-and with one call from Python for each addition or round, as other libraries are used (`*_per_call`).
+A memory of `--capacity` places takes transitions of CartPole's shape, then serves batches and takes
+priorities back after each. Everything is timed in the two ways this library runs: compiled, many rounds per
+call, as the runners do (`env_steps_per_s` one transition at a time, `env_steps_per_s_blocks` as 8 steps of 8
+environments, `updates_per_s`); and with one call from Python for each addition or round, as other libraries
+are used (`*_per_call`).
 """
 
 from __future__ import annotations
@@ -37,19 +38,23 @@ from rl.types import Batch, Tensor, Trajectory  # noqa: E402
 def make_memory(capacity: int, batch: int, rollout_length: int, num_envs: int) -> Prioritized:
     """A memory of CartPole's transitions."""
     hparams = types.SimpleNamespace(
-        replay_capacity=capacity, min_replay_size=batch, batch_size=batch, n_step=1, gamma=0.99, train_steps=10**6,
-        priority_exponent=0.6, priority_epsilon=1e-6, importance_sampling_exponent=0.4,
+        replay_capacity=capacity, min_replay_size=batch, batch_size=batch, n_step=1, gamma=0.99,
+        train_steps=10**6, priority_exponent=0.6, priority_epsilon=1e-6, importance_sampling_exponent=0.4,
         importance_sampling_exponent_end=1.0,
     )  # fmt: skip
     observations = gymnasium.spaces.Box(-np.inf, np.inf, [4])
-    return Prioritized(MemorySpec(observations, gymnasium.spaces.Discrete(2), num_envs, rollout_length), hparams)
+    return Prioritized(
+        MemorySpec(observations, gymnasium.spaces.Discrete(2), num_envs, rollout_length), hparams
+    )
 
 
 def constant_trajectory(steps: int, envs: int) -> Trajectory:
     """Transitions [steps, envs] of ones that end no episode."""
     flags = tf.zeros([steps, envs], tf.bool)
     ones = tf.ones([steps, envs])
-    return Trajectory(tf.ones([steps + 1, envs, 4]), tf.ones([steps, envs], tf.int64), ones, flags, flags, ones, {})
+    return Trajectory(
+        tf.ones([steps + 1, envs, 4]), tf.ones([steps, envs], tf.int64), ones, flags, flags, ones, {}
+    )
 
 
 def checksum(batch: Batch) -> Tensor:
@@ -113,7 +118,9 @@ def main() -> None:
         workload="prioritized_replay",
         env_steps_per_s=round(rate(one_by_one, 10_000, args.seconds), 1),
         env_steps_per_s_blocks=round(rate(in_blocks, 64_000, args.seconds), 1),
-        env_steps_per_s_per_call=round(rate(compiled_loop(lambda i: add(single, 1, 1), 1), 1, args.seconds), 1),
+        env_steps_per_s_per_call=round(
+            rate(compiled_loop(lambda i: add(single, 1, 1), 1), 1, args.seconds), 1
+        ),
         updates_per_s=round(rate(compiled_loop(serve, 200), 200, args.seconds), 1),
         updates_per_s_per_call=round(rate(compiled_loop(serve, 1), 1, args.seconds), 1),
         startup_s=round(startup, 2),

@@ -44,7 +44,7 @@ def build():
 
 @pytest.fixture
 def command():
-    """Starts `python train.py ...` as a process of its own: `command("--hparams", "dqn")` waits for its end."""
+    """Runs `python train.py ...` in a process of its own: `command("--hparams", "dqn")` waits for its end."""
     started = []
 
     def start(*words, wait=True, **options):

@@ -22,11 +22,14 @@ from rl.models.layers import Initializers, ObservationEncoder, resample_noise
 from rl.ops import random, schedules
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
+# Named, or Keras would number them, and a run that was the second in its process could not be resumed.
 OPTIMIZERS: dict[str, Any] = {
-    "adam": lambda rate, epsilon: keras.optimizers.Adam(rate, epsilon=epsilon),
-    "adamw": lambda rate, epsilon: keras.optimizers.AdamW(rate, epsilon=epsilon),
-    "rmsprop": lambda rate, epsilon: keras.optimizers.RMSprop(rate, rho=0.99, epsilon=epsilon),
-    "sgd": lambda rate, epsilon: keras.optimizers.SGD(rate),
+    "adam": lambda rate, epsilon: keras.optimizers.Adam(rate, epsilon=epsilon, name="adam"),
+    "adamw": lambda rate, epsilon: keras.optimizers.AdamW(rate, epsilon=epsilon, name="adamw"),
+    "rmsprop": lambda rate, epsilon: keras.optimizers.RMSprop(
+        rate, rho=0.99, epsilon=epsilon, name="rmsprop"
+    ),
+    "sgd": lambda rate, epsilon: keras.optimizers.SGD(rate, name="sgd"),
 }
 
 

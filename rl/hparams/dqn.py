@@ -77,9 +77,12 @@ def dqn_cartpole() -> DQNHParams:
     hparams = dqn()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 50_000
-    hparams.model.hidden = (256, 256)
-    hparams.lr = 2.3e-3
-    hparams.batch_size = 64
+    hparams.eval_period = 10_000
+    hparams.model.hidden = (128, 128)
+    hparams.lr = 2e-3
+    hparams.lr_schedule = "linear"
+    hparams.n_step = 10
+    hparams.batch_size = 128
     hparams.replay_capacity = 100_000
     hparams.min_replay_size = 1_000
     hparams.num_envs = 8

@@ -1,8 +1,8 @@
-"""What the replay memories share: the ring, its limits, and n-step transitions built when they are sampled."""
+"""What the replay memories share: the ring, its limits, and n-step transitions built when sampled."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import tensorflow as tf
 
@@ -11,23 +11,21 @@ from rl.memory.ring import EPISODE_END, TERMINATED, Ring
 from rl.memory.spec import MemorySpec
 from rl.types import Batch, Tensor, Trajectory
 
-if TYPE_CHECKING:
-    from rl.hparams.hparams import HParams
-
 
 class Replay:
     """A ring and its n-step transitions; a subclass decides which places to sample.
 
     The newest n rows cannot be sampled: the observation n steps after them is not stored yet.
 
-    Where adding and sampling are compiled into one function, add first: XLA copies the whole storage (1 ms for a
-    million places) when it finds a write that does not depend on an earlier read. Adding first needs no copy.
+    Where adding and sampling are compiled into one function, add first: XLA copies the whole storage (1 ms
+    for a million places) when it finds a write that does not depend on an earlier read. Adding first needs no
+    copy.
 
     Raises:
         UsageError: the hparams do not fit together.
     """
 
-    def __init__(self, spec: MemorySpec, hparams: HParams) -> None:
+    def __init__(self, spec: MemorySpec, hparams: Any) -> None:
         rows = _rows(spec, hparams)
         self.n_step = hparams.n_step
         self.gamma = hparams.gamma
@@ -45,7 +43,7 @@ class Replay:
         self.ring.add(trajectory)
 
     def update_priorities(self, batch: Batch, priorities: Tensor) -> None:
-        """Takes the algorithm's priorities [N] of a sampled batch; ignored unless the memory has priorities."""
+        """Takes the algorithm's priorities [N] of a sampled batch; ignored by a memory without."""
 
     def size(self) -> Tensor:
         """Places that may be sampled, int32 scalar; autoreset steps among them count."""
@@ -93,7 +91,8 @@ def n_step_return(reward: Tensor, flags: Tensor, gamma: float) -> tuple[Tensor, 
 
     Returns:
         reward: float32 [N], the sum of gamma^k reward_k over the m steps up to an episode end, or all n.
-        discount: float32 [N], gamma^m, or 0 where the last of them terminated (truncation keeps the bootstrap).
+        discount: float32 [N], gamma^m, or 0 where the last of them terminated (truncation keeps the
+        bootstrap).
         steps: int32 [N], m.
     """
     total = tf.zeros_like(reward[:, 0])
@@ -114,7 +113,7 @@ def _has(flags: Tensor, bits: int) -> Tensor:
     return (flags & bits) != 0
 
 
-def _rows(spec: MemorySpec, hparams: HParams) -> int:
+def _rows(spec: MemorySpec, hparams: Any) -> int:
     """Rows of the ring, after checking the hparams against each other."""
     if hparams.n_step < 1:
         raise UsageError(f"n_step is {hparams.n_step}: a transition spans at least 1 step")
@@ -125,7 +124,8 @@ def _rows(spec: MemorySpec, hparams: HParams) -> int:
     if rows < least:
         raise UsageError(
             f"replay_capacity {hparams.replay_capacity} is too small: {spec.num_envs} environments with "
-            f"rollout_length {spec.rollout_length} and n_step {hparams.n_step} need at least {least * spec.num_envs}"
+            f"rollout_length {spec.rollout_length} and n_step {hparams.n_step} "
+            f"need {least * spec.num_envs} or more"
         )
     most = (rows - hparams.n_step) * spec.num_envs
     if hparams.min_replay_size > most:

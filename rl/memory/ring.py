@@ -1,13 +1,14 @@
 """The one storage of replay memories: the last C rows of B environments, each observation held once.
 
-Row t of environment b holds the observation o_t, the action a_t, what followed it (reward r_{t+1}, terminated,
-truncated) and whether a_t was a transition at all (mask 0: the ignored step of an autoreset). The successor
-o_{t+1} is the next row's observation, so a replay memory needs half of what storing pairs would need.
+Row t of environment b holds the observation o_t, the action a_t, what followed it (reward r_{t+1},
+terminated, truncated) and whether a_t was a transition at all (mask 0: the ignored step of an autoreset). The
+successor o_{t+1} is the next row's observation, so a replay memory needs half of what storing pairs would
+need.
 
-Everything is flat, `[C * B, ...]`, place = row * B + environment: XLA compiles gather and scatter of first-axis
-indices to plain loops that work in place, and TensorFlow's own kernels (without XLA) read and write the variable
-without copying it. A scatter costs about 3 ns an element, as cheap as a slice, and needs no case for the end of
-the ring.
+Everything is flat, `[C * B, ...]`, place = row * B + environment: XLA compiles gather and scatter of
+first-axis indices to plain loops that work in place, and TensorFlow's own kernels (without XLA) read and
+write the variable without copying it. A scatter costs about 3 ns an element, as cheap as a slice, and needs
+no case for the end of the ring.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Ring:
         self._flags = tf.Variable(tf.zeros([self.places], tf.uint8), trainable=False, name="flags")  # [L]
         # int64: int32 variables live on the host, where code compiled for an accelerator cannot reach them.
         self._position = tf.Variable(0, dtype=tf.int64, trainable=False, name="position")  # next row to write
-        self._filled = tf.Variable(0, dtype=tf.int64, trainable=False, name="filled")  # rows written, at most C
+        self._filled = tf.Variable(0, dtype=tf.int64, trainable=False, name="filled")  # rows in use
 
     def _storage(self, root: str, spec: Nest) -> dict[str, tf.Variable]:
         return {
@@ -53,7 +54,12 @@ class Ring:
     @property
     def variables(self) -> dict[str, tf.Variable]:
         """All state by name, for checkpoints."""
-        own = {"reward": self._reward, "flags": self._flags, "position": self._position, "filled": self._filled}
+        own = {
+            "reward": self._reward,
+            "flags": self._flags,
+            "position": self._position,
+            "filled": self._filled,
+        }
         return {**self._observation, **self._action, **own}
 
     @property
@@ -67,19 +73,22 @@ class Ring:
         return tf.cast(self._filled.read_value(), tf.int32)
 
     def wrap(self, place: Tensor) -> Tensor:
-        """`place` brought from [-L, 2 L) into [0, L); a comparison, because an integer division costs more."""
+        """`place` brought from [-L, 2 L) into [0, L); by comparing: an integer division costs more."""
         place = tf.where(place >= self.places, place - self.places, place)
         return tf.where(place < 0, place + self.places, place)
 
     def add(self, trajectory: Trajectory) -> None:
-        """Writes the T rows of `trajectory` (T static, at most C), over the oldest ones when the ring is full.
+        """Writes the T rows of `trajectory` (T static, at most C), over the oldest ones when the ring is
+        full.
 
         Raises:
             ValueError: the trajectory has not B environments, or more rows than the ring.
         """
         steps, batch = trajectory.reward.shape
         if batch != self.num_envs or steps > self.rows:
-            raise ValueError(f"cannot add {steps} x {batch} transitions to a ring of {self.rows} x {self.num_envs}")
+            raise ValueError(
+                f"cannot add {steps} x {batch} transitions to a ring of {self.rows} x {self.num_envs}"
+            )
         count = steps * batch
         position = self.position
         place = self.wrap(position * batch + tf.range(count))  # [T * B]
@@ -89,14 +98,18 @@ class Ring:
             flat = tf.reshape(value, [count, *variable.shape[1:]])  # [T * B, ...]
             variable.scatter_update(tf.IndexedSlices(flat, place))
 
-        for variable, value in zip(self._observation.values(), tf.nest.flatten(trajectory.observation), strict=True):
+        for variable, value in zip(
+            self._observation.values(), tf.nest.flatten(trajectory.observation), strict=True
+        ):
             write(variable, value[:steps])
         for variable, value in zip(self._action.values(), tf.nest.flatten(trajectory.action), strict=True):
             write(variable, value)
         write(self._reward, trajectory.reward)
         write(self._flags, _pack_flags(trajectory))
         position = position + steps
-        self._position.assign(tf.cast(tf.where(position >= self.rows, position - self.rows, position), tf.int64))
+        self._position.assign(
+            tf.cast(tf.where(position >= self.rows, position - self.rows, position), tf.int64)
+        )
         self._filled.assign(tf.cast(tf.minimum(self.filled + steps, self.rows), tf.int64))
 
     def observation(self, place: Tensor) -> Nest:
@@ -114,7 +127,7 @@ class Ring:
         return tf.gather(self._reward, place)
 
     def flags(self, place: Tensor) -> Tensor:
-        """The bits TERMINATED, TRUNCATED, TRANSITION of `place`, uint8 of its shape; 0 where nothing is written."""
+        """The bits TERMINATED, TRUNCATED, TRANSITION of `place`, uint8 of its shape; 0 if never written."""
         return tf.gather(self._flags, place)
 
     def check_valid(self) -> None:
@@ -125,7 +138,9 @@ class Ring:
         if not 0 <= filled <= self.rows:
             raise ValueError(f"replay claims {filled} filled rows of {self.rows}")
         if filled < self.rows and position != filled:
-            raise ValueError(f"replay position {position} differs from its {filled} rows before the ring is full")
+            raise ValueError(
+                f"replay position {position} differs from its {filled} rows before the ring is full"
+            )
         flags = self._flags.numpy().reshape(self.rows, self.num_envs)  # [C, B]
         if filled < self.rows and flags[filled:].any():
             raise ValueError(f"replay has flags on rows from {filled} on, which were never written")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import tensorflow as tf
 
@@ -10,15 +10,12 @@ from rl.memory.registry import register
 from rl.memory.spec import MemorySpec
 from rl.types import Batch, Tensor, Trajectory
 
-if TYPE_CHECKING:
-    from rl.hparams.hparams import HParams
-
 
 @register
 class Rollout:
     """Keeps nothing: an on-policy algorithm learns from each trajectory once, straight from the runner."""
 
-    def __init__(self, spec: MemorySpec, hparams: HParams) -> None:
+    def __init__(self, spec: MemorySpec, hparams: Any) -> None:
         self.variables: dict[str, tf.Variable] = {}
 
     def add(self, trajectory: Trajectory) -> None:
@@ -26,7 +23,9 @@ class Rollout:
 
     def sample(self, seed: Tensor, step: Tensor) -> Batch:
         """Always raises TypeError: nothing is kept that could be sampled."""
-        raise TypeError("the rollout memory keeps no transitions: on-policy algorithms take the trajectory itself")
+        raise TypeError(
+            "the rollout memory keeps no transitions: on-policy algorithms take the trajectory itself"
+        )
 
     def update_priorities(self, batch: Batch, priorities: Tensor) -> None:
         """Does nothing."""

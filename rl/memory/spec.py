@@ -33,8 +33,8 @@ def space_spec(space: gymnasium.Space[Any]) -> Nest:
         return tuple(space_spec(each) for each in space.spaces)
     if space.shape is None or space.dtype is None or np.dtype(space.dtype).kind not in "biuf":
         raise UsageError(
-            f"a replay memory cannot hold elements of {type(space).__name__}: it needs Box, Discrete, MultiDiscrete, "
-            "MultiBinary, or Dict / Tuple of these; wrap the environment"
+            f"a replay memory cannot hold elements of {type(space).__name__}: it needs Box, Discrete, "
+            "MultiDiscrete, MultiBinary, or Dict / Tuple of these; wrap the environment"
         )
     return tf.TensorSpec(space.shape, tf.as_dtype(space.dtype))
 

@@ -1,13 +1,16 @@
-"""Sum-tree in tensors: sampling in proportion to priority in O(log n) (Schaul et al. 2016, section 3.3, B.2.1).
+"""Sum-tree in tensors: sampling in proportion to priority in O(log n) (Schaul et al. 2016, section 3.3,
+B.2.1).
 
-A tree of fan-out 8 under one flat row of at most 32 nodes. Descending one level gathers the 8 children of each
-sample at once, forms their prefix sums by a masked 8 x 8 sum, and takes the last child whose prefix does not
-exceed the sample's remainder. Measured under XLA on one CPU core with a million leaves, 256 samples: 12 us a
-draw and 9 us an update, against 24 + 16 at fan-out 4, 24 + 7 at 16, 59 + 18 at 32 and 300 at 128. No matrix
-product is used: on accelerators those round their inputs.
+A tree of fan-out 8 under one flat row of at most 32 nodes. Descending one level gathers the 8 children of
+each sample at once, forms their prefix sums by a masked 8 x 8 sum, and takes the last child whose prefix does
+not exceed the sample's remainder. Measured under XLA on one CPU core with a million leaves, 256 samples: 12
+us a draw and 9 us an update, against 24 + 16 at fan-out 4, 24 + 7 at 16, 59 + 18 at 32 and 300 at 128. No
+matrix product is used: on accelerators those round their inputs.
 """
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import tensorflow as tf
@@ -24,8 +27,8 @@ SMALLEST, LARGEST = 1e-24, 1e24
 class SumTree:
     """`capacity` leaves with values >= 0, all 0 at first.
 
-    A leaf of value 0 is never sampled, unless all are 0. Parents are always recomputed from all their children,
-    never adjusted by differences: rounding errors cannot accumulate.
+    A leaf of value 0 is never sampled, unless all are 0. Parents are always recomputed from all their
+    children, never adjusted by differences: rounding errors cannot accumulate.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -38,7 +41,8 @@ class SumTree:
             sizes[-1] = parents * FAN_OUT  # what is beyond the last leaf stays 0
             sizes.append(parents)
         self._levels = [  # leaves first, the top last
-            tf.Variable(tf.zeros([size]), trainable=False, name=f"sum_tree_{level}") for level, size in enumerate(sizes)
+            tf.Variable(tf.zeros([size]), trainable=False, name=f"sum_tree_{level}")
+            for level, size in enumerate(sizes)
         ]
 
     @property
@@ -57,24 +61,26 @@ class SumTree:
     def set(self, index: Tensor, value: Tensor) -> None:
         """Gives the leaves `index` [N] (int32, each < capacity) the values `value` [N].
 
-        Of several values for one leaf the largest counts, in whatever order a device writes them. A value that is
-        not finite leaves its leaf as it was; a negative one counts as 0.
+        Of several values for one leaf the largest counts, in whatever order a device writes them. A value
+        that is not finite leaves its leaf as it was; a negative one counts as 0.
         """
         value = tf.where(tf.math.is_finite(value), _bounded(value), self.get(index))  # [N]
-        # Zeros, but computed from what was read: XLA then knows that the reads come first and need no copy of the tree.
+        # Zeros, but computed from what was read: XLA then knows that the reads come first and need no copy of
+        # the tree.
         zeros = tf.minimum(value, 0.0)
         leaves = self._levels[0]
         leaves.scatter_update(tf.IndexedSlices(zeros, index))
         leaves.scatter_max(tf.IndexedSlices(value, index))
         for level in range(1, len(self._levels)):
-            index = index // FAN_OUT
+            index = _parent(index)
             self._sum_children(level, index)
 
     def set_range(self, start: Tensor, value: Tensor) -> None:
-        """Gives the leaves start, start + 1, ... the finite values `value` [M], going on at leaf 0 after the last.
+        """Gives the leaves start, start + 1, ... the finite values `value` [M], going on at leaf 0 after the
+        last.
 
-        `start` is an int32 scalar in [0, capacity), M is static and at most capacity. Cheaper than `set`: each
-        parent is visited once.
+        `start` is an int32 scalar in [0, capacity), M is static and at most capacity. Cheaper than `set`:
+        each parent is visited once.
         """
         count = value.shape[0]
         if count > self.capacity:
@@ -96,12 +102,8 @@ class SumTree:
     def _wrap(self, index: Tensor) -> Tensor:
         return tf.where(index >= self.capacity, index - self.capacity, index)
 
-    def _children(self, level: int, index: Tensor) -> Tensor:
-        """Values of the children of nodes `index` [N] of `level`, float32 [N, FAN_OUT]."""
-        return tf.gather(self._levels[level - 1], index[:, None] * FAN_OUT + tf.range(FAN_OUT))
-
     def _sum_children(self, level: int, index: Tensor) -> None:
-        sums = self._children(level, index)  # [N, 8]
+        sums = tf.gather(self._levels[level - 1], _children(index))  # [N, 8]
         while sums.shape[1] > 1:  # in a fixed order, so that every mode of execution rounds alike
             half = sums.shape[1] // 2
             sums = sums[:, :half] + sums[:, half:]
@@ -119,13 +121,14 @@ class SumTree:
         top = self._levels[-1].read_value()  # [W]
         stratum = tf.reduce_sum(top) / count
         remainder = (tf.range(count, dtype=tf.float32) + noise[:count]) * stratum  # [N]
-        rows = [tf.broadcast_to(each, [count, top.shape[0]]) for each in (top, _prefix_sums(top[None]))]  # [N, W]
-        index, value, remainder = _choose(*rows, remainder)
+        starts = tf.broadcast_to(_prefix_sums(top[None]), [count, top.shape[0]])  # [N, W]
+        nodes = tf.broadcast_to(tf.range(top.shape[0]), starts.shape)
+        index, value, remainder = _choose(nodes, tf.broadcast_to(top, starts.shape), starts, remainder)
         for descent in range(descents):
             remainder = _refine(remainder, value, noise[count + descent], stratum)
-            children = self._children(descents - descent, index)  # [N, 8]
-            child, value, remainder = _choose(children, _prefix_sums(children), remainder)
-            index = index * FAN_OUT + child
+            nodes = _children(index)  # [N, 8]
+            values = tf.gather(self._levels[descents - descent - 1], nodes)
+            index, value, remainder = _choose(nodes, values, _prefix_sums(values), remainder)
         return index, value
 
     def check_valid(self) -> None:
@@ -137,14 +140,24 @@ class SumTree:
             raise ValueError(f"sum-tree leaf {np.argmax(bad)} has the value {leaves[np.argmax(bad)]}")
         if leaves[self.capacity :].any():
             raise ValueError(f"sum-tree has values beyond its {self.capacity} leaves")
-        for level, (children, parents) in enumerate(zip(levels, levels[1:], strict=False), start=1):
+        for level, (children, parents) in enumerate(itertools.pairwise(levels), start=1):
             sums = children[: len(parents) * FAN_OUT].reshape(-1, FAN_OUT).astype(np.float64).sum(1)
             bad = ~np.isclose(parents[: len(sums)], sums, rtol=1e-5, atol=0)
             if bad.any():
                 node = np.argmax(bad)
                 raise ValueError(
-                    f"sum-tree node {node} of level {level} holds {parents[node]}, its children sum to {sums[node]}"
+                    f"sum-tree node {node} of level {level} holds {parents[node]}, "
+                    f"its children sum to {sums[node]}"
                 )
+
+
+def _parent(index: Tensor) -> Tensor:
+    return tf.bitwise.right_shift(index, FAN_OUT.bit_length() - 1)  # a division costs more
+
+
+def _children(index: Tensor) -> Tensor:
+    """The children of the nodes `index` [N], int32 [N, FAN_OUT], as places in the level below."""
+    return index[:, None] * FAN_OUT + tf.range(FAN_OUT)
 
 
 def _bounded(value: Tensor) -> Tensor:
@@ -152,39 +165,47 @@ def _bounded(value: Tensor) -> Tensor:
 
 
 def _refine(remainder: Tensor, value: Tensor, shift: Tensor, stratum: Tensor) -> Tensor:
-    """Gives `remainder` [N] in [0, value) the digits that float32 could not hold while it was a place in the total.
+    """Gives `remainder` [N] in [0, value) the digits that float32 could not hold while it was a place in the
+    total.
 
-    A float32 tells 2^24 places apart in the whole tree, 16 for each of a million leaves: those of small value would
-    come too often or never. Inside a node narrower than a stratum every place is equally likely, and stays so when
-    it is turned by a random `shift` in [0, 1). All samples may share one: each leaf's chance is exact all the same.
+    A float32 tells 2^24 places apart in the whole tree, 16 for each of a million leaves: those of small value
+    would come too often or never. Inside a node much narrower than a stratum every place is equally likely,
+    and stays so when it is turned by a random `shift` in [0, 1). All samples may share one: each leaf's
+    chance is exact all the same. (A narrow node across the border of two strata takes samples of both, so it
+    blurs the border a little.)
     """
     turned = remainder / value + shift
-    return tf.where(value < stratum, (turned - tf.floor(turned)) * value, remainder)
+    return tf.where(value < stratum / 16, (turned - tf.floor(turned)) * value, remainder)
 
 
 def _prefix_sums(values: Tensor) -> Tensor:
-    """Exclusive prefix sums along the last axis, [N, W] -> [N, W]; `tf.cumsum` is quadratic under XLA:CPU too."""
+    """Exclusive prefix sums along the last axis, [N, W] -> [N, W]; XLA:CPU makes `tf.cumsum` slower."""
     width = values.shape[1]
     before = np.triu(np.ones([width, width], np.float32), 1)  # [j, i]: 1 where j < i
     return tf.reduce_sum(values[:, :, None] * before, 1)
 
 
-def _choose(values: Tensor, prefix: Tensor, remainder: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The last child with a positive value that starts at or before `remainder`, and what then remains.
+def _choose(
+    nodes: Tensor, values: Tensor, starts: Tensor, remainder: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The last of W nodes with a positive value that starts at or before `remainder`, and what then remains.
 
     By asking for a positive value, rounding can move a sample to a neighbour, never onto a leaf of value 0.
 
     Args:
-        values: [N, W] children.
-        prefix: [N, W] where each child starts.
-        remainder: [N], >= 0.
+        nodes: int32 [N, W], ascending places of the nodes in their level.
+        values: float32 [N, W].
+        starts: float32 [N, W], exclusive prefix sums of `values`.
+        remainder: float32 [N], >= 0.
 
     Returns:
-        child: int32 [N], 0 where no child is positive.
-        value: float32 [N], the child's.
-        remainder: float32 [N], from the child's start.
+        node: int32 [N], the first node where none has a positive value. The outcome of a reduction: XLA computes
+            that once, whereas arithmetic on a place within the row would be repeated by whatever reads it.
+        value: float32 [N], the node's.
+        remainder: float32 [N], from the node's start.
     """
-    fits = (values > 0) & (prefix <= remainder[:, None])  # [N, W]
-    child = tf.reduce_max(tf.where(fits, tf.range(values.shape[1]), 0), 1)  # [N]
-    value = tf.gather(values, child, batch_dims=1)
-    return child, value, remainder - tf.gather(prefix, child, batch_dims=1)
+    fits = (values > 0) & (starts <= remainder[:, None])  # [N, W]
+    node = tf.reduce_max(tf.where(fits, nodes, nodes[:, :1]), 1)  # [N]
+    place = (node - nodes[:, 0])[:, None]  # [N, 1]
+    value, start = (tf.gather(each, place, batch_dims=1)[:, 0] for each in (values, starts))
+    return node, value, remainder - start

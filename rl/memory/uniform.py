@@ -20,17 +20,17 @@ class Uniform(Replay):
     def sample(self, seed: Tensor, step: Tensor) -> Batch:
         """A batch of `batch_size` transitions.
 
-        Autoreset steps lie among the transitions. Of four candidates for each slot the first transition is taken:
-        that keeps all transitions equally likely, and a slot stays empty (mask and sample_weight 0) only when
-        all four are autoreset steps, once in 625 slots even if every fifth step is one.
+        Autoreset steps lie among the transitions. Of four candidates for each slot the first transition is
+        taken: that keeps all transitions equally likely, and a slot stays empty (mask and sample_weight 0)
+        only when all four are autoreset steps, once in 625 slots even if every fifth step is one.
 
         Args:
             seed: int32 [2].
             step: not used by this memory.
         """
         ring, size = self.ring, tf.maximum(self.size(), 1)
-        # Random numbers are what costs here: the candidates of a slot are its own draw, shifted by distances that
-        # all slots of the batch share. For each slot they are still four independent draws.
+        # Random numbers are what costs here: the candidates of a slot are its own draw, shifted by distances
+        # that all slots of the batch share. For each slot they are still four independent draws.
         drawn = random.randint(seed, [self.batch_size + CANDIDATES - 1], size)
         shift = tf.concat([[0], drawn[self.batch_size :]], 0)  # [4]
         age = drawn[: self.batch_size, None] + shift  # [N, 4] rank by age, from the oldest

@@ -130,6 +130,41 @@ def test_eager_steps_equal_gymnasium(env_id: str) -> None:
     _compare(_graph(env_id), case, originals, 250, compiled=False)
 
 
+@pytest.mark.parametrize(
+    ("env_id", "reach"),  # physics are drawn from -reach .. reach
+    [
+        ("Acrobot-v1", [3.14, 3.14, 6.0, 12.0]),  # faster ones amplify float32 rounding a thousandfold
+        ("CartPole-v1", [2.5, 3.0, 0.25, 3.0]),
+        ("MountainCar-v0", [1.2, 0.07]),
+        ("MountainCarContinuous-v0", [1.2, 0.07]),
+        ("Pendulum-v1", [3.14, 8.0]),
+    ],
+)
+def test_one_step_from_anywhere_equals_gymnasium(env_id: str, reach: list[float]) -> None:
+    """Rollouts see few states near the limits; these are all over the place."""
+    count, rng, original = 4000, np.random.default_rng(2), make_gym_env(env_id).unwrapped
+    env, case = _graph(env_id, count), CASES[env_id]
+    physics = (rng.uniform(-1, 1, (count, len(reach))) * reach).astype(np.float32)
+    if env_id.startswith("MountainCar"):
+        physics = np.clip(physics, env.observation_space.low, env.observation_space.high)
+    state, time_step = env.reset(random.key(0))
+    action = _actions(env, case, time_step.observation.numpy(), rng)
+    if isinstance(env.action_space, gymnasium.spaces.Box):
+        action = np.clip(action, env.action_space.low, env.action_space.high)
+    step = tf.function(env.step, jit_compile=True)
+    _, time_step = step(state._replace(physics=tf.constant(physics)), tf.constant(action), random.key(1))
+    expected = []
+    original.reset(seed=0)
+    for i in range(count):
+        original.state, original.steps_beyond_terminated = case.state(physics[i]), None
+        expected.append(original.step(action[i])[:3])
+    observation, reward, terminated = (np.array(each) for each in zip(*expected, strict=True))
+    np.testing.assert_allclose(time_step.observation, observation, rtol=1e-5, atol=2e-5)
+    np.testing.assert_allclose(time_step.reward, reward, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(time_step.terminated, terminated)
+    assert env_id == "Pendulum-v1" or 10 < terminated.sum() < count - 10
+
+
 @pytest.mark.parametrize("env_id", IDS)
 def test_spaces_and_time_limit_are_gymnasiums(env_id: str) -> None:
     env, original = _graph(env_id), make_gym_env(env_id)

@@ -38,14 +38,17 @@ def make_spec(num_envs: int = 1, rollout_length: int = 1, observation_space: Any
     return MemorySpec(space, gymnasium.spaces.Discrete(100), num_envs, rollout_length)
 
 
-def make_memory(name: str, num_envs: int = 1, rollout_length: int = 1, observation_space: Any = None, **hparams: Any):
+def make_memory(
+    name: str, num_envs: int = 1, rollout_length: int = 1, observation_space: Any = None, **hparams: Any
+):
     return get_memory(name)(make_spec(num_envs, rollout_length, observation_space), make_hparams(**hparams))
 
 
 def rows(first: int, ends: str) -> Trajectory:
     """A trajectory of one environment: row t has observation first + t, action and reward first + t.
 
-    `ends` has one letter per row: "." an ordinary step, "T" terminated, "C" truncated (cut), "r" autoreset step.
+    `ends` has one letter per row: "." an ordinary step, "T" terminated, "C" truncated (cut), "r" autoreset
+    step.
     """
     count = len(ends)
     number = np.arange(first, first + count + 1)
@@ -61,9 +64,9 @@ def rows(first: int, ends: str) -> Trajectory:
     )
 
 
-def random_rows(rng: np.random.Generator, steps: int, envs: int, ended: np.ndarray | None = None) -> Trajectory:
-    """A trajectory [T, B] with episode ends at random and an autoreset row after each; `ended` [B] goes on."""
-    ended = np.zeros(envs, bool) if ended is None else ended
+def random_rows(rng: np.random.Generator, steps: int, envs: int) -> Trajectory:
+    """A trajectory [T, B] with episode ends at random, each followed by an autoreset row."""
+    ended = np.zeros(envs, bool)
     terminated, truncated, mask = (np.zeros([steps, envs], bool) for _ in range(3))
     for t in range(steps):
         mask[t] = ~ended
@@ -85,8 +88,12 @@ def split_rows(trajectory: Trajectory, lengths: Sequence[int]) -> list[Trajector
     """The same rows as several trajectories of the given lengths."""
     parts, t = [], 0
     for length in lengths:
-        observation = tf.nest.map_structure(lambda each, t=t, n=length: each[t : t + n + 1], trajectory.observation)
-        rest = [tf.nest.map_structure(lambda each, t=t, n=length: each[t : t + n], x) for x in trajectory[1:6]]
+        observation = tf.nest.map_structure(
+            lambda each, t=t, n=length: each[t : t + n + 1], trajectory.observation
+        )
+        rest = [
+            tf.nest.map_structure(lambda each, t=t, n=length: each[t : t + n], x) for x in trajectory[1:6]
+        ]
         parts.append(Trajectory(observation, *rest, extras={}))
         t += length
     return parts

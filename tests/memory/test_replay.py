@@ -137,7 +137,9 @@ def test_prioritized_draws_in_proportion_to_the_priorities() -> None:
     memory = filled_memory("prioritized", batch_size=1)  # one a draw: strata would hide correlated errors
     probabilities = set_priorities(memory, 1)
     memory.check_valid()
-    sample = tf.function(lambda seeds: tf.map_fn(lambda seed: memory.sample(seed, STEP).index[0], seeds, tf.int32))
+    sample = tf.function(
+        lambda seeds: tf.map_fn(lambda seed: memory.sample(seed, STEP).index[0], seeds, tf.int32)
+    )
     seeds = tf.stack([tf.range(60_000), tf.fill([60_000], 5)], 1)
     counts = np.bincount(sample(seeds).numpy(), minlength=memory.ring.places)
     assert abs(chi_square(counts, probabilities)) < 4
@@ -184,7 +186,8 @@ def test_priorities_of_a_batch(compiled) -> None:
     index = np.concatenate([place, place[:1], closed])
     update(tf.constant(index), tf.constant([4, -9, 0, np.nan, np.inf, 3e38, 1, 5], tf.float32))
     leaf = leaf_of(memory)
-    # the larger of a duplicate's; the absolute value; never 0; not finite: as before; huge but finite; closed: stays 0
+    # the larger of a duplicate's; the absolute value; never 0; not finite: as before; huge but finite;
+    # closed: stays 0
     np.testing.assert_allclose(leaf[place[:5]], [2, 3, 1e-3, 1, 1], rtol=1e-5)
     np.testing.assert_allclose(leaf[place[5]], np.sqrt(3e38), rtol=1e-3)
     assert leaf[closed] == 0
@@ -216,7 +219,10 @@ def train(memory: Any, compile_with: Callable[[Any], Any], start: int, rounds: i
 def assert_equal(first: list[Batch], second: list[Batch]) -> None:
     for one, other in zip(first, second, strict=True):
         for name, a, b in zip(Batch._fields, one, other, strict=True):
-            if name in ("sample_weight", "reward"):  # powers and products may be rounded differently by a compiler
+            if name in (
+                "sample_weight",
+                "reward",
+            ):  # powers and products may be rounded differently by a compiler
                 np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=name)
             else:
                 np.testing.assert_array_equal(a, b, err_msg=name)
@@ -305,7 +311,9 @@ def test_a_restored_memory_goes_on_exactly(name: str) -> None:
         ("largest_leaf", None, np.nan, "largest priority nan"),
     ],
 )
-def test_check_valid_finds_planted_corruption(name: str, place: str | None, value: float, message: str) -> None:
+def test_check_valid_finds_planted_corruption(
+    name: str, place: str | None, value: float, message: str
+) -> None:
     memory = filled_memory("prioritized")
     if place is None:
         memory.variables[name].assign(value)

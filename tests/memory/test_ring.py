@@ -52,7 +52,13 @@ def test_three_step_transitions() -> None:
     assert transition(memory, 2) == (3, 3 + 4 / 2 + 5 / 4, 0.0, 3, 6)  # terminates on the third step
     assert transition(memory, 3) == (4, 4 + 5 / 2, 0.0, 4, 6)  # terminates on the second
     assert transition(memory, 4) == (5, 5, 0.0, 5, 6)
-    assert transition(memory, 6) == (7, 7 + 8 / 2, 0.25, 7, 9)  # truncated after two: gamma^2, not past the cut
+    assert transition(memory, 6) == (
+        7,
+        7 + 8 / 2,
+        0.25,
+        7,
+        9,
+    )  # truncated after two: gamma^2, not past the cut
     assert transition(memory, 7) == (8, 8, 0.5, 8, 9)
 
 
@@ -91,7 +97,10 @@ def test_blocks_equal_single_rows(lengths: list[int]) -> None:
 def test_nested_observations_and_actions_keep_structure_and_dtype(compiled) -> None:
     spaces = gymnasium.spaces
     observation_space = spaces.Dict(
-        {"z": spaces.Box(0, 255, [2, 2], np.uint8), "a": spaces.Tuple([spaces.Discrete(5), spaces.MultiBinary(3)])}
+        {
+            "z": spaces.Box(0, 255, [2, 2], np.uint8),
+            "a": spaces.Tuple([spaces.Discrete(5), spaces.MultiBinary(3)]),
+        }
     )
     spec = make_spec(2, observation_space=observation_space)
     spec = spec._replace(action_space=spaces.Tuple([spaces.Discrete(3), spaces.Box(-1, 1, [2])]))
@@ -102,7 +111,10 @@ def test_nested_observations_and_actions_keep_structure_and_dtype(compiled) -> N
             "z": tf.constant(np.broadcast_to(step[..., None, None] + 200, [4, 2, 2, 2]), tf.uint8),
             "a": (tf.constant(step), tf.constant(np.broadcast_to(step[..., None] % 2, [4, 2, 3]), tf.int8)),
         },
-        action=(tf.constant(step[:3]), tf.constant(np.broadcast_to(step[:3, :, None] / 100, [3, 2, 2]), tf.float32)),
+        action=(
+            tf.constant(step[:3]),
+            tf.constant(np.broadcast_to(step[:3, :, None] / 100, [3, 2, 2]), tf.float32),
+        ),
         reward=tf.zeros([3, 2]),
         terminated=tf.zeros([3, 2], tf.bool),
         truncated=tf.zeros([3, 2], tf.bool),
@@ -118,7 +130,9 @@ def test_nested_observations_and_actions_keep_structure_and_dtype(compiled) -> N
     np.testing.assert_array_equal(batch.next_observation["z"][:, 1, 1], [211, 220])
     np.testing.assert_array_equal(batch.action[0], [1, 10])
     np.testing.assert_allclose(batch.action[1][:, 0], [0.01, 0.1])
-    assert {"observation/z", "observation/a/0", "observation/a/1", "action/0", "action/1"} < set(memory.variables)
+    assert {"observation/z", "observation/a/0", "observation/a/1", "action/0", "action/1"} < set(
+        memory.variables
+    )
 
 
 def test_spaces_without_a_fixed_shape_are_refused() -> None:
@@ -138,8 +152,8 @@ def test_wrong_trajectories_are_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(replay_capacity=11, num_envs=4), "need at least 12"),
-        (dict(replay_capacity=2, n_step=1), "need at least 3"),
+        (dict(replay_capacity=11, num_envs=4), "need 12 or more"),
+        (dict(replay_capacity=2, n_step=1), "need 3 or more"),
         (dict(n_step=0), "at least 1 step"),
         (dict(min_replay_size=12), "keeps at most 11 transitions"),
         (dict(replay_capacity=2**30), "below 2\\^30"),

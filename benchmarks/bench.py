@@ -1,0 +1,266 @@
+"""Speed of this project beside that of other libraries: `make bench ARGS="--purejaxrl PATH --cleanrl PATH"`.
+
+Each round runs everything once, ours and its peer one after the other, so that a drift of the machine falls
+on both alike; every process waits until the machine is idle. Prints a table of medians and writes
+benchmarks/results/speed.json and speed.md. See benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import measure
+import peer_environments
+from workloads import ROWS, RUNS, Row, runs_of
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+LOG = ROOT / "build" / "bench" / "runs.jsonl"
+CHECKOUTS = {"PUREJAXRL": "--purejaxrl", "CLEANRL": "--cleanrl"}
+KEPT = ("env_steps_per_s", "updates_per_s", "compile_s", "startup_s", "peak_rss_mb", "return_mean", "wall_s")
+
+
+def command_line() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--only", nargs="+", metavar="ROW", choices=list(ROWS), help="of " + " ".join(ROWS))
+    add("--runs", type=int, default=5, help="rounds (default 5)")
+    add("--purejaxrl", metavar="PATH", help="checkout of github.com/luchris429/purejaxrl")
+    add("--cleanrl", metavar="PATH", help="checkout of github.com/vwxyzjn/cleanrl")
+    add("--venvs", metavar="DIR", default=str(ROOT / "build" / "peers"), help="peers' environments")
+    add("--resume", action="store_true", help="do not repeat what an interrupted or partial call finished")
+    add("--wait", type=float, default=120, metavar="S", help="longest wait for an idle machine (default 120)")
+    add("--timeout", type=float, default=300, metavar="S", help="longest run (default 300)")
+    add("--results", metavar="DIR", default=str(RESULTS), help="where speed.json and speed.md go")
+    return parser
+
+
+def usable(names: list[str], args: argparse.Namespace) -> list[str]:
+    """The rows whose peers can run; a line for each of the others says what to pass."""
+    given = {"PUREJAXRL": args.purejaxrl, "CLEANRL": args.cleanrl}
+    rows = []
+    for name in names:
+        words = {word for run in ROWS[name].peers for word in RUNS[run].command.split()}
+        missing = [flag for word, flag in CHECKOUTS.items() if word in words and not given[word]]
+        if missing:
+            print(f"{name}: skipped, pass {' and '.join(missing)} (the path of a checkout)")
+        else:
+            rows.append(name)
+    return rows
+
+
+def environ(run: str) -> dict[str, str]:
+    """The process's environment: the machine's, one setting of threads, no accelerator for anyone."""
+    env = dict(os.environ, JAX_PLATFORMS="cpu", CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2")
+    for name in ("OMP_NUM_THREADS", "PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME"):
+        env.pop(name, None)
+    if RUNS[run].threads is not None:
+        env["OMP_NUM_THREADS"] = str(RUNS[run].threads)
+    return env
+
+
+def one_run(name: str, round_number: int, args: argparse.Namespace) -> dict[str, Any]:
+    """Runs `RUNS[name]` once; the row that is logged."""
+    run = RUNS[name]
+    python = sys.executable
+    if run.where != "ours":
+        python = str(peer_environments.python_of(Path(args.venvs).resolve(), run.where))
+    with tempfile.TemporaryDirectory() as folder:
+        known = {"SEED": str(round_number), "FOLDER": folder}
+        known |= {"PUREJAXRL": args.purejaxrl or "", "CLEANRL": args.cleanrl or ""}
+        command = [python, *(known.get(word, word) for word in run.command.split())]
+        found = measure.run(command, str(ROOT), environ(name), args.wait, args.timeout)
+    now = datetime.datetime.now().isoformat(timespec="seconds")
+    row = {"run": name, "round": round_number, "command": run.command, "date": now}
+    if "error" not in found:
+        found.pop("output")
+    return row | found
+
+
+def measure_all(names: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """All runs of all rounds, those that are logged already from the log if asked to resume."""
+    LOG.parent.mkdir(parents=True, exist_ok=True)
+    if not args.resume and LOG.exists():
+        LOG.rename(LOG.with_suffix(".previous.jsonl"))
+    logged = [json.loads(line) for line in LOG.read_text().splitlines()] if LOG.exists() else []
+    done = {(row["run"], row["round"], row["command"]): row for row in logged if "error" not in row}
+    rows = []
+    for round_number in range(1, args.runs + 1):
+        for name in names:
+            row = done.get((name, round_number, RUNS[name].command))
+            if row is None:
+                row = one_run(name, round_number, args)
+                with LOG.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+                shown = [f"{key} {row[key]:g}" for key in KEPT if isinstance(row.get(key), int | float)]
+                noise = f"  NOISY, others used {row['others_cpu']} cores" if row["noisy"] else ""
+                print(f"round {round_number}  {name}  {'  '.join(shown)}{noise}", flush=True)
+                if "error" in row:
+                    print(f"{name} failed, {row['error']}: {row['output']}", flush=True)
+            rows.append(row)
+    return rows
+
+
+def compare(name: str, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The line of the table for `ROWS[name]`; None where a side has not one good run."""
+    row = ROWS[name]
+
+    def values(run: str, metric: str) -> dict[int, float]:
+        good = [each for each in rows if each["run"] == run and isinstance(each.get(metric), int | float)]
+        return {each["round"]: float(each[metric]) for each in good if "error" not in each}
+
+    ours = values(row.ours, row.ours_metric or row.metric)
+    peers = {peer: found for peer in row.peers if (found := values(peer, row.metric))}
+    if not ours or not peers:
+        return None
+    best = min if row.at_most else max
+    peer = best(peers, key=lambda each: statistics.median(peers[each].values()))
+    medians = statistics.median(ours.values()), statistics.median(peers[peer].values())
+    pairs = [value / peers[peer][i] for i, value in ours.items() if i in peers[peer]]
+    ratio = medians[0] / medians[1]
+    passed = None if row.bar is None else (ratio <= row.bar if row.at_most else ratio >= row.bar)
+    used = [each for each in rows if each["run"] in (row.ours, peer) and "error" not in each]
+    versions = sorted({f"{each['library']} {each['version']}" for each in used if "library" in each})
+    return {
+        "row": name,
+        "title": row.title,
+        "peer": peer,
+        "ours": list(ours.values()),
+        "theirs": list(peers[peer].values()),
+        "ours_median": medians[0],
+        "peer_median": medians[1],
+        "ratio_of_medians": round(ratio, 3),
+        "median_of_ratios": round(statistics.median(pairs), 3) if pairs else None,
+        "other_peers": {each: statistics.median(peers[each].values()) for each in peers if each != peer},
+        "bar": row.bar,
+        "aim": row.aim,
+        "at_most": row.at_most,
+        "passed": passed,
+        "runs": min(len(ours), len(peers[peer])),
+        "noisy_runs": sum(each["noisy"] for each in used),
+        "returns": {
+            run: [each.get("return_mean") for each in used if each["run"] == run] for run in (row.ours, peer)
+        },
+        "versions": versions,
+    }
+
+
+def bar_text(row: Row) -> str:
+    if row.bar is None:
+        return "-"
+    aim = f" (aim {row.aim:g})" if row.aim else ""
+    return f"{'<=' if row.at_most else '>='} {row.bar:g}{aim}"
+
+
+def table(lines: list[dict[str, Any]]) -> list[list[str]]:
+    """The header and a row of cells per line."""
+    cells = [
+        ["workload", "ours", "peer", "of peer", "ratio", "paired", "bar", "result", "runs (noisy)"],
+    ]
+    words = {True: "pass", False: "MISS", None: "-"}
+    for line in lines:
+        digits = ".1f" if line["at_most"] else ",.0f"
+        paired = line["median_of_ratios"]
+        cells.append(
+            [
+                line["title"],
+                format(line["ours_median"], digits),
+                format(line["peer_median"], digits),
+                line["peer"],
+                f"{line['ratio_of_medians']:.2f}",
+                "-" if paired is None else f"{paired:.2f}",
+                bar_text(ROWS[line["row"]]),
+                words[line["passed"]],
+                f"{line['runs']} ({line['noisy_runs']})",
+            ]
+        )
+    return cells
+
+
+def markdown(lines: list[dict[str, Any]], facts: dict[str, Any]) -> str:
+    header, *body = table(lines)
+    rows = [header, ["---"] * len(header), *body]
+    text = [
+        "# Speed",
+        "",
+        f"{facts['machine']}, {facts['date']}. Written by `make bench`; see ../README.md.",
+        "",
+    ]
+    text += ["| " + " | ".join(row) + " |" for row in rows]
+    text += [
+        "",
+        "Medians over runs in alternation with the peer's. ratio: ours / peer, of the medians; paired: the "
+        "median of the ratios round by round. Steps are transitions, autoreset steps left out; compilation is "
+        "left out but where a whole process is timed. noisy: runs, of both sides, during which others used the "
+        "machine.",
+        "",
+        "Versions: " + "; ".join(facts["versions"]) + ".",
+        "",
+    ]
+    return "\n".join(text)
+
+
+def print_table(lines: list[dict[str, Any]]) -> None:
+    cells = table(lines)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def facts_of(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Machine, date and versions, as they go into the results."""
+    ours = [f"{name} {importlib.metadata.version(name)}" for name in ("keras", "envpool", "gymnasium")]
+    versions = sorted({version for line in lines for version in line["versions"]})
+    return {
+        "machine": f"{len(os.sched_getaffinity(0))} cores, no GPU",
+        "date": datetime.date.today().isoformat(),
+        "versions": [f"Python {platform.python_version()}", *ours, *versions],
+    }
+
+
+def main() -> int:
+    args = command_line().parse_args()
+    rows = usable(args.only or list(ROWS), args)
+    names = runs_of(rows)
+    for where in dict.fromkeys(RUNS[name].where for name in names):
+        if where != "ours":
+            peer_environments.prepare(Path(args.venvs).resolve(), where)
+    # Ours too is imported once beforehand: no first run pays for reading files.
+    subprocess.run([sys.executable, "-c", "import rl.api"], cwd=ROOT, check=True, capture_output=True)
+    measured = measure_all(names, args)
+    found = [(row, compare(row, measured)) for row in rows]
+    lines = [line for _, line in found if line is not None]
+    if not lines:
+        print("nothing to compare")
+        return 1
+    facts = facts_of(lines)
+    results = Path(args.results)
+    results.mkdir(parents=True, exist_ok=True)
+    (results / "speed.json").write_text(json.dumps(facts | {"rows": lines}, indent=1) + "\n")
+    (results / "speed.md").write_text(markdown(lines, facts))
+    print()
+    print_table(lines)
+    for row, line in found:
+        if line is None:
+            print(f"{row}: no result, its runs failed")
+    return 0 if all(line is not None and line["passed"] is not False for _, line in found) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except peer_environments.EnvironmentFailure as failure:
+        sys.exit(f"error: {failure}")

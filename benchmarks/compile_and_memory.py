@@ -1,0 +1,201 @@
+"""Compile time and memory of every shipped hparams set whose environment is in-graph.
+
+    python benchmarks/compile_and_memory.py [--hparams ppo_cartpole ...] [--iterations 10000]
+
+Each set trains in a process of its own, with everything that train.py does besides: metrics, TensorBoard,
+checkpoints. Windows (rows of metrics) are 100 iterations; at the end of each, the process's resident memory is
+read. Writes benchmarks/results/compile_and_memory.md and .csv, one line per set, keeping other sets' lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import datetime
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+RESULTS = ROOT / "benchmarks" / "results"
+WINDOW = 100  # iterations
+COMPILE_BAR_S = 15.0
+GROWTH_BAR_MB = 10.0  # over all iterations; the allocator's own noise stays below
+FIELDS = ("hparams", "env", "compile_s", "first_window_s", "iterations", "rss_100_mb", "rss_half_mb",
+          "rss_end_mb", "growth_mb", "steps", "seconds", "date")  # fmt: skip
+
+
+def resident_mb() -> float:
+    """Resident memory of this process now, MiB."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+class Probe:
+    """Stands in for the trainer's StopRequest, which is asked once before every window.
+
+    Notes time and memory at each of these moments and asks to stop once the iterations, or the time, are used.
+    """
+
+    exit_code = 0
+
+    def __init__(self, iterations: int, limit_s: float):
+        self.windows, self.limit_s = -(-iterations // WINDOW), limit_s
+        self.times: list[float] = []
+        self.memory: list[float] = []
+
+    @property
+    def requested(self) -> bool:
+        self.times.append(time.perf_counter())
+        self.memory.append(resident_mb())
+        return len(self.times) > self.windows or self.times[-1] - self.times[0] > self.limit_s
+
+
+def settings(name: str) -> Any:
+    """The set's hparams, unfrozen; None for a set that names no algorithm or no environment by itself."""
+    from rl.hparams.merge import named
+
+    hparams = named(name)
+    return hparams if hparams.algo and hparams.env else None
+
+
+def child(name: str, iterations: int, limit_s: float) -> None:
+    """Trains the set and prints the measurements as one line of JSON."""
+    from rl.runners.in_graph import InGraphRunner
+    from rl.runners.trainer import Trainer
+
+    hparams = settings(name)
+    per_iteration = hparams.num_envs * hparams.rollout_length
+    hparams.log_period = WINDOW * per_iteration
+    hparams.train_steps = max(iterations, WINDOW) * per_iteration
+    hparams.freeze()
+    with tempfile.TemporaryDirectory() as folder:
+        run_dir = Path(folder) / "run_0"
+        trainer = Trainer(hparams, run_dir, seed=0, eval_episodes=1)
+        if not isinstance(trainer.runner, InGraphRunner):
+            print(json.dumps({"skipped": "its environment is not in-graph"}))
+            return
+        probe = Probe(iterations, limit_s)
+        run_dir.mkdir()
+        begun = time.perf_counter()
+        trainer.train(probe, hparams.flat())
+        seconds = time.perf_counter() - begun
+        trainer.close()
+    # Without another stop the loop ends before the last window's end is probed.
+    done = trainer.runner.step // per_iteration
+    if len(probe.times) <= done // WINDOW:
+        probe.times.append(time.perf_counter())
+        probe.memory.append(resident_mb())
+    spans = [after - before for before, after in zip(probe.times, probe.times[1:], strict=False)]
+    memory = probe.memory[1:]  # at the end of window 1, 2, ...
+    print(
+        json.dumps(
+            {
+                "hparams": name,
+                "env": hparams.env,
+                "compile_s": round(max(spans[0] - min(spans[1:], default=0.0), 0.0), 2),
+                "first_window_s": round(spans[0], 2),
+                "iterations": done,
+                "rss_100_mb": round(memory[0], 1),
+                "rss_half_mb": round(memory[len(memory) // 2], 1),
+                "rss_end_mb": round(memory[-1], 1),
+                "growth_mb": round(memory[-1] - memory[0], 1),
+                "steps": trainer.runner.step,
+                "seconds": round(seconds, 1),
+                "date": datetime.date.today().isoformat(),
+            }
+        )
+    )
+
+
+def measure(name: str, iterations: int, limit_s: float) -> dict[str, Any]:
+    """The measurements of one set, taken in a process of its own."""
+    command = [sys.executable, __file__, "--child", name]
+    command += ["--iterations", str(iterations), "--limit", str(limit_s)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{name} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def verdict(row: dict[str, Any], asked: int | None = None) -> str:
+    """pass, or what is amiss."""
+    wrong = []
+    if float(row["compile_s"]) >= COMPILE_BAR_S:
+        wrong.append("compilation")
+    if float(row["growth_mb"]) > GROWTH_BAR_MB:
+        wrong.append("memory")
+    return "MISS: " + ", ".join(wrong) if wrong else "pass"
+
+
+def write_results(rows: list[dict[str, Any]], folder: Path) -> None:
+    """compile_and_memory.csv and .md, with the lines of sets that were measured earlier."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "compile_and_memory.csv"
+    known: dict[str, dict[str, Any]] = {}
+    if path.exists():
+        with path.open(newline="") as file:
+            known = {row["hparams"]: row for row in csv.DictReader(file)}
+    known |= {row["hparams"]: row for row in rows}
+    ordered = [known[name] for name in sorted(known)]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(ordered)
+    cores = len(os.sched_getaffinity(0))
+    header = ["hparams", "environment", "compile s", "first 100 iterations s", "iterations",
+              "MiB at 100", "half-way", "at the end", "growth", "result"]  # fmt: skip
+    lines = ["# Compile time and memory", "", f"{cores} cores, no GPU; in-graph. Written by "]
+    lines[-1] += "`python benchmarks/compile_and_memory.py`; see ../README.md."
+    lines += ["", "| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
+    for row in ordered:
+        lines.append("| " + " | ".join([*(str(row[key]) for key in FIELDS[:9]), verdict(row)]) + " |")
+    lines += [
+        "",
+        "compile: what the first 100 iterations took longer than the fastest 100 later ones. Memory is the "
+        f"resident memory of the whole process, in MiB. Bars: compilation below {COMPILE_BAR_S:g} s, growth of "
+        f"at most {GROWTH_BAR_MB:g} MiB.",
+        "",
+    ]
+    (folder / "compile_and_memory.md").write_text("\n".join(lines))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--hparams", nargs="+", metavar="SET", help="default: all shipped sets")
+    parser.add_argument("--iterations", type=int, default=10_000)
+    parser.add_argument("--limit", type=float, default=900, metavar="S", help="longest training of a set")
+    parser.add_argument("--results", default=str(RESULTS), metavar="DIR")
+    parser.add_argument("--child", metavar="SET", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        child(args.child, args.iterations, args.limit)
+        return
+    from rl.hparams.registry import registry
+
+    names = args.hparams or [name for name in registry.names() if settings(name) is not None]
+    rows = []
+    for name in names:
+        row = measure(name, args.iterations, args.limit)
+        if "skipped" in row:
+            print(f"{name}: skipped, {row['skipped']}")
+            continue
+        rows.append(row)
+        print(
+            f"{name}: {verdict(row)}  " + "  ".join(f"{key} {row[key]}" for key in FIELDS[2:10]), flush=True
+        )
+        write_results(rows, Path(args.results))
+
+
+if __name__ == "__main__":
+    main()

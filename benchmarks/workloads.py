@@ -1,0 +1,124 @@
+"""What `bench.py` runs (`RUNS`) and which of it is compared with which, against which bar (`ROWS`)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Run(NamedTuple):
+    """One process. In `command`, SEED, FOLDER (an empty one), PUREJAXRL and CLEANRL are filled in."""
+
+    where: str  # "ours", or the name of a peer's environment
+    command: str  # of the interpreter there; relative to the repository root
+    threads: int | None = None  # OMP_NUM_THREADS; None: the library's default
+
+
+class Row(NamedTuple):
+    """One line of the table: ours against the best of the peers."""
+
+    title: str
+    ours: str  # name of a run
+    peers: tuple[str, ...]
+    metric: str  # field of the runs' lines
+    bar: float | None  # of ours / peer; None: shown beside another row, not required
+    aim: float | None = None
+    at_most: bool = False  # whether smaller is better (times)
+    ours_metric: str | None = None  # where it differs from `metric`
+
+
+PPO_1M = (
+    "--steps 1000000"  # seconds instead of one: at 200,000 steps the clock's and the machine's noise show
+)
+PEERS = "benchmarks/peers"
+
+# Stable-Baselines3's PPO is fastest with one thread; the DQNs gain a few percent from the default of two.
+RUNS = {
+    "ours_ppo_64": Run("ours", f"benchmarks/ours.py ppo --envs 64 --clip-value {PPO_1M} --seed SEED"),
+    "ours_ppo_8": Run("ours", f"benchmarks/ours.py ppo --envs 8 --clip-value {PPO_1M} --seed SEED"),
+    "ours_dqn_1": Run("ours", "benchmarks/ours.py dqn --envs 1 --seed SEED"),
+    "ours_dqn_10": Run("ours", "benchmarks/ours.py dqn --envs 10 --seed SEED"),
+    "ours_ppo_envpool": Run("ours", "benchmarks/ours.py ppo --backend envpool --seed SEED"),
+    "ours_ppo_envpool_overlap": Run("ours", "benchmarks/ours.py ppo --backend envpool --overlap --seed SEED"),
+    "ours_ppo_gym": Run("ours", "benchmarks/ours.py ppo --backend gym --seed SEED"),
+    "ours_ppo_gym_overlap": Run("ours", "benchmarks/ours.py ppo --backend gym --overlap --seed SEED"),
+    "ours_dqn_envpool": Run("ours", "benchmarks/ours.py dqn --backend envpool --seed SEED"),
+    "ours_dqn_envpool_overlap": Run("ours", "benchmarks/ours.py dqn --backend envpool --overlap --seed SEED"),
+    "ours_dqn_gym": Run("ours", "benchmarks/ours.py dqn --backend gym --seed SEED"),
+    "ours_dqn_gym_overlap": Run("ours", "benchmarks/ours.py dqn --backend gym --overlap --seed SEED"),
+    "ours_prioritized": Run("ours", "benchmarks/prioritized_memory.py"),
+    "ours_whole": Run(
+        "ours", "train.py --hparams ppo_cartpole --train_steps 200000 --output_dir FOLDER --seed SEED"
+    ),
+    "purejaxrl_ppo_64": Run("pjq", f"{PEERS}/purejaxrl_ppo.py PUREJAXRL --envs 64 {PPO_1M} --seed SEED"),
+    "purejaxrl_ppo_8": Run("pjq", f"{PEERS}/purejaxrl_ppo.py PUREJAXRL --envs 8 {PPO_1M} --seed SEED"),
+    "purejaxrl_dqn_1": Run("pjq", f"{PEERS}/purejaxrl_dqn.py PUREJAXRL --envs 1 --seed SEED"),
+    "purejaxrl_dqn_10": Run("pjq", f"{PEERS}/purejaxrl_dqn.py PUREJAXRL --envs 10 --seed SEED"),
+    "purejaxrl_whole": Run("pjq", f"{PEERS}/purejaxrl_ppo.py PUREJAXRL --envs 8 --steps 200000 --seed SEED"),
+    "sb3_ppo": Run("sb3", f"{PEERS}/sb3.py ppo --seed SEED", threads=1),
+    "sb3_dqn": Run("sb3", f"{PEERS}/sb3.py dqn --seed SEED"),
+    "cleanrl_dqn": Run("clv", f"{PEERS}/cleanrl_dqn.py CLEANRL --seed SEED"),
+    "cleanrl_dqn_jax": Run("clv", f"{PEERS}/cleanrl_dqn.py CLEANRL --script dqn_jax.py --seed SEED"),
+    "tianshou_prioritized": Run("tsh", f"{PEERS}/tianshou_prioritized.py --seed SEED"),
+}
+
+STEPS, UPDATES, WALL = "env_steps_per_s", "updates_per_s", "wall_s"
+HOST_DQN = ("cleanrl_dqn", "cleanrl_dqn_jax", "sb3_dqn")
+
+ROWS = {
+    "ppo_64": Row(
+        "PPO in-graph, 64 x 128, steps/s", "ours_ppo_64", ("purejaxrl_ppo_64",), STEPS, 1.0, aim=1.5
+    ),
+    "ppo_8": Row("PPO in-graph, 8 x 128, steps/s", "ours_ppo_8", ("purejaxrl_ppo_8",), STEPS, 1.0, aim=1.5),
+    "dqn_1": Row("DQN in-graph, 1 environment, steps/s", "ours_dqn_1", ("purejaxrl_dqn_1",), STEPS, 1.0),
+    "dqn_10": Row("DQN in-graph, 10 environments, steps/s", "ours_dqn_10", ("purejaxrl_dqn_10",), STEPS, 1.0),
+    "ppo_envpool": Row("PPO on envpool, 8 x 128, steps/s", "ours_ppo_envpool", ("sb3_ppo",), STEPS, 3.0),
+    "ppo_envpool_overlap": Row(
+        "PPO on envpool, 8 x 128, overlap, steps/s", "ours_ppo_envpool_overlap", ("sb3_ppo",), STEPS, None
+    ),
+    "ppo_gym": Row("PPO on gym, 8 x 128, steps/s", "ours_ppo_gym", ("sb3_ppo",), STEPS, 2.0),
+    "ppo_gym_overlap": Row(
+        "PPO on gym, 8 x 128, overlap, steps/s", "ours_ppo_gym_overlap", ("sb3_ppo",), STEPS, None
+    ),
+    "dqn_envpool": Row(
+        "DQN on envpool, 1 environment, steps/s", "ours_dqn_envpool", HOST_DQN, STEPS, 1.5, aim=3.0
+    ),
+    "dqn_envpool_overlap": Row(
+        "DQN on envpool, 1 environment, overlap, steps/s", "ours_dqn_envpool_overlap", HOST_DQN, STEPS, None
+    ),
+    "dqn_gym": Row("DQN on gym, 1 environment, steps/s", "ours_dqn_gym", HOST_DQN, STEPS, 1.5, aim=3.0),
+    "dqn_gym_overlap": Row(
+        "DQN on gym, 1 environment, overlap, steps/s", "ours_dqn_gym_overlap", HOST_DQN, STEPS, None
+    ),
+    "prioritized": Row(
+        "prioritized memory, 256 of a million, rounds/s",
+        "ours_prioritized",
+        ("tianshou_prioritized",),
+        UPDATES,
+        1.0,
+    ),
+    "prioritized_per_call": Row(
+        "the same, a call from Python for each round",
+        "ours_prioritized",
+        ("tianshou_prioritized",),
+        UPDATES,
+        None,
+        ours_metric="updates_per_s_per_call",
+    ),
+    "whole_purejaxrl": Row(
+        "PPO CartPole, 200k steps, whole process, s",
+        "ours_whole",
+        ("purejaxrl_whole",),
+        WALL,
+        1.0,
+        at_most=True,
+    ),
+    "whole_sb3": Row(
+        "PPO CartPole, 200k steps, whole process, s", "ours_whole", ("sb3_ppo",), WALL, 0.5, at_most=True
+    ),
+}
+
+
+def runs_of(rows: list[str]) -> list[str]:
+    """Names of the runs that `rows` need, ours beside the peers it is compared with, none twice."""
+    names = [name for row in rows for name in (ROWS[row].ours, *ROWS[row].peers)]
+    return list(dict.fromkeys(names))

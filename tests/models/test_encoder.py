@@ -1,0 +1,121 @@
+"""The observation encoder: every space by literal values, and the running normaliser."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.models.layers import ObservationEncoder, encoded_size
+
+BOX = spaces.Box(-10.0, 10.0, (2,), np.float32)
+BYTES = spaces.Box(0, 255, (1, 2), np.uint8)
+
+# (space, batch of two observations, their encoding)
+CASES = {
+    "Box": (BOX, [[1.0, -2.0], [3.0, 4.0]], [[1, -2], [3, 4]]),
+    "Box of two axes": (
+        spaces.Box(-1.0, 1.0, (2, 2)),
+        [[[0.1, 0.2], [0.3, 0.4]], [[0.5, 0.6], [0.7, 0.8]]],
+        [[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.8]],
+    ),
+    "bytes": (BYTES, [[[0, 255]], [[51, 102]]], [[0, 1], [0.2, 0.4]]),
+    "Discrete": (spaces.Discrete(3), [2, 0], [[0, 0, 1], [1, 0, 0]]),
+    "Discrete with a start": (spaces.Discrete(3, start=5), [7, 5], [[0, 0, 1], [1, 0, 0]]),
+    "MultiDiscrete": (spaces.MultiDiscrete([2, 3]), [[1, 0], [0, 2]], [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]]),
+    "MultiDiscrete with a start": (
+        spaces.MultiDiscrete([2, 3], start=[4, -1]),
+        [[5, -1], [4, 1]],
+        [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]],
+    ),
+    "MultiBinary": (spaces.MultiBinary(3), [[1, 0, 1], [0, 0, 1]], [[1, 0, 1], [0, 0, 1]]),
+    "Dict, its keys in order": (
+        spaces.Dict({"b": BOX, "a": spaces.Discrete(2)}),
+        {"b": [[1.0, -2.0], [3.0, 4.0]], "a": [1, 0]},
+        [[0, 1, 1, -2], [1, 0, 3, 4]],
+    ),
+    "Tuple": (
+        spaces.Tuple([spaces.Discrete(2), BYTES, BOX]),
+        ([1, 0], [[[0, 255]], [[51, 0]]], [[1.0, -2.0], [3.0, 4.0]]),
+        [[0, 1, 0, 1, 1, -2], [1, 0, 0.2, 0, 3, 4]],
+    ),
+    "Dict in a Tuple": (
+        spaces.Tuple([BOX, spaces.Dict({"x": spaces.Discrete(2)})]),
+        ([[1.0, -2.0], [3.0, 4.0]], {"x": [1, 0]}),
+        [[1, -2, 0, 1], [3, 4, 1, 0]],
+    ),
+}
+
+
+def batch(space, values):
+    """Tensors [N, ...] of `values` in the dtypes of `space`."""
+    if isinstance(space, spaces.Dict):
+        return {key: batch(space.spaces[key], each) for key, each in values.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(batch(part, each) for part, each in zip(space.spaces, values, strict=True))
+    return tf.constant(np.array(values, space.dtype))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_space_becomes_one_vector(name):
+    space, values, expected = CASES[name]
+    encoder = ObservationEncoder(space, normalize=False)
+    found = encoder(batch(space, values))
+    assert found.dtype == tf.float32
+    assert found.shape[1] == encoder.size == encoded_size(space)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_a_space_without_an_encoding_is_refused():
+    with pytest.raises(TypeError, match="no encoding"):
+        ObservationEncoder(spaces.Text(5), normalize=False)
+
+
+def test_a_fresh_normaliser_changes_nothing():
+    encoder = ObservationEncoder(BOX, normalize=True)
+    np.testing.assert_allclose(encoder(tf.constant([[1.0, -2.0]])), [[1.0, -2.0]], rtol=1e-6)
+
+
+def test_the_normaliser_has_the_statistics_of_all_it_observed():
+    encoder, generator = ObservationEncoder(BOX, normalize=True), np.random.default_rng(0)
+    seen = []
+    for size in (5, 1, 64, 17):
+        x = generator.normal([3.0, -1.0], [0.5, 4.0], (size, 2)).astype(np.float32)
+        weight = (generator.random(size) < 0.7).astype(np.float32)
+        encoder.observe(tf.constant(x), tf.constant(weight))
+        seen.append(x[weight > 0])
+    seen = np.concatenate(seen)
+    np.testing.assert_allclose(encoder.mean, seen.mean(0), rtol=1e-4)
+    np.testing.assert_allclose(encoder.variance, seen.var(0), rtol=1e-4)
+    assert float(encoder.count) == len(seen)
+    x = np.array([[2.0, 5.0]], np.float32)
+    np.testing.assert_allclose(encoder(tf.constant(x)), (x - seen.mean(0)) / seen.std(0), rtol=1e-4)
+
+
+def test_normalised_observations_are_clipped_at_10_deviations():
+    encoder = ObservationEncoder(BOX, normalize=True)
+    encoder.observe(tf.constant([[0.0, 0.0], [2.0, 2.0]]), tf.ones(2))  # mean 1, deviation 1
+    np.testing.assert_allclose(encoder(tf.constant([[100.0, -100.0]])), [[10.0, -10.0]])
+
+
+def test_only_real_numbers_are_normalised():
+    space = spaces.Dict({"a": spaces.Discrete(2), "b": BOX, "c": BYTES, "d": spaces.MultiBinary(1)})
+    encoder = ObservationEncoder(space, normalize=True)
+    values = {"a": [1, 1], "b": [[0.0, 4.0], [2.0, 8.0]], "c": [[[0, 255]], [[51, 255]]], "d": [[1], [0]]}
+    encoder.observe(batch(space, values), tf.ones(2))
+    # b: means 1 and 6, deviations 1 and 2; the rest as without a normaliser
+    expected = [[0, 1, -1, -1, 0, 1, 1], [0, 1, 1, 1, 0.2, 1, 0]]
+    np.testing.assert_allclose(encoder(batch(space, values)), expected, rtol=1e-5)
+
+
+def test_a_normaliser_that_is_off_has_no_variables_and_observes_nothing():
+    encoder = ObservationEncoder(BOX, normalize=False)
+    encoder.observe(tf.constant([[1.0, 2.0]]), tf.ones(1))
+    assert encoder.variables == []
+
+
+def test_statistics_are_state_but_never_trained():
+    encoder = ObservationEncoder(BOX, normalize=True)
+    assert encoder.trainable_variables == []
+    assert len(encoder.variables) == 3

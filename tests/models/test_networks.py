@@ -1,0 +1,240 @@
+"""Networks: dueling and noisy heads, seeded initial weights, names that stay the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.agent import named_variables
+from rl.hparams.hparams import HParams
+from rl.models.layers import Initializers, NoisyDense, ObservationEncoder, dense, resample_noise
+from rl.models.mlp import mlp
+from rl.models.networks import ActorCritic, QNetwork
+from rl.ops import random
+
+BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
+OBSERVATION = tf.constant(np.random.default_rng(0).normal(size=(5, 3)), tf.float32)
+
+
+def hparams(**model):
+    found = HParams(algo="x", env="x")
+    for name, value in model.items():
+        setattr(found.model, name, value)
+    return found
+
+
+def q_network(seed=0, actions=4, atoms=1, model=None, **kwargs):
+    encoder = ObservationEncoder(BOX, normalize=False)
+    initializers = Initializers(seed)
+    return QNetwork(hparams(**(model or {})), encoder, actions, initializers, atoms, **kwargs)
+
+
+def actor_critic(seed=0, space=None, log_std_init=0.0, **model):
+    encoder = ObservationEncoder(BOX, normalize=False)
+    action_space = spaces.Discrete(2) if space is None else space
+    return ActorCritic(hparams(**model), encoder, action_space, Initializers(seed), log_std_init)
+
+
+def weights(network):
+    return {name: variable.numpy() for name, variable in named_variables("n", network.variables).items()}
+
+
+@pytest.mark.parametrize(("atoms", "shape"), [(1, (5, 4)), (7, (5, 4, 7))])
+@pytest.mark.parametrize("dueling", [False, True])
+@pytest.mark.parametrize("noisy_sigma", [None, 0.5])
+def test_q_networks_have_one_value_or_row_of_atoms_for_each_action(atoms, shape, dueling, noisy_sigma):
+    network = q_network(atoms=atoms, dueling=dueling, noisy_sigma=noisy_sigma)
+    for training in (False, True):
+        assert network(OBSERVATION, training=training).shape == shape
+
+
+def test_a_mlp_is_its_layers_multiplied_out():
+    torso = mlp(hparams(hidden=(4, 2), activation="relu").model, (3,), Initializers(0), "torso")
+    x = OBSERVATION.numpy()
+    for layer in torso.layers:
+        layer.bias.assign(tf.random.normal(layer.bias.shape))
+        x = np.maximum(x @ layer.kernel.numpy() + layer.bias.numpy(), 0.0)
+    assert torso.size == 2
+    np.testing.assert_allclose(torso(OBSERVATION), x, rtol=1e-5, atol=1e-6)
+
+
+def test_a_mlp_without_hidden_layers_passes_its_input_on():
+    torso = mlp(hparams(hidden=()).model, (3,), Initializers(0), "torso")
+    assert torso.size == 3
+    np.testing.assert_array_equal(torso(OBSERVATION), OBSERVATION)
+
+
+@pytest.mark.parametrize("atoms", [1, 7])
+def test_dueling_advantages_have_mean_zero_so_that_the_mean_is_the_value(atoms):
+    network = q_network(atoms=atoms, dueling=True)
+    network.value.bias.assign(tf.range(atoms, dtype=tf.float32) + 1.0)
+    value = network.value(network.torso(OBSERVATION))  # [N, atoms]
+    q_values = tf.reshape(network(OBSERVATION), [5, 4, atoms])
+    np.testing.assert_allclose(tf.reduce_mean(q_values, 1), value, rtol=1e-4, atol=1e-5)
+
+
+def test_dueling_q_values_differ_between_actions_as_the_advantages_do():
+    network = q_network(dueling=True)
+    advantage = network.advantage(network.torso(OBSERVATION))
+    q_values = network(OBSERVATION)
+    np.testing.assert_allclose(
+        q_values[:, 1:] - q_values[:, :1], advantage[:, 1:] - advantage[:, :1], rtol=1e-4, atol=1e-5
+    )
+
+
+def noisy_layer(inputs=3, units=2, sigma=0.5):
+    return NoisyDense(inputs, units, Initializers(0), sigma, "noisy")
+
+
+def test_a_noisy_layer_starts_as_the_paper_says():
+    layer = noisy_layer(inputs=400, units=300)
+    # mu ~ U(-1/sqrt(p), 1/sqrt(p)), sigma = sigma_0 / sqrt(p), p = 400 inputs
+    for mean in (layer.kernel, layer.bias):
+        assert np.abs(mean).max() <= 1 / 20
+        np.testing.assert_allclose(np.std(mean), 1 / 20 / np.sqrt(3), rtol=0.1)
+    for sigma in (layer.kernel_sigma, layer.bias_sigma):
+        np.testing.assert_allclose(sigma, 0.5 / 20, rtol=1e-6)
+
+
+def test_a_noisy_layer_in_evaluation_has_its_mean_weights():
+    layer = noisy_layer()
+    layer.resample(random.key(1))
+    expected = OBSERVATION @ layer.kernel.numpy() + layer.bias.numpy()
+    np.testing.assert_allclose(layer(OBSERVATION, training=False), expected, rtol=1e-6)
+
+
+def test_noise_is_factorised_and_scaled_by_sigma():
+    layer = noisy_layer()
+    layer.kernel_sigma.assign([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    layer.bias_sigma.assign([0.5, 0.25])
+    layer.noise_in.assign([1.0, -2.0, 0.5])
+    layer.noise_out.assign([3.0, -1.0])
+    # kernel noise [i, j] = noise_in[i] * noise_out[j], bias noise [j] = noise_out[j] (equations 10, 11)
+    kernel = layer.kernel.numpy() + layer.kernel_sigma.numpy() * np.outer([1.0, -2.0, 0.5], [3.0, -1.0])
+    bias = layer.bias.numpy() + np.array([0.5, 0.25]) * np.array([3.0, -1.0])
+    np.testing.assert_allclose(layer(OBSERVATION, training=True), OBSERVATION @ kernel + bias, rtol=1e-5)
+
+
+def test_noise_is_the_signed_root_of_a_standard_normal():
+    layer = noisy_layer(inputs=20_000, units=1)
+    layer.resample(random.key(2))
+    noise = layer.noise_in.numpy()
+    normal = np.sign(noise) * noise**2  # f(x) = sign(x) sqrt(|x|) undone
+    np.testing.assert_allclose([normal.mean(), normal.std()], [0.0, 1.0], atol=0.03)
+
+
+def test_noise_is_shared_by_the_batch_and_changes_only_with_resample():
+    network = q_network(noisy_sigma=0.5)
+    same = tf.repeat(OBSERVATION[:1], 5, 0)
+    resample_noise(network, random.key(3))
+    first = network(same, training=True).numpy()
+    np.testing.assert_allclose(first, np.repeat(first[:1], 5, 0), rtol=1e-6)
+    np.testing.assert_array_equal(network(same, training=True), first)
+    resample_noise(network, random.key(4))
+    assert np.abs(network(same, training=True) - first).min() > 0.0
+    resample_noise(network, random.key(3))
+    np.testing.assert_array_equal(network(same, training=True), first)
+
+
+def test_the_noisy_layers_of_a_network_have_noise_of_their_own():
+    network = q_network(dueling=True, noisy_sigma=0.5)
+    resample_noise(network, random.key(3))
+    assert (network.value.noise_in.numpy() != network.advantage.noise_in.numpy()).all()
+
+
+def test_gradients_reach_the_noise_scale_but_not_the_noise():
+    network = q_network(noisy_sigma=0.5)
+    trained = {variable.name for variable in network.advantage.trainable_variables}
+    assert trained == {"kernel", "bias", "kernel_sigma", "bias_sigma"}
+    resample_noise(network, random.key(0))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(network(OBSERVATION, training=True))
+    assert np.abs(tape.gradient(loss, network.advantage.kernel_sigma.value)).sum() > 0.0
+
+
+def test_actor_critic_starts_close_to_the_uniform_policy():
+    output = actor_critic()(OBSERVATION)
+    assert np.abs(output.parameters).max() < 0.05
+    assert np.abs(output.value).max() > 0.05
+    assert output.value.shape == (5,)
+
+
+def test_log_std_is_a_parameter_of_its_own_for_box_actions_only():
+    network = actor_critic(space=spaces.Box(-1.0, 1.0, (2,)), log_std_init=-0.5)
+    np.testing.assert_allclose(network(OBSERVATION).log_std, [-0.5, -0.5])
+    assert any(variable.name == "log_std" for variable in network.trainable_variables)
+    assert actor_critic()(OBSERVATION).log_std is None
+
+
+def test_shared_networks_have_one_torso_and_separate_ones_two():
+    shared, separate = weights(actor_critic(shared=True)), weights(actor_critic(shared=False))
+    assert set(separate) - set(shared) == {
+        f"n/value_torso/dense_{i}/{name}" for i in range(2) for name in ("kernel", "bias")
+    }
+    kernels = separate["n/torso/dense_0/kernel"], separate["n/value_torso/dense_0/kernel"]
+    assert (kernels[0] != kernels[1]).all()
+
+
+@pytest.mark.parametrize("make", [q_network, actor_critic])
+def test_the_seed_alone_decides_the_initial_weights(make):
+    first, again, other = weights(make(seed=7)), weights(make(seed=7)), weights(make(seed=8))
+    assert list(first) == list(again)
+    for name, value in first.items():
+        np.testing.assert_array_equal(again[name], value, err_msg=name)
+    kernels = [name for name in first if name.endswith("kernel")]
+    assert kernels and all((first[name] != other[name]).any() for name in kernels)
+
+
+def test_names_are_unique_and_the_same_for_every_build_in_a_process():
+    builds = [
+        [*weights(q_network(dueling=True, noisy_sigma=0.5)), *weights(actor_critic(shared=False))]
+        for _ in range(2)
+    ]
+    assert builds[0] == builds[1]
+    assert "n/torso/dense_0/kernel" in builds[0] and "n/advantage/kernel_sigma" in builds[0]
+
+
+def test_two_variables_of_one_name_are_refused():
+    layers = [dense(2, 2, "zeros", "same") for _ in range(2)]
+    with pytest.raises(ValueError, match="two variables are called"):
+        named_variables("n", [layer.kernel for layer in layers])
+
+
+GAINS = [("relu", np.sqrt(2.0)), ("tanh", np.sqrt(2.0)), ("linear", 1.0)]
+
+
+@pytest.mark.parametrize(("activation", "gain"), GAINS)
+def test_orthogonal_weights_have_orthogonal_columns_of_the_gain(activation, gain):
+    kernel = np.array(Initializers(0).hidden(activation)((32, 8)))
+    np.testing.assert_allclose(kernel.T @ kernel, gain**2 * np.eye(8), atol=1e-5)
+
+
+def test_output_gains():
+    for gain in (0.01, 1.0):
+        kernel = np.array(Initializers(0).output(gain)((32, 4)))
+        np.testing.assert_allclose(kernel.T @ kernel, gain**2 * np.eye(4), atol=1e-5)
+
+
+# limit of the uniform distribution for 48 inputs and 24 outputs
+LIMITS = {
+    "glorot_uniform": np.sqrt(6 / (48 + 24)),
+    "lecun_uniform": np.sqrt(3 / 48),
+    "he_uniform": np.sqrt(6 / 48),
+    "torch": np.sqrt(1 / 48),
+}
+
+
+@pytest.mark.parametrize("family", LIMITS)
+def test_uniform_families_have_their_limits(family):
+    initializers = Initializers(0, family)
+    for kernel in (initializers.hidden("relu")((48, 24)), initializers.output(0.01)((48, 24))):
+        largest = np.abs(kernel).max()
+        assert largest <= LIMITS[family] and largest > 0.98 * LIMITS[family]
+
+
+def test_each_initialiser_has_a_seed_of_its_own():
+    initializers = Initializers(0)
+    first, second = (np.array(initializers.hidden("relu")((8, 8))) for _ in range(2))
+    assert (first != second).all()

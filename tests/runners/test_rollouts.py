@@ -1,0 +1,152 @@
+"""What the runners record: every step against Gymnasium's own physics, every episode recounted in Python."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from rl.types import Trajectory
+
+LIMIT = 20
+SHAPE = {"num_envs": 4, "rollout_length": 30, "max_episode_steps": LIMIT}
+
+
+def record_in_graph(runner):
+    """Makes the (eager) runner keep its trajectories instead of learning from them."""
+    kept = []
+
+    def keep(trajectory, seed, step):
+        kept.append(tf.nest.map_structure(lambda x: x.numpy(), trajectory))
+        return {"updates": tf.constant(0.0)}
+
+    runner.learner.learn = keep
+    return kept
+
+
+def record_sync(runner):
+    """As `record_in_graph`, from the arrays that are handed to the learner."""
+    kept, learn = [], runner._learn
+
+    def keep(observation, action, reward, flags, running, extras):
+        arrays = observation[0], action[0], reward, flags[0] > 0, flags[1] > 0, flags[2]
+        kept.append(Trajectory(*(np.array(each) for each in arrays), {}))
+        return learn(observation, action, reward, flags, running, extras)
+
+    runner._learn = keep
+    return kept
+
+
+def collect(build, backend, iterations=4, **overrides):
+    mode = "eager" if backend == "graph" else "graph"
+    runner = build("ppo_cartpole", compile=mode, env_backend=backend, **SHAPE, **overrides)
+    kept = (record_in_graph if backend == "graph" else record_sync)(runner)
+    sums = runner.run(iterations)
+    assert len(kept) == iterations
+    joined = [np.concatenate([getattr(each, name) for each in kept]) for name in Trajectory._fields[1:6]]
+    observation = np.concatenate([*(each.observation[:-1] for each in kept), kept[-1].observation[-1:]])
+    for before, after in zip(kept, kept[1:], strict=False):  # a rollout goes on where the last one stopped
+        np.testing.assert_array_equal(before.observation[-1], after.observation[0])
+    return Trajectory(observation, *joined, {}), sums
+
+
+@pytest.mark.parametrize("backend", ["graph", "gym", "envpool"])
+def test_every_recorded_step_is_the_environments(build, backend):
+    trajectory, _ = collect(build, backend)
+    physics = gymnasium.make("CartPole-v1").unwrapped
+    physics.reset(seed=0)
+    kinds = {"terminated": 0, "truncated": 0, "reset": 0}
+    for b in range(SHAPE["num_envs"]):
+        length, ended = 0, False
+        for t, action in enumerate(trajectory.action[:, b]):
+            here = f"step {t} of environment {b}"
+            after = trajectory.observation[t + 1, b]
+            flags = bool(trajectory.terminated[t, b]), bool(trajectory.truncated[t, b])
+            if ended:  # the autoreset step
+                assert (trajectory.mask[t, b], trajectory.reward[t, b], *flags) == (0, 0, False, False), here
+                assert (np.abs(after) <= 0.05).all(), here
+                length, ended = 0, False
+                kinds["reset"] += 1
+                continue
+            length += 1
+            physics.state = trajectory.observation[t, b].astype(np.float64)
+            physics.steps_beyond_terminated = None
+            expected, reward, terminated, _, _ = physics.step(int(action))
+            np.testing.assert_allclose(after, expected, rtol=1e-4, atol=1e-5, err_msg=here)
+            at_limit = length == LIMIT
+            if not (at_limit and backend == "envpool"):  # which calls such an end truncated only
+                assert flags[0] == terminated, here
+            assert flags[1] == at_limit, here
+            assert (trajectory.mask[t, b], trajectory.reward[t, b]) == (1, reward), here
+            ended = any(flags)
+            kinds["terminated"] += flags[0]
+            kinds["truncated"] += flags[1]
+    assert min(kinds.values()) > 0, kinds
+
+
+@pytest.mark.parametrize("backend", ["graph", "gym", "envpool"])
+def test_returns_and_lengths_of_episodes_are_counted_exactly(build, backend):
+    # Rewards of CartPole are all 1: scaled in training, they must be counted as they came.
+    overrides = {"normalize_reward": True, "reward_augmentation": "scale:0.1"}
+    trajectory, sums = collect(build, backend, **overrides)
+    returns, lengths = [], []
+    for b in range(SHAPE["num_envs"]):
+        total = count = 0
+        for t in range(len(trajectory.reward)):
+            if trajectory.mask[t, b] == 0:
+                total = count = 0
+                continue
+            total, count = total + trajectory.reward[t, b], count + 1
+            if trajectory.terminated[t, b] or trajectory.truncated[t, b]:
+                returns.append(total)
+                lengths.append(count)
+    assert len(returns) > SHAPE["num_envs"]
+    assert sums["episodes"] == len(returns)
+    assert sums["episode_return"] == sum(returns)
+    assert sums["episode_length"] == sum(lengths)
+    assert sums["transitions"] == trajectory.mask.sum()
+
+
+def test_the_log_probs_and_values_are_those_of_the_policy_that_acted(build):
+    runner = build("ppo_cartpole", compile="eager", num_envs=3, rollout_length=5)
+    kept = record_in_graph(runner)
+    runner.run(1)
+    agent, rollout = runner.learner.agent, kept[0]
+    flat = tf.reshape(tf.constant(rollout.observation[:-1]), [-1, 4])
+    output = agent.policy(flat, (), tf.constant([0, 0]), True)
+    action = tf.reshape(tf.constant(rollout.action), [-1])
+    log_prob = tf.reshape(output.distribution.log_prob(action), [5, 3])
+    np.testing.assert_allclose(rollout.extras["log_prob"], log_prob, rtol=1e-5)
+    np.testing.assert_allclose(rollout.extras["value"], tf.reshape(output.value, [5, 3]), rtol=1e-5)
+
+
+def test_exploration_follows_the_steps_within_a_rollout(build):
+    # Epsilon falls from 1 to 0 over the first 40 steps of each environment: no random action after them.
+    runner = build(
+        "dqn_cartpole",
+        compile="eager",
+        num_envs=8,
+        rollout_length=80,
+        exploration_steps=8 * 40,
+        exploration_epsilon_end=0.0,
+    )
+    kept = record_in_graph(runner)
+    runner.run(1)
+    rollout = kept[0]
+    q_values = runner.learner.agent.network(tf.reshape(tf.constant(rollout.observation[:-1]), [-1, 4]))
+    greedy = rollout.action == tf.argmax(q_values, -1).numpy().reshape(80, 8)
+    assert greedy[40:].all()
+    assert not greedy[:20].all()
+
+
+@pytest.mark.parametrize("backend", ["graph", "gym"])
+def test_noisy_networks_explore_from_the_first_rollout(build, backend):
+    runner = build("noisy_dqn_cartpole", env_backend=backend, num_envs=2, rollout_length=4)
+    seen = []
+    if backend == "gym":
+        seen.append(np.array(runner.learner.agent.network.advantage.noise_in.numpy()))
+    runner.run(1)
+    seen.append(np.array(runner.learner.agent.network.advantage.noise_in.numpy()))
+    for noise in seen:
+        assert np.count_nonzero(noise) == noise.size
