@@ -49,6 +49,7 @@ def ppo_cartpole() -> PPOHParams:
     hparams = ppo()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 500_000
+    hparams.eval_period = 50_000
     hparams.num_envs = 8
     hparams.rollout_length = 128
     hparams.lr = 1e-3
@@ -68,6 +69,7 @@ def ppo_mountaincar() -> PPOHParams:
     hparams.reward_augmentation = "mountain_car_default"
     hparams.normalize_observation = True
     hparams.train_steps = 1_000_000
+    hparams.eval_period = 100_000
     hparams.num_envs = 16
     hparams.rollout_length = 64
     hparams.gae_lambda = 0.98
@@ -83,10 +85,12 @@ def ppo_pendulum() -> PPOHParams:
     hparams.env = "Pendulum-v1"
     hparams.normalize_reward = True
     hparams.train_steps = 300_000
+    hparams.eval_period = 50_000
     hparams.num_envs = 8
     hparams.rollout_length = 256
-    hparams.gamma = 0.9
+    hparams.gamma = 0.95
     hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
     hparams.epochs = 10
     hparams.minibatches = 16
     return hparams
@@ -98,9 +102,11 @@ def ppo_acrobot() -> PPOHParams:
     hparams = ppo()
     hparams.env = "Acrobot-v1"
     hparams.normalize_observation = True
-    hparams.train_steps = 1_000_000
+    hparams.train_steps = 500_000
+    hparams.eval_period = 100_000
     hparams.num_envs = 16
     hparams.rollout_length = 256
+    hparams.lr_schedule = "linear"
     hparams.gae_lambda = 0.94
     hparams.epochs = 4
     hparams.minibatches = 16
@@ -116,10 +122,12 @@ def ppo_mountaincar_continuous() -> PPOHParams:
     hparams.normalize_observation = True
     hparams.normalize_reward = True
     hparams.train_steps = 500_000
+    hparams.eval_period = 50_000
     hparams.num_envs = 16
     hparams.rollout_length = 128
     hparams.epochs = 10
     hparams.minibatches = 8
+    hparams.lr_schedule = "linear"
     hparams.entropy_coef = 0.004
     return hparams
 
