@@ -48,16 +48,16 @@ def ppo_cartpole() -> PPOHParams:
     """PPO on CartPole-v1."""
     hparams = ppo()
     hparams.env = "CartPole-v1"
-    hparams.train_steps = 500_000
-    hparams.eval_period = 50_000
+    hparams.train_steps = 200_000
+    hparams.eval_period = 25_000
     hparams.num_envs = 8
-    hparams.rollout_length = 128
+    hparams.rollout_length = 32
     hparams.lr = 1e-3
     hparams.lr_schedule = "linear"
-    hparams.gae_lambda = 0.9
+    hparams.gae_lambda = 0.8
     hparams.gamma = 0.98
-    hparams.epochs = 4
-    hparams.minibatches = 4
+    hparams.epochs = 10
+    hparams.minibatches = 2
     return hparams
 
 

@@ -50,9 +50,7 @@ class Prioritized(Replay):
             raise ValueError(
                 f"{steps} rows and n_step {self.n_step} do not fit into a ring of {self.ring.rows}"
             )
-        first = self.ring.wrap(
-            (self.ring.position - self.n_step) * batch
-        )  # the oldest place that becomes sampleable
+        first = self.ring.wrap((self.ring.position - self.n_step) * batch)  # the oldest that becomes ready
         self.ring.add(trajectory)
         places = self.ring.wrap(first + tf.range(steps * batch))  # [T * B]; rows never written have no flags
         valid = (self.ring.flags(places) & TRANSITION) != 0
@@ -103,9 +101,8 @@ class Prioritized(Replay):
         super().check_valid()
         self.tree.check_valid()
         ring = self.ring
-        leaves = (
-            self.tree.variables["level_0"].numpy()[: ring.places].reshape(ring.rows, ring.num_envs)
-        )  # [C, B]
+        leaves = self.tree.variables["level_0"].numpy()[: ring.places]
+        leaves = leaves.reshape(ring.rows, ring.num_envs)  # [C, B]
         expected = (ring.variables["flags"].numpy().reshape(leaves.shape) & TRANSITION) != 0
         newest = (int(ring.position) - 1 - np.arange(self.n_step)) % ring.rows
         expected[newest] = False

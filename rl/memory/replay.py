@@ -45,6 +45,10 @@ class Replay:
     def update_priorities(self, batch: Batch, priorities: Tensor) -> None:
         """Takes the algorithm's priorities [N] of a sampled batch; ignored by a memory without."""
 
+    def cut(self) -> None:
+        """Ends the running episodes as truncated, for environments that are restarted (`Ring.cut`)."""
+        self.ring.cut()
+
     def size(self) -> Tensor:
         """Places that may be sampled, int32 scalar; autoreset steps among them count."""
         return tf.maximum(self.ring.filled - self.n_step, 0) * self.ring.num_envs

@@ -130,6 +130,21 @@ class Ring:
         """The bits TERMINATED, TRUNCATED, TRANSITION of `place`, uint8 of its shape; 0 if never written."""
         return tf.gather(self._flags, place)
 
+    def cut(self) -> None:
+        """Marks the newest row truncated where its episode was running. Eager, on the host.
+
+        For environments that start anew although their episodes had not ended: the next row to be added must
+        then hold the observations that they had reached, as an autoreset step.
+        """
+        if not int(self._filled.numpy()):
+            return
+        newest = (int(self._position.numpy()) - 1) % self.rows
+        place = np.arange(self.num_envs) + newest * self.num_envs  # [B]
+        flags = self._flags.numpy()[place]  # [B]
+        running = ((flags & TRANSITION) != 0) & ((flags & EPISODE_END) == 0)
+        cut = np.where(running, flags | TRUNCATED, flags).astype(np.uint8)
+        self._flags.scatter_update(tf.IndexedSlices(cut, place))
+
     def check_valid(self) -> None:
         """Reads everything on the host and raises ValueError at the first broken invariant. Eager only."""
         position, filled = int(self._position.numpy()), int(self._filled.numpy())
@@ -171,4 +186,5 @@ def _check_rows(order: np.ndarray, flags: np.ndarray, reward: np.ndarray) -> Non
     follows_end[1:] = (flags[:-1] & EPISODE_END) != 0
     fail(follows_end & ~masked, "the step after an episode end is not masked as an autoreset")
     follows_end[:1] = True  # what the oldest row follows is forgotten
+    follows_end[1:] |= masked[:-1]  # two resets in a row: a run was resumed right after the first (`cut`)
     fail(masked & ~follows_end, "an autoreset step follows no episode end")

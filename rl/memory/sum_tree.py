@@ -117,7 +117,7 @@ class SumTree:
             value: float32 [count], the leaves' values; all 0 when the whole tree is 0.
         """
         descents = len(self._levels) - 1
-        noise = random.uniform(seed, [count + descents])
+        noise = random.uniform(seed, [count + 1])
         top = self._levels[-1].read_value()  # [W]
         stratum = tf.reduce_sum(top) / count
         remainder = (tf.range(count, dtype=tf.float32) + noise[:count]) * stratum  # [N]
@@ -125,7 +125,8 @@ class SumTree:
         nodes = tf.broadcast_to(tf.range(top.shape[0]), starts.shape)
         index, value, remainder = _choose(nodes, tf.broadcast_to(top, starts.shape), starts, remainder)
         for descent in range(descents):
-            remainder = _refine(remainder, value, noise[count + descent], stratum)
+            if descent == min(2, descents - 1):  # halfway; once is enough, for 2^24 places in the node
+                remainder = _refine(remainder, value, noise[count], stratum)
             nodes = _children(index)  # [N, 8]
             values = tf.gather(self._levels[descents - descent - 1], nodes)
             index, value, remainder = _choose(nodes, values, _prefix_sums(values), remainder)
@@ -199,8 +200,8 @@ def _choose(
         remainder: float32 [N], >= 0.
 
     Returns:
-        node: int32 [N], the first node where none has a positive value. The outcome of a reduction: XLA computes
-            that once, whereas arithmetic on a place within the row would be repeated by whatever reads it.
+        node: int32 [N], the first where none has a positive value. As the outcome of a reduction it is
+            computed once; XLA would repeat arithmetic on a place in the row for whatever reads it.
         value: float32 [N], the node's.
         remainder: float32 [N], from the node's start.
     """

@@ -18,6 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
 
 from rl.agents.agent import Agent
 from rl.ops import random
@@ -212,8 +213,10 @@ class _LiteRTProgram:
     def _check(self, concrete: Any, actor: Actor) -> None:
         """Raises RuntimeError unless the converted graph says what the original says of random input."""
         generator = np.random.Generator(np.random.Philox(key=[0, 0]))
-        values = []
-        for spec in concrete.structured_input_signature[0]:
+        observations = batch_space(actor.agent.observation_space, actor.num_envs)
+        observations.seed(0)
+        values = actor._leaves(observations.sample())
+        for spec in concrete.structured_input_signature[0][len(values) :]:
             shape = tuple(spec.shape)
             if spec.dtype == tf.float32:
                 values.append(generator.random(shape, np.float32))

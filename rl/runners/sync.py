@@ -44,8 +44,18 @@ class SyncRunner(Runner):
         self._blocks = [_Block(self) for _ in range(2 if self.overlap else 1)]
         self._pending: Future | None = None
         self._observation: Nest = None
+        self._fresh: Nest | None = None
+        self._restored = False
+        specs = tf.nest.flatten(space_spec(env.observation_space, (env.num_envs,)))
+        self._reached = [tf.Variable(tf.zeros(spec.shape, spec.dtype), trainable=False) for spec in specs]
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        reached = {f"host/observation/{i}": each for i, each in enumerate(self._reached)}
+        return super().variables | reached
 
     def restored(self) -> None:
+        self._restored = True
         self.actor.sync()
 
     def close(self) -> None:
@@ -71,13 +81,26 @@ class SyncRunner(Runner):
             # Rows of metrics and checkpoints stand between windows: nothing may be under way there.
             total += self._finish(self._pending.result())
             self._pending = None
+        for variable, value in zip(self._reached, tf.nest.flatten(self._observation), strict=True):
+            variable.assign(tf.cast(value, variable.dtype))
         return {name: float(total[i]) for i, name in enumerate(self._pack.names)}
 
     def _reset(self) -> None:
-        """Starts the environments: at the beginning, and after a restart, which cannot restore them."""
+        """Starts the environments: at the beginning, and after a restart, which cannot restore them.
+
+        After a restart the running episodes are cut: the observations that they had reached stand as those of
+        an autoreset step, so that the memory's newest transitions keep their true successors.
+        """
         seed = np.random.SeedSequence([self.seed, int(self.iteration.numpy())]).generate_state(1)[0]
         self._observation = self.env.reset(int(seed) % 2**31)
         self._ended = np.zeros(self.env.num_envs, bool)
+        if self._restored:
+            self._fresh = self._observation
+            structure = space_spec(self.env.observation_space, ())
+            self._observation = tf.nest.pack_sequence_as(structure, [each.numpy() for each in self._reached])
+            self._ended = np.ones(self.env.num_envs, bool)
+            if self.learner.memory is not None:
+                self.learner.memory.cut()
         self._return = np.zeros(self.env.num_envs, np.float32)
         self._episode_length = np.zeros(self.env.num_envs, np.float32)
 
@@ -88,14 +111,14 @@ class SyncRunner(Runner):
 
     def _collect(self, block: _Block, iteration: int) -> None:
         """One rollout into `block`."""
-        env, actor, num_envs = self.env, self.actor, self.env.num_envs
+        actor, num_envs = self.actor, self.env.num_envs
         observation, ended = self._observation, self._ended
         step = iteration * self.steps_per_iteration
         actor.begin(iteration, self.length)
         for t in range(self.length):
             action, extras = actor(observation, t, step + t * num_envs)
             block.write(t, observation, action, ended, extras)
-            observation, reward, terminated, truncated = env.step(action)
+            observation, reward, terminated, truncated = self._step(action)
             np.multiply(self._return, ~ended, out=self._return)
             self._return += reward
             self._episode_length += 1.0
@@ -104,6 +127,13 @@ class SyncRunner(Runner):
             block.write_result(t, reward, terminated, truncated, self._return, self._episode_length)
         block.write_last(observation)
         self._observation, self._ended = observation, ended
+
+    def _step(self, action: Nest) -> tuple[Nest, np.ndarray, np.ndarray, np.ndarray]:
+        if self._fresh is None:
+            return self.env.step(action)
+        fresh, self._fresh = self._fresh, None
+        never = np.zeros(self.env.num_envs, bool)
+        return fresh, np.zeros(self.env.num_envs, np.float32), never, never
 
     def _learn_function(self, jit_compile: bool) -> Any:
         """The compiled function: a block's arrays in; packed metrics and the new flat weights out."""
