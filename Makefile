@@ -2,6 +2,7 @@
 HPARAMS ?= dqn_cartpole
 OUTPUT_DIR ?= runs/$(HPARAMS)
 SYS ?= local
+TEST_EPISODES ?= 20
 ARGS ?=
 
 RUN = ./setup.sh
@@ -16,7 +17,8 @@ setup:  ## the environment .venv
 	@$(RUN)
 
 train:  ## train HPARAMS (dqn_cartpole) into OUTPUT_DIR; more flags in ARGS
-	@$(RUN) python train.py --sys $(SYS) --hparams $(HPARAMS) --output_dir $(OUTPUT_DIR) $(ARGS)
+	@$(RUN) python train.py --sys $(SYS) --hparams $(HPARAMS) --output_dir $(OUTPUT_DIR) \
+		--test_episodes $(TEST_EPISODES) $(ARGS)
 
 test:  ## all tests but the slow ones
 	@$(RUN) python -m pytest -q -n 2 -m "not slow" $(ARGS)
@@ -33,5 +35,5 @@ format:  ## rewrite the files in the project's style
 	@$(RUN) ruff check --fix .
 	@$(RUN) ruff format .
 
-bench:  ## speed, beside other libraries where their environments are given in ARGS
-	@$(RUN) python benchmarks/run.py $(ARGS)
+bench:  ## speed beside other libraries: ARGS="--purejaxrl PATH --cleanrl PATH", see benchmarks/README.md
+	@$(RUN) python benchmarks/bench.py $(ARGS)

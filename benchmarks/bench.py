@@ -42,6 +42,7 @@ def command_line() -> argparse.ArgumentParser:
     add("--cleanrl", metavar="PATH", help="checkout of github.com/vwxyzjn/cleanrl")
     add("--venvs", metavar="DIR", default=str(ROOT / "build" / "peers"), help="peers' environments")
     add("--resume", action="store_true", help="do not repeat what an interrupted or partial call finished")
+    add("--repeat-noisy", action="store_true", help="with --resume: but do repeat noisy runs")
     add("--wait", type=float, default=120, metavar="S", help="longest wait for an idle machine (default 120)")
     add("--timeout", type=float, default=300, metavar="S", help="longest run (default 300)")
     add("--results", metavar="DIR", default=str(RESULTS), help="where speed.json and speed.md go")
@@ -96,7 +97,8 @@ def measure_all(names: list[str], args: argparse.Namespace) -> list[dict[str, An
     if not args.resume and LOG.exists():
         LOG.rename(LOG.with_suffix(".previous.jsonl"))
     logged = [json.loads(line) for line in LOG.read_text().splitlines()] if LOG.exists() else []
-    done = {(row["run"], row["round"], row["command"]): row for row in logged if "error" not in row}
+    good = [row for row in logged if "error" not in row and not (args.repeat_noisy and row["noisy"])]
+    done = {(row["run"], row["round"], row["command"]): row for row in good}
     rows = []
     for round_number in range(1, args.runs + 1):
         for name in names:
@@ -136,6 +138,7 @@ def compare(name: str, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     versions = sorted({f"{each['library']} {each['version']}" for each in used if "library" in each})
     return {
         "row": name,
+        "date": max(each["date"] for each in used)[:10],
         "title": row.title,
         "peer": peer,
         "ours": list(ours.values()),
@@ -168,7 +171,7 @@ def bar_text(row: Row) -> str:
 def table(lines: list[dict[str, Any]]) -> list[list[str]]:
     """The header and a row of cells per line."""
     cells = [
-        ["workload", "ours", "peer", "of peer", "ratio", "paired", "bar", "result", "runs (noisy)"],
+        ["workload", "ours", "peer", "of peer", "ratio", "paired", "bar", "result", "runs (noisy)", "date"],
     ]
     words = {True: "pass", False: "MISS", None: "-"}
     for line in lines:
@@ -185,6 +188,7 @@ def table(lines: list[dict[str, Any]]) -> list[list[str]]:
                 bar_text(ROWS[line["row"]]),
                 words[line["passed"]],
                 f"{line['runs']} ({line['noisy_runs']})",
+                line["date"],
             ]
         )
     return cells
@@ -196,16 +200,16 @@ def markdown(lines: list[dict[str, Any]], facts: dict[str, Any]) -> str:
     text = [
         "# Speed",
         "",
-        f"{facts['machine']}, {facts['date']}. Written by `make bench`; see ../README.md.",
+        f"{facts['machine']}. Written by `make bench`; see ../README.md.",
         "",
     ]
     text += ["| " + " | ".join(row) + " |" for row in rows]
     text += [
         "",
         "Medians over runs in alternation with the peer's. ratio: ours / peer, of the medians; paired: the "
-        "median of the ratios round by round. Steps are transitions, autoreset steps left out; compilation is "
-        "left out but where a whole process is timed. noisy: runs, of both sides, during which others used the "
-        "machine.",
+        "median of the ratios round by round. Steps are transitions, autoreset steps left out; compilation "
+        "is left out but where a whole process is timed. noisy: runs, of both sides, during which others "
+        "used the machine.",
         "",
         "Versions: " + "; ".join(facts["versions"]) + ".",
         "",
@@ -221,14 +225,25 @@ def print_table(lines: list[dict[str, Any]]) -> None:
 
 
 def facts_of(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Machine, date and versions, as they go into the results."""
+    """Machine and versions, as they go into the results."""
     ours = [f"{name} {importlib.metadata.version(name)}" for name in ("keras", "envpool", "gymnasium")]
     versions = sorted({version for line in lines for version in line["versions"]})
     return {
         "machine": f"{len(os.sched_getaffinity(0))} cores, no GPU",
-        "date": datetime.date.today().isoformat(),
         "versions": [f"Python {platform.python_version()}", *ours, *versions],
     }
+
+
+def write_results(lines: list[dict[str, Any]], folder: Path) -> None:
+    """speed.json and speed.md, with the lines of rows that were measured earlier."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "speed.json"
+    earlier = json.loads(path.read_text())["rows"] if path.exists() else []
+    known = {line["row"]: line for line in [*earlier, *lines]}
+    merged = [known[name] for name in ROWS if name in known]
+    facts = facts_of(merged)
+    path.write_text(json.dumps(facts | {"rows": merged}, indent=1) + "\n")
+    (folder / "speed.md").write_text(markdown(merged, facts))
 
 
 def main() -> int:
@@ -246,11 +261,7 @@ def main() -> int:
     if not lines:
         print("nothing to compare")
         return 1
-    facts = facts_of(lines)
-    results = Path(args.results)
-    results.mkdir(parents=True, exist_ok=True)
-    (results / "speed.json").write_text(json.dumps(facts | {"rows": lines}, indent=1) + "\n")
-    (results / "speed.md").write_text(markdown(lines, facts))
+    write_results(lines, Path(args.results))
     print()
     print_table(lines)
     for row, line in found:

@@ -158,7 +158,7 @@ def main() -> None:
 
     in_graph = args.backend == "graph"
     warmup = 0 if in_graph else HOST_WARMUP[args.algo]
-    meter = Meter("rl", f"TensorFlow {tf.__version__}", f"{args.algo}_cartpole", warmup)
+    meter = Meter("rl", f"tensorflow {tf.__version__}", f"{args.algo}_cartpole", warmup)
     hparams = resolve_hparams(args)
     runner = build_runner(hparams, args.seed)
     meter.start()

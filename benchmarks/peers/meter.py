@@ -2,7 +2,8 @@
 
 Rates are taken between the first mark at or after `warmup_steps` and the last mark, so imports,
 construction, compilation and the first iterations do not count; they show in startup_s, first_update_s and
-wall_s, which run from the launch of the process. Standard library only: it runs in every library's environment.
+wall_s, which run from the launch of the process. Standard library only: it runs in every library's
+environment.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ eagerly, inside one XLA-compiled loop, or from the host.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import keras
 import tensorflow as tf
@@ -63,7 +63,7 @@ class Agent:
                 "choose another environment or another algorithm (--list algos)"
             )
         self.hparams: Any = hparams
-        self.observation_space, self.action_space = observation_space, action_space
+        self.observation_space, self.action_space = observation_space, cast(Any, action_space)
         self.initializers = Initializers(seed, hparams.model.init)
         self.encoder = ObservationEncoder(observation_space, hparams.normalize_observation)
         self.act_select = get_act_select(hparams.act_select)(hparams)

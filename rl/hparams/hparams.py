@@ -195,6 +195,10 @@ class HParams(Checked):
                 f"cannot find the hparams class {module}:{qualname} of a saved run: "
                 "was it defined in a module to be named with --user_modules?"
             ) from error
+        if not (isinstance(kind, type) and issubclass(kind, HParams)):
+            raise UsageError(
+                f"{module}:{qualname}, of a saved run, is no hparams class: was the file edited?"
+            )
         try:
             return kind(**rest)
         except ValidationError as error:

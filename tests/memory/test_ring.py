@@ -52,13 +52,8 @@ def test_three_step_transitions() -> None:
     assert transition(memory, 2) == (3, 3 + 4 / 2 + 5 / 4, 0.0, 3, 6)  # terminates on the third step
     assert transition(memory, 3) == (4, 4 + 5 / 2, 0.0, 4, 6)  # terminates on the second
     assert transition(memory, 4) == (5, 5, 0.0, 5, 6)
-    assert transition(memory, 6) == (
-        7,
-        7 + 8 / 2,
-        0.25,
-        7,
-        9,
-    )  # truncated after two: gamma^2, not past the cut
+    # Truncated after two steps: gamma^2, and nothing from past the cut.
+    assert transition(memory, 6) == (7, 7 + 8 / 2, 0.25, 7, 9)
     assert transition(memory, 7) == (8, 8, 0.5, 8, 9)
 
 

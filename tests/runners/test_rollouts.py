@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import gymnasium
 import numpy as np
 import pytest
@@ -40,13 +42,14 @@ def record_sync(runner):
 
 def collect(build, backend, iterations=4, **overrides):
     mode = "eager" if backend == "graph" else "graph"
-    runner = build("ppo_cartpole", compile=mode, env_backend=backend, **SHAPE, **overrides)
+    overrides = {"env": "CartPole-v1", "env_backend": backend, **SHAPE, **overrides}
+    runner = build("ppo", compile=mode, **overrides)
     kept = (record_in_graph if backend == "graph" else record_sync)(runner)
     sums = runner.run(iterations)
     assert len(kept) == iterations
     joined = [np.concatenate([getattr(each, name) for each in kept]) for name in Trajectory._fields[1:6]]
     observation = np.concatenate([*(each.observation[:-1] for each in kept), kept[-1].observation[-1:]])
-    for before, after in zip(kept, kept[1:], strict=False):  # a rollout goes on where the last one stopped
+    for before, after in itertools.pairwise(kept):  # a rollout goes on where the last one stopped
         np.testing.assert_array_equal(before.observation[-1], after.observation[0])
     return Trajectory(observation, *joined, {}), sums
 
@@ -109,22 +112,23 @@ def test_returns_and_lengths_of_episodes_are_counted_exactly(build, backend):
 
 
 def test_the_log_probs_and_values_are_those_of_the_policy_that_acted(build):
-    runner = build("ppo_cartpole", compile="eager", num_envs=3, rollout_length=5)
+    runner = build("ppo", env="CartPole-v1", compile="eager", num_envs=4, rollout_length=5)
     kept = record_in_graph(runner)
     runner.run(1)
     agent, rollout = runner.learner.agent, kept[0]
     flat = tf.reshape(tf.constant(rollout.observation[:-1]), [-1, 4])
     output = agent.policy(flat, (), tf.constant([0, 0]), True)
     action = tf.reshape(tf.constant(rollout.action), [-1])
-    log_prob = tf.reshape(output.distribution.log_prob(action), [5, 3])
+    log_prob = tf.reshape(output.distribution.log_prob(action), [5, 4])
     np.testing.assert_allclose(rollout.extras["log_prob"], log_prob, rtol=1e-5)
-    np.testing.assert_allclose(rollout.extras["value"], tf.reshape(output.value, [5, 3]), rtol=1e-5)
+    np.testing.assert_allclose(rollout.extras["value"], tf.reshape(output.value, [5, 4]), rtol=1e-5)
 
 
 def test_exploration_follows_the_steps_within_a_rollout(build):
     # Epsilon falls from 1 to 0 over the first 40 steps of each environment: no random action after them.
     runner = build(
-        "dqn_cartpole",
+        "dqn",
+        env="CartPole-v1",
         compile="eager",
         num_envs=8,
         rollout_length=80,
@@ -142,7 +146,9 @@ def test_exploration_follows_the_steps_within_a_rollout(build):
 
 @pytest.mark.parametrize("backend", ["graph", "gym"])
 def test_noisy_networks_explore_from_the_first_rollout(build, backend):
-    runner = build("noisy_dqn_cartpole", env_backend=backend, num_envs=2, rollout_length=4)
+    runner = build(
+        "dqn", env="CartPole-v1", env_backend=backend, noisy=True, act_select="greedy", rollout_length=4
+    )
     seen = []
     if backend == "gym":
         seen.append(np.array(runner.learner.agent.network.advantage.noise_in.numpy()))

@@ -1,0 +1,159 @@
+"""A run that was stopped, or killed, and resumed is to the bit the run that was not."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from rl.hparams.merge import resolve
+from rl.runners.trainer import Trainer
+from rl.utils.checkpoint import CheckpointManager, read_manifest
+
+TINY = {"num_envs": 4, "rollout_length": 8, "log_period": 64, "train_steps": 640, "eval_period": 256}
+PPO = TINY | {"normalize_observation": True, "normalize_reward": True, "lr_schedule": "linear"}
+DQN = TINY | {
+    "prioritized": True,
+    "n_step": 2,
+    "noisy": True,
+    "act_select": "greedy",
+    "replay_capacity": 300,
+    "min_replay_size": 100,
+    "updates_per_iteration": 4,
+    "target_update_period": 7,
+}
+RUNS = {"ppo": PPO | {"env": "CartPole-v1"}, "dqn": DQN | {"env": "CartPole-v1"}}
+
+
+class StopAfter:
+    """A `StopRequest` that comes after some windows, as a signal would."""
+
+    exit_code = 0
+
+    def __init__(self, windows=10**9):
+        self.left = windows
+
+    @property
+    def requested(self):
+        self.left -= 1
+        return self.left < 0
+
+
+def train(hparams, run_dir, windows=10**9):
+    """Trains in a runner of its own, from the checkpoint in `run_dir` if there is one."""
+    trainer = Trainer(hparams, run_dir, 3, eval_episodes=2)
+    try:
+        result = trainer.train(StopAfter(windows), {})
+        return result.step, {name: np.array(each.numpy()) for name, each in trainer.runner.variables.items()}
+    finally:
+        trainer.close()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_stopped_and_resumed_run_equals_the_uninterrupted_one(tmp_path, assert_same_bits, name):
+    hparams = resolve(name, {"compile": "graph", **RUNS[name]})
+    step, straight = train(hparams, tmp_path / "straight")
+    assert step == 640
+    assert train(hparams, tmp_path / "parts", windows=4)[0] == 256
+    step, resumed = train(hparams, tmp_path / "parts")
+    assert step == 640
+    assert_same_bits(resumed, straight)
+    metrics = (tmp_path / "straight/metrics.csv").read_bytes()
+    assert metrics.count(b"\n") == 11
+    assert (tmp_path / "parts/metrics.csv").read_bytes() == metrics
+    best = [read_manifest(tmp_path / run / "checkpoints/best") for run in ("straight", "parts")]
+    assert best[0].meta == best[1].meta and best[0].step == best[1].step
+    if name == "ppo":  # a finished run is not trained again
+        assert_same_bits(train(hparams, tmp_path / "parts")[1], straight)
+        assert (tmp_path / "parts/metrics.csv").read_bytes() == metrics
+
+
+def test_a_host_run_resumes_all_but_its_environments(tmp_path, assert_same_bits):
+    hparams = resolve("dqn", {"compile": "graph", **RUNS["dqn"], "env_backend": "gym"})
+    step, before = train(hparams, tmp_path, windows=5)
+    trainer = Trainer(hparams, tmp_path, 3, eval_episodes=2)
+    try:
+        assert trainer.resumed and trainer.runner.step == step == 320
+        restored = {name: np.array(each.numpy()) for name, each in trainer.runner.variables.items()}
+        assert_same_bits(restored, before)
+        acting = np.concatenate([each.reshape(-1) for each in trainer.runner.actor._weights])
+        learned = [each.numpy().reshape(-1) for each in trainer.agent.policy_variables.values()]
+        np.testing.assert_array_equal(acting, np.concatenate(learned))
+        assert trainer.train(StopAfter(), {}).step == 640
+    finally:
+        trainer.close()
+    rows = (tmp_path / "metrics.csv").read_text().splitlines()[1:]
+    assert [int(row.split(",")[0]) for row in rows] == list(range(64, 641, 64))
+
+
+# -- kill -9
+
+
+def rows(run_dir: Path) -> int:
+    path = run_dir / "metrics.csv"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def final_state(run_dir: Path) -> dict[str, np.ndarray]:
+    """Everything in the newest checkpoint: weights, optimizer, replay, environments, counters."""
+    manager = CheckpointManager(run_dir / "checkpoints")
+    path = run_dir / "checkpoints" / f"step_{manager.latest_step():012d}"
+    reader = tf.train.load_checkpoint(str(path / read_manifest(path).prefix))
+    names = [name for name in reader.get_variable_to_shape_map() if not name.startswith("_CHECKPOINTABLE")]
+    return {name: reader.get_tensor(name) for name in sorted(names)}
+
+
+def kill_again_and_again(command, tmp_path, assert_same_bits, kills, compile_mode):
+    settings = {
+        "compile": compile_mode,
+        "checkpoint_period": 0,
+        "log_period": 64,
+        "eval_period": 1024,
+        "prioritized": "true",
+        "n_step": 2,
+        "normalize_reward": "true",
+    }
+    override = ",".join(f"{name}={value}" for name, value in settings.items())
+    words = [
+        "--hparams",
+        "dqn_identity",
+        "--hparam_override",
+        override,
+        "--train_steps",
+        64 * 16 * (kills + 1),
+    ]
+    words += ["--seed", 5, "--eval_episodes", 2, "--test_episodes", 1, "--output_dir"]
+    straight = command(*words, tmp_path / "straight")
+    assert straight.returncode == 0, straight.stderr
+    moments = random.Random(0)
+    killed, run_dir = 0, tmp_path / "killed" / "run_0"
+    for kill in range(kills):
+        process = command(*words, tmp_path / "killed", wait=False)
+        # Some rows further than the last time, then at any moment of computing, logging or saving.
+        goal = rows(run_dir) + (moments.randrange(1, 12) if kill else 1)
+        while process.poll() is None and rows(run_dir) < goal:
+            time.sleep(0.002)
+        time.sleep(moments.random() * 0.05)
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+    assert killed == kills
+    assert rows(run_dir) < rows(tmp_path / "straight/run_0")
+    last = command(*words, tmp_path / "killed")
+    assert last.returncode == 0, last.stderr
+    assert "resumed at step" in (run_dir / "train.log").read_text()
+    assert_same_bits(final_state(run_dir), final_state(tmp_path / "straight/run_0"))
+    assert (run_dir / "metrics.csv").read_bytes() == (tmp_path / "straight/run_0/metrics.csv").read_bytes()
+
+
+def test_killed_three_times_and_resumed_it_ends_with_the_same_bits(command, tmp_path, assert_same_bits):
+    kill_again_and_again(command, tmp_path, assert_same_bits, 3, "graph")
+
+
+@pytest.mark.slow
+def test_killed_twenty_times_and_resumed_it_ends_with_the_same_bits(command, tmp_path, assert_same_bits):
+    kill_again_and_again(command, tmp_path, assert_same_bits, 20, "xla")

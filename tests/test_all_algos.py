@@ -1,0 +1,251 @@
+"""Every registered algorithm, on every kind of action space it acts in, in-graph and on the host.
+
+Nothing here names an algorithm: a new one is tested as soon as it is registered. Its hparams are the set
+called `<algo>_identity` if there is one, else the one called `<algo>`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import textwrap
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.algos.registry import get_algo
+from rl.agents.algos.registry import registry as algos
+from rl.envs.graph.base import GraphEnv
+from rl.envs.registry import registry as envs
+from rl.hparams.registry import registry as hparams_sets
+from rl.ops import random
+from rl.registry import import_user_modules
+from rl.runners.evaluate import Evaluator
+from rl.utils.checkpoint import CheckpointManager
+
+ENV_ID = "Follow-v0"  # the name under which `Follow` is registered
+TINY = {
+    # action space: environment, good return, steps of training for each step of the algorithm's set
+    spaces.Discrete: ("Identity-v0", 18.0, 1),  # 20 at best, 5 at random
+    spaces.Box: (ENV_ID, 19.0, 4),  # 20 at best, 13.3 for standing still
+}
+BACKENDS = ("graph", "gym")
+
+
+class Follow(GraphEnv):
+    """Name the number that is shown, between -1 and 1: reward 1 - error^2, 20 steps."""
+
+    max_episode_steps = 20
+    observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def initial(self, seed):
+        return random.uniform(seed, [self.num_envs], -1.0, 1.0)
+
+    def dynamics(self, physics, action, seed):
+        reward = 1.0 - tf.square(action[:, 0] - physics)
+        return self.initial(seed), reward, tf.zeros([self.num_envs], tf.bool)
+
+    def observe(self, physics):
+        return physics[:, None]
+
+
+class FollowGym(gymnasium.Env):
+    """The same for Gymnasium."""
+
+    observation_space, action_space = Follow.observation_space, Follow.action_space
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.shown = self.np_random.uniform(-1.0, 1.0, 1).astype(np.float32)
+        return self.shown, {}
+
+    def step(self, action):
+        reward = 1.0 - float((action[0] - self.shown[0]) ** 2)
+        return self.reset()[0], reward, False, False, {}
+
+
+@pytest.fixture(autouse=True)
+def _continuous_environment():
+    """The tiny continuous environment is registered for these tests alone."""
+    envs.register(Follow)
+    gymnasium.register(ENV_ID, entry_point=FollowGym, max_episode_steps=20)
+    yield
+    envs._entries().pop(ENV_ID)
+    del gymnasium.registry[ENV_ID]
+
+
+def cases():
+    """(algorithm, kind of action space) for all that are registered now."""
+    return [(name, kind) for name in algos.names() for kind in TINY if kind in get_algo(name).action_spaces]
+
+
+def settings(algo, kind, backend):
+    """(named set, overrides) for an algorithm on the tiny environment of its kind."""
+    name = f"{algo}_identity" if f"{algo}_identity" in hparams_sets else algo
+    env, _, factor = TINY[kind]
+    steps = hparams_sets.get(name)().train_steps if name.endswith("_identity") else 8_000
+    return name, {"env": env, "env_backend": backend, "train_steps": factor * steps}
+
+
+WALK = pytest.mark.parametrize("backend", BACKENDS)
+CASES = pytest.mark.parametrize(("algo", "kind"), cases(), ids=lambda each: getattr(each, "__name__", each))
+
+
+def state(runner):
+    return {name: np.array(each.numpy()) for name, each in runner.variables.items()}
+
+
+def assert_same(found, expected):
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def iterations_of(runner):
+    return -(-runner.learner.agent.hparams.train_steps // runner.steps_per_iteration)
+
+
+def test_every_algorithm_acts_in_a_space_that_is_walked():
+    assert {name for name, _ in cases()} == set(algos.names())
+
+
+@WALK
+@CASES
+def test_it_learns_the_smallest_environment(build, algo, kind, backend):
+    name, overrides = settings(algo, kind, backend)
+    runner = build(name, **overrides)
+    agent = runner.learner.agent
+    before = {key: np.array(each.numpy()) for key, each in agent.policy_variables.items()}
+    sums = runner.run(iterations_of(runner))
+    assert sums["updates"] > 0
+    assert all(np.isfinite(value) for value in sums.values()), sums
+    for key, value in state(runner).items():
+        assert np.isfinite(value).all() or value.dtype.kind != "f", key
+    kernels = [key for key in before if key.endswith("kernel")]
+    assert all((agent.policy_variables[key].numpy() != before[key]).any() for key in kernels)
+    evaluator = Evaluator(agent, 5)
+    assert evaluator.run(0).returns.mean() >= TINY[kind][1]
+    evaluator.close()
+
+
+@WALK
+@CASES
+def test_it_is_saved_and_restored_whole_and_repeats_itself(build, tmp_path, algo, kind, backend):
+    name, overrides = settings(algo, kind, backend)
+    first = build(name, seed=0, **overrides)
+    early = first.run(8)
+    saved = state(first)
+    manager = CheckpointManager(tmp_path)
+    manager.save(first.variables, first.step)
+    late = first.run(8)
+
+    again = build(name, seed=0, **overrides)
+    assert again.run(8) == early
+    assert_same(state(again), saved)
+
+    again.run(3)
+    moved = state(again)
+    assert all((moved[key] != value).any() for key, value in saved.items() if key.startswith("network/torso"))
+    manager.restore(again.variables)
+    again.restored()
+    assert_same(state(again), saved)
+    if backend == "graph":  # of host environments the state is not saved
+        assert again.run(8) == late
+        assert_same(state(again), state(first))
+
+
+NEWCOMER = '''
+"""Follows the mean reward of each action, whatever is observed: a user's own algorithm."""
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.agent import Agent
+from rl.agents.algos.registry import register
+from rl.hparams.hparams import HParams
+from rl.hparams.registry import register as register_hparams
+from rl.models.networks import QNetwork
+from rl.ops import value
+from rl.types import PolicyOutput
+
+
+class {name}HParams(HParams):
+    algo: str = "{name}"
+    act_select: str = "uniform_random"
+    preference: float = 0.5
+
+
+@register_hparams
+def {name}_identity() -> {name}HParams:
+    """The newcomer on Identity-v0."""
+    return {name}HParams(env="Identity-v0", train_steps=512, num_envs=4, rollout_length=16)
+
+
+@register
+class Newcomer(Agent):
+    """The newcomer's first line."""
+
+    experience = "rollout"
+    action_spaces = (spaces.Discrete,)
+
+    def build(self):
+        actions = int(self.action_space.n)
+        network = QNetwork(self.hparams, self.encoder, actions, self.initializers)
+        self.network = self.add_network("network", network)
+        self.add_optimizer("network", self.network.trainable_variables)
+
+    def updates_per_iteration(self):
+        return 1
+
+    def policy(self, observation, recurrent_state, seed, training):
+        return PolicyOutput(q_values=self.network(observation))
+
+    def loss(self, batch, seed):
+        observation = tf.reshape(batch.observation[:-1], [-1, 4])
+        chosen = value.select(self.network(observation), tf.reshape(batch.action, [-1]))
+        error = tf.reshape(batch.reward, [-1]) - chosen
+        return tf.square(error) * tf.reshape(batch.mask, [-1]), {{}}, None
+'''
+
+
+@pytest.fixture
+def newcomer(tmp_path, monkeypatch):
+    """A module with an algorithm and its hparams, in a folder of the user's; what it registers is undone."""
+    name = "newcomer_of_a_test"
+    (tmp_path / f"{name}.py").write_text(textwrap.dedent(NEWCOMER).format(name=name))
+    monkeypatch.syspath_prepend(tmp_path)
+    yield name
+    algos._entries().pop(name, None)
+    hparams_sets._entries().pop(f"{name}_identity", None)
+    sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+
+
+def test_a_newcomer_is_walked_as_soon_as_it_is_registered(newcomer, build):
+    assert newcomer not in algos
+    import_user_modules([newcomer])
+    assert (newcomer, spaces.Discrete) in cases()
+    assert settings(newcomer, spaces.Discrete, "graph")[0] == f"{newcomer}_identity"
+    for backend in BACKENDS:
+        name, overrides = settings(newcomer, spaces.Discrete, backend)
+        runner = build(name, **overrides)
+        first, second = runner.run(1), runner.run(4)
+        assert second["loss"] / second["updates"] < first["loss"]
+
+
+def test_a_newcomer_is_trained_and_tested_from_the_command_line(newcomer, command, tmp_path):
+    words = ["--user_modules", newcomer]
+    listed = command(*words, "--list", "algos", cwd=tmp_path)
+    assert f"{newcomer}  The newcomer's first line." in listed.stdout
+    words += ["--hparams", f"{newcomer}_identity", "--hparam_override", "preference=0.9,compile=graph"]
+    done = command(*words, "--output_dir", "out", "--test_episodes", 2, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out/run_0/checkpoints/step_000000000512").is_dir()
+    assert "return, last checkpoint" in done.stdout

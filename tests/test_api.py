@@ -1,0 +1,274 @@
+"""From Python: `rl.train` and `rl.load`. From the shell: `train.py` as a user types it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import time
+
+import gymnasium
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import rl
+from rl.agents.algos.registry import get_algo
+from rl.api import Policy
+from rl.cli import main
+from rl.hparams.merge import resolve
+from rl.utils.checkpoint import read_manifest
+
+QUICK = {"compile": "graph", "train_steps": 2_048, "eval_period": 1_024, "eval_episodes": 3}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A short run of PPO on Identity-v0."""
+    folder = tmp_path_factory.mktemp("trained")
+    return folder, rl.train("ppo_identity", output_dir=folder, seed=4, **QUICK)
+
+
+def snapshot(folder):
+    """Path, bytes and time of every file below `folder`."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def rows(run_dir):
+    with open(run_dir / "metrics.csv", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_run_leaves_everything_that_tells_what_it_was(trained):
+    folder, run = trained
+    assert run.run_dir == folder / "run_0" and run.step == 2_048
+    saved = json.loads((run.run_dir / "hparams.json").read_text())
+    assert (saved["name"], saved["seed"], saved["hparams"]["env"]) == ("ppo_identity", 4, "Identity-v0")
+    assert saved["difference_from_default"]["gamma"] == [0.99, 0.0]
+    assert "rl.train('ppo_identity')" in (run.run_dir / "command.txt").read_text()
+    assert {"python", "tensorflow", "keras"} <= set(json.loads((run.run_dir / "versions.json").read_text()))
+    assert len(list(run.run_dir.glob("events.out.tfevents.*"))) == 1
+    table = rows(run.run_dir)
+    assert [row["step"] for row in table] == ["1024", "2048"]
+    assert all(float(row["eval/return_mean"]) and float(row["episode/return_mean"]) for row in table)
+    assert run.best_return == max(float(row["eval/return_mean"]) for row in table)
+    best = read_manifest(run.run_dir / "checkpoints/best")
+    assert best.meta["return_mean"] == run.best_return
+    assert all(name.startswith("network/") for name in best.variables)
+    last = read_manifest(run.run_dir / "checkpoints/step_000000002048")
+    assert set(best.variables) < set(last.variables)
+
+
+def test_a_policy_acts_on_one_observation_and_on_many(trained):
+    _, run = trained
+    policy = run.policy()
+    assert [policy(row) for row in np.eye(4)] == [0, 1, 2, 3]  # float64, which environments often give
+    assert policy([0.0, 0.0, 1.0, 0.0]) == 2
+    order = np.array([3, 1, 1, 0, 2])
+    np.testing.assert_array_equal(policy(np.eye(4, dtype=np.float32)[order], batched=True), order)
+    env = gymnasium.make("Identity-v0")
+    assert env.action_space.contains(policy(env.reset(seed=0)[0]))
+
+
+@pytest.mark.parametrize(("shape", "batched"), [((3,), False), ((1, 4), False), ((4,), True), ((2, 3), True)])
+def test_an_observation_of_another_shape_is_refused_in_words(trained, shape, batched):
+    with pytest.raises(ValueError, match=r"an observation of shape \[.*4\] is needed, not"):
+        trained[1].policy()(np.zeros(shape), batched=batched)
+
+
+@pytest.mark.parametrize("which", ["best", "last"])
+def test_a_policy_is_loaded_from_the_run_or_from_the_folder_above(trained, which):
+    folder, run = trained
+    returns = [rl.load(path, which).evaluate(4, seed=1).returns for path in (folder, run.run_dir)]
+    np.testing.assert_array_equal(*returns)
+    assert returns[0].mean() >= 15.0
+
+
+def test_training_again_only_goes_on_where_steps_are_missing(trained, tmp_path):
+    _, run = trained
+    before = rows(run.run_dir)
+    again = rl.train("ppo_identity", output_dir=run.run_dir.parent, seed=4, **QUICK)
+    assert again.step == 2_048 and rows(run.run_dir) == before and again.best_return == run.best_return
+
+
+def test_other_settings_in_the_same_folder_are_refused_and_change_nothing(trained):
+    folder, _ = trained
+    before = snapshot(folder)
+    for overrides in ({"seed": 5}, {"seed": 4, "lr": 0.5}, {"seed": 4, "model": {"hidden": (32,)}}):
+        with pytest.raises(rl.UsageError, match="holds another run"):
+            rl.train("ppo_identity", output_dir=folder, **QUICK, **overrides)
+    with pytest.raises(rl.UsageError, match="algo is ppo there, dqn here"):
+        rl.train("dqn_identity", output_dir=folder, **QUICK)
+    assert snapshot(folder) == before
+
+
+def test_hparams_objects_are_taken_and_left_as_they_are(tmp_path):
+    hparams = resolve("dqn_identity", {"compile": "graph", "train_steps": 256})  # frozen
+    before = hparams.to_dict()
+    for i, lr in enumerate((1e-3, 1e-4)):
+        run = rl.train(hparams, output_dir=tmp_path / str(i), eval_episodes=1, lr=lr, model={"hidden": (8,)})
+        saved = json.loads((run.run_dir / "hparams.json").read_text())["hparams"]
+        assert (saved["lr"], saved["model"]["hidden"], run.step) == (lr, [8], 256)
+    assert hparams.to_dict() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"hparams": "ppo_identiti"}, "unknown hparams name 'ppo_identiti': did you mean"),
+        ({"hparams": "ppo_identity", "learning_rate": 1.0}, "unknown hparam 'learning_rate'"),
+        ({"hparams": "ppo_identity", "lr": -1.0}, "hparam lr=-1.0: needs a number > 0"),
+        ({"hparams": "ppo_identity", "env": "CartPol-v1"}, "unknown environment 'CartPol-v1': did you mean"),
+        ({"hparams": "ppo_identity", "sys": "cloud"}, "no system is called 'cloud'"),
+        ({"hparams": "dqn", "env": "Pendulum-v1"}, "dqn acts in Discrete action spaces, Pendulum-v1 has"),
+        ({"hparams": "ppo_identity", "minibatches": 7}, "minibatches=7 does not divide"),
+    ],
+)
+def test_mistakes_are_one_line_and_write_nothing(tmp_path, arguments, message):
+    with pytest.raises(rl.UsageError) as error:
+        rl.train(**arguments, output_dir=tmp_path / "out")
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_loading_what_is_not_there_is_refused(trained, tmp_path):
+    with pytest.raises(rl.UsageError, match="there is no trained agent in"):
+        rl.load(tmp_path)
+    with pytest.raises(rl.UsageError, match="'best' and its 'last' policy"):
+        rl.load(trained[0], "worst")
+
+
+class Shifted(gymnasium.Env):
+    """Actions and observations that agents see differently: 64 bits, numbered from 3, bounded."""
+
+    observation_space = spaces.Dict({"place": spaces.Discrete(3, start=5), "x": spaces.Box(-9.0, 9.0, (2,))})
+
+    def __init__(self, render_mode=None, continuous=False):
+        self.action_space = spaces.Box(-0.1, 0.1, (2,)) if continuous else spaces.Discrete(2, start=3)
+
+
+def test_policies_speak_the_environments_own_actions():
+    gymnasium.register("Shifted-v0", entry_point=Shifted)
+    try:
+        for continuous in (False, True):
+            env = gymnasium.make("Shifted-v0", continuous=continuous, disable_env_checker=True)
+            overrides = {"env": "Shifted-v0", "env_kwargs": {"continuous": continuous}}
+            actions = env.action_space if continuous else spaces.Discrete(2)
+            agent = get_algo("ppo")(resolve("ppo", overrides), env.observation_space, actions, 0)
+            agent.network.policy.bias.assign([2.0, -2.0])
+            action = Policy(agent)({"place": 6, "x": [1.0, 2.0]})
+            assert env.action_space.contains(action)
+            np.testing.assert_allclose(action, [0.1, -0.1] if continuous else 3)
+    finally:
+        del gymnasium.registry["Shifted-v0"]
+
+
+# -- learning
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "good"),
+    [("ppo_cartpole", 150_000, 400.0), ("dqn_catch", 20_000, 0.9), ("ppo_catch", 40_000, 0.9)],
+)
+def test_it_learns_in_graph(tmp_path, name, steps, good):
+    run = rl.train(name, output_dir=tmp_path, seed=1, train_steps=steps)
+    assert run.step >= steps
+    assert run.policy("last").evaluate(20).returns.mean() >= good
+
+
+# -- the command line
+
+
+def test_a_user_trains_goes_on_and_watches(command, tmp_path):
+    words = ["--sys", "local", "--hparams", "dqn_catch", "--output_dir", tmp_path, "--test_episodes", 2]
+    words += ["--hparam_override", "compile=graph,log_period=256", "--eval_episodes", 2]
+    run_dir = tmp_path / "run_0"
+
+    first = command(*words, "--train_steps", 1_024)
+    assert first.returncode == 0, first.stderr
+    assert [row["step"] for row in rows(run_dir)] == ["256", "512", "768", "1024"]
+    for line in ("return, best checkpoint", "return, last checkpoint", "steps/s", "tensorboard --logdir"):
+        assert line in first.stdout
+    assert "WARNING" not in first.stderr and "Traceback" not in first.stderr
+
+    longer = command(*words, "--train_steps", 2_048)
+    assert longer.returncode == 0, longer.stderr
+    assert "resumed at step 1,024" in (run_dir / "train.log").read_text()
+    assert [int(row["step"]) for row in rows(run_dir)] == list(range(256, 2_049, 256))
+    assert len((run_dir / "command.txt").read_text().splitlines()) == 2
+
+    kept = {path: content for path, content in snapshot(run_dir).items() if path.parent.name != "videos"}
+    shown = command(*words, "--training", "False", "--record_video")
+    assert shown.returncode == 0, shown.stderr
+    assert "best checkpoint" in shown.stdout and "WARNING" not in shown.stderr
+    assert {path: snapshot(run_dir)[path] for path in kept} == kept
+    videos = sorted((run_dir / "videos").glob("best_*_return_*.mp4"))
+    assert len(videos) == 2
+    assert len(imageio.imread(videos[0], plugin="FFMPEG")) == 10  # nine steps and the end
+
+
+def test_copies_have_seeds_of_their_own_and_can_be_resumed_one_by_one(command, tmp_path, capsys):
+    words = ["--hparams", "dqn_identity", "--hparam_override", "compile=graph", "--train_steps", "1024"]
+    words += ["--output_dir", str(tmp_path), "--test_episodes", "1", "--eval_episodes", "1"]
+    done = command(*words, "--copies", 2, "--seed", 7)
+    assert done.returncode == 0, done.stderr
+    saved = [json.loads((tmp_path / f"run_{i}/hparams.json").read_text()) for i in range(2)]
+    assert [each["seed"] for each in saved] == [7, 8]
+    assert rows(tmp_path / "run_0") != rows(tmp_path / "run_1")
+    held = [read_manifest(tmp_path / f"run_{i}/checkpoints/step_000000001024").variables for i in range(2)]
+    assert held[0] == held[1]
+    # The second copy as a run of its own, in another process than the one that began it.
+    (tmp_path / "run_1").rename(tmp_path / "alone")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "alone").rename(tmp_path / "other/run_0")
+    words[words.index(str(tmp_path))] = str(tmp_path / "other")
+    assert main([*words, "--seed", "8", "--train_steps", "2048"]) == 0, capsys.readouterr().err
+    assert rows(tmp_path / "other/run_0")[-1]["step"] == "2048"
+
+
+def test_sigterm_saves_and_exits_with_143(command, tmp_path):
+    words = ["--hparams", "ppo_identity", "--hparam_override", "compile=graph", "--output_dir", tmp_path]
+    process = command(*words, "--train_steps", 10**9, wait=False)
+    run_dir = tmp_path / "run_0"
+    deadline = time.monotonic() + 300
+    while not ((run_dir / "metrics.csv").exists() and len(rows(run_dir)) > 2):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 143
+    assert "stopping after this iteration" in err and "Traceback" not in err
+    step = int(rows(run_dir)[-1]["step"])
+    assert read_manifest(run_dir / f"checkpoints/step_{step:012d}").step == step
+
+
+def one_line_error(capsys):
+    err = capsys.readouterr().err
+    assert err.startswith("error: ") and err.count("\n") == 1
+    return err
+
+
+def test_incompatible_hparams_for_a_trained_folder_exit_2_and_change_nothing(trained, capsys):
+    folder, _ = trained
+    before = snapshot(folder)
+    words = ["--hparams", "ppo_identity", "--output_dir", str(folder), "--seed", "4"]
+    assert main([*words, "--hparam_override", "model.hidden=[32,32]"]) == 2
+    assert "model.hidden is [64, 64] there, [32, 32] here" in one_line_error(capsys)
+    assert main(["--hparams", "dqn_cartpole", *words[2:], "--training", "False"]) == 2
+    assert "holds ppo on Identity-v0, not dqn on CartPole-v1" in one_line_error(capsys)
+    assert snapshot(folder) == before
+
+
+def test_a_continuous_environment_for_dqn_exits_2_and_writes_nothing(tmp_path, capsys):
+    assert main(["--hparams", "dqn", "--env", "Pendulum-v1", "--output_dir", str(tmp_path / "out")]) == 2
+    assert "dqn acts in Discrete action spaces" in one_line_error(capsys)
+    assert not (tmp_path / "out").exists()
+
+
+def test_testing_a_folder_without_a_run_exits_2_and_writes_nothing(tmp_path, capsys):
+    words = ["--hparams", "ppo_identity", "--output_dir", str(tmp_path / "out")]
+    assert main([*words, "--test_only"]) == 2
+    assert "there is no trained agent in" in one_line_error(capsys)
+    assert not (tmp_path / "out").exists()
