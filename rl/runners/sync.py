@@ -20,6 +20,10 @@ from rl.runners.base import Runner, episode_sums, space_spec
 from rl.runners.learner import Learner
 from rl.types import Nest, Tensor, Trajectory
 
+# Rows of a block's one array of numbers, [T, B] each; the agent's extras follow.
+NUMBERS = ("reward", "terminated", "truncated", "mask", "episode_return", "episode_length")
+RESULTS = (0, 1, 2, 4, 5)  # the rows that a step's result fills
+
 
 class SyncRunner(Runner):
     """Runs a HostEnv.
@@ -72,11 +76,11 @@ class SyncRunner(Runner):
             block = self._blocks[i % len(self._blocks)]
             self._collect(block, iteration + i)
             if self._thread is None:
-                total += self._finish(self._learn(*block.arrays()))
+                total += self._finish(self._learn(block.arrays()))
                 continue
             if self._pending is not None:
                 total += self._finish(self._pending.result())
-            self._pending = self._thread.submit(self._learn, *block.arrays())
+            self._pending = self._thread.submit(self._learn, block.arrays())
         if self._pending is not None:
             # Rows of metrics and checkpoints stand between windows: nothing may be under way there.
             total += self._finish(self._pending.result())
@@ -104,10 +108,10 @@ class SyncRunner(Runner):
         self._return = np.zeros(self.env.num_envs, np.float32)
         self._episode_length = np.zeros(self.env.num_envs, np.float32)
 
-    def _finish(self, result: tuple[Tensor, Tensor]) -> np.ndarray:
-        metrics, weights = result
-        self.actor.sync(weights.numpy())
-        return metrics.numpy()
+    def _finish(self, result: Tensor) -> np.ndarray:
+        vector = result.numpy()
+        self.actor.sync(vector[loops.MAX_METRICS :])
+        return vector[: loops.MAX_METRICS]
 
     def _collect(self, block: _Block, iteration: int) -> None:
         """One rollout into `block`."""
@@ -125,7 +129,7 @@ class SyncRunner(Runner):
             np.multiply(self._episode_length, ~ended, out=self._episode_length)
             ended = terminated | truncated
             block.write_result(t, reward, terminated, truncated, self._return, self._episode_length)
-        block.write_last(observation)
+        block.write_observation(self.length, observation)
         self._observation, self._ended = observation, ended
 
     def _step(self, action: Nest) -> tuple[Nest, np.ndarray, np.ndarray, np.ndarray]:
@@ -136,96 +140,87 @@ class SyncRunner(Runner):
         return fresh, np.zeros(self.env.num_envs, np.float32), never, never
 
     def _learn_function(self, jit_compile: bool) -> Any:
-        """The compiled function: a block's arrays in; packed metrics and the new flat weights out."""
+        """The compiled function: a block's arrays in; packed metrics and new weights out, as one vector.
 
-        def learn(
-            observation: list, action: list, reward: Any, flags: Any, running: Any, extras: list
-        ) -> Any:
-            agent, num_envs = self.learner.agent, self.env.num_envs
-            seed = random.fold_in(self.root_seed, self.iteration + 1)
-            noise_seed, learn_seed = random.split(seed, 2)
-            terminated, truncated, mask = flags[0] > 0.0, flags[1] > 0.0, flags[2]
+        Few arguments, one result and a concrete function: each argument, result and check of signatures costs
+        tens of microseconds, which with one environment is more than a step takes.
+        """
+        env, extras = self.env, self.learner.agent.trajectory_extras
+        lead = (self.length, env.num_envs)
+        observation = tf.nest.flatten(space_spec(env.observation_space, (lead[0] + 1, lead[1])))
+        action = tf.nest.flatten(space_spec(env.action_space, lead))
+        signature = [*observation, *action, tf.TensorSpec((len(NUMBERS) + len(extras), *lead), tf.float32)]
+        split = len(observation)
+
+        def learn(*arrays: Tensor) -> Tensor:
+            numbers = dict(zip((*NUMBERS, *extras), tf.unstack(arrays[-1]), strict=True))  # [T, B] each
             trajectory = Trajectory(
-                tf.nest.pack_sequence_as(space_spec(self.env.observation_space, ()), observation),
-                tf.nest.pack_sequence_as(space_spec(self.env.action_space, ()), action),
-                reward,
-                terminated,
-                truncated,
-                mask,
-                dict(zip(agent.trajectory_extras, extras, strict=True)),
+                tf.nest.pack_sequence_as(space_spec(env.observation_space, ()), arrays[:split]),
+                tf.nest.pack_sequence_as(space_spec(env.action_space, ()), arrays[split:-1]),
+                numbers["reward"],
+                numbers["terminated"] > 0.0,
+                numbers["truncated"] > 0.0,
+                numbers["mask"],
+                {name: numbers[name] for name in extras},
             )
-            ended = tf.logical_or(terminated, truncated)
-            metrics = episode_sums(running[0], running[1], ended, mask)
-            metrics |= self.learner.learn(trajectory, learn_seed, self.iteration * self.length * num_envs)
-            agent.resample_noise(noise_seed)
-            self.iteration.assign_add(1)
-            return self._pack.pack(metrics), flat_weights(agent)
+            ended = tf.logical_or(trajectory.terminated, trajectory.truncated)
+            metrics = episode_sums(
+                numbers["episode_return"], numbers["episode_length"], ended, trajectory.mask
+            )
+            return tf.concat([self._iterate(trajectory, metrics), flat_weights(self.learner.agent)], 0)
 
-        lead = (self.length, self.env.num_envs)
-        number = tf.TensorSpec(lead, tf.float32)
-        signature = [
-            tf.nest.flatten(space_spec(self.env.observation_space, (lead[0] + 1, lead[1]))),
-            tf.nest.flatten(space_spec(self.env.action_space, lead)),
-            number,
-            tf.TensorSpec((3, *lead), tf.float32),
-            tf.TensorSpec((2, *lead), tf.float32),
-            [number for _ in self.learner.agent.trajectory_extras],
-        ]
         function = tf.function(learn, jit_compile=jit_compile, input_signature=signature, autograph=False)
+        concrete = function.get_concrete_function() if not tf.config.functions_run_eagerly() else function
+        return lambda arrays: concrete(*[tf.constant(each) for each in arrays])
 
-        def call(*arguments: Any) -> Any:
-            return function(*tf.nest.map_structure(tf.constant, list(arguments)))
-
-        return call
+    def _iterate(self, trajectory: Trajectory, metrics: dict[str, Tensor]) -> Tensor:
+        """Learning from one rollout; returns its packed metrics."""
+        noise_seed, learn_seed = random.split(random.fold_in(self.root_seed, self.iteration + 1), 2)
+        metrics |= self.learner.learn(trajectory, learn_seed, self.step_tensor())
+        self.learner.agent.resample_noise(noise_seed)  # of the next rollout
+        self.iteration.assign_add(1)
+        return self._pack.pack(metrics)
 
 
 class _Block:
     """The arrays of one rollout on the host, written row by row."""
 
     def __init__(self, runner: SyncRunner):
-        env, agent = runner.env, runner.learner.agent
+        env, extras = runner.env, runner.learner.agent.trajectory_extras
         lead = (runner.length, env.num_envs)
 
-        def empty(spec: tf.TensorSpec) -> np.ndarray:
-            return np.zeros(tuple(spec.shape), spec.dtype.as_numpy_dtype)
+        def empty(space: Any, lead: tuple[int, int]) -> list[np.ndarray]:
+            specs = tf.nest.flatten(space_spec(space, lead))
+            return [np.zeros(tuple(spec.shape), spec.dtype.as_numpy_dtype) for spec in specs]
 
-        observation = space_spec(env.observation_space, (lead[0] + 1, lead[1]))
-        self.observation = [empty(spec) for spec in tf.nest.flatten(observation)]
-        self.action = [empty(spec) for spec in tf.nest.flatten(space_spec(env.action_space, lead))]
-        self.reward = np.zeros(lead, np.float32)
-        self.flags = np.zeros((3, *lead), np.float32)  # terminated, truncated, mask
-        self.running = np.zeros((2, *lead), np.float32)  # return and length of the running episode
-        self.extras = [np.zeros(lead, np.float32) for _ in agent.trajectory_extras]
-        nests = (spaces.Dict, spaces.Tuple)
-        self._nested_observation = isinstance(env.observation_space, nests)
-        self._nested_action = isinstance(env.action_space, nests)
+        self.observation = empty(env.observation_space, (lead[0] + 1, lead[1]))
+        self.action = empty(env.action_space, lead)
+        self.numbers = np.zeros((len(NUMBERS) + len(extras), *lead), np.float32)
+        self._extras = self.numbers[len(NUMBERS) :]
+        self._nested_observation = isinstance(env.observation_space, (spaces.Dict, spaces.Tuple))
+        self._nested_action = isinstance(env.action_space, (spaces.Dict, spaces.Tuple))
 
     def write(self, t: int, observation: Nest, action: Nest, ended: np.ndarray, extras: list) -> None:
-        self._write_nest(self.observation, t, observation, self._nested_observation)
-        self._write_nest(self.action, t, action, self._nested_action)
-        np.logical_not(ended, out=self.flags[2, t], casting="unsafe")
-        for array, value in zip(self.extras, extras, strict=True):
+        """What was known before the step."""
+        self.write_observation(t, observation)
+        for array, leaf in self._pairs(self.action, action, self._nested_action):
+            array[t] = leaf
+        self.numbers[3, t] = ~ended
+        for array, value in zip(self._extras, extras, strict=True):
             array[t] = value
 
-    def write_result(
-        self, t: int, reward: Any, terminated: Any, truncated: Any, total: Any, length: Any
-    ) -> None:
-        self.reward[t] = reward
-        self.flags[0, t] = terminated
-        self.flags[1, t] = truncated
-        self.running[0, t] = total
-        self.running[1, t] = length
+    def write_result(self, t: int, *numbers: np.ndarray) -> None:
+        """What the step returned: reward, terminated, truncated; and the running return and length."""
+        for i, value in zip(RESULTS, numbers, strict=True):
+            self.numbers[i, t] = value
 
-    def write_last(self, observation: Nest) -> None:
-        self._write_nest(self.observation, -1, observation, self._nested_observation)
+    def write_observation(self, t: int, observation: Nest) -> None:
+        for array, leaf in self._pairs(self.observation, observation, self._nested_observation):
+            array[t] = leaf
 
-    def arrays(self) -> tuple:
-        return self.observation, self.action, self.reward, self.flags, self.running, self.extras
+    def arrays(self) -> list[np.ndarray]:
+        return [*self.observation, *self.action, self.numbers]
 
     @staticmethod
-    def _write_nest(arrays: list[np.ndarray], t: int, value: Nest, nested: bool) -> None:
-        if not nested:
-            arrays[0][t] = value
-            return
-        for array, leaf in zip(arrays, tf.nest.flatten(value), strict=True):
-            array[t] = leaf
+    def _pairs(arrays: list[np.ndarray], value: Nest, nested: bool) -> Any:
+        return zip(arrays, tf.nest.flatten(value) if nested else (value,), strict=True)
