@@ -63,6 +63,28 @@ def space_spec(space: spaces.Space, lead: tuple[int, ...]) -> Nest:
     return tf.TensorSpec([*lead, *space.shape], tf.as_dtype(dtype))
 
 
+def running_sums(
+    reward: Tensor, mask: Tensor, start_return: Tensor, start_length: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return and length of the running episode after each step of a rollout, both [T, B] float32.
+
+    reward, mask [T, B]; start_return, start_length [B]: where the previous rollout ended. A step with mask 0
+    is an autoreset step, which starts both anew.
+    """
+    length = reward.shape[0]
+    array = tf.TensorArray(tf.float32, length, element_shape=reward.shape[1:])
+
+    def body(t: Tensor, total: Tensor, count: Tensor, totals: Any, counts: Any) -> tuple:
+        alive = tf.gather(mask, t)  # [B]
+        total = total * alive + tf.gather(reward, t)
+        count = (count + 1.0) * alive
+        return t + 1, total, count, totals.write(t, total), counts.write(t, count)
+
+    start = (tf.constant(0), start_return, start_length, array, array)
+    result = tf.while_loop(lambda t, *_: t < length, body, start, maximum_iterations=length)
+    return result[3].stack(), result[4].stack()
+
+
 def episode_sums(episode_return: Tensor, length: Tensor, ended: Tensor, mask: Tensor) -> dict[str, Tensor]:
     """Sums over a rollout's finished episodes. All [T, B]: return and length so far, ended, mask."""
     ended = tf.cast(ended, tf.float32)

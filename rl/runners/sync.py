@@ -16,13 +16,12 @@ from gymnasium import spaces
 
 from rl.ops import loops, random
 from rl.runners.actor import Actor, flat_weights
-from rl.runners.base import Runner, episode_sums, space_spec
+from rl.runners.base import Runner, episode_sums, running_sums, space_spec
 from rl.runners.learner import Learner
 from rl.types import Nest, Tensor, Trajectory
 
 # Rows of a block's one array of numbers, [T, B] each; the agent's extras follow.
-NUMBERS = ("reward", "terminated", "truncated", "mask", "episode_return", "episode_length")
-RESULTS = (0, 1, 2, 4, 5)  # the rows that a step's result fills
+NUMBERS = ("reward", "terminated", "truncated", "mask")
 
 
 class SyncRunner(Runner):
@@ -40,6 +39,8 @@ class SyncRunner(Runner):
         hparams = learner.agent.hparams
         self.length = hparams.rollout_length
         self.overlap = hparams.overlap
+        self._return = tf.Variable(tf.zeros([env.num_envs]), trainable=False)  # of the running episode
+        self._episode_length = tf.Variable(tf.zeros([env.num_envs]), trainable=False)
         self._pack = loops.MetricPack()
         self._learn = self._learn_function(jit_compile)
         learner.agent.resample_noise(random.fold_in(self.root_seed, 0))  # later ones follow each learning
@@ -55,8 +56,9 @@ class SyncRunner(Runner):
 
     @property
     def variables(self) -> dict[str, Any]:
-        reached = {f"host/observation/{i}": each for i, each in enumerate(self._reached)}
-        return super().variables | reached
+        found = {f"host/observation/{i}": each for i, each in enumerate(self._reached)}
+        found |= {"host/running_return": self._return, "host/running_length": self._episode_length}
+        return super().variables | found
 
     def restored(self) -> None:
         self._restored = True
@@ -105,8 +107,6 @@ class SyncRunner(Runner):
             self._ended = np.ones(self.env.num_envs, bool)
             if self.learner.memory is not None:
                 self.learner.memory.cut()
-        self._return = np.zeros(self.env.num_envs, np.float32)
-        self._episode_length = np.zeros(self.env.num_envs, np.float32)
 
     def _finish(self, result: Tensor) -> np.ndarray:
         vector = result.numpy()
@@ -123,12 +123,8 @@ class SyncRunner(Runner):
             action, extras = actor(observation, t, step + t * num_envs)
             block.write(t, observation, action, ended, extras)
             observation, reward, terminated, truncated = self._step(action)
-            np.multiply(self._return, ~ended, out=self._return)
-            self._return += reward
-            self._episode_length += 1.0
-            np.multiply(self._episode_length, ~ended, out=self._episode_length)
             ended = terminated | truncated
-            block.write_result(t, reward, terminated, truncated, self._return, self._episode_length)
+            block.write_result(t, reward, terminated, truncated)
         block.write_observation(self.length, observation)
         self._observation, self._ended = observation, ended
 
@@ -164,9 +160,12 @@ class SyncRunner(Runner):
                 {name: numbers[name] for name in extras},
             )
             ended = tf.logical_or(trajectory.terminated, trajectory.truncated)
-            metrics = episode_sums(
-                numbers["episode_return"], numbers["episode_length"], ended, trajectory.mask
+            running = running_sums(
+                trajectory.reward, trajectory.mask, self._return.value(), self._episode_length.value()
             )
+            self._return.assign(running[0][-1])
+            self._episode_length.assign(running[1][-1])
+            metrics = episode_sums(*running, ended, trajectory.mask)
             return tf.concat([self._iterate(trajectory, metrics), flat_weights(self.learner.agent)], 0)
 
         function = tf.function(learn, jit_compile=jit_compile, input_signature=signature, autograph=False)
@@ -210,8 +209,8 @@ class _Block:
             array[t] = value
 
     def write_result(self, t: int, *numbers: np.ndarray) -> None:
-        """What the step returned: reward, terminated, truncated; and the running return and length."""
-        for i, value in zip(RESULTS, numbers, strict=True):
+        """What the step returned: reward, terminated, truncated."""
+        for i, value in enumerate(numbers):
             self.numbers[i, t] = value
 
     def write_observation(self, t: int, observation: Nest) -> None:

@@ -191,3 +191,26 @@ def planted(name: str, place: int, value: float) -> Ring:
 def test_check_valid_finds_planted_corruption(name: str, place: int, value: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         planted(name, place, value).check_valid()
+
+
+def test_a_cut_ends_the_running_episode_with_its_true_successor() -> None:
+    """A host run is resumed: the environment starts anew, the memory's newest transition must not notice."""
+    memory = replay(n_step=1)
+    memory.add(rows(10, "..."))
+    memory.cut()
+    memory.add(rows(13, "r."))  # the observation that was reached, then the fresh episode
+    memory.check_valid()
+    assert transition(memory, 2) == (12, 12, 0.5, 12, 13)  # truncated: bootstraps from 13
+    assert np.flatnonzero(memory.ring.flags(tf.range(5)).numpy() & 4).tolist() == [0, 1, 2, 4]
+
+
+def test_a_cut_leaves_ended_episodes_and_reset_steps_alone() -> None:
+    for ends in ("..T", "..C", ".Tr"):
+        memory = replay(n_step=1)
+        memory.cut()  # nothing to cut yet
+        memory.add(rows(10, ends))
+        before = memory.ring.variables["flags"].numpy().copy()
+        memory.cut()
+        np.testing.assert_array_equal(memory.ring.variables["flags"].numpy(), before)
+        memory.add(rows(13, "r."))
+        memory.check_valid()

@@ -7,11 +7,13 @@ import signal
 import time
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from rl.hparams.merge import resolve
+from rl.memory.ring import TRANSITION
 from rl.runners.trainer import Trainer
 from rl.utils.checkpoint import CheckpointManager, read_manifest
 
@@ -89,6 +91,32 @@ def test_a_host_run_resumes_all_but_its_environments(tmp_path, assert_same_bits)
         trainer.close()
     rows = (tmp_path / "metrics.csv").read_text().splitlines()[1:]
     assert [int(row.split(",")[0]) for row in rows] == list(range(64, 641, 64))
+
+
+def test_no_false_transition_is_remembered_where_a_host_run_was_resumed(tmp_path):
+    settings = {**RUNS["dqn"], "env_backend": "gym", "replay_capacity": 2000, "compile": "graph"}
+    hparams = resolve("dqn", settings)
+    for windows in (3, 2, 10**9):
+        trainer = Trainer(hparams, tmp_path, 3, eval_episodes=2)
+        trainer.train(StopAfter(windows), {})
+        trainer.close()
+    memory = trainer.runner.learner.memory
+    memory.check_valid()
+    ring = {name: memory.ring.variables[name].numpy() for name in ("observation", "action", "flags")}
+    physics = gymnasium.make("CartPole-v1").unwrapped
+    physics.reset(seed=0)
+    count = int(memory.ring.filled) * 4
+    assert count == 640
+    checked = 0
+    for place in range(count - 4):  # four environments: the successor lies four places on
+        if not ring["flags"][place] & TRANSITION:
+            continue
+        physics.state = ring["observation"][place].astype(np.float64)
+        physics.steps_beyond_terminated = None
+        expected = physics.step(int(ring["action"][place]))[0]
+        np.testing.assert_allclose(ring["observation"][place + 4], expected, rtol=1e-4, atol=1e-5)
+        checked += 1
+    assert 500 < checked < count - 4
 
 
 # -- kill -9

@@ -31,10 +31,11 @@ def record_sync(runner):
     """As `record_in_graph`, from the arrays that are handed to the learner."""
     kept, learn = [], runner._learn
 
-    def keep(observation, action, reward, flags, running, extras):
-        arrays = observation[0], action[0], reward, flags[0] > 0, flags[1] > 0, flags[2]
-        kept.append(Trajectory(*(np.array(each) for each in arrays), {}))
-        return learn(observation, action, reward, flags, running, extras)
+    def keep(arrays):
+        observation, action, numbers = (np.array(each) for each in arrays)
+        reward, terminated, truncated, mask = numbers[:4]
+        kept.append(Trajectory(observation, action, reward, terminated > 0, truncated > 0, mask, {}))
+        return learn(arrays)
 
     runner._learn = keep
     return kept
