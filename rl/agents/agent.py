@@ -114,8 +114,8 @@ class Agent:
     def add_optimizer(self, name: str, variables: list[Any]) -> keras.optimizers.Optimizer:
         """An optimizer by hparams, built for `variables` so that nothing is created inside a loop."""
         hparams = self.hparams
-        iterations = hparams.train_steps / (hparams.num_envs * hparams.rollout_length)
-        rate = schedules.learning_rate(hparams, int(iterations * self.updates_per_iteration()))
+        iterations = -(-hparams.train_steps // (hparams.num_envs * hparams.rollout_length))
+        rate = schedules.learning_rate(hparams, iterations * self.updates_per_iteration())
         optimizer = OPTIMIZERS[hparams.optimizer](rate, hparams.adam_epsilon)
         optimizer.build(variables)
         self.optimizers[name] = optimizer

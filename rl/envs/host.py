@@ -102,6 +102,9 @@ def action_encoder(space: spaces.Space) -> Callable[[Nest], Nest]:
     if isinstance(space, spaces.Tuple):
         parts = [action_encoder(each) for each in space.spaces]
         return lambda action: tuple(encode(each) for encode, each in zip(parts, action, strict=True))
+    if isinstance(space, spaces.MultiDiscrete):
+        starts, dtype = space.start, space.dtype
+        return lambda action: (np.asarray(action) + starts).astype(dtype, copy=False)
     return lambda action: np.asarray(action, space.dtype)
 
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from rl.memory.spec import MemorySpec, leaf_names, space_spec
+from rl.memory.spec import MemorySpec, leaf_names
+from rl.spaces import space_spec
 from rl.types import Nest, Tensor, Trajectory
 
 TERMINATED, TRUNCATED, TRANSITION = 1, 2, 4  # bits of `flags`

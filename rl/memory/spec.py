@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import gymnasium
-import numpy as np
-import tensorflow as tf
 
-from rl.errors import UsageError
 from rl.types import Nest
 
 
@@ -19,24 +16,6 @@ class MemorySpec(NamedTuple):
     action_space: gymnasium.Space[Any]
     num_envs: int  # B
     rollout_length: int  # T
-
-
-def space_spec(space: gymnasium.Space[Any]) -> Nest:
-    """The nest of `tf.TensorSpec` of one element of `space`: Dict becomes dict, Tuple becomes tuple.
-
-    Raises:
-        UsageError: the space has elements without one fixed shape and dtype (Text, Graph, Sequence ...).
-    """
-    if isinstance(space, gymnasium.spaces.Dict):
-        return {name: space_spec(each) for name, each in space.spaces.items()}
-    if isinstance(space, gymnasium.spaces.Tuple):
-        return tuple(space_spec(each) for each in space.spaces)
-    if space.shape is None or space.dtype is None or np.dtype(space.dtype).kind not in "biuf":
-        raise UsageError(
-            f"a replay memory cannot hold elements of {type(space).__name__}: it needs Box, Discrete, "
-            "MultiDiscrete, MultiBinary, or Dict / Tuple of these; wrap the environment"
-        )
-    return tf.TensorSpec(space.shape, tf.as_dtype(space.dtype))
 
 
 def leaf_names(root: str, spec: Nest) -> list[str]:

@@ -22,7 +22,7 @@ from gymnasium.vector.utils import batch_space
 
 from rl.agents.agent import Agent
 from rl.ops import random
-from rl.runners.base import space_spec
+from rl.spaces import space_spec
 from rl.types import Nest
 
 log = logging.getLogger("rl")

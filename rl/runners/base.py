@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
-from gymnasium import spaces
 
 from rl.ops import random
 from rl.runners.learner import Learner
-from rl.types import Nest, Tensor
+from rl.types import Tensor
 
 
 class Runner:
@@ -47,20 +45,6 @@ class Runner:
 
     def close(self) -> None:
         """Frees what the runner holds outside TensorFlow."""
-
-
-def space_spec(space: spaces.Space, lead: tuple[int, ...]) -> Nest:
-    """The tf.TensorSpec (nested for Dict and Tuple) of values of `space` with leading axes `lead`."""
-    if isinstance(space, spaces.Dict):
-        return {key: space_spec(space.spaces[key], lead) for key in sorted(space.spaces)}
-    if isinstance(space, spaces.Tuple):
-        return tuple(space_spec(each, lead) for each in space.spaces)
-    dtype = np.dtype(space.dtype)
-    if dtype == np.float64:
-        dtype = np.dtype(np.float32)
-    if dtype == np.int64 or isinstance(space, spaces.MultiBinary):
-        dtype = np.dtype(np.int32)
-    return tf.TensorSpec([*lead, *space.shape], tf.as_dtype(dtype))
 
 
 def running_sums(

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from rl.ops import loops, random
-from rl.runners.base import Runner, episode_sums, space_spec
+from rl.runners.base import Runner, episode_sums
 from rl.runners.learner import Learner
+from rl.spaces import space_spec
 from rl.types import Nest, Tensor, TimeStep, Trajectory
 
 

@@ -16,8 +16,9 @@ from gymnasium import spaces
 
 from rl.ops import loops, random
 from rl.runners.actor import Actor, flat_weights
-from rl.runners.base import Runner, episode_sums, running_sums, space_spec
+from rl.runners.base import Runner, episode_sums, running_sums
 from rl.runners.learner import Learner
+from rl.spaces import space_spec
 from rl.types import Nest, Tensor, Trajectory
 
 # Rows of a block's one array of numbers, [T, B] each; the agent's extras follow.

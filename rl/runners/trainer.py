@@ -25,6 +25,7 @@ from rl.memory.spec import MemorySpec
 from rl.runners.base import Runner, window_metrics
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.learner import Learner
+from rl.spaces import space_spec
 from rl.utils.checkpoint import CheckpointError, CheckpointManager, read_manifest, write_single
 from rl.utils.logger import Logger
 from rl.utils.progress import Progress
@@ -181,8 +182,6 @@ class Trainer:
 
     def _policy_graph(self) -> Any:
         """The policy as a plain function, whose graph TensorBoard shows."""
-        from rl.runners.base import space_spec
-
         agent = self.agent
         spec = space_spec(agent.observation_space, (self.hparams.num_envs,))
 

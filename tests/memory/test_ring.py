@@ -10,7 +10,7 @@ import tensorflow as tf
 from rl.errors import UsageError
 from rl.memory.replay import Replay
 from rl.memory.ring import Ring
-from rl.memory.spec import space_spec
+from rl.spaces import space_spec
 from rl.types import Trajectory
 
 from .conftest import make_hparams, make_spec, random_rows, rows, split_rows
@@ -94,7 +94,7 @@ def test_nested_observations_and_actions_keep_structure_and_dtype(compiled) -> N
     observation_space = spaces.Dict(
         {
             "z": spaces.Box(0, 255, [2, 2], np.uint8),
-            "a": spaces.Tuple([spaces.Discrete(5), spaces.MultiBinary(3)]),
+            "a": spaces.Tuple([spaces.Discrete(5), spaces.Box(0, 1, [3], np.int8)]),
         }
     )
     spec = make_spec(2, observation_space=observation_space)
