@@ -56,7 +56,7 @@ def ppo_cartpole() -> PPOHParams:
     hparams.lr_schedule = "linear"
     hparams.gae_lambda = 0.8
     hparams.gamma = 0.98
-    hparams.epochs = 10
+    hparams.epochs = 5
     hparams.minibatches = 2
     return hparams
 
