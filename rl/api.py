@@ -16,7 +16,7 @@ from rl.envs.make import make_gym_env
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference, resolve
-from rl.hparams.overrides import apply_overrides
+from rl.hparams.overrides import apply_overrides, parse_overrides
 from rl.runners.actor import Actor
 from rl.runners.evaluate import Evaluation, Evaluator, play
 from rl.runners.trainer import Result, Trainer, best_return
@@ -29,7 +29,8 @@ from rl.utils.signals import StopRequest
 from rl.utils.versions import command_line, write_run_files
 from rl.utils.video import has_display, headless_setup
 
-# May differ between a run and its continuation: they change how long and how, not what is computed.
+# May differ between a run and its continuation. Those of the first line shape what is still to come:
+# schedules run to `train_steps`, rows and evaluations stand at other steps.
 FREE_TO_CHANGE = {
     "train_steps",
     "log_period",
@@ -143,7 +144,9 @@ def train(
         name, resolved = type(hparams).__name__, type(hparams)(**hparams.model_dump())  # the caller's stays
         apply_overrides(resolved, overrides)
         resolved.freeze()
-    get_system(sys)
+    if eval_episodes < 1 or seed < 0:
+        raise UsageError(f"eval_episodes={eval_episodes} must be at least 1, seed={seed} at least 0")
+    _use_system(sys)
     folder = Path(output_dir if output_dir is not None else Path("runs") / name) / "run_0"
     with StopRequest() as stop:
         return Run(_train_one(resolved, name, folder, seed, eval_episodes, stop, f"rl.train({name!r})"))
@@ -171,7 +174,6 @@ def run(
     seed: int,
     copies: int,
     training: bool,
-    test_only: bool,
     render: bool,
     record_video: bool,
     eval_episodes: int,
@@ -181,21 +183,25 @@ def run(
     overrides: str,
 ) -> int:
     """The command line's work: trains (or not) and tests each copy, prints a table; returns the exit code."""
-    get_system(sys)
+    _use_system(sys)
     headless = headless_setup()
     if render and headless and not has_display():
         raise UsageError(
             "--render: there is no display here; --record_video writes the episodes as mp4 instead"
         )
-    rows, code = [], 0
+    rows = []
+    folders = [Path(output_dir) / f"run_{copy}" for copy in range(copies)]
+    for copy, run_dir in enumerate(folders):  # all of them before the first one costs time
+        if training:
+            _check_same_run(hparams, run_dir, seed + copy)
+        else:
+            _check_overrides(hparams, run_dir, overrides)
     with StopRequest() as stop:
-        for copy in range(copies):
-            run_dir = Path(output_dir) / f"run_{copy}"
+        for copy, run_dir in enumerate(folders):
             result = None
             if training:
                 words = command_line(command)
                 result = _train_one(hparams, hparams_name, run_dir, seed + copy, eval_episodes, stop, words)
-                code = max(code, result.exit_code)
             if not stop.requested:
                 tests = _test(hparams, run_dir, test_episodes, render, record_video)
                 rows.append(_summary(run_dir, result, tests, test_episodes))
@@ -206,6 +212,24 @@ def run(
     if rows:
         summary_table(rows, title="")
     return stop.exit_code
+
+
+def _use_system(name: str) -> None:
+    """Sets the devices up. Raises UsageError where they are not there, or not built for yet."""
+    if get_system(name).name == "tpu":
+        raise UsageError("--sys tpu: a TPU is here, but training on it is not built yet: use --sys local")
+
+
+def _check_overrides(hparams: HParams, run_dir: Path, overrides: str) -> None:
+    """Raises UsageError where the run to be tested was trained with other values than are asked for."""
+    saved = _read_saved(run_dir)
+    there = {} if saved is None else _flatten(saved["hparams"])
+    here = _flatten(hparams.to_dict())
+    for key in parse_overrides(overrides):
+        if key in there and key not in FREE_TO_CHANGE and there[key] != here.get(key):
+            raise UsageError(
+                f"{run_dir} was trained with {key}={there[key]}, not {here.get(key)}: leave the override out"
+            )
 
 
 def _train_one(
@@ -260,10 +284,12 @@ def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _read_saved(run_dir: Path) -> dict[str, Any] | None:
     path = run_dir / "hparams.json"
-    if not path.exists():
-        return None
     try:
         return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError as error:
+        raise UsageError(f"cannot read {path} ({error.strerror}): choose another --output_dir") from error
     except (OSError, ValueError) as error:
         raise UsageError(
             f"cannot read {path} ({error}): was it edited? choose another --output_dir"
@@ -311,11 +337,11 @@ def _test(
     try:
         for which in ("last", "best"):
             _read_weights(agent, run_dir, which)
-            if which == "best" and (render or record_video):
-                videos = run_dir / "videos" if record_video else None
-                tests[which] = play(agent, episodes, TEST_SEED, render=render, video_dir=videos, label=which)
-            else:
-                tests[which] = evaluator.run(TEST_SEED)
+            tests[which] = evaluator.run(TEST_SEED)
+        if record_video:
+            play(agent, episodes, TEST_SEED, video_dir=run_dir / "videos", label="best")
+        if render:
+            play(agent, episodes, TEST_SEED, render=True)
     finally:
         evaluator.close()
     return tests

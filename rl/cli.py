@@ -141,7 +141,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             seed=args.seed,
             copies=args.copies,
             training=args.training and not args.test_only,
-            test_only=args.test_only,
             render=args.render,
             record_video=args.record_video,
             eval_episodes=args.eval_episodes,
@@ -153,6 +152,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:  # before training starts, or asked for twice
+        print("interrupted", file=sys.stderr)
+        return 130
 
 
 def _import_tensorflow() -> None:
@@ -195,7 +197,7 @@ def check_components(hparams: HParams) -> None:
         "algos": hparams.algo,
         "models": hparams.model.name,
         "memory": hparams.memory_name,
-        "act_select": hparams.act_select,
+        "act_select": hparams.act_select_name,
         "grad_comp": hparams.grad_comp,
     }
     for family, name in named.items():

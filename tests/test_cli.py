@@ -95,7 +95,6 @@ def test_defaults_train_one_copy_into_a_folder_named_after_the_set(folder):
         "seed": 0,
         "copies": 1,
         "training": True,
-        "test_only": False,
         "render": False,
         "record_video": False,
         "eval_episodes": 10,

@@ -66,7 +66,7 @@ class Agent:
         self.observation_space, self.action_space = observation_space, cast(Any, action_space)
         self.initializers = Initializers(seed, hparams.model.init)
         self.encoder = ObservationEncoder(observation_space, hparams.normalize_observation)
-        self.act_select = get_act_select(hparams.act_select)(hparams)
+        self.act_select = get_act_select(hparams.act_select_name)(hparams)
         self.grad_comp = get_grad_comp(hparams.grad_comp)(hparams)
         self.networks: dict[str, keras.Model] = {}  # every network, by the name its variables are saved under
         self.optimizers: dict[str, keras.optimizers.Optimizer] = {}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import gymnasium
 
     from rl.envs.graph.base import GraphEnv
+    from rl.envs.gym_host import GymHost
     from rl.envs.host import HostEnv
 
 BACKENDS = ("graph", "envpool", "gym")  # in the order in which `auto` asks them
@@ -94,8 +95,8 @@ def make_eval_envs(
     num_envs: int,
     env_kwargs: Mapping[str, Any] | None = None,
     render_mode: str | None = None,
-) -> HostEnv:
-    """`num_envs` unmodified Gymnasium environments as one `HostEnv`; `reset(seed)` seeds them.
+) -> GymHost:
+    """`num_envs` unmodified Gymnasium environments as one `GymHost`; `reset(seed)` seeds them.
 
     Raises:
         UsageError: as `make_gym_env`.

@@ -47,6 +47,11 @@ class DQNHParams(HParams):
         """`prioritized` if that switch is on, else `memory`."""
         return "prioritized" if self.prioritized else self.memory
 
+    @property
+    def act_select_name(self) -> str:
+        """`greedy` where noisy layers explore in place of epsilon, else `act_select`."""
+        return "greedy" if self.noisy and self.act_select == "epsilon_greedy" else self.act_select
+
     def check(self) -> None:
         """Raises UsageError where replay sizes or exploration do not fit together."""
         super().check()
@@ -147,7 +152,6 @@ def noisy_dqn_cartpole() -> DQNHParams:
     """DQN on CartPole-v1 with noisy layers in place of random actions."""
     hparams = dqn_cartpole()
     hparams.noisy = True
-    hparams.act_select = "greedy"
     return hparams
 
 

@@ -165,6 +165,11 @@ class HParams(Checked):
         """Name in the registry memory; an algorithm's switches may choose another than `memory`."""
         return self.memory
 
+    @property
+    def act_select_name(self) -> str:
+        """Name in the registry act_select; an algorithm's switches may choose another than `act_select`."""
+        return self.act_select
+
     def check(self) -> None:
         """Raises UsageError unless an algorithm and an environment are named and the schedule goes down."""
         if not self.algo:

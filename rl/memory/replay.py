@@ -25,6 +25,8 @@ class Replay:
         UsageError: the hparams do not fit together.
     """
 
+    experience = "transition"
+
     def __init__(self, spec: MemorySpec, hparams: Any) -> None:
         rows = _rows(spec, hparams)
         self.n_step = hparams.n_step

@@ -15,6 +15,8 @@ from rl.types import Batch, Tensor, Trajectory
 class Rollout:
     """Keeps nothing: an on-policy algorithm learns from each trajectory once, straight from the runner."""
 
+    experience = "rollout"
+
     def __init__(self, spec: MemorySpec, hparams: Any) -> None:
         self.variables: dict[str, tf.Variable] = {}
 
@@ -26,6 +28,9 @@ class Rollout:
         raise TypeError(
             "the rollout memory keeps no transitions: on-policy algorithms take the trajectory itself"
         )
+
+    def cut(self) -> None:
+        """Nothing is kept, so nothing is cut."""
 
     def update_priorities(self, batch: Batch, priorities: Tensor) -> None:
         """Does nothing."""

@@ -137,8 +137,17 @@ class NoisyDense(keras.layers.Layer):
     all examples of a batch share it. With `training=False` the mean weights act alone.
     """
 
-    def __init__(self, inputs: int, units: int, initializers: Initializers, sigma: float, name: str):
+    def __init__(
+        self,
+        inputs: int,
+        units: int,
+        initializers: Initializers,
+        sigma: float,
+        name: str,
+        activation: str | None = None,
+    ):
         super().__init__(name=name)
+        self.activation = keras.activations.get(activation)
         bound = 1.0 / float(np.sqrt(inputs))
         spread = keras.initializers.Constant(sigma * bound)
         add = self.add_weight
@@ -162,7 +171,7 @@ class NoisyDense(keras.layers.Layer):
             noise_in, noise_out = tf.convert_to_tensor(self.noise_in), tf.convert_to_tensor(self.noise_out)
             kernel += tf.convert_to_tensor(self.kernel_sigma) * noise_in[:, None] * noise_out[None, :]
             bias += tf.convert_to_tensor(self.bias_sigma) * noise_out
-        return tf.matmul(x, kernel) + bias
+        return self.activation(tf.matmul(x, kernel) + bias)
 
 
 def dense(

@@ -39,23 +39,27 @@ class QNetwork(keras.Model):
         self.dueling = dueling
         width = self.torso.size
 
-        def head(units: int, head_name: str) -> keras.layers.Layer:
+        def layer(units: int, layer_name: str, activation: str | None = None) -> keras.layers.Layer:
             if noisy_sigma is not None:
-                return NoisyDense(width, units, initializers, noisy_sigma, head_name)
-            return dense(width, units, initializers.output(1.0), head_name)
+                return NoisyDense(width, units, initializers, noisy_sigma, layer_name, activation)
+            start = initializers.output(1.0) if activation is None else initializers.hidden(activation)
+            return dense(width, units, start, layer_name, activation)
 
-        if dueling:
-            self.value = head(atoms, "value")
-        self.advantage = head(actions * atoms, "advantage" if dueling else "q_values")
-        self._noisy = noisy_sigma is not None
+        if dueling:  # a hidden layer for each stream: two linear layers would amount to one
+            self.value_hidden = layer(width, "value_hidden", hparams.model.activation)
+            self.advantage_hidden = layer(width, "advantage_hidden", hparams.model.activation)
+            self.value = layer(atoms, "value")
+        self.advantage = layer(actions * atoms, "advantage" if dueling else "q_values")
+        self._mode = noisy_sigma is not None
         self.built = True
 
     def call(self, observation: Nest, training: bool = False) -> Tensor:
         x = self.torso(self.encoder(observation))  # [N, F]
-        mode = {"training": training} if self._noisy else {}
-        q_values = tf.reshape(self.advantage(x, **mode), [x.shape[0], self.actions, self.atoms])
+        mode = {"training": training} if self._mode else {}
+        features = self.advantage_hidden(x, **mode) if self.dueling else x
+        q_values = tf.reshape(self.advantage(features, **mode), [x.shape[0], self.actions, self.atoms])
         if self.dueling:
-            value = self.value(x, **mode)[:, None, :]  # [N, 1, atoms]
+            value = self.value(self.value_hidden(x, **mode), **mode)[:, None, :]  # [N, 1, atoms]
             q_values = value + q_values - tf.reduce_mean(q_values, 1, keepdims=True)
         return q_values[:, :, 0] if self.atoms == 1 else q_values
 

@@ -21,6 +21,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from rl.agents.agent import Agent
+from rl.errors import UsageError
 from rl.ops import random
 from rl.spaces import space_spec
 from rl.types import Nest
@@ -97,6 +98,8 @@ class Actor:
             return _CompiledProgram(self)
         try:
             return _LiteRTProgram(self)
+        except UsageError:
+            raise
         except Exception as error:  # the converter raises many kinds; none of them is the user's fault
             if backend == "litert":
                 raise

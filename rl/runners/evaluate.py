@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,10 +14,15 @@ import numpy as np
 from rl.agents.agent import Agent
 from rl.envs.gym_host import GymHost
 from rl.envs.make import make_eval_envs, make_gym_env
+from rl.errors import UsageError
 from rl.runners.actor import Actor
+from rl.spaces import space_spec
 from rl.utils.video import VideoWriter
 
+log = logging.getLogger("rl")
+
 MAX_PARALLEL = 32  # episodes played side by side
+UNLIMITED = 27_000  # steps after which an episode is cut where the environment sets no limit (Atari's custom)
 BLOCK = 64  # steps that random numbers are drawn for at a time
 
 
@@ -52,6 +59,8 @@ class Evaluator:
         self.episodes = episodes
         self._num_envs = min(episodes, MAX_PARALLEL)
         self._envs = make_eval_envs(hparams.env, self._num_envs, hparams.env_kwargs)
+        _check_spaces(agent, self._envs)
+        self._limit = _step_limit(self._envs.envs[0])
         self._actor = Actor(agent, self._num_envs, training=False, seed=0, backend=hparams.act_backend)
 
     def run(self, seed: int) -> Evaluation:
@@ -74,6 +83,9 @@ class Evaluator:
             total = np.where(ended, 0.0, total) + reward
             length = np.where(ended, 0.0, length + 1.0)
             ended = terminated | truncated
+            if (length >= self._limit).any():
+                log.warning("an evaluation episode without a limit was cut after %d steps", UNLIMITED)
+                ended |= length >= self._limit
             for i in np.flatnonzero(ended):
                 returns[i].append(float(total[i]))
                 lengths[i].append(float(length[i]))
@@ -87,6 +99,23 @@ class Evaluator:
 
     def close(self) -> None:
         self._envs.close()
+
+
+def _check_spaces(agent: Agent, envs: GymHost) -> None:
+    """Raises UsageError where the backend that trains calls other spaces by this id than Gymnasium does."""
+    pairs = ((agent.observation_space, envs.observation_space), (agent.action_space, envs.action_space))
+    for trained, evaluated in pairs:
+        if space_spec(trained) != space_spec(evaluated):
+            raise UsageError(
+                f"{agent.hparams.env} has other spaces where it is trained ({trained}) than in Gymnasium "
+                f"({evaluated}), where it is evaluated: take env_backend=gym"
+            )
+
+
+def _step_limit(env: Any) -> float:
+    """Steps after which an episode must be cut: never, where the environment cuts it itself."""
+    limited = env.spec is not None and env.spec.max_episode_steps
+    return math.inf if limited else UNLIMITED
 
 
 def play(
@@ -110,12 +139,13 @@ def play(
     env = make_gym_env(hparams.env, hparams.env_kwargs, mode)
     host = GymHost([env])
     fps = float(env.metadata.get("render_fps") or 30)
+    limit = _step_limit(env)
     actor = Actor(agent, 1, training=False, seed=0, backend=hparams.act_backend)
     returns, lengths = [], []
     try:
         for episode in range(episodes):
             path = None if video_dir is None else video_dir / f"{label}_{episode}.mp4"
-            total, length = _play_one(host, env, actor, seed + episode, path, fps)
+            total, length = _play_one(host, actor, seed + episode, path, fps, limit)
             returns.append(total)
             lengths.append(length)
             if path is not None:
@@ -126,8 +156,9 @@ def play(
 
 
 def _play_one(
-    host: GymHost, env: Any, actor: Actor, seed: int, path: Path | None, fps: float
+    host: GymHost, actor: Actor, seed: int, path: Path | None, fps: float, limit: float
 ) -> tuple[float, float]:
+    env = host.envs[0]
     observation = host.reset(seed)
     total, length = 0.0, 0
     with contextlib.nullcontext() if path is None else VideoWriter(path, fps) as video:
@@ -140,7 +171,7 @@ def _play_one(
             observation, reward, terminated, truncated = host.step(action)
             total += float(reward[0])
             length += 1
-            if terminated[0] or truncated[0]:
+            if terminated[0] or truncated[0] or length >= limit:
                 break
         if video is not None:
             video.add(np.asarray(env.render()))

@@ -17,7 +17,7 @@ class Learner:
 
     Args:
         agent: what learns.
-        memory: where `experience = "transition"` agents sample from; None for "rollout" agents.
+        memory: where `experience = "transition"` agents sample from; keeps nothing for "rollout" agents.
         augment: reward augmentation (rl.envs.rewards), None for the environment's own reward.
     """
 
@@ -31,8 +31,7 @@ class Learner:
     def variables(self) -> dict[str, Any]:
         """All state of agent, memory and reward scale, by name."""
         found = dict(self.agent.variables)
-        if self.memory is not None:
-            found |= {f"memory/{name}": each for name, each in self.memory.variables.items()}
+        found |= {f"memory/{name}": each for name, each in self.memory.variables.items()}
         if self.reward_scale is not None:
             found |= self.reward_scale.variables
         return found

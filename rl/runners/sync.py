@@ -1,8 +1,8 @@
 """The host runner: environments outside TensorFlow, acting through `Actor`, learning compiled.
 
 With `overlap`, the learner works on one rollout while the environments make the next, with the weights
-of before ("Sebulba", Hessel et al. 2021). The lag is exactly one iteration, so results do not depend on
-which of the two is faster.
+of before ("Sebulba", Hessel et al. 2021). The lag is one iteration, none for the first rollout after a row of
+metrics, where everything is brought to rest: results do not depend on which of the two is faster.
 """
 
 from __future__ import annotations
@@ -106,8 +106,7 @@ class SyncRunner(Runner):
             structure = space_spec(self.env.observation_space, ())
             self._observation = tf.nest.pack_sequence_as(structure, [each.numpy() for each in self._reached])
             self._ended = np.ones(self.env.num_envs, bool)
-            if self.learner.memory is not None:
-                self.learner.memory.cut()
+            self.learner.memory.cut()
 
     def _finish(self, result: Tensor) -> np.ndarray:
         vector = result.numpy()

@@ -70,14 +70,14 @@ def test_a_mlp_without_hidden_layers_passes_its_input_on():
 def test_dueling_advantages_have_mean_zero_so_that_the_mean_is_the_value(atoms):
     network = q_network(atoms=atoms, dueling=True)
     network.value.bias.assign(tf.range(atoms, dtype=tf.float32) + 1.0)
-    value = network.value(network.torso(OBSERVATION))  # [N, atoms]
+    value = network.value(network.value_hidden(network.torso(OBSERVATION)))  # [N, atoms]
     q_values = tf.reshape(network(OBSERVATION), [5, 4, atoms])
     np.testing.assert_allclose(tf.reduce_mean(q_values, 1), value, rtol=1e-4, atol=1e-5)
 
 
 def test_dueling_q_values_differ_between_actions_as_the_advantages_do():
     network = q_network(dueling=True)
-    advantage = network.advantage(network.torso(OBSERVATION))
+    advantage = network.advantage(network.advantage_hidden(network.torso(OBSERVATION)))
     q_values = network(OBSERVATION)
     np.testing.assert_allclose(
         q_values[:, 1:] - q_values[:, :1], advantage[:, 1:] - advantage[:, :1], rtol=1e-4, atol=1e-5

@@ -5,7 +5,7 @@ https://doi.org/10.1038/nature14236. Switches, each its paper's whole contributi
 
 * `double`: van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461
 * `dueling`: Wang et al. 2016, https://arxiv.org/abs/1511.06581 (the head, in `rl/models/networks.py`)
-* `noisy`: Fortunato et al. 2018, https://arxiv.org/abs/1706.10295 (replaces epsilon-greedy exploration)
+* `noisy`: Fortunato et al. 2018, https://arxiv.org/abs/1706.10295 (explores in place of epsilon-greedy)
 * `prioritized`: Schaul et al. 2016, https://arxiv.org/abs/1511.05952 (the memory)
 * `n_step`: Sutton 1988, as in Rainbow, https://arxiv.org/abs/1710.02298 (the memory)
 
@@ -13,7 +13,8 @@ Deviations from the 2015 paper:
 
 1. The target network may follow by `tau` at every `target_update_period` instead of being copied.
 2. Huber loss by default where the paper clips the error's derivative: the same gradient within 1.
-3. Truncated episodes bootstrap from the last observation; only terminal states do not.
+3. With `noisy`, the layers after the torso are noisy, not the torso's own.
+4. Truncated episodes bootstrap from the last observation; only terminal states do not.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class DQN(Agent):
 
     def scalars(self, step: int) -> dict[str, float]:
         found = super().scalars(step)
-        if self.hparams.act_select == "epsilon_greedy":
+        if self.hparams.act_select_name == "epsilon_greedy":
             hparams = self.hparams
             start, end = hparams.exploration_epsilon_start, hparams.exploration_epsilon_end
             epsilon = schedules.linear(tf.constant(step), start, end, hparams.exploration_steps)

@@ -7,8 +7,11 @@ from typing import Any
 import tensorflow as tf
 
 from rl.agents.algos.act_select.registry import register
+from rl.errors import UsageError
 from rl.ops import random, schedules
 from rl.types import PolicyOutput, Tensor
+
+NEEDS_VALUES = "act_select epsilon_greedy needs action values, which this algorithm lacks: take sample"
 
 
 @register
@@ -16,6 +19,8 @@ def epsilon_greedy(hparams: Any) -> Any:
     """The best action, or with probability epsilon (annealed linearly over steps) a uniformly random one."""
 
     def select(output: PolicyOutput, seed: Tensor, step: Tensor, training: bool) -> tuple[Tensor, Tensor]:
+        if output.q_values is None:
+            raise UsageError(NEEDS_VALUES)
         q_values = output.q_values  # [N, A]
         count, actions = q_values.shape
         greedy = tf.argmax(q_values, -1, output_type=tf.int32)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rl.agents.algos.act_select.registry import register
+from rl.errors import UsageError
 from rl.types import Nest, PolicyOutput, Tensor
+
+NEEDS_DISTRIBUTION = "act_select sample needs an action distribution, which this algorithm lacks: take greedy"
 
 
 @register
@@ -13,6 +16,8 @@ def sample(hparams: Any) -> Any:
     """A sample of the action distribution in training, its mode in evaluation."""
 
     def select(output: PolicyOutput, seed: Tensor, step: Tensor, training: bool) -> tuple[Nest, Tensor]:
+        if output.distribution is None:
+            raise UsageError(NEEDS_DISTRIBUTION)
         distribution = output.distribution
         action = distribution.sample(seed) if training else distribution.mode()
         return action, distribution.log_prob(action)

@@ -7,7 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from rl.agents.algos.act_select.registry import register
+from rl.errors import UsageError
 from rl.ops import random
+from rl.ops.distributions import Categorical
 from rl.types import PolicyOutput, Tensor
 
 
@@ -16,7 +18,9 @@ def uniform_random(hparams: Any) -> Any:
     """A uniformly random discrete action, in training and in evaluation."""
 
     def select(output: PolicyOutput, seed: Tensor, step: Tensor, training: bool) -> tuple[Tensor, Tensor]:
-        scores = output.q_values if output.q_values is not None else output.distribution.logits  # [N, A]
+        if not isinstance(output.distribution, Categorical | None):
+            raise UsageError("act_select uniform_random is for one discrete action: take sample or greedy")
+        scores = output.q_values if output.distribution is None else output.distribution.logits  # [N, A]
         count, actions = scores.shape
         action = random.randint(seed, [count], actions)
         return action, tf.fill([count], -tf.math.log(float(actions)))
