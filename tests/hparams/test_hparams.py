@@ -134,4 +134,4 @@ def test_flat_names_are_those_that_overrides_take():
     hparams = dqn_cartpole()
     flat = hparams.flat()
     assert list(flat) == DQNHParams.keys()
-    assert flat["model.hidden"] == (256, 256) and flat["lr"] == hparams.lr and "model" not in flat
+    assert flat["model.hidden"] == hparams.model.hidden and flat["lr"] == hparams.lr and "model" not in flat

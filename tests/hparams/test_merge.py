@@ -62,7 +62,7 @@ def test_class_defaults_of_the_later_set_override_nothing():
 def test_earlier_set_loses_where_the_later_one_says_something():
     merged = named("merge_test_small-dqn_cartpole")
     base = dqn_cartpole()
-    assert (merged.lr, merged.num_envs, merged.model.hidden) == (base.lr, base.num_envs, (256, 256))
+    assert (merged.lr, merged.num_envs, merged.model.hidden) == (base.lr, base.num_envs, base.model.hidden)
 
 
 def test_merging_with_the_base_or_itself_changes_nothing():
@@ -122,6 +122,6 @@ def test_resolve_checks_values_against_each_other():
 def test_difference_names_what_changed():
     hparams = resolve("dqn_cartpole", "lr=0.1,model.hidden=[5]")
     base = dqn_cartpole()
-    assert difference(hparams, base) == {"lr": (base.lr, 0.1), "model.hidden": ((256, 256), (5,))}
+    assert difference(hparams, base) == {"lr": (base.lr, 0.1), "model.hidden": (base.model.hidden, (5,))}
     assert difference(dqn(), HParams())["algo"] == ("", "dqn")
     assert difference(dqn(), HParams())["double"] == (None, True)

@@ -19,7 +19,11 @@ def backprop(hparams: Any) -> Any:
             loss, metrics, priorities = loss_fn(batch)  # [N]
             # Losses are per example and already weighed by the mask; the mean is over what counts.
             mean = tf.reduce_sum(loss) / tf.maximum(tf.reduce_sum(batch.mask), 1.0)
-        gradients = tape.gradient(mean, [variable.value for variable in variables])
+        gradients = tape.gradient(
+            mean,
+            [variable.value for variable in variables],
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,  # a head that this loss leaves out
+        )
         metrics = {"loss": mean, **metrics}
         metrics |= apply_gradients(gradients, variables, optimizer, hparams.max_grad_norm)
         return Update(metrics, priorities)
