@@ -78,7 +78,11 @@ def dqn() -> DQNHParams:
 
 @register
 def dqn_cartpole() -> DQNHParams:
-    """DQN on CartPole-v1."""
+    """DQN on CartPole-v1.
+
+    `python train.py --hparams dqn_cartpole`: 500 after 50,000 steps, in 10 s (2 cores).
+    Three seeds: benchmarks/results/learning.md.
+    """
     hparams = dqn()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 50_000
@@ -102,7 +106,11 @@ def dqn_cartpole() -> DQNHParams:
 
 @register
 def dqn_mountaincar() -> DQNHParams:
-    """DQN on MountainCar-v0."""
+    """DQN on MountainCar-v0.
+
+    `python train.py --hparams dqn_mountaincar`: -97 after 120,000 steps, in 19 s (2 cores).
+    Three seeds: benchmarks/results/learning.md.
+    """
     hparams = dqn()
     hparams.env = "MountainCar-v0"
     hparams.train_steps = 120_000

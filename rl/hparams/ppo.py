@@ -45,7 +45,11 @@ def ppo() -> PPOHParams:
 
 @register
 def ppo_cartpole() -> PPOHParams:
-    """PPO on CartPole-v1."""
+    """PPO on CartPole-v1.
+
+    `python train.py --hparams ppo_cartpole`: 500 after 200,000 steps, in 2 s (2 cores).
+    Three seeds: benchmarks/results/learning.md.
+    """
     hparams = ppo()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 200_000
@@ -80,7 +84,11 @@ def ppo_mountaincar() -> PPOHParams:
 
 @register
 def ppo_pendulum() -> PPOHParams:
-    """PPO on Pendulum-v1."""
+    """PPO on Pendulum-v1.
+
+    `python train.py --hparams ppo_pendulum`: -161 after 300,000 steps, in 3 s (2 cores).
+    Three seeds: benchmarks/results/learning.md.
+    """
     hparams = ppo()
     hparams.env = "Pendulum-v1"
     hparams.normalize_reward = True
@@ -98,7 +106,11 @@ def ppo_pendulum() -> PPOHParams:
 
 @register
 def ppo_acrobot() -> PPOHParams:
-    """PPO on Acrobot-v1."""
+    """PPO on Acrobot-v1.
+
+    `python train.py --hparams ppo_acrobot`: -84 after 500,000 steps, in 3 s (2 cores).
+    Three seeds: benchmarks/results/learning.md.
+    """
     hparams = ppo()
     hparams.env = "Acrobot-v1"
     hparams.normalize_observation = True
