@@ -29,6 +29,14 @@ CHILD = """
 """
 
 
+@pytest.fixture(autouse=True)
+def _pythons_own_handler():
+    """A test run in the background of a shell inherits an ignored SIGINT; these tests compare with Python's."""
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, inherited)
+
+
 def _child(*arguments):
     command = [sys.executable, "-c", textwrap.dedent(CHILD), *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
