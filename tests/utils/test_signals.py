@@ -31,7 +31,7 @@ CHILD = """
 
 @pytest.fixture(autouse=True)
 def _pythons_own_handler():
-    """A test run in the background of a shell inherits an ignored SIGINT; these tests compare with Python's."""
+    """In the background of a shell, tests inherit an ignored SIGINT; these compare with Python's handler."""
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, inherited)
