@@ -29,8 +29,8 @@ from rl.utils.signals import StopRequest
 from rl.utils.versions import command_line, write_run_files
 from rl.utils.video import has_display, headless_setup
 
-# May differ between a run and its continuation. Those of the first line shape what is still to come:
-# schedules run to `train_steps`, rows and evaluations stand at other steps.
+# May differ between a run and its continuation. Some still shape what is to come: schedules run to
+# `train_steps`, rows and evaluations stand where the periods say, `compile` rounds differently.
 FREE_TO_CHANGE = {
     "train_steps",
     "log_period",

@@ -50,12 +50,12 @@ class QNetwork(keras.Model):
             self.advantage_hidden = layer(width, "advantage_hidden", hparams.model.activation)
             self.value = layer(atoms, "value")
         self.advantage = layer(actions * atoms, "advantage" if dueling else "q_values")
-        self._mode = noisy_sigma is not None
+        self._noisy = noisy_sigma is not None
         self.built = True
 
     def call(self, observation: Nest, training: bool = False) -> Tensor:
         x = self.torso(self.encoder(observation))  # [N, F]
-        mode = {"training": training} if self._mode else {}
+        mode = {"training": training} if self._noisy else {}
         features = self.advantage_hidden(x, **mode) if self.dueling else x
         q_values = tf.reshape(self.advantage(features, **mode), [x.shape[0], self.actions, self.atoms])
         if self.dueling:
