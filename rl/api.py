@@ -66,7 +66,8 @@ class Run:
 class Policy:
     """A trained policy: called with an observation, or a batch of them, it returns actions, greedily.
 
-    Observations and actions are those of the Gymnasium environment that it was trained for.
+    Observations and actions are those of the Gymnasium environment that it was trained for. A recurrent
+    policy remembers what it was called with; `reset` begins a new episode.
     """
 
     def __init__(self, agent: Agent):
@@ -92,6 +93,11 @@ class Policy:
         actor.begin(0, 1)
         action = self._encode(actor(batch, 0, 0)[0])
         return action if batched else tf.nest.map_structure(lambda x: x[0], action)
+
+    def reset(self) -> None:
+        """Forgets what a recurrent policy remembers; does nothing for others."""
+        for actor in self._actors.values():
+            actor.forget()
 
     def evaluate(self, episodes: int = 10, seed: int = TEST_SEED) -> Evaluation:
         """Whole episodes on the Gymnasium environment it was trained for."""

@@ -35,7 +35,7 @@ class Trajectory(NamedTuple):
     truncated: Tensor  # [T, B] bool, of observation[t+1]
     mask: Tensor  # [T, B] float32: 0 where action[t] was the ignored autoreset step, else 1
     extras: dict[str, Tensor]  # [T, B, ...]: what the algorithm asked to keep (log_prob, value ...)
-    recurrent_state: Nest = ()  # [B, ...]: the policy's state before observation[0]
+    recurrent_state: Nest = ()  # [B, ...]: the network's state before observation[0]
 
 
 class Batch(NamedTuple):
@@ -51,13 +51,23 @@ class Batch(NamedTuple):
     mask: Tensor  # [N] float32: 0 where the place holds no transition
 
 
+class SequenceBatch(NamedTuple):
+    """Sampled pieces of trajectories, for algorithms with memory."""
+
+    trajectory: Trajectory  # [L, N, ...], observation [L+1, N, ...]
+    sample_weight: Tensor  # [N] importance-sampling weight, 1 for uniform sampling
+    index: Tensor  # [N] int32 place in the memory, for priority updates
+    mask: Tensor  # [N] float32: 0 where the place holds no sequence
+
+
 class PolicyOutput(NamedTuple):
     """What a policy says of a batch of observations; `act_select` turns it into actions."""
 
     q_values: Any = None  # [B, A] action values, for value-based algorithms
     distribution: Any = None  # rl.ops.distributions.Distribution over actions
     value: Any = None  # [B] state value, for actor-critic algorithms
-    recurrent_state: Nest = ()
+    recurrent_state: Nest = ()  # of the network, after these observations
+    action_mask: Any = None  # [B, A] bool: which actions are legal, None: all
 
 
 class Update(NamedTuple):

@@ -8,6 +8,7 @@ eagerly, inside one XLA-compiled loop, or from the host.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 import keras
@@ -20,6 +21,7 @@ from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.models.layers import Initializers, ObservationEncoder, resample_noise
 from rl.ops import random, schedules
+from rl.ops.nests import flatten_time
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
 # Named, or Keras would number them, and a run that was the second in its process could not be resumed.
@@ -45,10 +47,13 @@ class Agent:
         UsageError: the algorithm cannot act in `action_space`.
     """
 
-    experience: ClassVar[str]  # "rollout": learns from each trajectory; "transition": from a memory
+    # What it learns from. "rollout": each trajectory as it comes; "parameters": likewise, and every rollout
+    # begins with fresh episodes; "transition", "sequence": what a memory samples.
+    experience: ClassVar[str]
     action_spaces: ClassVar[tuple[type, ...]]  # kinds of action space it can act in
     hparams_type: ClassVar[type[HParams]] = HParams  # the class that has its hyperparameters
     trajectory_extras: ClassVar[tuple[str, ...]] = ()  # what a rollout keeps beside the transition
+    recurrent: ClassVar[bool] = False  # whether it can learn with models that keep state
 
     def __init__(self, hparams: HParams, observation_space: spaces.Space, action_space: Any, seed: int):
         if not isinstance(hparams, self.hparams_type):
@@ -65,12 +70,17 @@ class Agent:
         self.hparams: Any = hparams
         self.observation_space, self.action_space = observation_space, cast(Any, action_space)
         self.initializers = Initializers(seed, hparams.model.init)
-        self.encoder = ObservationEncoder(observation_space, hparams.normalize_observation)
+        self.encoder = ObservationEncoder(observation_space, hparams.normalize_observation, action_space)
         self.act_select = get_act_select(hparams.act_select_name)(hparams)
         self.grad_comp = get_grad_comp(hparams.grad_comp)(hparams)
         self.networks: dict[str, keras.Model] = {}  # every network, by the name its variables are saved under
         self.optimizers: dict[str, keras.optimizers.Optimizer] = {}
         self.build()
+        if not self.recurrent and tf.nest.flatten(self._network_state(1)):
+            raise UsageError(
+                f"{hparams.algo} cannot learn with model {hparams.model.name}, which keeps state: "
+                "take model.name=mlp, or a recurrent algorithm such as ppo or r2d2"
+            )
 
     # -- what an algorithm writes ---------------------------------------------------------------------
 
@@ -79,7 +89,10 @@ class Agent:
         raise NotImplementedError
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
-        """What the current policy says of observations `[N, ...]`."""
+        """What the current policy says of observations `[N, ...]`.
+
+        recurrent_state: of the network before them, as `initial_state` gave it or the last output held it.
+        """
         raise NotImplementedError
 
     def loss(self, batch: Any, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
@@ -111,20 +124,50 @@ class Agent:
         self.networks[name] = network
         return network
 
-    def add_optimizer(self, name: str, variables: list[Any]) -> keras.optimizers.Optimizer:
-        """An optimizer by hparams, built for `variables` so that nothing is created inside a loop."""
+    def add_optimizer(
+        self, name: str, variables: list[Any], lr: float | None = None
+    ) -> keras.optimizers.Optimizer:
+        """An optimizer by hparams, built for `variables` so that nothing is created inside a loop.
+
+        lr: learning rate in place of `hparams.lr`; the schedule is the same.
+        """
         hparams = self.hparams
         iterations = -(-hparams.train_steps // (hparams.num_envs * hparams.rollout_length))
-        rate = schedules.learning_rate(hparams, iterations * self.updates_per_iteration())
+        rate = schedules.learning_rate(hparams, iterations * self.updates_per_iteration(), lr)
         optimizer = OPTIMIZERS[hparams.optimizer](rate, hparams.adam_epsilon)
         optimizer.build(variables)
         self.optimizers[name] = optimizer
         return optimizer
 
-    def gradient_step(self, batch: Any, seed: Tensor, name: str = "network") -> Update:
-        """One `grad_comp` call on `loss` for the network and optimizer called `name`."""
-        variables = self.networks[name].trainable_variables
-        return self.grad_comp(lambda part: self.loss(part, seed), batch, variables, self.optimizers[name])
+    def gradient_step(
+        self,
+        batch: Any,
+        seed: Tensor,
+        name: str = "network",
+        loss: Callable[..., Any] | None = None,
+        variables: list[Any] | None = None,
+    ) -> Update:
+        """One `grad_comp` call on `loss` (default: the agent's own) for the optimizer called `name` and
+        `variables` (default: the trainable ones of the network of that name)."""
+        loss = self.loss if loss is None else loss
+        variables = self.networks[name].trainable_variables if variables is None else variables
+        return self.grad_comp(lambda part: loss(part, seed), batch, variables, self.optimizers[name])
+
+    def initial_state(self, count: int) -> Nest:
+        """What acting carries from step to step, at the start of `count` episodes: zeros `[count, ...]`.
+
+        {"network": ..., "act_select": ...}, or () where neither keeps state.
+        """
+        select = getattr(self.act_select, "initial_state", None)
+        state = {
+            "network": self._network_state(count),
+            "act_select": () if select is None else select(self.action_space, count),
+        }
+        return state if tf.nest.flatten(state) else ()
+
+    def _network_state(self, count: int) -> Nest:
+        initial = getattr(self.networks["network"], "initial_state", None)
+        return () if initial is None else initial(count)
 
     def resample_noise(self, seed: Tensor) -> None:
         """New parameter noise in every network (noisy layers); runners call it before every rollout."""
@@ -136,13 +179,25 @@ class Agent:
     ) -> tuple[Nest, dict[str, Tensor], Nest]:
         """(action `[N, ...]`, extras to keep in the trajectory, next recurrent state).
 
-        `step`: environment steps so far, for exploration schedules.
+        `recurrent_state`: as `initial_state` or the last call returned it; `step`: environment steps so far,
+        for exploration schedules.
         """
         policy_seed, select_seed = random.split(seed, 2)
-        output = self.policy(observation, recurrent_state, policy_seed, training)
-        action, log_prob = self.act_select(output, select_seed, step, training)
+        output = self.policy(observation, network_state(recurrent_state), policy_seed, training)
+        output = output._replace(action_mask=self.encoder.action_mask(observation))
+        if hasattr(self.act_select, "initial_state"):
+            before = recurrent_state["act_select"]
+            action, log_prob, select_state = self.act_select(output, select_seed, step, training, before)
+        else:
+            action, log_prob = self.act_select(output, select_seed, step, training)
+            select_state = ()
         kept = {"log_prob": log_prob, "value": output.value}
-        return action, {name: kept[name] for name in self.trajectory_extras}, output.recurrent_state
+        state = {"network": output.recurrent_state, "act_select": select_state}
+        return (
+            action,
+            {name: kept[name] for name in self.trajectory_extras},
+            state if tf.nest.flatten(recurrent_state) else (),
+        )
 
     def observe(self, trajectory: Trajectory) -> None:
         """Takes a rollout into the statistics of the observation normaliser."""
@@ -159,6 +214,11 @@ class Agent:
         return found | named_variables("encoder", self.encoder.variables)
 
     @property
+    def acting_variables(self) -> dict[str, Any]:
+        """What acting in training reads; a superset of `policy_variables`."""
+        return self.policy_variables
+
+    @property
     def variables(self) -> dict[str, Any]:
         """Everything that a checkpoint must hold, by a name that is stable from run to run."""
         found = self.policy_variables
@@ -169,9 +229,15 @@ class Agent:
         return found
 
 
-def flatten_time(nest: Nest) -> Nest:
-    """[T, B, ...] to [T * B, ...] in every tensor."""
-    return tf.nest.map_structure(lambda x: tf.reshape(x, [x.shape[0] * x.shape[1], *x.shape[2:]]), nest)
+def network_state(recurrent_state: Nest) -> Nest:
+    """The network's part of what `Agent.initial_state` and `Agent.act` return."""
+    return recurrent_state["network"] if isinstance(recurrent_state, dict) else ()
+
+
+def copy_weights(online: keras.Model, target: keras.Model, tau: float | Tensor) -> None:
+    """target <- tau * online + (1 - tau) * target, for all trainable variables."""
+    for source, copy in zip(online.trainable_variables, target.trainable_variables, strict=True):
+        copy.assign((1.0 - tau) * copy + tau * source)  # exact at tau = 0 and 1, by rounding too
 
 
 def named_variables(owner: str, variables: list[Any]) -> dict[str, Any]:

@@ -106,6 +106,9 @@ class ModelHParams(Checked):
 
     name: str = "mlp"
     hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = (64, 64)  # units of each hidden layer
+    recurrent_units: PositiveInt = 64  # lstm, gru: units of the layer that remembers, behind the hidden ones
+    # Dict and Tuple observations: units of the layers that each part has alone, before the parts are joined
+    part_hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = (64,)
     activation: Literal["relu", "tanh", "elu", "gelu", "silu"] = "tanh"
     shared: bool = False  # policy and value share the hidden layers
     init: Literal["orthogonal", "glorot_uniform", "lecun_uniform", "he_uniform", "torch"] = "orthogonal"
@@ -120,6 +123,7 @@ class HParams(Checked):
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     max_episode_steps: PositiveInt | None = None  # None: the environment's own limit
     reward_augmentation: str | None = None  # training only
+    previous_action_reward: bool = False  # the observation also tells the last action and its reward
     normalize_observation: bool = False
     normalize_reward: bool = False  # divides by the standard deviation of the discounted return
     num_envs: PositiveInt = 8

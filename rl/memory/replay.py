@@ -25,7 +25,7 @@ class Replay:
         UsageError: the hparams do not fit together.
     """
 
-    experience = "transition"
+    experiences = ("transition",)  # of the agents that it serves
 
     def __init__(self, spec: MemorySpec, hparams: Any) -> None:
         rows = _rows(spec, hparams)

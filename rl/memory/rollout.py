@@ -15,7 +15,7 @@ from rl.types import Batch, Tensor, Trajectory
 class Rollout:
     """Keeps nothing: an on-policy algorithm learns from each trajectory once, straight from the runner."""
 
-    experience = "rollout"
+    experiences = ("rollout", "parameters")  # of the agents that it serves
 
     def __init__(self, spec: MemorySpec, hparams: Any) -> None:
         self.variables: dict[str, tf.Variable] = {}

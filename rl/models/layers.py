@@ -10,9 +10,14 @@ import numpy as np
 import tensorflow as tf
 from gymnasium import spaces
 
+from rl.errors import UsageError
 from rl.ops import random
+from rl.ops.distributions import parameter_count
 from rl.ops.normalize import merge_moments
 from rl.types import Nest, Tensor
+
+MASK = "action_mask"  # the part of a Dict observation that says which discrete actions are legal
+ILLEGAL = -1e9  # action values and logits of illegal actions; finite, so that 0 * ILLEGAL is 0
 
 
 class Initializers:
@@ -51,6 +56,24 @@ class Initializers:
 def encoded_size(space: spaces.Space) -> int:
     """The width of `ObservationEncoder`'s output for `space`."""
     return sum(width for width, _ in _parts(space))
+
+
+def has_action_mask(observation_space: spaces.Space, action_space: spaces.Space) -> bool:
+    """Whether observations say which discrete actions are legal, in a part called "action_mask".
+
+    Raises:
+        UsageError: the part has not one number per action.
+    """
+    discrete = isinstance(action_space, (spaces.Discrete, spaces.MultiDiscrete))
+    if not (discrete and isinstance(observation_space, spaces.Dict) and MASK in observation_space.spaces):
+        return False
+    count = parameter_count(action_space)
+    if observation_space[MASK].shape != (count,):
+        raise UsageError(
+            f"the observation's {MASK} has shape {observation_space[MASK].shape}, the actions {action_space} "
+            f"need ({count},): one number per action, 0 where it is illegal"
+        )
+    return True
 
 
 def _parts(space: spaces.Space) -> list[tuple[int, bool]]:
@@ -94,12 +117,28 @@ class ObservationEncoder(keras.layers.Layer):
 
     Numbers are flattened, bytes scaled to [0, 1], categories become one-hot rows, the parts of Dict and
     Tuple observations are joined. With `normalize`, real-valued parts are standardised by running
-    statistics that live in this layer, so that a saved or exported model carries its normaliser.
+    statistics that live in this layer, so that a saved or exported model carries its normaliser. An action
+    mask (`has_action_mask`) is no feature: it is left out, and `mask_illegal` applies it.
+
+    Args:
+        space: of the observations.
+        normalize: whether real-valued parts are standardised.
+        action_space: where given and discrete, "action_mask" in a Dict observation is its mask.
     """
 
-    def __init__(self, space: spaces.Space, normalize: bool, name: str = "encoder"):
+    def __init__(
+        self,
+        space: spaces.Space,
+        normalize: bool,
+        action_space: spaces.Space | None = None,
+        name: str = "encoder",
+    ):
         super().__init__(name=name, trainable=False)
+        self.masked = action_space is not None and has_action_mask(space, action_space)
+        if self.masked:
+            space = spaces.Dict({key: each for key, each in space.items() if key != MASK})
         self.space, self.normalize = space, normalize
+        self.widths = [width for width, _ in _parts(space)]  # of each part, in the order of the output
         self.size = encoded_size(space)
         if normalize:
             widths = _parts(space)
@@ -117,6 +156,16 @@ class ObservationEncoder(keras.layers.Layer):
         mean, variance = tf.convert_to_tensor(self.mean), tf.convert_to_tensor(self.variance)
         standard = tf.clip_by_value((x - mean) * tf.math.rsqrt(variance + 1e-8), -10.0, 10.0)
         return tf.where(self.real > 0.0, standard, x)
+
+    def action_mask(self, observation: Nest) -> Tensor | None:
+        """Which actions are legal, bool [N, A]; None where observations do not say."""
+        return tf.cast(observation[MASK], tf.bool) if self.masked else None
+
+    def mask_illegal(self, values: Tensor, observation: Nest) -> Tensor:
+        """Action values or logits [N, A], those of illegal actions replaced by `ILLEGAL`."""
+        if not self.masked:
+            return values
+        return tf.where(self.action_mask(observation), values, ILLEGAL)
 
     def observe(self, observation: Nest, weight: Tensor) -> None:
         """Takes observations `[N, ...]` into the statistics; weight [N] of 0 or 1."""

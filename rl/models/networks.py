@@ -9,9 +9,10 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from rl.hparams.hparams import HParams
+from rl.models import torso
 from rl.models.layers import Initializers, NoisyDense, ObservationEncoder, dense
-from rl.models.registry import get_model
 from rl.ops.distributions import parameter_count
+from rl.ops.nests import flatten_time
 from rl.types import Nest, Tensor
 
 
@@ -19,7 +20,8 @@ class QNetwork(keras.Model):
     """Action values: observations `[N, ...]` to `[N, actions]` (or `[N, actions, atoms]`).
 
     With `dueling`, value and advantage streams with the advantage's mean taken off (Wang et al. 2016,
-    equation 9); with `noisy`, the layers after the torso are noisy (Fortunato et al. 2018).
+    equation 9); with `noisy`, the layers after the torso are noisy (Fortunato et al. 2018). Values of
+    illegal actions are `ILLEGAL` (with `atoms` that is up to the caller).
     """
 
     def __init__(
@@ -35,7 +37,7 @@ class QNetwork(keras.Model):
     ):
         super().__init__(name=name)
         self.encoder, self.actions, self.atoms = encoder, actions, atoms
-        self.torso = get_model(hparams.model.name)(hparams.model, (encoder.size,), initializers, "torso")
+        self.torso = torso.make_torso(hparams.model, encoder, initializers, "torso")
         self.dueling = dueling
         width = self.torso.size
 
@@ -53,21 +55,47 @@ class QNetwork(keras.Model):
         self._noisy = noisy_sigma is not None
         self.built = True
 
+    def initial_state(self, count: int) -> Nest:
+        """State of the torso at the start of `count` episodes; () where it keeps none."""
+        return torso.initial_state(self.torso, count)
+
     def call(self, observation: Nest, training: bool = False) -> Tensor:
-        x = self.torso(self.encoder(observation))  # [N, F]
+        return self._head(self.torso(self.encoder(observation)), observation, training)
+
+    def step(self, observation: Nest, state: Nest, training: bool = False) -> tuple[Tensor, Nest]:
+        """Values of one step, and the next state."""
+        features, state = torso.step(self.torso, self.encoder(observation), state)
+        return self._head(features, observation, training), state
+
+    def unroll(
+        self, observation: Nest, state: Nest, mask: Tensor, training: bool = False
+    ) -> tuple[Tensor, Nest]:
+        """Values along a trajectory, `[T, B, actions(, atoms)]`, and the state after it.
+
+        observation `[T, B, ...]`, state `[B, ...]`, mask `[T, B]` (`rl.models.torso.unroll`).
+        """
+        lead = list(mask.shape)
+        flat = flatten_time(observation)
+        x = self.encoder(flat)  # [T * B, F]
+        features, state = torso.unroll(self.torso, tf.reshape(x, [*lead, x.shape[-1]]), state, mask)
+        values = self._head(features, flat, training)
+        return tf.reshape(values, [*lead, *values.shape[1:]]), state
+
+    def _head(self, x: Tensor, observation: Nest, training: bool) -> Tensor:
         mode = {"training": training} if self._noisy else {}
         features = self.advantage_hidden(x, **mode) if self.dueling else x
         q_values = tf.reshape(self.advantage(features, **mode), [x.shape[0], self.actions, self.atoms])
         if self.dueling:
             value = self.value(self.value_hidden(x, **mode), **mode)[:, None, :]  # [N, 1, atoms]
             q_values = value + q_values - tf.reduce_mean(q_values, 1, keepdims=True)
-        return q_values[:, :, 0] if self.atoms == 1 else q_values
+        return self.encoder.mask_illegal(q_values[:, :, 0], observation) if self.atoms == 1 else q_values
 
 
 class ActorCriticOutput(NamedTuple):
     parameters: Tensor  # [N, K] of the action distribution
     log_std: Tensor | None  # [A] for Box actions
     value: Tensor  # [N]
+    state: Nest  # of the torsos, after these observations; () where they keep none
 
 
 class ActorCritic(keras.Model):
@@ -89,12 +117,10 @@ class ActorCritic(keras.Model):
     ):
         super().__init__(name=name)
         self.encoder = encoder
-        make = get_model(hparams.model.name)
-        inputs = (encoder.size,)
-        self.torso = make(hparams.model, inputs, initializers, "torso")
+        self.torso = torso.make_torso(hparams.model, encoder, initializers, "torso")
         self.value_torso = None
         if not hparams.model.shared:
-            self.value_torso = make(hparams.model, inputs, initializers, "value_torso")
+            self.value_torso = torso.make_torso(hparams.model, encoder, initializers, "value_torso")
         width, count = self.torso.size, parameter_count(action_space)
         self.policy = dense(width, count, initializers.output(0.01), "policy")
         self.value = dense(width, 1, initializers.output(1.0), "value")
@@ -104,9 +130,38 @@ class ActorCritic(keras.Model):
             self.log_std = self.add_weight(shape=(count,), initializer=start, name="log_std")
         self.built = True
 
-    def call(self, observation: Nest) -> ActorCriticOutput:
+    def initial_state(self, count: int) -> Nest:
+        """States of the torsos at the start of `count` episodes; () where they keep none."""
+        if not torso.is_recurrent(self.torso):
+            return ()
+        return tuple(torso.initial_state(each, count) for each in self._torsos())
+
+    def call(self, observation: Nest, state: Nest = ()) -> ActorCriticOutput:
         x = self.encoder(observation)
-        features = self.torso(x)  # [N, F]
-        value_features = features if self.value_torso is None else self.value_torso(x)
+        found = [torso.step(each, x, part) for each, part in self._paired(state)]
+        return self._heads([each for each, _ in found], [state for _, state in found], observation)
+
+    def unroll(self, observation: Nest, state: Nest, mask: Tensor) -> ActorCriticOutput:
+        """Outputs along a trajectory, flat: `[T * B, ...]`, and the state after it.
+
+        observation `[T, B, ...]`, state `[B, ...]`, mask `[T, B]` (`rl.models.torso.unroll`).
+        """
+        flat = flatten_time(observation)
+        x = self.encoder(flat)  # [T * B, F]
+        x = tf.reshape(x, [*mask.shape, x.shape[-1]])
+        found = [torso.unroll(each, x, part, mask) for each, part in self._paired(state)]
+        return self._heads([each for each, _ in found], [state for _, state in found], flat)
+
+    def _torsos(self) -> list[keras.layers.Layer]:
+        return [self.torso] if self.value_torso is None else [self.torso, self.value_torso]
+
+    def _paired(self, state: Nest) -> list[tuple[keras.layers.Layer, Nest]]:
+        torsos = self._torsos()
+        parts = state if torso.is_recurrent(self.torso) else [()] * len(torsos)
+        return list(zip(torsos, parts, strict=True))
+
+    def _heads(self, features: list[Tensor], states: list[Nest], observation: Nest) -> ActorCriticOutput:
         log_std = None if self.log_std is None else tf.convert_to_tensor(self.log_std)
-        return ActorCriticOutput(self.policy(features), log_std, self.value(value_features)[:, 0])
+        parameters = self.encoder.mask_illegal(self.policy(features[0]), observation)
+        state = tuple(states) if torso.is_recurrent(self.torso) else ()
+        return ActorCriticOutput(parameters, log_std, self.value(features[-1])[:, 0], state)

@@ -18,21 +18,26 @@ def linear(step: Tensor, start: float, end: float, steps: int) -> Tensor:
     return start + progress * (end - start)
 
 
-def learning_rate(hparams: HParams, updates: int) -> Any:
-    """Keras's own schedule named by `hparams.lr_schedule`, over `updates` gradient updates in total."""
+def learning_rate(hparams: HParams, updates: int, lr: float | None = None) -> Any:
+    """Keras's own schedule named by `hparams.lr_schedule`, over `updates` gradient updates in total.
+
+    It starts at `lr`, default `hparams.lr`.
+    """
     import keras
 
     schedules = keras.optimizers.schedules
     steps = max(updates, 1)
+    start = hparams.lr if lr is None else lr
+    end = hparams.lr_end if lr is None else hparams.lr_end * lr / hparams.lr
     match hparams.lr_schedule:
         case "constant":
-            return hparams.lr
+            return start
         case "linear":
-            return schedules.PolynomialDecay(hparams.lr, steps, hparams.lr_end, power=1.0)
+            return schedules.PolynomialDecay(start, steps, end, power=1.0)
         case "polynomial":
-            return schedules.PolynomialDecay(hparams.lr, steps, hparams.lr_end, power=hparams.lr_power)
+            return schedules.PolynomialDecay(start, steps, end, power=hparams.lr_power)
         case "exponential":
-            return schedules.ExponentialDecay(hparams.lr, steps, hparams.lr_decay_rate)
+            return schedules.ExponentialDecay(start, steps, hparams.lr_decay_rate)
         case "cosine":
-            return schedules.CosineDecay(hparams.lr, steps, alpha=hparams.lr_end / hparams.lr)
+            return schedules.CosineDecay(start, steps, alpha=hparams.lr_end / hparams.lr)
     raise ValueError(f"unknown lr_schedule {hparams.lr_schedule!r}")

@@ -20,7 +20,7 @@ import tensorflow as tf
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
-from rl.agents.agent import Agent
+from rl.agents.agent import Agent, network_state
 from rl.errors import UsageError
 from rl.ops import random
 from rl.spaces import space_spec
@@ -46,8 +46,12 @@ class Actor:
         self._observation_spec = tf.nest.flatten(space_spec(agent.observation_space, (num_envs,)))
         self._dtypes = [spec.dtype.as_numpy_dtype for spec in self._observation_spec]
         self._nested = isinstance(agent.observation_space, (spaces.Dict, spaces.Tuple))
-        self._variables = list(agent.policy_variables.values())
+        self._variables = list(acting_variables(agent, training).values())
         self._weights: list[np.ndarray] = []
+        self._initial_state = agent.initial_state(num_envs)
+        self._state = [np.array(each) for each in tf.nest.flatten(self._initial_state)]
+        self._action_structure = space_spec(agent.action_space, ())
+        self._actions = len(tf.nest.flatten(self._action_structure))
         self._program = self._make_program(backend)
         self.sync()
 
@@ -58,7 +62,7 @@ class Actor:
     def sync(self, flat: np.ndarray | None = None) -> None:
         """Takes over the agent's weights; `flat`: the same values, already read (`flat_weights`)."""
         if flat is None:
-            flat = flat_weights(self.agent).numpy()
+            flat = flat_weights(self.agent, self.training).numpy()
         self._weights = []
         start = 0
         for variable in self._variables:
@@ -86,7 +90,26 @@ class Actor:
 
         `step`: environment steps so far, for exploration schedules.
         """
-        return self._program(self._leaves(observation), step, self._draws[t])
+        inputs = (*self._leaves(observation), *self._state, np.int64(step), *self._draws[t])
+        outputs = self._program(inputs)
+        if self._state:
+            outputs, self._state = outputs[: -len(self._state)], outputs[-len(self._state) :]
+        if self._actions == 1:
+            return outputs[0], outputs[1:]
+        action = tf.nest.pack_sequence_as(self._action_structure, outputs[: self._actions])
+        return action, outputs[self._actions :]
+
+    @property
+    def network_state(self) -> list[np.ndarray]:
+        """The leaves `[B, ...]` of the network's recurrent state now; empty for a feed-forward one."""
+        state = network_state(tf.nest.pack_sequence_as(self._initial_state, self._state))
+        return tf.nest.flatten(state)
+
+    def forget(self, starts: np.ndarray | bool = True) -> None:
+        """Starts the recurrent state anew where `starts` [B] (default: everywhere): a new episode."""
+        for i, leaf in enumerate(self._state):
+            keep = ~np.broadcast_to(starts, self.num_envs)
+            self._state[i] = leaf * keep.reshape(-1, *[1] * (leaf.ndim - 1)).astype(leaf.dtype)
 
     def _leaves(self, observation: Nest) -> list[np.ndarray]:
         """The arrays of an observation in the policy's own types: integers of environments have 64 bits."""
@@ -109,39 +132,41 @@ class Actor:
     def trace(self) -> tuple[Any, list[tuple[str, tuple[int, ...], int]]]:
         """(the act function over flat inputs as a concrete function, the random draws it wants).
 
-        Inputs: observation leaves, step, random draws, weights. Outputs: action leaves, then extras.
+        Inputs: observation leaves, recurrent state leaves, step, random draws, weights. Outputs: action
+        leaves, extras, recurrent state leaves.
         """
         tape = random.NoiseTape()
         observation_count = len(self._observation_spec)
         structure = space_spec(self.agent.observation_space, (self.num_envs,))
+        head = [*self._observation_spec, *(tf.TensorSpec(each.shape, each.dtype) for each in self._state)]
 
-        def act(noise: random.NoiseTape, observation: list, step: Any, weights: list) -> list:
+        def act(noise: random.NoiseTape, inputs: list, step: Any, weights: list) -> list:
             pairs = list(zip(self._variables, weights, strict=True))
             with keras.StatelessScope(state_mapping=pairs):
-                nest = tf.nest.pack_sequence_as(structure, observation)
-                action, extras, _ = self.agent.act(nest, (), noise, step, self.training)
+                observation = tf.nest.pack_sequence_as(structure, inputs[:observation_count])
+                state = tf.nest.pack_sequence_as(self._initial_state, inputs[observation_count:])
+                action, extras, state = self.agent.act(observation, state, noise, step, self.training)
             outputs = [*tf.nest.flatten(action), *(extras[name] for name in self.extras)]
-            return [tf.identity(each) for each in outputs]
+            return [tf.identity(each) for each in (*outputs, *tf.nest.flatten(state))]
 
         # A first pass in a graph of its own finds out which random numbers are wanted.
         with tf.Graph().as_default():
             act(
                 tape,
-                [tf.zeros(spec.shape, spec.dtype) for spec in self._observation_spec],
+                [tf.zeros(spec.shape, spec.dtype) for spec in head],
                 tf.constant(0, tf.int64),
                 [tf.zeros(variable.shape) for variable in self._variables],
             )
         kinds = {"uniform": tf.float32, "normal": tf.float32, "randint": tf.int32}
-        specs = [*self._observation_spec, tf.TensorSpec([], tf.int64)]
+        specs = [*head, tf.TensorSpec([], tf.int64)]
         specs += [tf.TensorSpec(shape, kinds[kind]) for kind, shape, _ in tape.wanted]
         specs += [tf.TensorSpec(variable.shape, tf.float32) for variable in self._variables]
         specs = [tf.TensorSpec(spec.shape, spec.dtype, f"x{i}") for i, spec in enumerate(specs)]
 
         def flat(*inputs: Any) -> list:
-            observation = list(inputs[:observation_count])
-            step, rest = inputs[observation_count], list(inputs[observation_count + 1 :])
+            step, rest = inputs[len(head)], list(inputs[len(head) + 1 :])
             draws, weights = rest[: len(tape.wanted)], rest[len(tape.wanted) :]
-            return act(random.NoiseTape(draws), observation, step, weights)
+            return act(random.NoiseTape(draws), list(inputs[: len(head)]), step, weights)
 
         return tf.function(flat, input_signature=specs, autograph=False), tape.wanted
 
@@ -154,17 +179,13 @@ class _CompiledProgram:
     def __init__(self, actor: Actor):
         function, self.wanted = actor.trace()
         self._function = function.get_concrete_function()
-        self._actions = len(tf.nest.flatten(space_spec(actor.agent.action_space, ())))
-        self._action_structure = space_spec(actor.agent.action_space, ())
 
     def set_weights(self, weights: list[np.ndarray]) -> None:
         self._weights = [tf.constant(each) for each in weights]
 
-    def __call__(self, leaves: list[np.ndarray], step: int, draws: tuple) -> tuple[Nest, list[np.ndarray]]:
-        inputs = [tf.constant(each) for each in (*leaves, np.int64(step), *draws)]
-        outputs = [each.numpy() for each in self._function(*inputs, *self._weights)]
-        action = tf.nest.pack_sequence_as(self._action_structure, outputs[: self._actions])
-        return action, outputs[self._actions :]
+    def __call__(self, inputs: tuple) -> list[np.ndarray]:
+        outputs = self._function(*[tf.constant(each) for each in inputs], *self._weights)
+        return [each.numpy() for each in outputs]
 
 
 class _LiteRTProgram:
@@ -191,9 +212,6 @@ class _LiteRTProgram:
         self._inputs, self._weight_inputs = indices[:head], indices[head:]
         details = self._interpreter.get_output_details()
         self._outputs = [each["index"] for each in details]
-        self._actions = len(tf.nest.flatten(space_spec(actor.agent.action_space, ())))
-        self._single = self._actions == 1
-        self._action_structure = space_spec(actor.agent.action_space, ())
         self._check(concrete, actor)
 
     def set_weights(self, weights: list[np.ndarray]) -> None:
@@ -201,17 +219,13 @@ class _LiteRTProgram:
             if index is not None:
                 self._interpreter.set_tensor(index, np.asarray(value, np.float32, order="C"))
 
-    def __call__(self, leaves: list[np.ndarray], step: int, draws: tuple) -> tuple[Nest, list[np.ndarray]]:
+    def __call__(self, inputs: tuple) -> list[np.ndarray]:
         interpreter = self._interpreter
-        for index, value in zip(self._inputs, (*leaves, np.int64(step), *draws), strict=True):
+        for index, value in zip(self._inputs, inputs, strict=True):
             if index is not None:
                 interpreter.set_tensor(index, value)
         interpreter.invoke()
-        outputs = [interpreter.get_tensor(index) for index in self._outputs]
-        if self._single:
-            return outputs[0], outputs[1:]
-        action = tf.nest.pack_sequence_as(self._action_structure, outputs[: self._actions])
-        return action, outputs[self._actions :]
+        return [interpreter.get_tensor(index) for index in self._outputs]
 
     def _check(self, concrete: Any, actor: Actor) -> None:
         """Raises RuntimeError unless the converted graph says what the original says of random input."""
@@ -239,9 +253,14 @@ class _LiteRTProgram:
             raise RuntimeError("the converted policy disagrees with the original")
 
 
-def flat_weights(agent: Agent) -> Any:
-    """All policy variables in one float32 vector: one read from Python instead of one per variable."""
-    variables = agent.policy_variables.values()
+def acting_variables(agent: Agent, training: bool) -> dict[str, Any]:
+    """The variables that acting reads, in training or without exploration."""
+    return agent.acting_variables if training else agent.policy_variables
+
+
+def flat_weights(agent: Agent, training: bool = True) -> Any:
+    """All acting variables in one float32 vector: one read from Python instead of one per variable."""
+    variables = acting_variables(agent, training).values()
     return tf.concat([tf.reshape(tf.cast(each.value, tf.float32), [-1]) for each in variables], 0)
 
 

@@ -72,6 +72,7 @@ class Evaluator:
         returns: list[list[float]] = [[] for _ in range(count)]
         lengths: list[list[float]] = [[] for _ in range(count)]
         observation = self._envs.reset(seed)
+        self._actor.forget()
         total, length = np.zeros(count), np.zeros(count)
         ended = np.zeros(count, bool)
         played = np.zeros(count, int)
@@ -80,6 +81,7 @@ class Evaluator:
                 self._actor.begin(t, BLOCK)
             action, _ = self._actor(observation, t % BLOCK, 0)
             observation, reward, terminated, truncated = self._envs.step(action)
+            self._actor.forget(ended)
             total = np.where(ended, 0.0, total) + reward
             length = np.where(ended, 0.0, length + 1.0)
             ended = terminated | truncated
@@ -160,6 +162,7 @@ def _play_one(
 ) -> tuple[float, float]:
     env = host.envs[0]
     observation = host.reset(seed)
+    actor.forget()
     total, length = 0.0, 0
     with contextlib.nullcontext() if path is None else VideoWriter(path, fps) as video:
         for t in itertools.count():

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from rl.agents.agent import network_state
 from rl.ops import loops, random
 from rl.runners.base import Runner, episode_sums
 from rl.runners.learner import Learner
@@ -22,6 +23,7 @@ class Carry(NamedTuple):
 
     state: Nest  # of the environment, leaves [B, ...]
     observation: Nest  # [B, ...]
+    recurrent_state: Nest  # of the policy, leaves [B, ...]
     ended: Tensor  # [B] bool: the next step is an autoreset step
     episode_return: Tensor  # [B] of the running episode
     episode_length: Tensor  # [B] float32
@@ -53,9 +55,7 @@ class InGraphRunner(Runner):
 
     def __init__(self, env: Any, learner: Learner, seed: int, jit_compile: bool):
         super().__init__(env, learner, seed)
-        state, first = env.reset(random.fold_in(self.root_seed, 0))
-        zeros = tf.zeros([env.num_envs])
-        start = Carry(state, first.observation, tf.zeros([env.num_envs], tf.bool), zeros, zeros)
+        start = self._start(random.fold_in(self.root_seed, 0))
         self._carry = tf.nest.map_structure(lambda x: tf.Variable(x, trainable=False), start)
         self._pack = loops.MetricPack()
         self._loop = tf.function(self._iterate, jit_compile=jit_compile, autograph=False)
@@ -64,6 +64,15 @@ class InGraphRunner(Runner):
     def variables(self) -> dict[str, Any]:
         leaves = tf.nest.flatten(self._carry)
         return super().variables | {f"env/{i}": variable for i, variable in enumerate(leaves)}
+
+    def _start(self, seed: Tensor) -> Carry:
+        """The beginning of an episode in every environment."""
+        env = self.env
+        state, first = env.reset(seed)
+        zeros = tf.zeros([env.num_envs])
+        recurrent_state = self.learner.agent.initial_state(env.num_envs)
+        never = tf.zeros([env.num_envs], tf.bool)
+        return Carry(state, first.observation, recurrent_state, never, zeros, zeros)
 
     def run(self, iterations: int) -> dict[str, float]:
         total = self._loop(tf.constant(iterations)).numpy()
@@ -83,32 +92,38 @@ class InGraphRunner(Runner):
         return tf.while_loop(lambda i, _: i < iterations, body, start)[1]
 
     def _rollout(self, seed: Tensor, step: Tensor) -> tuple[Trajectory, dict[str, Tensor]]:
-        """`rollout_length` steps of every environment, from where the last rollout stopped."""
+        """`rollout_length` steps of every environment, from where the last rollout stopped.
+
+        Agents that compare parameters get fresh episodes: each has to be played by one set of parameters.
+        """
         agent, env = self.learner.agent, self.env
         length = agent.hparams.rollout_length
         noise_seed, loop_seed = random.split(seed, 2)
         agent.resample_noise(noise_seed)
+        if agent.experience == "parameters":
+            start = self._start(random.fold_in(seed, 2))
+        else:
+            start = tf.nest.map_structure(lambda variable: variable.value(), self._carry)
         seeds = random.split_array(loop_seed, [length, 2])  # [T, 2, 2]
 
         def body(t: Tensor, carry: Carry, arrays: Record) -> tuple[Tensor, Carry, Record]:
             act_seed, env_seed = tf.unstack(tf.gather(seeds, t))
             now = step + env.num_envs * tf.cast(t, tf.int64)
-            action, extras, _ = agent.act(carry.observation, (), act_seed, now, True)
+            action, extras, memory = agent.act(carry.observation, carry.recurrent_state, act_seed, now, True)
             state, following = env.step(carry.state, action, env_seed)
-            advanced, row = _advance(carry, state, action, extras, following)
+            advanced, row = _advance(carry, state, memory, action, extras, following)
             arrays = tf.nest.map_structure(lambda array, x: array.write(t, x), arrays, row)
             return t + 1, advanced, arrays
 
-        carry = tf.nest.map_structure(lambda variable: variable.value(), self._carry)
         _, carry, arrays = tf.while_loop(
             lambda t, *_: t < length,
             body,
-            (tf.constant(0), carry, self._arrays(length)),
+            (tf.constant(0), start, self._arrays(length)),
             maximum_iterations=length,
         )
         tf.nest.map_structure(lambda variable, x: variable.assign(x), self._carry, carry)
         rows = tf.nest.map_structure(lambda array: array.stack(), arrays)
-        return _trajectory(rows, carry)
+        return _trajectory(rows, carry, network_state(start.recurrent_state))
 
     def _arrays(self, length: int) -> Record:
         agent, num_envs = self.learner.agent, self.env.num_envs
@@ -130,9 +145,18 @@ class InGraphRunner(Runner):
 
 
 def _advance(
-    carry: Carry, state: Nest, action: Nest, extras: dict[str, Tensor], following: TimeStep
+    carry: Carry,
+    state: Nest,
+    recurrent_state: Nest,
+    action: Nest,
+    extras: dict[str, Tensor],
+    following: TimeStep,
 ) -> tuple[Carry, Record]:
-    """The next carry, and the row that the step leaves in the record."""
+    """The next carry, and the row that the step leaves in the record.
+
+    After the autoreset step the policy's state starts anew; not before, so that the value of the last
+    observation of an episode is that of its own history.
+    """
     alive = 1.0 - tf.cast(carry.ended, tf.float32)  # [B]: 0 where this was the autoreset step
     running = tf.logical_not(carry.ended)
     episode_return = tf.where(running, carry.episode_return, 0.0) + following.reward
@@ -149,15 +173,18 @@ def _advance(
         episode_return,
         episode_length,
     )
-    return Carry(state, following.observation, ended, episode_return, episode_length), row
+    recurrent_state = tf.nest.map_structure(
+        lambda x: x * tf.reshape(alive, [-1] + [1] * (x.shape.rank - 1)), recurrent_state
+    )
+    return Carry(state, following.observation, recurrent_state, ended, episode_return, episode_length), row
 
 
-def _trajectory(rows: Record, carry: Carry) -> tuple[Trajectory, dict[str, Tensor]]:
+def _trajectory(rows: Record, carry: Carry, state: Nest) -> tuple[Trajectory, dict[str, Tensor]]:
     observation = tf.nest.map_structure(
         lambda x, last: tf.concat([x, last[None]], 0), rows.observation, carry.observation
     )  # [T+1, B, ...]
     trajectory = Trajectory(
-        observation, rows.action, rows.reward, rows.terminated, rows.truncated, rows.mask, rows.extras
+        observation, rows.action, rows.reward, rows.terminated, rows.truncated, rows.mask, rows.extras, state
     )
     ended = tf.logical_or(rows.terminated, rows.truncated)
     return trajectory, episode_sums(rows.episode_return, rows.episode_length, ended, rows.mask)

@@ -17,7 +17,7 @@ class Learner:
 
     Args:
         agent: what learns.
-        memory: where `experience = "transition"` agents sample from; keeps nothing for "rollout" agents.
+        memory: what agents of experience "transition" or "sequence" sample from; keeps nothing for others.
         augment: reward augmentation (rl.envs.rewards), None for the environment's own reward.
     """
 
@@ -42,7 +42,7 @@ class Learner:
         Returns sums to be divided by `updates`: each metric times the number of updates it is a mean of.
         """
         processed = trajectory._replace(reward=self._reward(trajectory))
-        if self.agent.experience == "rollout":
+        if self.agent.experience in ("rollout", "parameters"):
             metrics = self.agent.update(processed, seed).metrics
             metrics = {"updates": tf.constant(1.0), **metrics}
         else:

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 from gymnasium import spaces
 
+from rl.agents.agent import network_state
 from rl.ops import loops, random
 from rl.runners.actor import Actor, flat_weights
 from rl.runners.base import Runner, episode_sums, running_sums
@@ -119,14 +120,26 @@ class SyncRunner(Runner):
         observation, ended = self._observation, self._ended
         step = iteration * self.steps_per_iteration
         actor.begin(iteration, self.length)
+        if self.learner.agent.experience == "parameters":
+            observation, ended = self._fresh_episodes(iteration)
+        block.write_state(actor.network_state)
         for t in range(self.length):
             action, extras = actor(observation, t, step + t * num_envs)
             block.write(t, observation, action, ended, extras)
             observation, reward, terminated, truncated = self._step(action)
+            if ended.any():
+                actor.forget(ended)
             ended = terminated | truncated
             block.write_result(t, reward, terminated, truncated)
         block.write_observation(self.length, observation)
         self._observation, self._ended = observation, ended
+
+    def _fresh_episodes(self, iteration: int) -> tuple[Nest, np.ndarray]:
+        """Starts all environments anew, for agents that compare parameters by whole episodes."""
+        seed = np.random.SeedSequence([self.seed, 1, iteration]).generate_state(1)[0]
+        self.actor.forget()
+        self._fresh = None
+        return self.env.reset(int(seed) % 2**31), np.zeros(self.env.num_envs, bool)
 
     def _step(self, action: Nest) -> tuple[Nest, np.ndarray, np.ndarray, np.ndarray]:
         if self._fresh is None:
@@ -145,19 +158,23 @@ class SyncRunner(Runner):
         lead = (self.length, env.num_envs)
         observation = tf.nest.flatten(space_spec(env.observation_space, (lead[0] + 1, lead[1])))
         action = tf.nest.flatten(space_spec(env.action_space, lead))
-        signature = [*observation, *action, tf.TensorSpec((len(NUMBERS) + len(extras), *lead), tf.float32)]
-        split = len(observation)
+        state_structure = network_state(self.learner.agent.initial_state(env.num_envs))
+        state = [tf.TensorSpec(each.shape, each.dtype) for each in tf.nest.flatten(state_structure)]
+        numbers = tf.TensorSpec((len(NUMBERS) + len(extras), *lead), tf.float32)
+        signature = [*observation, *action, *state, numbers]
+        split, end = len(observation), len(observation) + len(action)
 
         def learn(*arrays: Tensor) -> Tensor:
             numbers = dict(zip((*NUMBERS, *extras), tf.unstack(arrays[-1]), strict=True))  # [T, B] each
             trajectory = Trajectory(
                 tf.nest.pack_sequence_as(space_spec(env.observation_space, ()), arrays[:split]),
-                tf.nest.pack_sequence_as(space_spec(env.action_space, ()), arrays[split:-1]),
+                tf.nest.pack_sequence_as(space_spec(env.action_space, ()), arrays[split:end]),
                 numbers["reward"],
                 numbers["terminated"] > 0.0,
                 numbers["truncated"] > 0.0,
                 numbers["mask"],
                 {name: numbers[name] for name in extras},
+                tf.nest.pack_sequence_as(state_structure, arrays[end:-1]),
             )
             ended = tf.logical_or(trajectory.terminated, trajectory.truncated)
             running = running_sums(
@@ -194,6 +211,7 @@ class _Block:
 
         self.observation = empty(env.observation_space, (lead[0] + 1, lead[1]))
         self.action = empty(env.action_space, lead)
+        self.state: list[np.ndarray] = []  # of the network, before the first step
         self.numbers = np.zeros((len(NUMBERS) + len(extras), *lead), np.float32)
         self._extras = self.numbers[len(NUMBERS) :]
         self._nested_observation = isinstance(env.observation_space, (spaces.Dict, spaces.Tuple))
@@ -213,12 +231,15 @@ class _Block:
         for i, value in enumerate(numbers):
             self.numbers[i, t] = value
 
+    def write_state(self, leaves: list[np.ndarray]) -> None:
+        self.state = leaves
+
     def write_observation(self, t: int, observation: Nest) -> None:
         for array, leaf in self._pairs(self.observation, observation, self._nested_observation):
             array[t] = leaf
 
     def arrays(self) -> list[np.ndarray]:
-        return [*self.observation, *self.action, self.numbers]
+        return [*self.observation, *self.action, *self.state, self.numbers]
 
     @staticmethod
     def _pairs(arrays: list[np.ndarray], value: Nest, nested: bool) -> Any:

@@ -61,9 +61,10 @@ def build_runner(hparams: HParams, seed: int) -> Runner:
     )
     agent: Agent = get_algo(hparams.algo)(hparams, env.observation_space, env.action_space, seed)
     make_memory = get_memory(hparams.memory_name)
-    if make_memory.experience != agent.experience:
+    if agent.experience not in make_memory.experiences:
+        kinds = " or ".join(make_memory.experiences)
         raise UsageError(
-            f"memory {hparams.memory_name} is for {make_memory.experience} experience, {hparams.algo} learns "
+            f"memory {hparams.memory_name} is for {kinds} experience, {hparams.algo} learns "
             f"from {agent.experience} experience: take another memory (--list memory)"
         )
     spec = MemorySpec(env.observation_space, env.action_space, hparams.num_envs, hparams.rollout_length)
@@ -213,7 +214,8 @@ class Trainer:
 
         def policy(observation: Any) -> Any:
             zero = tf.constant(0, tf.int64)
-            return agent.act(observation, (), tf.constant([0, 0]), zero, False)[0]
+            state = agent.initial_state(self.hparams.num_envs)
+            return agent.act(observation, state, tf.constant([0, 0]), zero, False)[0]
 
         return tf.function(policy, autograph=False).get_concrete_function(spec)
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import tensorflow as tf
 from gymnasium import spaces
 
-from rl.agents.agent import Agent
+from rl.agents.agent import Agent, copy_weights
 from rl.agents.algos.registry import register
 from rl.hparams.dqn import DQNHParams
 from rl.models.networks import QNetwork
@@ -44,7 +44,7 @@ class DQN(Agent):
         self.target_network = self.add_network("target_network", self.make_network("target_network"))
         self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
-        self._copy_to_target(1.0)
+        copy_weights(self.network, self.target_network, 1.0)
 
     def make_network(self, name: str) -> QNetwork:
         hparams = self.hparams
@@ -89,11 +89,11 @@ class DQN(Agent):
         hparams = self.hparams
         self.updates.assign_add(1)
         if hparams.target_update_period == 1:
-            self._copy_to_target(hparams.tau)
+            copy_weights(self.network, self.target_network, hparams.tau)
             return
         due = tf.cast(self.updates % hparams.target_update_period == 0, tf.float32)
         # A blend with weight 0 leaves the target as it is; cheaper for XLA than a conditional.
-        self._copy_to_target(due * hparams.tau)
+        copy_weights(self.network, self.target_network, due * hparams.tau)
 
     def scalars(self, step: int) -> dict[str, float]:
         found = super().scalars(step)
@@ -103,11 +103,6 @@ class DQN(Agent):
             epsilon = schedules.linear(tf.constant(step), start, end, hparams.exploration_steps)
             found["train/exploration_epsilon"] = float(epsilon)
         return found
-
-    def _copy_to_target(self, tau: float | Tensor) -> None:
-        pairs = zip(self.network.trainable_variables, self.target_network.trainable_variables, strict=True)
-        for online, target in pairs:
-            target.assign((1.0 - tau) * target + tau * online)  # exact at tau = 0 and 1, by rounding too
 
     @property
     def variables(self) -> dict:

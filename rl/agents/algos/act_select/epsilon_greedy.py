@@ -22,7 +22,7 @@ def epsilon_greedy(hparams: Any) -> Any:
         if output.q_values is None:
             raise UsageError(NEEDS_VALUES)
         q_values = output.q_values  # [N, A]
-        count, actions = q_values.shape
+        count = q_values.shape[0]
         greedy = tf.argmax(q_values, -1, output_type=tf.int32)
         if training:
             epsilon = schedules.linear(
@@ -35,8 +35,21 @@ def epsilon_greedy(hparams: Any) -> Any:
             epsilon = tf.constant(hparams.evaluation_epsilon, tf.float32)
         explore_seed, action_seed = random.split(seed, 2)
         explores = random.uniform(explore_seed, [count]) < epsilon  # [N]
-        action = tf.where(explores, random.randint(action_seed, [count], actions), greedy)
-        chance = epsilon / actions
+        anything, chance = uniform_action(output, action_seed)
+        action = tf.where(explores, anything, greedy)
+        chance = epsilon * chance
         return action, tf.math.log(tf.where(action == greedy, 1.0 - epsilon + chance, chance))
 
     return select
+
+
+def uniform_action(output: PolicyOutput, seed: Tensor) -> tuple[Tensor, Tensor]:
+    """A uniformly random legal action int32 [N], and the probability of each legal one (scalar or [N])."""
+    scores = output.q_values if output.distribution is None else output.distribution.logits  # [N, A]
+    count, actions = scores.shape
+    if output.action_mask is None:
+        return random.randint(seed, [count], actions), tf.constant(1.0 / actions)
+    legal = output.action_mask  # [N, A]
+    lots = tf.where(legal, random.uniform(seed, [count, actions]), -1.0)
+    number = tf.reduce_sum(tf.cast(legal, tf.float32), -1)  # [N]
+    return tf.argmax(lots, -1, output_type=tf.int32), 1.0 / tf.maximum(number, 1.0)

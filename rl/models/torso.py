@@ -1,0 +1,86 @@
+"""What all torsos share: parts of an observation joined, single steps, unrolling along time.
+
+A torso maps features `[N, *inputs]` to `[N, size]`. One with memory has `initial_state` as well, takes and
+returns its state, and can be unrolled along a trajectory; the functions here treat both kinds alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from rl.hparams.hparams import ModelHParams
+from rl.models.layers import Initializers, ObservationEncoder
+from rl.models.mlp import Torso
+from rl.models.registry import get_model
+from rl.types import Nest, Tensor
+
+
+def make_torso(
+    model: ModelHParams, encoder: ObservationEncoder, initializers: Initializers, name: str
+) -> keras.layers.Layer:
+    """The torso named in hparams for the encoder's output; several parts get a torso each and are joined."""
+    make = get_model(model.name)
+    if len(encoder.widths) == 1:
+        return make(model, (encoder.size,), initializers, name)
+    return JoinedTorso(model, encoder.widths, initializers, name)
+
+
+class JoinedTorso(keras.layers.Layer):
+    """Dict and Tuple observations: dense layers (`model.part_hidden`) for each part alone, their outputs
+    joined and fed to the torso named in hparams."""
+
+    def __init__(self, model: ModelHParams, widths: list[int], initializers: Initializers, name: str):
+        super().__init__(name=name)
+        self.widths = widths
+        own = model.model_copy(update={"hidden": model.part_hidden})
+        with keras.name_scope(name):
+            self.parts = [Torso(own, (width,), initializers, f"part_{i}") for i, width in enumerate(widths)]
+            joined = sum(part.size for part in self.parts)
+            self.joint = get_model(model.name)(model, (joined,), initializers, "joint")
+        self.size = self.joint.size
+        if is_recurrent(self.joint):
+            self.initial_state = self.joint.initial_state
+        self.built = True
+
+    def call(self, x: Tensor, *state: Nest) -> Any:
+        return self.joint(self._join(x), *state)
+
+    def unroll(self, x: Tensor, state: Nest, mask: Tensor) -> tuple[Tensor, Nest]:
+        """See `rl.models.lstm`."""
+        length, count = x.shape[:2]
+        joined = self._join(tf.reshape(x, [length * count, *x.shape[2:]]))
+        return self.joint.unroll(tf.reshape(joined, [length, count, joined.shape[-1]]), state, mask)
+
+    def _join(self, x: Tensor) -> Tensor:
+        split = tf.split(x, self.widths, -1)
+        return tf.concat([part(each) for part, each in zip(self.parts, split, strict=True)], -1)
+
+
+def is_recurrent(torso: keras.layers.Layer) -> bool:
+    """Whether the torso keeps state from step to step."""
+    return hasattr(torso, "initial_state")
+
+
+def initial_state(torso: keras.layers.Layer, count: int) -> Nest:
+    """Its state at the start of `count` episodes: zeros `[count, ...]`, or () where it keeps none."""
+    return torso.initial_state(count) if is_recurrent(torso) else ()
+
+
+def step(torso: keras.layers.Layer, x: Tensor, state: Nest) -> tuple[Tensor, Nest]:
+    """Features of one step: x `[N, F]` to (`[N, size]`, the next state)."""
+    return torso(x, state) if is_recurrent(torso) else (torso(x), ())
+
+
+def unroll(torso: keras.layers.Layer, x: Tensor, state: Nest, mask: Tensor) -> tuple[Tensor, Nest]:
+    """Features along time: x `[T, B, F]` to (`[T * B, size]`, the state after the last step).
+
+    `mask` `[T, B]`: after a step where it is 0, the ignored step of an autoreset, the state starts anew.
+    """
+    length, count = x.shape[:2]
+    if not is_recurrent(torso):
+        return torso(tf.reshape(x, [length * count, *x.shape[2:]])), ()
+    features, state = torso.unroll(x, state, mask)
+    return tf.reshape(features, [length * count, torso.size]), state

@@ -1,0 +1,12 @@
+"""Nests of tensors with leading axes."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from rl.types import Nest
+
+
+def flatten_time(nest: Nest) -> Nest:
+    """[T, B, ...] to [T * B, ...] in every tensor."""
+    return tf.nest.map_structure(lambda x: tf.reshape(x, [x.shape[0] * x.shape[1], *x.shape[2:]]), nest)
