@@ -16,6 +16,7 @@ class MemorySpec(NamedTuple):
     action_space: gymnasium.Space[Any]
     num_envs: int  # B
     rollout_length: int  # T
+    recurrent_state: Nest = ()  # [B, ...] zeros like the state of the agent's network
 
 
 def leaf_names(root: str, spec: Nest) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from rl.agents.agent import Agent
+from rl.agents.agent import Agent, network_state
 from rl.agents.algos.registry import get_algo
 from rl.envs.make import make_env
 from rl.envs.rewards import get_reward_augmentation
@@ -67,7 +67,13 @@ def build_runner(hparams: HParams, seed: int) -> Runner:
             f"memory {hparams.memory_name} is for {kinds} experience, {hparams.algo} learns "
             f"from {agent.experience} experience: take another memory (--list memory)"
         )
-    spec = MemorySpec(env.observation_space, env.action_space, hparams.num_envs, hparams.rollout_length)
+    spec = MemorySpec(
+        env.observation_space,
+        env.action_space,
+        hparams.num_envs,
+        hparams.rollout_length,
+        network_state(agent.initial_state(hparams.num_envs)),
+    )
     if augment is not None and str(hparams.reward_augmentation).startswith("mountain_car"):
         _check_mountain_car(hparams, env.observation_space)
     learner = Learner(agent, make_memory(spec, hparams), augment)
