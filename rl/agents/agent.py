@@ -125,15 +125,17 @@ class Agent:
         return network
 
     def add_optimizer(
-        self, name: str, variables: list[Any], lr: float | None = None
+        self, name: str, variables: list[Any], lr: float | None = None, updates: int | None = None
     ) -> keras.optimizers.Optimizer:
         """An optimizer by hparams, built for `variables` so that nothing is created inside a loop.
 
         lr: learning rate in place of `hparams.lr`; the schedule is the same.
+        updates: steps of this optimizer per iteration, default `updates_per_iteration()`.
         """
         hparams = self.hparams
         iterations = -(-hparams.train_steps // (hparams.num_envs * hparams.rollout_length))
-        rate = schedules.learning_rate(hparams, iterations * self.updates_per_iteration(), lr)
+        updates = self.updates_per_iteration() if updates is None else updates
+        rate = schedules.learning_rate(hparams, iterations * updates, lr)
         optimizer = OPTIMIZERS[hparams.optimizer](rate, hparams.adam_epsilon)
         optimizer.build(variables)
         self.optimizers[name] = optimizer

@@ -2,6 +2,9 @@
 
 An id is Gymnasium's ("CartPole-v1"). Three backends may have it: `graph` (in-graph, compiled together with
 the agent), `envpool` (C++ threads) and `gym` (Gymnasium). Importing this module imports none of them.
+
+An environment of Gymnasium that says in its `info["action_mask"]` which actions are legal says it in its
+observations here (`rl/envs/wrappers.py:ActionMask`).
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from rl.envs.graph.base import GraphEnv
     from rl.envs.gym_host import GymHost
     from rl.envs.host import HostEnv
+    from rl.envs.wrappers import PreviousActionRewardHost
 
 BACKENDS = ("graph", "envpool", "gym")  # in the order in which `auto` asks them
 VECTOR_FROM = 8  # environments from which Gymnasium's own vector form of CartPole beats a loop
@@ -33,15 +37,19 @@ def make_env(
     num_envs: int,
     env_kwargs: Mapping[str, Any] | None = None,
     max_episode_steps: int | None = None,
+    previous_action_reward: bool = False,
 ) -> GraphEnv | HostEnv:
     """The environment to train in.
 
     Args:
         env_id: Gymnasium or EnvPool id; "module:id" imports the module first.
-        backend: `graph`, `envpool`, `gym`, or `auto`: the first of these three that has the id.
+        backend: `graph`, `envpool`, `gym`, or `auto`: the first of these three that has the id (not `envpool`
+            where Gymnasium's environment masks actions: EnvPool's do not say which are legal).
         num_envs: B, at least 1.
         env_kwargs: options of that environment.
         max_episode_steps: steps after which an episode is truncated; None takes the environment's own limit.
+        previous_action_reward: whether observations tell the action and the reward before them
+            (`rl/envs/wrappers.py`).
 
     Raises:
         UsageError: unknown id or backend, a backend that lacks the id, options that the environment does not
@@ -60,7 +68,11 @@ def make_env(
             raise _unknown(env_id)
         others = " or ".join(["auto", *having])
         raise UsageError(f"environment {env_id} is not in backend {backend}: take env_backend {others}")
-    return _MAKE[chosen](env_id, num_envs, dict(env_kwargs or {}), max_episode_steps)
+    kwargs = dict(env_kwargs or {})
+    if backend == "auto" and chosen == "envpool" and _gym_has(env_id) and _gym_masks(env_id, kwargs):
+        chosen = "gym"
+    env = _MAKE[chosen](env_id, num_envs, kwargs, max_episode_steps)
+    return _telling(env, chosen) if previous_action_reward else env
 
 
 def make_gym_env(
@@ -68,8 +80,11 @@ def make_gym_env(
     env_kwargs: Mapping[str, Any] | None = None,
     render_mode: str | None = None,
     max_episode_steps: int | None = None,
+    previous_action_reward: bool = False,
 ) -> gymnasium.Env:
-    """The Gymnasium environment of that id; with the defaults it is unmodified, for evaluation and videos.
+    """The Gymnasium environment of that id, for evaluation and videos.
+
+    With the defaults it is unmodified, but for an action mask in its info, which its observations show.
 
     Raises:
         UsageError: Gymnasium has no such id, the options are not its own, or a package is missing.
@@ -82,12 +97,17 @@ def make_gym_env(
                 f"environment {env_id} is EnvPool's alone: Gymnasium has none to evaluate or render"
             )
         raise _unknown(env_id)
+    from rl.envs.wrappers import ActionMask, PreviousActionReward
+
     kwargs = dict(env_kwargs or {})
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
     if max_episode_steps is not None:
         kwargs["max_episode_steps"] = max_episode_steps
-    return _call_gym(env_id, lambda: gymnasium.make(env_id, disable_env_checker=True, **kwargs))
+    env = _call_gym(env_id, lambda: gymnasium.make(env_id, disable_env_checker=True, **kwargs))
+    if _gym_masks(env_id, dict(env_kwargs or {})):
+        env = ActionMask(env)
+    return PreviousActionReward(env) if previous_action_reward else env
 
 
 def make_eval_envs(
@@ -95,15 +115,28 @@ def make_eval_envs(
     num_envs: int,
     env_kwargs: Mapping[str, Any] | None = None,
     render_mode: str | None = None,
-) -> GymHost:
-    """`num_envs` unmodified Gymnasium environments as one `GymHost`; `reset(seed)` seeds them.
+    previous_action_reward: bool = False,
+) -> GymHost | PreviousActionRewardHost:
+    """`num_envs` environments of `make_gym_env` as one host environment; `reset(seed)` seeds them.
 
     Raises:
         UsageError: as `make_gym_env`.
     """
     from rl.envs.gym_host import GymHost
 
-    return GymHost([make_gym_env(env_id, env_kwargs, render_mode) for _ in range(num_envs)])
+    host = GymHost([make_gym_env(env_id, env_kwargs, render_mode) for _ in range(num_envs)])
+    return _telling(host, "gym") if previous_action_reward else host
+
+
+def _telling(env: Any, backend: str) -> Any:
+    """The environment, whose observations tell the action and the reward before them as well."""
+    if backend == "graph":
+        from rl.envs.graph.wrappers import PreviousActionReward
+
+        return PreviousActionReward(env)
+    from rl.envs.wrappers import PreviousActionRewardHost
+
+    return PreviousActionRewardHost(env)
 
 
 def _make_graph(
@@ -131,7 +164,7 @@ def _make_gym(
 ) -> HostEnv:
     from rl.envs.gym_host import GymHost, GymVectorHost
 
-    if num_envs >= VECTOR_FROM:
+    if num_envs >= VECTOR_FROM and not _gym_masks(env_id, env_kwargs):
         env = _gym_vector(env_id, num_envs, env_kwargs, max_episode_steps)
         if env is not None:
             return GymVectorHost(env)
@@ -156,6 +189,23 @@ def _gym_vector(
         return env
     env.close()
     return None
+
+
+def _gym_masks(env_id: str, env_kwargs: dict[str, Any]) -> bool:
+    """Whether Gymnasium's environment says in its info which actions are legal; asked of each id once."""
+    import gymnasium
+
+    from rl.envs.wrappers import masks_in_info
+
+    spec, key = gymnasium.spec(env_id), (env_id, repr(env_kwargs))
+    if key not in _MASKS or _MASKS[key][0] is not spec:  # an id may be registered anew
+        try:
+            env = _call_gym(env_id, lambda: gymnasium.make(env_id, disable_env_checker=True, **env_kwargs))
+        except UsageError:  # it is for whoever makes the environment to say so
+            return False
+        _MASKS[key] = (spec, masks_in_info(env))
+        env.close()
+    return _MASKS[key][1]
 
 
 def _call_gym(env_id: str, call: Callable[[], Any]) -> Any:
@@ -229,6 +279,7 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+_MASKS: dict[tuple[str, str], tuple[Any, bool]] = {}
 _GRAPH_ARGUMENTS = ("num_envs", "max_episode_steps")
 _EXTRAS = ("mujoco", "box2d")  # the package's extras that bring Gymnasium environments
 _HAS: dict[str, Callable[[str], bool]] = {"graph": _graph_has, "envpool": _envpool_has, "gym": _gym_has}

@@ -135,6 +135,7 @@ class HParams(Checked):
     memory: str = "rollout"
     act_select: str = "sample"
     grad_comp: str = "backprop"
+    microbatches: PositiveInt = 1  # grad_comp=accumulate: parts of a batch, computed one after another
 
     optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"
     lr: PositiveFloat = 3e-4

@@ -13,6 +13,7 @@ import numpy as np
 
 from rl.agents.agent import Agent
 from rl.envs.gym_host import GymHost
+from rl.envs.host import HostEnv
 from rl.envs.make import make_eval_envs, make_gym_env
 from rl.errors import UsageError
 from rl.runners.actor import Actor
@@ -58,7 +59,12 @@ class Evaluator:
         hparams = agent.hparams
         self.episodes = episodes
         self._num_envs = min(episodes, MAX_PARALLEL)
-        self._envs = make_eval_envs(hparams.env, self._num_envs, hparams.env_kwargs)
+        self._envs = make_eval_envs(
+            hparams.env,
+            self._num_envs,
+            hparams.env_kwargs,
+            previous_action_reward=hparams.previous_action_reward,
+        )
         _check_spaces(agent, self._envs)
         self._limit = _step_limit(self._envs.envs[0])
         self._actor = Actor(agent, self._num_envs, training=False, seed=0, backend=hparams.act_backend)
@@ -103,7 +109,7 @@ class Evaluator:
         self._envs.close()
 
 
-def _check_spaces(agent: Agent, envs: GymHost) -> None:
+def _check_spaces(agent: Agent, envs: HostEnv) -> None:
     """Raises UsageError where the backend that trains calls other spaces by this id than Gymnasium does."""
     pairs = ((agent.observation_space, envs.observation_space), (agent.action_space, envs.action_space))
     for trained, evaluated in pairs:
@@ -138,7 +144,9 @@ def play(
     """
     hparams = agent.hparams
     mode = "rgb_array" if video_dir is not None else ("human" if render else None)
-    env = make_gym_env(hparams.env, hparams.env_kwargs, mode)
+    env = make_gym_env(
+        hparams.env, hparams.env_kwargs, mode, previous_action_reward=hparams.previous_action_reward
+    )
     host = GymHost([env])
     fps = float(env.metadata.get("render_fps") or 30)
     limit = _step_limit(env)

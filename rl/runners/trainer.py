@@ -54,7 +54,12 @@ def build_runner(hparams: HParams, seed: int) -> Runner:
         UsageError: parts that do not fit together.
     """
     env = make_env(
-        hparams.env, hparams.env_backend, hparams.num_envs, hparams.env_kwargs, hparams.max_episode_steps
+        hparams.env,
+        hparams.env_backend,
+        hparams.num_envs,
+        hparams.env_kwargs,
+        hparams.max_episode_steps,
+        hparams.previous_action_reward,
     )
     augment = (
         None if hparams.reward_augmentation is None else get_reward_augmentation(hparams.reward_augmentation)

@@ -43,11 +43,13 @@ def _push(column: int, discrete: bool) -> Callable[[np.ndarray], np.ndarray]:
 CASES = {
     "Acrobot-v1": Case(lambda p: p.astype(np.float64), _push(5, True), (True, True)),
     "CartPole-v1": Case(lambda p: p.astype(np.float64), lambda o: (o[:, 2] + o[:, 3] > 0) * 1, (True, True)),
+    "CartPoleNoVel-v1": Case(lambda p: p.astype(np.float64), None, (True, False)),
     "Catch-v0": Case(lambda p: tuple(int(each) for each in p), None, (True, False)),
     "Identity-v0": Case(int, None, (False, True), random_moves=True),
     "MountainCar-v0": Case(lambda p: p.astype(np.float64), _push(1, True), (True, True)),
     "MountainCarContinuous-v0": Case(lambda p: p, _push(1, False), (True, True)),
     "Pendulum-v1": Case(lambda p: p.astype(np.float64), None, (False, True)),
+    "PendulumNoVel-v1": Case(lambda p: p.astype(np.float64), None, (False, True)),
     "TwoStateChain-v0": Case(int, None, (True, True)),
 }
 
@@ -195,6 +197,8 @@ def test_resets_are_distributed_as_gymnasiums(env_id: str) -> None:
         ("Pendulum-v1", {"g": 1.62}),
         ("MountainCar-v0", {"goal_velocity": 0.05}),
         ("MountainCarContinuous-v0", {"goal_velocity": 0.05}),
+        ("CartPoleNoVel-v1", {"sutton_barto_reward": True}),
+        ("PendulumNoVel-v1", {"g": 1.62}),
         ("Catch-v0", {"rows": 4, "columns": 7}),
         ("Identity-v0", {"num_states": 9}),
     ],
@@ -208,6 +212,34 @@ def test_options_mean_what_they_mean_in_gymnasium(env_id: str, env_kwargs: dict[
     assert env.action_space == originals[0].action_space
     seen = _compare(env, CASES[env_id], originals, 300, compiled=True)
     assert seen["resets"] > 0
+
+
+@pytest.mark.parametrize(
+    ("env_id", "original", "seen"),
+    [("CartPoleNoVel-v1", "CartPole-v1", [0, 2]), ("PendulumNoVel-v1", "Pendulum-v1", [0, 1])],
+)
+def test_without_velocity_is_the_original_with_columns_left_out(
+    env_id: str, original: str, seen: list[int]
+) -> None:
+    masked, whole = make_gym_env(env_id), gymnasium.make(original)
+    whole.action_space.seed(1)
+    assert masked.action_space == whole.action_space
+    np.testing.assert_array_equal(masked.observation_space.high, whole.observation_space.high[seen])
+    ended, ends, seed = True, -1, 3
+    for _ in range(450):
+        if ended:
+            seed, ends = seed + 1, ends + 1
+            (mine, _), (theirs, _) = masked.reset(seed=seed), whole.reset(seed=seed)
+            ended = False
+        else:
+            action = whole.action_space.sample()
+            mine, *flags, _ = masked.step(action)
+            theirs, *expected, _ = whole.step(action)
+            assert flags == expected
+            ended = flags[1] or flags[2]
+        np.testing.assert_array_equal(mine, theirs[seen])
+        assert masked.observation_space.contains(mine)
+    assert ends >= 2
 
 
 def test_every_environment_has_a_case() -> None:

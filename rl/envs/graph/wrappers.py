@@ -1,0 +1,57 @@
+"""The in-graph form of the wrappers in `rl/envs/wrappers.py`, which says what they mean."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.envs.graph.base import GraphEnv, GraphState
+from rl.envs.wrappers import PREVIOUS_ACTION, PREVIOUS_REWARD, joined, with_previous
+from rl.spaces import space_spec
+from rl.types import Nest, Tensor, TimeStep
+
+
+class PreviousActionReward(GraphEnv):
+    """A `GraphEnv` whose observations tell the action and the reward before them; none at an episode's start.
+
+    The reward is the environment's own, before any augmentation. The state is that of `env`: what is told is
+    known when a step is made.
+    """
+
+    def __init__(self, env: GraphEnv) -> None:
+        super().__init__(env.num_envs, env.max_episode_steps)
+        self.env = env
+        self.action_space = env.action_space
+        self.observation_space = with_previous(env.observation_space, env.action_space)
+
+    def reset(self, seed: Tensor) -> tuple[GraphState, TimeStep]:
+        """See `GraphEnv.reset`."""
+        state, first = self.env.reset(seed)
+        specs = space_spec(self.observation_space[PREVIOUS_ACTION], (self.num_envs,))
+        action = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), specs)
+        return state, self._told(first, action)
+
+    def step(self, state: GraphState, action: Nest, seed: Tensor) -> tuple[GraphState, TimeStep]:
+        """See `GraphEnv.step`."""
+        resets = state.episode_end  # [B]
+        state, following = self.env.step(state, action, seed)
+        return state, self._told(following, _previous_action(self.action_space, action, resets))
+
+    def _told(self, time_step: TimeStep, action: Nest) -> TimeStep:
+        parts = {PREVIOUS_ACTION: action, PREVIOUS_REWARD: time_step.reward[:, None]}
+        return time_step._replace(observation=joined(time_step.observation, parts))
+
+
+def _previous_action(space: spaces.Space, action: Nest, none: Tensor) -> Nest:
+    """Actions `[B, ...]` as elements of `previous_action_space(space)`; nothing where `none` [B]."""
+    if isinstance(space, spaces.Dict):
+        return {key: _previous_action(each, action[key], none) for key, each in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        pairs = zip(space.spaces, action, strict=True)
+        return tuple(_previous_action(each, part, none) for each, part in pairs)
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        action = action + 1
+    elif isinstance(space, spaces.Box):
+        action = tf.clip_by_value(action, space.low, space.high)  # as the environment took it
+    none = tf.reshape(none, [-1] + [1] * (action.shape.rank - 1))
+    return tf.cast(tf.where(none, tf.zeros_like(action), action), space_spec(space).dtype)
