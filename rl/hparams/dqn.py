@@ -81,7 +81,7 @@ def dqn_cartpole() -> DQNHParams:
     """DQN on CartPole-v1.
 
     `python train.py --hparams dqn_cartpole`: 500 after 50,000 steps, in 10 s (2 cores).
-    Three seeds: benchmarks/results/learning.md.
+    Three seeds: benchmarks/results/README.md.
     """
     hparams = dqn()
     hparams.env = "CartPole-v1"
@@ -109,7 +109,7 @@ def dqn_mountaincar() -> DQNHParams:
     """DQN on MountainCar-v0.
 
     `python train.py --hparams dqn_mountaincar`: -97 after 120,000 steps, in 19 s (2 cores).
-    Three seeds: benchmarks/results/learning.md.
+    Three seeds: benchmarks/results/README.md.
     """
     hparams = dqn()
     hparams.env = "MountainCar-v0"

@@ -1,0 +1,121 @@
+"""IQN: the return's quantile function itself is learned, at fractions that are drawn anew every time.
+
+Dabney et al. 2018, "Implicit Quantile Networks for Distributional Reinforcement Learning",
+https://arxiv.org/abs/1806.06923. The switches are DQN's (`rl/agents/algos/dqn.py`).
+
+Deviations from the paper:
+
+1. The embedding multiplies the torso's output (`rl/models/quantile.py`), so that only the output layer (with
+   `dueling`, the streams) is computed for every fraction; the paper has a hidden layer after the product.
+2. Evaluation acts on evenly spaced fractions, which needs no random numbers; training draws them.
+3. Risk-neutral: the paper's distortion measures beta are left out.
+4. With `prioritized`, the priority is the absolute difference of the means, as for DQN.
+5. Those of DQN: `tau`, noisy layers after the torso only, truncated episodes bootstrap.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.agent import Agent, copy_weights
+from rl.agents.algos.registry import register
+from rl.hparams.iqn import IQNHParams
+from rl.models.quantile import QuantileNetwork
+from rl.ops import distributional, random, schedules
+from rl.ops.policy import masked_mean
+from rl.types import Batch, Nest, PolicyOutput, Tensor
+
+
+@register
+class IQN(Agent):
+    """Implicit quantile network: double, dueling, noisy, n-step and prioritized are switches."""
+
+    experience = "transition"
+    action_spaces = (spaces.Discrete,)
+    hparams_type = IQNHParams
+
+    def build(self) -> None:
+        self.network = self.add_network("network", self.make_network("network"))
+        self.target_network = self.add_network("target_network", self.make_network("target_network"))
+        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
+        self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
+        copy_weights(self.network, self.target_network, 1.0)
+
+    def make_network(self, name: str) -> QuantileNetwork:
+        hparams = self.hparams
+        sigma = hparams.noisy_sigma if hparams.noisy else None
+        actions = int(self.action_space.n)
+        return QuantileNetwork(
+            hparams,
+            self.encoder,
+            actions,
+            self.initializers,
+            hparams.cosines,
+            dueling=hparams.dueling,
+            noisy_sigma=sigma,
+            name=name,
+        )
+
+    def updates_per_iteration(self) -> int:
+        return self.hparams.updates_per_iteration
+
+    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
+        hparams = self.hparams
+        count = tf.nest.flatten(observation)[0].shape[0]
+        if training:
+            fraction = random.uniform(seed, [count, hparams.policy_fractions])  # [N, F]
+        else:
+            even = distributional.quantile_midpoints(hparams.policy_fractions)
+            fraction = tf.broadcast_to(even, [count, hparams.policy_fractions])
+        quantiles = self.network(observation, fraction, training=training)  # [N, A, F]
+        return PolicyOutput(q_values=tf.reduce_mean(quantiles, -1))
+
+    def loss(self, batch: Batch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+        hparams = self.hparams
+        noise_seed, fraction_seed, target_seed, policy_seed = random.split(seed, 4)
+        self.resample_noise(noise_seed)
+        count = batch.reward.shape[0]
+        fraction = random.uniform(fraction_seed, [count, hparams.fractions])  # [N, F]
+        target_fraction = random.uniform(target_seed, [count, hparams.target_fractions])  # [N, F']
+        policy_fraction = random.uniform(policy_seed, [count, hparams.policy_fractions])  # [N, F'']
+        quantiles = self.network(batch.observation, fraction, training=True)  # [N, A, F]
+        next_quantiles = self.target_network(batch.next_observation, target_fraction, training=True)
+        selector_network = self.network if hparams.double else self.target_network
+        selector = selector_network(batch.next_observation, policy_fraction, training=True)  # [N, A, F'']
+        next_action = tf.argmax(tf.reduce_mean(selector, -1), -1, output_type=tf.int32)
+        following = distributional.select(next_quantiles, next_action)  # [N, F']
+        target = tf.stop_gradient(batch.reward[:, None] + batch.discount[:, None] * following)  # [N, F']
+        chosen = distributional.select(quantiles, batch.action)  # [N, F]
+        loss = distributional.quantile_huber(chosen, fraction, target, hparams.huber_delta)
+        loss /= hparams.huber_delta  # equation 3 divides by kappa where QR-DQN's does not
+        mean = tf.reduce_mean(chosen, -1)  # [N]
+        error = tf.reduce_mean(target, -1) - mean
+        metrics = {
+            "q_value": masked_mean(mean, batch.mask),
+            "td_error": masked_mean(tf.abs(error), batch.mask),
+        }
+        return loss * batch.sample_weight * batch.mask, metrics, tf.abs(error)
+
+    def after_update(self) -> None:
+        hparams = self.hparams
+        self.updates.assign_add(1)
+        if hparams.target_update_period == 1:
+            copy_weights(self.network, self.target_network, hparams.tau)
+            return
+        due = tf.cast(self.updates % hparams.target_update_period == 0, tf.float32)
+        # A blend with weight 0 leaves the target as it is; cheaper for XLA than a conditional.
+        copy_weights(self.network, self.target_network, due * hparams.tau)
+
+    def scalars(self, step: int) -> dict[str, float]:
+        found = super().scalars(step)
+        if self.hparams.act_select_name == "epsilon_greedy":
+            hparams = self.hparams
+            start, end = hparams.exploration_epsilon_start, hparams.exploration_epsilon_end
+            epsilon = schedules.linear(tf.constant(step), start, end, hparams.exploration_steps)
+            found["train/exploration_epsilon"] = float(epsilon)
+        return found
+
+    @property
+    def variables(self) -> dict:
+        return super().variables | {"updates": self.updates}

@@ -1,0 +1,91 @@
+"""Hyperparameters and named sets of C51 (`rl/agents/algos/c51.py`)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rl.errors import UsageError
+from rl.hparams.dqn import DQNHParams
+from rl.hparams.registry import register
+
+
+class C51HParams(DQNHParams):
+    """DQN's, and the atoms on which returns are distributed; `huber_delta` has no effect."""
+
+    algo: str = "c51"
+
+    double: bool = False
+    loss: Literal["cross_entropy"] = "cross_entropy"  # type: ignore[assignment]
+    atoms: Annotated[int, Field(ge=2)] = 51
+    value_min: float = -10.0  # the least discounted return that can be told from a lesser one
+    value_max: float = 10.0  # the largest
+
+    def check(self) -> None:
+        """Raises UsageError where the atoms span nothing, or DQN's do not fit together."""
+        super().check()
+        if self.value_min >= self.value_max:
+            raise UsageError(
+                f"hparam value_min={self.value_min:g} is not below value_max={self.value_max:g}: "
+                "the atoms lie between them"
+            )
+
+
+@register
+def c51() -> C51HParams:
+    """C51 on any environment with discrete actions: give --env ID, value_min and value_max."""
+    hparams = C51HParams()
+    hparams.model.activation = "relu"
+    hparams.model.init = "lecun_uniform"
+    return hparams
+
+
+@register
+def c51_cartpole() -> C51HParams:
+    """C51 on CartPole-v1."""
+    hparams = c51()
+    hparams.env = "CartPole-v1"
+    hparams.train_steps = 50_000
+    hparams.eval_period = 10_000
+    hparams.model.hidden = (128, 128)
+    hparams.lr = 2e-3
+    hparams.lr_schedule = "linear"
+    hparams.double = True
+    hparams.value_min = 0.0
+    hparams.value_max = 100.0
+    hparams.n_step = 10
+    hparams.batch_size = 128
+    hparams.replay_capacity = 100_000
+    hparams.min_replay_size = 1_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 32
+    hparams.updates_per_iteration = 128
+    hparams.target_update_period = 128
+    hparams.exploration_steps = 8_000
+    hparams.exploration_epsilon_end = 0.04
+    hparams.max_grad_norm = 10.0
+    return hparams
+
+
+@register
+def c51_identity() -> C51HParams:
+    """C51 on Identity-v0: the smallest test that anything is learned."""
+    hparams = c51()
+    hparams.env = "Identity-v0"
+    hparams.train_steps = 4_000
+    hparams.gamma = 0.0
+    hparams.value_min = 0.0
+    hparams.value_max = 2.0
+    hparams.atoms = 11
+    hparams.lr = 3e-3
+    hparams.replay_capacity = 2_000
+    hparams.min_replay_size = 100
+    hparams.batch_size = 64
+    hparams.num_envs = 8
+    hparams.rollout_length = 4
+    hparams.updates_per_iteration = 4
+    hparams.target_update_period = 50
+    hparams.exploration_steps = 2_000
+    hparams.log_period = 1_000
+    return hparams

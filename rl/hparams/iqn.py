@@ -1,0 +1,76 @@
+"""Hyperparameters and named sets of IQN (`rl/agents/algos/iqn.py`)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rl.hparams.dqn import DQNHParams
+from rl.hparams.hparams import PositiveInt
+from rl.hparams.registry import register
+
+
+class IQNHParams(DQNHParams):
+    """DQN's, and how many fractions are drawn where; `huber_delta` is the paper's kappa."""
+
+    algo: str = "iqn"
+
+    double: bool = False
+    loss: Literal["quantile_huber"] = "quantile_huber"  # type: ignore[assignment]
+    cosines: PositiveInt = 64  # width of the cosine embedding (n in the paper)
+    fractions: PositiveInt = 8  # drawn for the values that are learned (N)
+    target_fractions: PositiveInt = 8  # drawn for the target's values (N')
+    policy_fractions: PositiveInt = 32  # averaged to choose an action (K)
+
+
+@register
+def iqn() -> IQNHParams:
+    """IQN on any environment with discrete actions: give --env ID."""
+    hparams = IQNHParams()
+    hparams.model.activation = "relu"
+    hparams.model.init = "lecun_uniform"
+    return hparams
+
+
+@register
+def iqn_cartpole() -> IQNHParams:
+    """IQN on CartPole-v1."""
+    hparams = iqn()
+    hparams.env = "CartPole-v1"
+    hparams.train_steps = 50_000
+    hparams.eval_period = 10_000
+    hparams.model.hidden = (128, 128)
+    hparams.lr = 2e-3
+    hparams.lr_schedule = "linear"
+    hparams.double = True
+    hparams.n_step = 10
+    hparams.batch_size = 128
+    hparams.replay_capacity = 100_000
+    hparams.min_replay_size = 1_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 32
+    hparams.updates_per_iteration = 128
+    hparams.target_update_period = 128
+    hparams.exploration_steps = 8_000
+    hparams.exploration_epsilon_end = 0.04
+    hparams.max_grad_norm = 10.0
+    return hparams
+
+
+@register
+def iqn_identity() -> IQNHParams:
+    """IQN on Identity-v0: the smallest test that anything is learned."""
+    hparams = iqn()
+    hparams.env = "Identity-v0"
+    hparams.train_steps = 4_000
+    hparams.gamma = 0.0
+    hparams.lr = 3e-3
+    hparams.replay_capacity = 2_000
+    hparams.min_replay_size = 100
+    hparams.batch_size = 64
+    hparams.num_envs = 8
+    hparams.rollout_length = 4
+    hparams.updates_per_iteration = 4
+    hparams.target_update_period = 50
+    hparams.exploration_steps = 2_000
+    hparams.log_period = 1_000
+    return hparams
