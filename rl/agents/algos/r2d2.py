@@ -1,0 +1,145 @@
+"""R2D2: recurrent Q-learning from a replay memory of sequences.
+
+Kapturowski et al. 2019, "Recurrent experience replay in distributed reinforcement learning",
+https://openreview.net/forum?id=r1lyTjAqYX. Its parts:
+
+* stored state and burn-in, section 3: both networks go through the first `burn_in` steps of a sequence from
+  the state that the policy had there, without gradient, before `unroll_length` steps are learned from.
+* value rescaling, section 2.3 (after Pohlen et al. 2018, https://arxiv.org/abs/1805.11593).
+* n-step double Q-learning along the sequence; `retrace_lambda` replaces it by Retrace (Munos et al. 2016,
+  https://arxiv.org/abs/1606.02647) for the greedy policy. `dueling` and `noisy` as in DQN.
+* sequence priorities, section 2.3 (the formula in `rl/ops/sequence.py`, the memory `sequence`).
+
+Deviations from the paper:
+
+1. Sequences begin at rollout boundaries and may span several episodes; the state starts anew in between. So
+   the first steps of an episode are learned from as often as all others.
+2. Steps with fewer than n successors in their sequence bootstrap from its last observation.
+3. The online network chooses the action that the target network rates, as in double Q-learning; the paper's
+   equation has the two the other way round.
+4. One epsilon for all environments, annealed, in place of one per worker.
+5. Huber loss by default, as in DQN (`loss=mse` for the square).
+6. Truncated episodes bootstrap from the last observation; only terminal states do not.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.agent import Agent, copy_weights
+from rl.agents.algos.registry import register
+from rl.hparams.r2d2 import R2D2HParams
+from rl.models.networks import QNetwork
+from rl.ops import schedules, sequence, value
+from rl.ops.policy import masked_mean
+from rl.types import Nest, PolicyOutput, SequenceBatch, Tensor, Trajectory
+
+
+@register
+class R2D2(Agent):
+    """Recurrent replay distributed DQN: stored state, burn-in, value rescaling, sequence priorities."""
+
+    experience = "sequence"
+    recurrent = True
+    action_spaces = (spaces.Discrete,)
+    hparams_type = R2D2HParams
+
+    def build(self) -> None:
+        self.network = self.add_network("network", self.make_network("network"))
+        self.target_network = self.add_network("target_network", self.make_network("target_network"))
+        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
+        self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
+        copy_weights(self.network, self.target_network, 1.0)
+
+    def make_network(self, name: str) -> QNetwork:
+        hparams = self.hparams
+        sigma = hparams.noisy_sigma if hparams.noisy else None
+        actions = int(self.action_space.n)
+        return QNetwork(
+            hparams,
+            self.encoder,
+            actions,
+            self.initializers,
+            dueling=hparams.dueling,
+            noisy_sigma=sigma,
+            name=name,
+        )
+
+    def updates_per_iteration(self) -> int:
+        return self.hparams.updates_per_iteration
+
+    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
+        q_values, state = self.network.step(observation, recurrent_state, training)
+        return PolicyOutput(q_values=q_values, recurrent_state=state)
+
+    def unroll(self, network: QNetwork, trajectory: Trajectory) -> Tensor:
+        """Action values `[U+1, N, A]` of the observations after the burn-in."""
+        burn_in, state = self.hparams.burn_in, trajectory.recurrent_state
+        mask = tf.concat([trajectory.mask, tf.ones_like(trajectory.mask[:1])], 0)  # [L+1, N]
+        if burn_in and tf.nest.flatten(state):
+            before = tf.nest.map_structure(lambda x: x[:burn_in], trajectory.observation)
+            _, state = network.unroll(before, state, mask[:burn_in], training=True)
+            state = tf.nest.map_structure(tf.stop_gradient, state)
+        observation = tf.nest.map_structure(lambda x: x[burn_in:], trajectory.observation)  # [U+1, N, ...]
+        return network.unroll(observation, state, mask[burn_in:], training=True)[0]
+
+    def loss(self, batch: SequenceBatch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+        hparams = self.hparams
+        self.resample_noise(seed)
+        q_values = self.unroll(self.network, batch.trajectory)  # [U+1, N, A]
+        next_q_values = self.unroll(self.target_network, batch.trajectory)  # [U+1, N, A]
+        steps = batch.trajectory._replace(observation=(), extras={}, recurrent_state=())
+        steps = tf.nest.map_structure(lambda x: x[hparams.burn_in :], steps)  # [U, N]
+        target = self.target(steps, next_q_values, q_values if hparams.double else next_q_values)
+        mask = steps.mask * batch.mask  # [U, N]
+        chosen = value.select(q_values[:-1], steps.action)  # [U, N]
+        error = tf.stop_gradient(target) - chosen
+        loss = value.huber(error, hparams.huber_delta) if hparams.loss == "huber" else tf.square(error)
+        metrics = {
+            "q_value": masked_mean(chosen, mask),
+            "td_error": masked_mean(tf.abs(error), mask),
+        }
+        priorities = sequence.sequence_priority(error, mask, hparams.priority_eta)
+        return tf.reduce_mean(loss * mask, 0) * batch.sample_weight, metrics, priorities
+
+    def target(self, steps: Trajectory, q_values: Tensor, selector: Tensor) -> Tensor:
+        """Rescaled targets `[U, N]`: `q_values` `[U+1, N, A]` rate the actions that `selector` chooses."""
+        hparams, epsilon = self.hparams, self.hparams.value_rescaling_epsilon
+        best = tf.argmax(selector, -1, output_type=tf.int32)  # [U+1, N]
+        following = value.select(q_values, best)
+        if hparams.value_rescaling:
+            following = sequence.unscale_value(following, epsilon)
+        ends = steps.terminated, steps.truncated
+        if hparams.retrace_lambda is None:
+            target = sequence.n_step_target(steps.reward, following, *ends, hparams.gamma, hparams.n_step)
+        else:
+            taken = value.select(q_values[:-1], steps.action)  # [U, N]
+            if hparams.value_rescaling:
+                taken = sequence.unscale_value(taken, epsilon)
+            trace = hparams.retrace_lambda * tf.cast(best[:-1] == steps.action, tf.float32)
+            target = sequence.retrace_target(steps.reward, following, taken, trace, *ends, hparams.gamma)
+        return sequence.rescale_value(target, epsilon) if hparams.value_rescaling else target
+
+    def after_update(self) -> None:
+        hparams = self.hparams
+        self.updates.assign_add(1)
+        if hparams.target_update_period == 1:
+            copy_weights(self.network, self.target_network, hparams.tau)
+            return
+        due = tf.cast(self.updates % hparams.target_update_period == 0, tf.float32)
+        # A blend with weight 0 leaves the target as it is; cheaper for XLA than a conditional.
+        copy_weights(self.network, self.target_network, due * hparams.tau)
+
+    def scalars(self, step: int) -> dict[str, float]:
+        found = super().scalars(step)
+        if self.hparams.act_select_name == "epsilon_greedy":
+            hparams = self.hparams
+            start, end = hparams.exploration_epsilon_start, hparams.exploration_epsilon_end
+            epsilon = schedules.linear(tf.constant(step), start, end, hparams.exploration_steps)
+            found["train/exploration_epsilon"] = float(epsilon)
+        return found
+
+    @property
+    def variables(self) -> dict:
+        return super().variables | {"updates": self.updates}

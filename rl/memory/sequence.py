@@ -1,0 +1,210 @@
+"""Prioritized replay of sequences with the recurrent state they began with.
+
+Kapturowski et al. 2019, "Recurrent experience replay in distributed reinforcement learning" (R2D2),
+https://openreview.net/forum?id=r1lyTjAqYX, sections 2.3 and 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from rl.errors import UsageError
+from rl.memory.registry import register
+from rl.memory.ring import TERMINATED, TRANSITION, TRUNCATED, Ring
+from rl.memory.spec import MemorySpec, leaf_names
+from rl.memory.sum_tree import SumTree
+from rl.ops import schedules
+from rl.types import SequenceBatch, Tensor, Trajectory
+
+
+@register
+class Sequence:
+    """Sequences of `burn_in + unroll_length` steps that begin where a rollout began.
+
+    A rollout of B environments opens B sequences, for it is at its start that the runner notes the network's
+    state; consecutive sequences overlap wherever a rollout is shorter than a sequence. One leaf of a sum-tree
+    stands for each sequence: p^alpha, or 0 until all its steps and the observation after them are stored, and
+    again once its first rollout is overwritten. With `priority_exponent` 0, or
+    `prioritized` false, all sequences are equally likely.
+
+    A sequence may hold several episodes: the step between them has mask 0.
+
+    Where adding and sampling are compiled into one function, add first (see `rl.memory.replay`).
+
+    Raises:
+        UsageError: the hparams do not fit together.
+    """
+
+    experiences = ("sequence",)  # of the agents that it serves
+
+    def __init__(self, spec: MemorySpec, hparams: Any) -> None:
+        self.hparams = hparams
+        self.batch_size = hparams.batch_size
+        self.exponent = hparams.priority_exponent if hparams.prioritized else 0.0
+        self.min_size = max(hparams.min_replay_size, 1)
+        self.num_envs, self.period = spec.num_envs, spec.rollout_length
+        self.length = hparams.burn_in + hparams.unroll_length  # steps; there is one observation more
+        self.span = -(-(self.length + 1) // self.period)  # rollouts that hold a whole sequence
+        self.rollouts = _rollouts(spec, hparams, self.span)
+        self.ring = Ring(spec, self.rollouts * self.period)
+        self.tree = SumTree(self.rollouts * self.num_envs)
+        self._largest = tf.Variable(1.0, trainable=False, name="largest_leaf")
+        # A compiled function must not keep tensors of the one who made the spec: shapes are all it takes.
+        self._state_spec = tf.nest.map_structure(
+            lambda x: tf.TensorSpec(x.shape[1:], x.dtype), spec.recurrent_state
+        )
+        leaves = self.rollouts * self.num_envs
+        self._state = [
+            tf.Variable(tf.zeros([leaves, *each.shape], each.dtype), trainable=False, name=f"state_{i}")
+            for i, each in enumerate(tf.nest.flatten(self._state_spec))
+        ]
+
+    @property
+    def variables(self) -> dict[str, tf.Variable]:
+        """All state by name, for checkpoints."""
+        tree = {f"sum_tree/{name}": each for name, each in self.tree.variables.items()}
+        state = dict(zip(leaf_names("recurrent_state", self._state_spec), self._state, strict=True))
+        return {**self.ring.variables, **state, **tree, "largest_leaf": self._largest}
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Appends a rollout [T, B], T = `rollout_length`; the sequences that it completes get the largest
+        priority so far, those whose beginning it overwrites lose theirs.
+
+        Raises:
+            ValueError: the trajectory has another length.
+        """
+        if trajectory.reward.shape[0] != self.period:
+            raise ValueError(f"cannot add {trajectory.reward.shape[0]} steps: rollouts have {self.period}")
+        count, leaves = self.num_envs, self.tree.capacity
+        own = self._leaf_of(self.ring.position)  # of the rollout's first sequence
+        self.ring.add(trajectory)
+        index = own + tf.range(count)  # [B]
+        for variable, value in zip(self._state, tf.nest.flatten(trajectory.recurrent_state), strict=True):
+            variable.scatter_update(tf.IndexedSlices(value, index))
+        complete = self.ring.filled >= self.span * self.period
+        ready = tf.fill([count], tf.where(complete, self._largest.read_value(), 0.0))
+        first = own - (self.span - 1) * count  # of the oldest rollout of the newest sequences
+        first = tf.where(first < 0, first + leaves, first)
+        self.tree.set_range(first, tf.concat([ready, tf.zeros([(self.span - 1) * count])], 0))
+
+    def sample(self, seed: Tensor, step: Tensor) -> SequenceBatch:
+        """A stratified batch of `batch_size` sequences.
+
+        `sample_weight` as in `rl.memory.prioritized`: (N P(i))^-beta over the largest of the batch. A slot is
+        empty (mask and sample_weight 0) only while no sequence is complete.
+
+        Args:
+            seed: int32 [2].
+            step: integer scalar, environment steps so far.
+        """
+        hparams = self.hparams
+        index, leaf = self.tree.sample(seed, self.batch_size)  # [N], [N]
+        valid = leaf > 0
+        start, end = hparams.importance_sampling_exponent, hparams.importance_sampling_exponent_end
+        beta = schedules.linear(step, start, end, hparams.train_steps)
+        least = tf.reduce_min(tf.where(valid, leaf, np.inf))
+        sample_weight = tf.where(valid, (least / tf.where(valid, leaf, 1.0)) ** beta, 0.0)
+        return SequenceBatch(self._sequences(index), sample_weight, index, tf.cast(valid, tf.float32))
+
+    def update_priorities(self, batch: SequenceBatch, priorities: Tensor) -> None:
+        """Gives the sequences of `batch` the priorities [N]; as in `rl.memory.prioritized`."""
+        if self.exponent == 0.0:
+            return
+        leaf = tf.cast(tf.abs(priorities), tf.float32) + self.hparams.priority_epsilon
+        leaf = leaf**self.exponent  # [N]
+        usable = tf.math.is_finite(priorities) & tf.math.is_finite(leaf)
+        before = self.tree.get(batch.index)  # [N]
+        leaf = tf.where((before > 0) & usable, leaf, before)
+        self.tree.set(batch.index, leaf)
+        self._largest.assign(
+            tf.maximum(self._largest.read_value(), tf.reduce_max(self.tree.get(batch.index)))
+        )
+
+    def cut(self) -> None:
+        """Ends the running episodes as truncated, for environments that are restarted (`Ring.cut`)."""
+        self.ring.cut()
+
+    def size(self) -> Tensor:
+        """Steps in the rollouts whose sequences may be sampled, int32 scalar."""
+        return tf.maximum(self.ring.filled - (self.span - 1) * self.period, 0) * self.num_envs
+
+    def can_sample(self) -> Tensor:
+        """Whether `min_replay_size` is reached, bool scalar."""
+        return self.size() >= self.min_size
+
+    def check_valid(self) -> None:
+        """Raises ValueError when ring, states, tree, or their agreement is broken. Eager, on the host."""
+        self.ring.check_valid()
+        self.tree.check_valid()
+        position, filled = int(self.ring.position), int(self.ring.filled)
+        if position % self.period or filled % self.period:
+            raise ValueError(
+                f"replay position {position}, {filled} rows filled: no multiples of {self.period}"
+            )
+        for name, variable in self.variables.items():
+            if name.startswith("recurrent_state") and not np.isfinite(variable.numpy()).all():
+                raise ValueError(f"replay holds a {name} that is not finite")
+        leaves = self.tree.variables["level_0"].numpy()[: self.tree.capacity]
+        age = (position // self.period - 1 - np.arange(self.rollouts)) % self.rollouts  # 0: the newest
+        expected = (age >= self.span - 1) & (age < filled // self.period)  # [M]
+        wrong = (leaves.reshape(self.rollouts, -1) > 0) != expected[:, None]
+        if wrong.any():
+            rollout, env = np.argwhere(wrong)[0]
+            has = "no priority though it is" if expected[rollout] else "a priority though it is not"
+            raise ValueError(f"the sequence of rollout {rollout}, environment {env} has {has} complete")
+        largest = float(self._largest.numpy())
+        if not np.isfinite(largest) or leaves.max(initial=0.0) > largest:
+            raise ValueError(f"the largest priority {largest} is below the tree's {leaves.max(initial=0.0)}")
+
+    def _leaf_of(self, row: Tensor) -> Tensor:
+        return row // self.period * self.num_envs
+
+    def _sequences(self, index: Tensor) -> Trajectory:
+        """The sequences of the leaves `index` [N]; time first."""
+        ring, count = self.ring, self.num_envs
+        rollout = index // count
+        start = index + rollout * ((self.period - 1) * count)  # = rollout * T * B + environment
+        steps = tf.range(self.length + 1)[:, None] * count  # [L+1, 1]
+        places = ring.wrap(start + steps)  # [L+1, N]
+        flags = ring.flags(places[:-1])  # [L, N]
+        state = tf.nest.pack_sequence_as(self._state_spec, [tf.gather(each, index) for each in self._state])
+        return Trajectory(
+            observation=ring.observation(places),
+            action=ring.action(places[:-1]),
+            reward=ring.reward(places[:-1]),
+            terminated=(flags & TERMINATED) != 0,
+            truncated=(flags & TRUNCATED) != 0,
+            mask=tf.cast((flags & TRANSITION) != 0, tf.float32),
+            extras={},
+            recurrent_state=state,
+        )
+
+
+def _rollouts(spec: MemorySpec, hparams: Any, span: int) -> int:
+    """How many rollouts are kept, after checking the hparams against each other."""
+    if hparams.replay_capacity >= 2**30:
+        raise UsageError(f"replay_capacity is {hparams.replay_capacity}: places are int32, stay below 2^30")
+    if hparams.priority_epsilon <= 0:
+        raise UsageError(
+            f"priority_epsilon is {hparams.priority_epsilon}: it must be positive, or a sequence of "
+            "priority 0 would never be seen again"
+        )
+    size = spec.rollout_length * spec.num_envs
+    rollouts = hparams.replay_capacity // size
+    length = hparams.burn_in + hparams.unroll_length
+    if rollouts < span:
+        raise UsageError(
+            f"replay_capacity {hparams.replay_capacity} is too small: sequences of {length} steps from "
+            f"{spec.num_envs} environments with rollout_length {spec.rollout_length} "
+            f"need {span * size} or more"
+        )
+    most = (rollouts - span + 1) * size
+    if hparams.min_replay_size > most:
+        raise UsageError(
+            f"min_replay_size {hparams.min_replay_size} is never reached: a replay_capacity of "
+            f"{hparams.replay_capacity} keeps at most {most} steps that open sequences of {length}"
+        )
+    return rollouts
