@@ -14,7 +14,7 @@ class PPOHParams(HParams):
     max_grad_norm: PositiveFloat | None = 0.5
 
     epochs: PositiveInt = 4  # passes over each rollout
-    minibatches: PositiveInt = 4  # per epoch
+    minibatches: PositiveInt = 4  # per epoch; of a recurrent model groups of environments
     clip_range: PositiveFloat = 0.2  # of the policy ratio around 1
     clip_value_range: PositiveFloat | None = None  # of the value around its old one; None: not clipped
     entropy_coef: Coefficient = 0.0
@@ -48,7 +48,7 @@ def ppo_cartpole() -> PPOHParams:
     """PPO on CartPole-v1.
 
     `python train.py --hparams ppo_cartpole`: 500 after 200,000 steps, in 2 s (2 cores).
-    Three seeds: benchmarks/results/learning.md.
+    Three seeds: benchmarks/results/README.md.
     """
     hparams = ppo()
     hparams.env = "CartPole-v1"
@@ -87,7 +87,7 @@ def ppo_pendulum() -> PPOHParams:
     """PPO on Pendulum-v1.
 
     `python train.py --hparams ppo_pendulum`: -161 after 300,000 steps, in 3 s (2 cores).
-    Three seeds: benchmarks/results/learning.md.
+    Three seeds: benchmarks/results/README.md.
     """
     hparams = ppo()
     hparams.env = "Pendulum-v1"
@@ -109,7 +109,7 @@ def ppo_acrobot() -> PPOHParams:
     """PPO on Acrobot-v1.
 
     `python train.py --hparams ppo_acrobot`: -84 after 500,000 steps, in 3 s (2 cores).
-    Three seeds: benchmarks/results/learning.md.
+    Three seeds: benchmarks/results/README.md.
     """
     hparams = ppo()
     hparams.env = "Acrobot-v1"
@@ -141,6 +141,159 @@ def ppo_mountaincar_continuous() -> PPOHParams:
     hparams.minibatches = 8
     hparams.lr_schedule = "linear"
     hparams.entropy_coef = 0.004
+    return hparams
+
+
+@register
+def ppo_cartpole_no_velocity() -> PPOHParams:
+    """Recurrent PPO on CartPole without velocities: what is not seen has to be remembered."""
+    hparams = ppo()
+    hparams.env = "CartPoleNoVel-v1"
+    hparams.model.name = "lstm"
+    hparams.train_steps = 100_000
+    hparams.eval_period = 25_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 64
+    hparams.lr = 2e-3
+    hparams.lr_schedule = "linear"
+    hparams.gae_lambda = 0.8
+    hparams.gamma = 0.98
+    hparams.epochs = 10
+    hparams.minibatches = 2
+    return hparams
+
+
+@register
+def ppo_pendulum_no_velocity() -> PPOHParams:
+    """Recurrent PPO on Pendulum without velocities."""
+    hparams = ppo()
+    hparams.env = "PendulumNoVel-v1"
+    hparams.model.name = "lstm"
+    hparams.normalize_reward = True
+    hparams.train_steps = 100_000
+    hparams.eval_period = 25_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 128
+    hparams.gamma = 0.9
+    hparams.lr = 2e-3
+    hparams.lr_schedule = "linear"
+    hparams.epochs = 10
+    hparams.minibatches = 4
+    return hparams
+
+
+@register
+def ppo_lunarlander() -> PPOHParams:
+    """PPO on LunarLander-v3 (rl-baselines3-zoo's settings, larger minibatches)."""
+    hparams = ppo()
+    hparams.env = "LunarLander-v3"
+    hparams.train_steps = 1_000_000
+    hparams.eval_period = 200_000
+    hparams.num_envs = 16
+    hparams.rollout_length = 512
+    hparams.gamma = 0.999
+    hparams.gae_lambda = 0.98
+    hparams.entropy_coef = 0.01
+    hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
+    hparams.epochs = 4
+    hparams.minibatches = 32
+    return hparams
+
+
+@register
+def ppo_lunarlander_continuous() -> PPOHParams:
+    """PPO on LunarLanderContinuous-v3 (rl-baselines3-zoo's settings); not measured here."""
+    hparams = ppo()
+    hparams.env = "LunarLanderContinuous-v3"
+    hparams.train_steps = 1_000_000
+    hparams.eval_period = 200_000
+    hparams.num_envs = 16
+    hparams.rollout_length = 1_024
+    hparams.gamma = 0.999
+    hparams.gae_lambda = 0.98
+    hparams.entropy_coef = 0.01
+    hparams.epochs = 4
+    hparams.minibatches = 256
+    return hparams
+
+
+@register
+def ppo_bipedalwalker() -> PPOHParams:
+    """PPO on BipedalWalker-v3 (rl-baselines3-zoo's settings); not measured here."""
+    hparams = ppo()
+    hparams.env = "BipedalWalker-v3"
+    hparams.normalize_observation = True
+    hparams.normalize_reward = True
+    hparams.train_steps = 5_000_000
+    hparams.eval_period = 500_000
+    hparams.num_envs = 32
+    hparams.rollout_length = 2_048
+    hparams.gamma = 0.999
+    hparams.clip_range = 0.18
+    hparams.epochs = 10
+    hparams.minibatches = 1_024
+    return hparams
+
+
+def _mujoco(env: str) -> PPOHParams:
+    """What rl-baselines3-zoo's settings for MuJoCo have in common."""
+    hparams = ppo()
+    hparams.env = env
+    hparams.model.hidden = (256, 256)
+    hparams.model.activation = "relu"
+    hparams.normalize_observation = True
+    hparams.normalize_reward = True
+    hparams.train_steps = 1_000_000
+    hparams.eval_period = 100_000
+    hparams.num_envs = 1
+    hparams.rollout_length = 512
+    hparams.log_std_init = -2.0
+    return hparams
+
+
+@register
+def ppo_halfcheetah() -> PPOHParams:
+    """PPO on HalfCheetah-v5 (rl-baselines3-zoo's settings); not measured here."""
+    hparams = _mujoco("HalfCheetah-v5")
+    hparams.gamma = 0.98
+    hparams.gae_lambda = 0.92
+    hparams.lr = 2.0633e-5
+    hparams.clip_range = 0.1
+    hparams.entropy_coef = 0.000401762
+    hparams.value_coef = 1.16192  # zoo's 0.58096 of the whole square is twice that of its half
+    hparams.max_grad_norm = 0.8
+    hparams.epochs = 20
+    hparams.minibatches = 8
+    return hparams
+
+
+@register
+def ppo_hopper() -> PPOHParams:
+    """PPO on Hopper-v5 (rl-baselines3-zoo's settings); not measured here."""
+    hparams = _mujoco("Hopper-v5")
+    hparams.gamma = 0.999
+    hparams.gae_lambda = 0.99
+    hparams.lr = 9.80828e-5
+    hparams.entropy_coef = 0.00229519
+    hparams.value_coef = 1.671342  # zoo's 0.835671 of the whole square
+    hparams.max_grad_norm = 0.7
+    hparams.epochs = 5
+    hparams.minibatches = 16
+    return hparams
+
+
+@register
+def ppo_walker2d() -> PPOHParams:
+    """PPO on Walker2d-v5 (rl-baselines3-zoo's settings); not measured here."""
+    hparams = _mujoco("Walker2d-v5")
+    hparams.lr = 5.05041e-5
+    hparams.clip_range = 0.1
+    hparams.entropy_coef = 0.000585045
+    hparams.value_coef = 1.743846  # zoo's 0.871923 of the whole square
+    hparams.max_grad_norm = 1.0
+    hparams.epochs = 20
+    hparams.minibatches = 16
     return hparams
 
 

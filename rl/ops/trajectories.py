@@ -16,15 +16,16 @@ def take(batch: Any, index: Tensor) -> Any:
     and the first of the recurrent state); of any other nest it is a place on the first axis.
     """
     if isinstance(batch, SequenceBatch):
-        rest = batch._replace(trajectory=())
-        return take(rest, index)._replace(trajectory=take(batch.trajectory, index))
+        rest = _gather(SequenceBatch((), *batch[1:]), index, 0)  # type: ignore[arg-type]
+        return rest._replace(trajectory=take(batch.trajectory, index))
     if isinstance(batch, Trajectory):
-        state = tf.nest.map_structure(lambda x: tf.gather(x, index), batch.recurrent_state)
-        rest = batch._replace(recurrent_state=())
-        return tf.nest.map_structure(lambda x: tf.gather(x, index, axis=1), rest)._replace(
-            recurrent_state=state
-        )
-    return tf.nest.map_structure(lambda x: tf.gather(x, index), batch)
+        rest = _gather(batch._replace(recurrent_state=()), index, 1)
+        return rest._replace(recurrent_state=_gather(batch.recurrent_state, index, 0))
+    return _gather(batch, index, 0)
+
+
+def _gather(nest: Any, index: Tensor, axis: int) -> Any:
+    return tf.nest.map_structure(lambda x: tf.gather(x, index, axis=axis), nest)
 
 
 def count(batch: Any) -> int:

@@ -38,7 +38,7 @@ def vtrace(
     lambda = 1 the n-step returns, `discounted_return`), the advantages `generalized_advantage`.
 
     Args:
-        log_ratio: [T, B] log_prob of the action by the policy to be evaluated, less that of the one that acted.
+        log_ratio: [T, B] of the action: log_prob by the policy to be evaluated, less that by the other.
         reward, terminated, truncated: [T, B].
         value: [T+1, B], value[t] of observation[t].
         gamma: the discount.

@@ -61,7 +61,7 @@ def test_loss_equals_numpy(make_agent, forward, kind, clip_value_range, normaliz
     batch = minibatch(generator, 8, np.asarray(action, np.int32 if kind == "discrete" else np.float32))
     log_prob, entropy, value = policy_of(agent, batch, forward)
     batch = batch._replace(log_prob=tf.constant(log_prob + 0.2 * batch.log_prob, tf.float32))
-    old_log_prob, old_value, advantage, target, mask = map(np.asarray, batch[2:])
+    old_log_prob, old_value, advantage, target, mask = map(np.asarray, batch[2:7])
     counted = mask > 0
 
     ratio = np.exp(log_prob - old_log_prob)

@@ -10,6 +10,9 @@ https://arxiv.org/abs/2005.12729; Huang et al. 2022, "The 37 implementation deta
 2. The value loss may be clipped like the policy's (`clip_value_range`).
 3. Gradients are clipped by their global norm (`max_grad_norm`).
 4. An iteration's updates end early once the policy has moved by `target_kl` (Spinning Up, SB3).
+
+With a recurrent model (lstm, gru) minibatches are whole sequences: groups of environments, each unrolled from
+the state that the rollout began with.
 """
 
 from __future__ import annotations
@@ -23,13 +26,15 @@ from rl.agents.agent import Agent, flatten_time
 from rl.agents.algos.registry import register
 from rl.errors import UsageError
 from rl.hparams.ppo import PPOHParams
-from rl.models.networks import ActorCritic
+from rl.models.networks import ActorCritic, ActorCriticOutput
 from rl.ops import distributions, loops, random, returns
 from rl.ops.policy import approximate_kl, clipped_surrogate, clipped_value_loss, masked_mean, standardize
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
 
 class Minibatch(NamedTuple):
+    """Single steps; of a recurrent model whole sequences, [B, T, ...] in place of [N, ...]."""
+
     observation: Nest  # [N, ...]
     action: Nest  # [N, ...]
     log_prob: Tensor  # [N] by the policy that acted
@@ -37,6 +42,7 @@ class Minibatch(NamedTuple):
     advantage: Tensor  # [N]
     target: Tensor  # [N] of the value
     mask: Tensor  # [N]
+    recurrent_state: Nest = ()  # [B, ...] of the network before the sequences
 
 
 @register
@@ -47,6 +53,7 @@ class PPO(Agent):
     action_spaces = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
     hparams_type = PPOHParams
     trajectory_extras = ("log_prob", "value")
+    recurrent = True
 
     def build(self) -> None:
         hparams = self.hparams
@@ -61,18 +68,36 @@ class PPO(Agent):
         )
         self.network = self.add_network("network", network)
         self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
+        self.sequences = self.network.initial_state(1) != ()  # whether minibatches are of whole sequences
+        if self.sequences and hparams.num_envs % hparams.minibatches:
+            raise UsageError(
+                f"minibatches={hparams.minibatches} does not divide num_envs={hparams.num_envs}: with model "
+                f"{hparams.model.name} minibatches are groups of environments; change one of the two"
+            )
 
     def updates_per_iteration(self) -> int:
         return self.hparams.epochs * self.hparams.minibatches
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
-        output = self.network(observation)
+        return self._output(self.network(observation, recurrent_state))
+
+    def _output(self, output: ActorCriticOutput) -> PolicyOutput:
         distribution = distributions.of_space(self.action_space, output.parameters, output.log_std)
-        return PolicyOutput(distribution=distribution, value=output.value)
+        return PolicyOutput(distribution=distribution, value=output.value, recurrent_state=output.state)
+
+    def _unroll(self, batch: Minibatch) -> tuple[Minibatch, PolicyOutput]:
+        """Whole sequences as one flat batch of steps [T * B], and the current policy there."""
+        state = batch.recurrent_state
+        batch = _swap(batch._replace(recurrent_state=()))  # [T, B, ...]
+        output = self.network.unroll(batch.observation, state, batch.mask)
+        return flatten_time(batch), self._output(output)
 
     def loss(self, batch: Minibatch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
         hparams = self.hparams
-        output = self.policy(batch.observation, (), seed, training=True)
+        if self.sequences:
+            batch, output = self._unroll(batch)
+        else:
+            output = self.policy(batch.observation, (), seed, training=True)
         log_ratio = output.distribution.log_prob(batch.action) - batch.log_prob  # [N]
         ratio = tf.exp(log_ratio)
         advantage = batch.advantage
@@ -96,7 +121,7 @@ class PPO(Agent):
         """`epochs` passes over the trajectory in `minibatches` parts, shuffled anew in every pass."""
         hparams = self.hparams
         data = self._advantages(batch)
-        size = hparams.num_envs * hparams.rollout_length
+        size = hparams.num_envs * (1 if self.sequences else hparams.rollout_length)
         parts = hparams.minibatches
 
         def stop(metrics: dict[str, Tensor]) -> Tensor:
@@ -125,14 +150,12 @@ class PPO(Agent):
         return Update(metrics | {"updates": metrics["updates"] * made})
 
     def _advantages(self, trajectory: Trajectory) -> Minibatch:
-        """The trajectory as one flat batch `[T * B]` with advantages and value targets."""
+        """The trajectory as a flat batch `[T * B]`, or `[B, T]` of sequences, with advantages and targets."""
         hparams = self.hparams
         value = trajectory.extras["value"]  # [T, B]
-        final = tf.nest.map_structure(lambda x: x[-1], trajectory.observation)
-        last_value = self.network(final).value  # [B]
         advantage = returns.generalized_advantage(
             trajectory.reward,
-            tf.concat([value, last_value[None]], 0),  # [T+1, B]
+            tf.concat([value, self._last_value(trajectory)[None]], 0),  # [T+1, B]
             trajectory.terminated,
             trajectory.truncated,
             hparams.gamma,
@@ -140,8 +163,22 @@ class PPO(Agent):
         )  # [T, B]
         observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
         log_prob = trajectory.extras["log_prob"]
-        return flatten_time(
-            Minibatch(
-                observation, trajectory.action, log_prob, value, advantage, advantage + value, trajectory.mask
-            )
+        data = Minibatch(
+            observation, trajectory.action, log_prob, value, advantage, advantage + value, trajectory.mask
         )
+        if self.sequences:
+            return _swap(data)._replace(recurrent_state=trajectory.recurrent_state)
+        return flatten_time(data)
+
+    def _last_value(self, trajectory: Trajectory) -> Tensor:
+        """Value of the observation after the rollout's last step, [B]."""
+        if not self.sequences:
+            return self.network(tf.nest.map_structure(lambda x: x[-1], trajectory.observation)).value
+        mask = tf.concat([trajectory.mask, tf.ones_like(trajectory.mask[:1])], 0)  # [T+1, B]
+        output = self.network.unroll(trajectory.observation, trajectory.recurrent_state, mask)
+        return tf.reshape(output.value, mask.shape)[-1]
+
+
+def _swap(nest: Nest) -> Nest:
+    """[T, B, ...] to [B, T, ...] in every tensor, and back."""
+    return tf.nest.map_structure(lambda x: tf.transpose(x, [1, 0, *range(2, x.shape.rank)]), nest)

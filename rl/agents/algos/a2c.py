@@ -1,0 +1,102 @@
+"""A2C: advantage actor-critic, the synchronous form of A3C.
+
+Mnih et al. 2016, "Asynchronous methods for deep reinforcement learning", https://arxiv.org/abs/1602.01783;
+advantages by Schulman et al. 2016, https://arxiv.org/abs/1506.02438.
+
+Deviations from the paper:
+
+1. All environments act with the same weights, and one gradient is taken over all of them (OpenAI Baselines).
+2. Advantages are lambda-weighted n-step estimates, n being what is left of the rollout; `gae_lambda=1` is the
+   paper's n-step return.
+3. Gradients are clipped by their global norm (`max_grad_norm`); advantages may be standardised over the
+   rollout (`normalize_advantage`).
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.agent import Agent
+from rl.agents.algos.registry import register
+from rl.hparams.a2c import A2CHParams
+from rl.models.networks import ActorCritic, ActorCriticOutput
+from rl.ops import distributions, returns
+from rl.ops.nests import flatten_time
+from rl.ops.policy import masked_mean, standardize
+from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
+
+
+@register
+class A2C(Agent):
+    """Advantage actor-critic: discrete, multi-discrete, multi-binary and continuous actions."""
+
+    experience = "rollout"
+    action_spaces = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
+    hparams_type = A2CHParams
+    trajectory_extras = ("value",)
+    recurrent = True
+
+    def build(self) -> None:
+        hparams = self.hparams
+        network = ActorCritic(
+            hparams, self.encoder, self.action_space, self.initializers, hparams.log_std_init
+        )
+        self.network = self.add_network("network", network)
+        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
+
+    def updates_per_iteration(self) -> int:
+        return 1
+
+    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
+        return self._output(self.network(observation, recurrent_state))
+
+    def _output(self, output: ActorCriticOutput) -> PolicyOutput:
+        distribution = distributions.of_space(self.action_space, output.parameters, output.log_std)
+        return PolicyOutput(distribution=distribution, value=output.value, recurrent_state=output.state)
+
+    def _unroll(self, batch: Trajectory) -> PolicyOutput:
+        """The current policy along a trajectory, flat: [T * B, ...]."""
+        observation = tf.nest.map_structure(lambda x: x[:-1], batch.observation)  # [T, B, ...]
+        return self._output(self.network.unroll(observation, batch.recurrent_state, batch.mask))
+
+    def loss(self, batch: Trajectory, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+        hparams = self.hparams
+        output = self._unroll(batch)
+        batch = flatten_time(batch._replace(observation=(), recurrent_state=()))  # [N, ...]
+        policy_loss = -output.distribution.log_prob(batch.action) * batch.extras["advantage"]  # [N]
+        value_loss = 0.5 * tf.square(output.value - batch.extras["target"])
+        entropy = output.distribution.entropy()
+        loss = policy_loss + hparams.value_coef * value_loss - hparams.entropy_coef * entropy
+        metrics = {
+            "policy_loss": masked_mean(policy_loss, batch.mask),
+            "value_loss": masked_mean(value_loss, batch.mask),
+            "entropy": masked_mean(entropy, batch.mask),
+        }
+        return loss * batch.mask, metrics, None
+
+    def update(self, batch: Trajectory, seed: Tensor) -> Update:
+        """One step of policy and value on the whole rollout."""
+        return self.gradient_step(self._advantages(batch), seed)
+
+    def _advantages(self, trajectory: Trajectory) -> Trajectory:
+        """The trajectory with "advantage" and "target" of the value among its extras, [T, B] each."""
+        hparams = self.hparams
+        value = trajectory.extras["value"]  # [T, B]
+        values = tf.concat([value, self._last_value(trajectory)[None]], 0)  # [T+1, B]
+        ends = (trajectory.terminated, trajectory.truncated)
+        advantage = returns.generalized_advantage(
+            trajectory.reward, values, *ends, hparams.gamma, hparams.gae_lambda
+        )
+        target = advantage + value
+        if hparams.normalize_advantage:
+            advantage = standardize(advantage, trajectory.mask)
+        return trajectory._replace(extras={"advantage": advantage, "target": target})
+
+    def _last_value(self, trajectory: Trajectory) -> Tensor:
+        """Value of the observation after the rollout's last step, [B]."""
+        if self.network.initial_state(1) == ():
+            return self.network(tf.nest.map_structure(lambda x: x[-1], trajectory.observation)).value
+        mask = tf.concat([trajectory.mask, tf.ones_like(trajectory.mask[:1])], 0)  # [T+1, B]
+        output = self.network.unroll(trajectory.observation, trajectory.recurrent_state, mask)
+        return tf.reshape(output.value, mask.shape)[-1]

@@ -1,0 +1,73 @@
+"""Gradients summed over microbatches: a batch's whole gradient in a part of the memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from rl.agents.algos.grad_comp.backprop import apply_gradients, backprop
+from rl.agents.algos.grad_comp.registry import register
+from rl.errors import UsageError
+from rl.ops import loops, trajectories
+from rl.types import Tensor, Update
+
+
+@register
+def accumulate(hparams: Any) -> Any:
+    """As `backprop`, the batch in `microbatches` equal parts one after another: the same mean gradient.
+
+    Losses are summed over all parts and divided once, so that parts with unequal masks count as they would
+    together. Metrics are means weighted by the parts' masks. What a loss itself takes over its batch, such as
+    PPO's standardised advantages, it takes over a part.
+    """
+    parts = hparams.microbatches
+    if parts == 1:
+        return backprop(hparams)
+
+    def compute(loss_fn: Any, batch: Any, variables: list[Any], optimizer: Any) -> Update:
+        size = _part_size(batch, parts)
+        values = [tf.convert_to_tensor(variable) for variable in variables]
+        total = tf.maximum(tf.reduce_sum(batch.mask), 1.0)
+        pack = loops.MetricPack()
+        priorities: list[Tensor] = []  # noted by the trace: whether the loss has any
+
+        def body(i: Tensor, gradients: list[Tensor], sums: Tensor, array: tf.TensorArray) -> tuple:
+            part = trajectories.take(batch, i * size + tf.range(size))
+            weight = tf.reduce_sum(part.mask) / total
+            with tf.GradientTape() as tape:
+                loss, metrics, found = loss_fn(part)
+                share = tf.reduce_sum(loss) / total
+            added = tape.gradient(
+                share,
+                [variable.value for variable in variables],
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
+            gradients = [each + more for each, more in zip(gradients, added, strict=True)]
+            weighted = {name: weight * value for name, value in metrics.items()}
+            if found is not None:
+                priorities.append(found)
+                array = array.write(i, found)
+            return i + 1, gradients, sums + pack.pack({"loss": share} | weighted), array
+
+        zeros = [tf.zeros_like(value) for value in values]
+        array = tf.TensorArray(tf.float32, parts, element_shape=[size])
+        _, gradients, sums, array = tf.while_loop(
+            lambda i, *_: i < parts,
+            body,
+            (tf.constant(0), zeros, loops.MetricPack.zeros(), array),
+            maximum_iterations=parts,
+        )
+        metrics = pack.unpack(sums)
+        metrics |= apply_gradients(gradients, variables, optimizer, hparams.max_grad_norm)
+        return Update(metrics, array.concat() if priorities else None)
+
+    return compute
+
+
+def _part_size(batch: Any, parts: int) -> int:
+    size = trajectories.count(batch)
+    if size % parts:
+        what = "environments" if hasattr(batch, "recurrent_state") else "examples"
+        raise UsageError(f"hparam microbatches={parts} does not divide the batch's {size} {what}")
+    return size // parts

@@ -1,0 +1,117 @@
+"""VPG: the vanilla policy gradient, with the value as baseline or without.
+
+Williams 1992, "Simple statistical gradient-following algorithms for connectionist reinforcement learning",
+https://doi.org/10.1007/BF00992696; Sutton et al. 2000, "Policy gradient methods for reinforcement learning
+with function approximation"; advantages by Schulman et al. 2016, https://arxiv.org/abs/1506.02438. Laid out
+as in OpenAI's Spinning Up: one policy step per rollout, then `value_updates` steps of the value.
+
+Deviations from the papers:
+
+1. Rollouts have a fixed length: an episode that is cut by the rollout's end or by its time limit goes on from
+   the learned value, also where `advantage` is "reward_to_go" (which uses the value for nothing else).
+2. Advantages are standardised over the rollout (`normalize_advantage`, as in Spinning Up).
+3. Gradients are clipped by their global norm (`max_grad_norm`).
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.agent import Agent
+from rl.agents.algos.registry import register
+from rl.hparams.vpg import VPGHParams
+from rl.models.networks import ActorCritic, ActorCriticOutput
+from rl.ops import distributions, loops, random, returns
+from rl.ops.nests import flatten_time
+from rl.ops.policy import masked_mean, standardize
+from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
+
+
+@register
+class VPG(Agent):
+    """Vanilla policy gradient: discrete, multi-discrete, multi-binary and continuous actions."""
+
+    experience = "rollout"
+    action_spaces = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
+    hparams_type = VPGHParams
+    trajectory_extras = ("value",)
+    recurrent = True
+
+    def build(self) -> None:
+        hparams = self.hparams
+        network = ActorCritic(
+            hparams, self.encoder, self.action_space, self.initializers, hparams.log_std_init
+        )
+        self.network = self.add_network("network", network)
+        # Two optimizers over all variables: neither's momentum moves what the other's loss leaves out.
+        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
+        self.add_optimizer("value", self.network.trainable_variables, hparams.value_lr, hparams.value_updates)
+
+    def updates_per_iteration(self) -> int:
+        return 1
+
+    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
+        return self._output(self.network(observation, recurrent_state))
+
+    def _output(self, output: ActorCriticOutput) -> PolicyOutput:
+        distribution = distributions.of_space(self.action_space, output.parameters, output.log_std)
+        return PolicyOutput(distribution=distribution, value=output.value, recurrent_state=output.state)
+
+    def _unroll(self, batch: Trajectory) -> PolicyOutput:
+        """The current policy along a trajectory, flat: [T * B, ...]."""
+        observation = tf.nest.map_structure(lambda x: x[:-1], batch.observation)  # [T, B, ...]
+        return self._output(self.network.unroll(observation, batch.recurrent_state, batch.mask))
+
+    def loss(self, batch: Trajectory, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+        output = self._unroll(batch)
+        batch = flatten_time(batch._replace(observation=(), recurrent_state=()))  # [N, ...]
+        policy_loss = -output.distribution.log_prob(batch.action) * batch.extras["advantage"]  # [N]
+        metrics = {
+            "policy_loss": masked_mean(policy_loss, batch.mask),
+            "entropy": masked_mean(output.distribution.entropy(), batch.mask),
+        }
+        return policy_loss * batch.mask, metrics, None
+
+    def value_loss(self, batch: Trajectory, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+        output = self._unroll(batch)
+        batch = flatten_time(batch._replace(observation=(), recurrent_state=()))  # [N, ...]
+        value_loss = 0.5 * tf.square(output.value - batch.extras["target"])  # [N]
+        return value_loss * batch.mask, {"value_loss": masked_mean(value_loss, batch.mask)}, None
+
+    def update(self, batch: Trajectory, seed: Tensor) -> Update:
+        """One step of the policy on the whole rollout, then `value_updates` steps of the value."""
+        variables = self.network.trainable_variables
+        data = self._advantages(batch)
+        metrics = self.gradient_step(data, seed).metrics
+
+        def one_value_step(i: Tensor) -> dict[str, Tensor]:
+            step_seed = random.fold_in(seed, i)
+            return self.gradient_step(data, step_seed, "value", self.value_loss, variables).metrics
+
+        fitted, _ = loops.repeat(self.hparams.value_updates, one_value_step)
+        return Update(metrics | {"value_loss": fitted["value_loss"], "updates": tf.constant(1.0)})
+
+    def _advantages(self, trajectory: Trajectory) -> Trajectory:
+        """The trajectory with "advantage" and "target" of the value among its extras, [T, B] each."""
+        hparams = self.hparams
+        value = trajectory.extras["value"]  # [T, B]
+        values = tf.concat([value, self._last_value(trajectory)[None]], 0)  # [T+1, B]
+        ends = (trajectory.terminated, trajectory.truncated)
+        target = returns.discounted_return(trajectory.reward, values, *ends, hparams.gamma)  # [T, B]
+        advantage = target
+        if hparams.advantage == "gae":
+            advantage = returns.generalized_advantage(
+                trajectory.reward, values, *ends, hparams.gamma, hparams.gae_lambda
+            )
+        if hparams.normalize_advantage:
+            advantage = standardize(advantage, trajectory.mask)
+        return trajectory._replace(extras={"advantage": advantage, "target": target})
+
+    def _last_value(self, trajectory: Trajectory) -> Tensor:
+        """Value of the observation after the rollout's last step, [B]."""
+        if self.network.initial_state(1) == ():
+            return self.network(tf.nest.map_structure(lambda x: x[-1], trajectory.observation)).value
+        mask = tf.concat([trajectory.mask, tf.ones_like(trajectory.mask[:1])], 0)  # [T+1, B]
+        output = self.network.unroll(trajectory.observation, trajectory.recurrent_state, mask)
+        return tf.reshape(output.value, mask.shape)[-1]

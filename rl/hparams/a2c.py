@@ -1,0 +1,109 @@
+"""Hyperparameters and named sets of A2C (`rl/agents/algos/a2c.py`)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rl.errors import UsageError
+from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat
+from rl.hparams.registry import register
+
+
+class A2CHParams(HParams):
+    """A2C for discrete, multi-discrete, multi-binary and continuous actions."""
+
+    algo: str = "a2c"
+    optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "rmsprop"
+    lr: PositiveFloat = 7e-4
+    max_grad_norm: PositiveFloat | None = 0.5
+
+    entropy_coef: Coefficient = 0.0
+    value_coef: Coefficient = 0.5
+    gae_lambda: Fraction = 1.0  # 1: n-step returns, n what is left of the rollout
+    normalize_advantage: bool = False
+    log_std_init: float = 0.0  # continuous actions: logarithm of the initial standard deviation
+
+    def check(self) -> None:
+        """Raises UsageError unless the environments split into equal microbatches."""
+        super().check()
+        if self.grad_comp == "accumulate" and self.num_envs % self.microbatches:
+            raise UsageError(
+                f"hparam microbatches={self.microbatches} does not divide num_envs={self.num_envs}"
+            )
+
+
+@register
+def a2c() -> A2CHParams:
+    """A2C on any environment with discrete or continuous actions: give --env ID."""
+    hparams = A2CHParams()
+    hparams.rollout_length = 5
+    return hparams
+
+
+@register
+def a2c_cartpole() -> A2CHParams:
+    """A2C on CartPole-v1."""
+    hparams = a2c()
+    hparams.env = "CartPole-v1"
+    hparams.train_steps = 500_000
+    hparams.eval_period = 50_000
+    hparams.num_envs = 16
+    hparams.rollout_length = 16
+    hparams.optimizer = "adam"
+    hparams.lr = 3e-3
+    hparams.lr_schedule = "linear"
+    hparams.gae_lambda = 0.95
+    hparams.normalize_advantage = True
+    return hparams
+
+
+@register
+def a2c_pendulum() -> A2CHParams:
+    """A2C on Pendulum-v1."""
+    hparams = a2c()
+    hparams.env = "Pendulum-v1"
+    hparams.normalize_reward = True
+    hparams.train_steps = 1_000_000
+    hparams.eval_period = 100_000
+    hparams.num_envs = 16
+    hparams.rollout_length = 16
+    hparams.gamma = 0.95
+    hparams.optimizer = "adam"
+    hparams.lr = 2e-3
+    hparams.lr_schedule = "linear"
+    hparams.gae_lambda = 0.95
+    hparams.normalize_advantage = True
+    return hparams
+
+
+@register
+def a2c_acrobot() -> A2CHParams:
+    """A2C on Acrobot-v1."""
+    hparams = a2c()
+    hparams.env = "Acrobot-v1"
+    hparams.normalize_observation = True
+    hparams.train_steps = 500_000
+    hparams.eval_period = 50_000
+    hparams.num_envs = 16
+    hparams.rollout_length = 32
+    hparams.optimizer = "adam"
+    hparams.lr = 3e-3
+    hparams.lr_schedule = "linear"
+    hparams.gae_lambda = 0.95
+    hparams.normalize_advantage = True
+    return hparams
+
+
+@register
+def a2c_identity() -> A2CHParams:
+    """A2C on Identity-v0: the smallest test that anything is learned."""
+    hparams = a2c()
+    hparams.env = "Identity-v0"
+    hparams.train_steps = 8_192
+    hparams.num_envs = 8
+    hparams.rollout_length = 8
+    hparams.gamma = 0.0
+    hparams.optimizer = "adam"
+    hparams.lr = 1e-2
+    hparams.log_period = 1_000
+    return hparams

@@ -1,0 +1,81 @@
+"""Hyperparameters and named sets of APPO (`rl/agents/algos/appo.py`)."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rl.hparams.hparams import PositiveFloat, PositiveInt
+from rl.hparams.impala import IMPALAHParams
+from rl.hparams.registry import register
+
+
+class APPOHParams(IMPALAHParams):
+    """APPO for discrete, multi-discrete, multi-binary and continuous actions."""
+
+    algo: str = "appo"
+
+    epochs: PositiveInt = 4  # passes over each rollout
+    clip_range: PositiveFloat = 0.2  # of the policy's ratio to the target policy around 1
+    behaviour_ratio_clip: PositiveFloat = 2.0  # largest ratio of the policy that acted to the target policy
+    normalize_advantage: bool = True
+    target_update_period: PositiveInt = 8  # gradient updates between two updates of the target network
+    tau: float = Field(default=1.0, gt=0, le=1)  # target <- tau * online + (1 - tau) * target; 1: copy
+
+
+@register
+def appo() -> APPOHParams:
+    """APPO on any environment with discrete or continuous actions: give --env ID."""
+    hparams = APPOHParams()
+    hparams.rollout_length = 32
+    return hparams
+
+
+@register
+def appo_cartpole() -> APPOHParams:
+    """APPO on CartPole-v1."""
+    hparams = appo()
+    hparams.env = "CartPole-v1"
+    hparams.train_steps = 300_000
+    hparams.eval_period = 50_000
+    hparams.num_envs = 16
+    hparams.rollout_length = 32
+    hparams.minibatches = 2
+    hparams.lr = 2e-3
+    hparams.lr_schedule = "linear"
+    hparams.trace_lambda = 0.95
+    return hparams
+
+
+@register
+def appo_pendulum() -> APPOHParams:
+    """APPO on Pendulum-v1."""
+    hparams = appo()
+    hparams.env = "Pendulum-v1"
+    hparams.normalize_reward = True
+    hparams.train_steps = 500_000
+    hparams.eval_period = 50_000
+    hparams.num_envs = 16
+    hparams.rollout_length = 64
+    hparams.gamma = 0.95
+    hparams.minibatches = 4
+    hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
+    hparams.trace_lambda = 0.95
+    return hparams
+
+
+@register
+def appo_identity() -> APPOHParams:
+    """APPO on Identity-v0: the smallest test that anything is learned."""
+    hparams = appo()
+    hparams.env = "Identity-v0"
+    hparams.train_steps = 8_192
+    hparams.num_envs = 8
+    hparams.rollout_length = 16
+    hparams.gamma = 0.0
+    hparams.lr = 1e-2
+    hparams.lr_schedule = "linear"
+    hparams.minibatches = 2
+    hparams.target_update_period = 2
+    hparams.log_period = 1_000
+    return hparams
