@@ -111,6 +111,75 @@ class DiagonalGaussian:
         return tf.reduce_sum(self.log_std + 0.5 * math.log(2.0 * math.pi * math.e), -1)
 
 
+class Deterministic:
+    """One action [N, ...] and no other: sample and mode are it, log_prob and entropy 0.
+
+    `low`, `high`: the action space's bounds where it has them, broadcast against the action; noise that is
+    added to the action is measured in, and clipped to, their range.
+    """
+
+    def __init__(self, action: Tensor, low: Any = None, high: Any = None):
+        self.action, self.low, self.high = action, low, high
+
+    def sample(self, seed: Tensor) -> Tensor:
+        return self.action
+
+    def mode(self) -> Tensor:
+        return self.action
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        return tf.zeros([self.action.shape[0]])
+
+    def entropy(self) -> Tensor:
+        return tf.zeros([self.action.shape[0]])
+
+
+class TanhGaussian:
+    """Independent normals squashed into bounds: low + (high - low) (tanh(u) + 1) / 2 with u normal.
+
+    From mean and log_std [N, K] of u and the bounds [K]; actions are float32 [N, K]. Haarnoja et al. 2018,
+    "Soft Actor-Critic", appendix C.
+    """
+
+    def __init__(self, mean: Tensor, log_std: Tensor, low: Any = -1.0, high: Any = 1.0):
+        self.gaussian = DiagonalGaussian(mean, log_std)
+        self.low = tf.constant(low, tf.float32)
+        self.half_range = (tf.constant(high, tf.float32) - self.low) * 0.5  # [K]
+
+    def sample(self, seed: Tensor) -> Tensor:
+        return self.from_unit(self.unit_sample(seed)[0])
+
+    def mode(self) -> Tensor:
+        """The squashed mean: the median in every dimension, and what a policy does without exploring."""
+        return self.from_unit(tf.tanh(self.gaussian.mean))
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Where the squashing has rounded an action to its bound, that of the last float before it; samples
+        have an exact one (`unit_sample`)."""
+        unit = (action - self.low) / self.half_range - 1.0
+        limit = 1.0 - 6e-8  # the largest float32 below 1
+        density = self._unit_log_prob(tf.atanh(tf.clip_by_value(unit, -limit, limit)))
+        scale = tf.math.log(self.half_range) + tf.zeros_like(self.gaussian.mean)  # [N, K]
+        return density - tf.reduce_sum(scale, -1)
+
+    def entropy(self) -> Tensor:
+        raise NotImplementedError("a squashed Gaussian's entropy has no closed form: average -log_prob")
+
+    def unit_sample(self, seed: Tensor) -> tuple[Tensor, Tensor]:
+        """(tanh(u) [N, K], within [-1, 1]; its log density [N], which no rounding of tanh(u) spoils)."""
+        u = self.gaussian.sample(seed)
+        return tf.tanh(u), self._unit_log_prob(u)
+
+    def from_unit(self, unit: Tensor) -> Tensor:
+        """Actions within the bounds, of actions within [-1, 1]."""
+        return self.low + self.half_range * (unit + 1.0)
+
+    def _unit_log_prob(self, u: Tensor) -> Tensor:
+        # log(1 - tanh(u)^2), in the form that neither overflows nor cancels (appendix C, equation 21)
+        slope = 2.0 * (math.log(2.0) - u - tf.math.softplus(-2.0 * u))  # [N, K]
+        return self.gaussian.log_prob(u) - tf.reduce_sum(slope, -1)
+
+
 class Shaped:
     """A distribution over [N, K] for actions of another shape, [N, *shape]."""
 

@@ -1,0 +1,55 @@
+"""Deterministic actions with independent Gaussian noise, as in TD3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from rl.agents.algos.act_select.registry import register
+from rl.errors import UsageError
+from rl.ops import random
+from rl.ops.distributions import Categorical, Deterministic
+from rl.types import PolicyOutput, Tensor
+
+
+@register
+def gaussian_noise(hparams: Any) -> Any:
+    """The policy's action with Gaussian noise in training, within the bounds; discrete ones are sampled.
+
+    `exploration_noise` is its standard deviation, as a part of half the range between the bounds.
+    """
+
+    def select(output: PolicyOutput, seed: Tensor, step: Tensor, training: bool) -> tuple[Tensor, Tensor]:
+        distribution = output.distribution
+        if isinstance(distribution, Categorical):  # the noise that suits logits is Gumbel's
+            action = distribution.sample(seed) if training else distribution.mode()
+            return action, distribution.log_prob(action)
+        if not isinstance(distribution, Deterministic):
+            raise UsageError(
+                "act_select gaussian_noise is for policies of one action, as of ddpg: take sample"
+            )
+        action = distribution.mode()
+        if training:
+            noise = noise_hparam(hparams, "gaussian_noise", "exploration_noise")
+            action = disturbed(distribution, noise * random.normal(seed, action.shape))
+        return action, distribution.log_prob(action)
+
+    return select
+
+
+def noise_hparam(hparams: Any, select: str, name: str) -> float:
+    """The hparam `name`. Raises UsageError where the algorithm has none of that name."""
+    if not hasattr(hparams, name):
+        raise UsageError(
+            f"act_select {select} needs the hparam {name}, which {hparams.algo} lacks: take sample or greedy"
+        )
+    return getattr(hparams, name)
+
+
+def disturbed(distribution: Deterministic, noise: Tensor) -> Tensor:
+    """The action with `noise` [N, ...] added, in half ranges, clipped to the bounds where there are some."""
+    if distribution.low is None:
+        return distribution.action + noise
+    half_range = (distribution.high - distribution.low) / 2.0
+    return tf.clip_by_value(distribution.action + half_range * noise, distribution.low, distribution.high)

@@ -1,0 +1,54 @@
+"""Deterministic actions with noise that is correlated in time, as in DDPG."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from rl.agents.algos.act_select.gaussian_noise import disturbed, noise_hparam
+from rl.agents.algos.act_select.registry import register
+from rl.errors import UsageError
+from rl.ops import random
+from rl.ops.distributions import Categorical, Deterministic, parameter_count
+from rl.types import Nest, PolicyOutput, Tensor
+
+
+@register
+def ou_noise(hparams: Any) -> Any:
+    """The policy's action (or its logits) with an Ornstein-Uhlenbeck process added in training.
+
+    x <- x - ou_theta * x + exploration_noise * normal, from 0 at the start of every episode (Lillicrap et al.
+    2016, section 7, with time steps of 1); in half ranges of the action space.
+    """
+    return OUNoise(hparams)
+
+
+class OUNoise:
+    """Action selection with a state: x, one number per number of the action (per logit, if discrete)."""
+
+    def __init__(self, hparams: Any):
+        self.hparams = hparams
+
+    def initial_state(self, action_space: Any, count: int) -> Nest:
+        """Zeros `[count, ...]`."""
+        shape = action_space.shape or (parameter_count(action_space),)
+        return tf.zeros([count, *shape])
+
+    def __call__(
+        self, output: PolicyOutput, seed: Tensor, step: Tensor, training: bool, state: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        distribution = output.distribution
+        if not isinstance(distribution, Deterministic | Categorical):
+            raise UsageError("act_select ou_noise is for policies of one action, as of ddpg: take sample")
+        if not training:
+            action = distribution.mode()
+            return action, distribution.log_prob(action), state
+        theta = noise_hparam(self.hparams, "ou_noise", "ou_theta")
+        sigma = noise_hparam(self.hparams, "ou_noise", "exploration_noise")
+        state = (1.0 - theta) * state + sigma * random.normal(seed, state.shape)
+        if isinstance(distribution, Categorical):
+            action = tf.argmax(distribution.logits + state, -1, output_type=tf.int32)
+        else:
+            action = disturbed(distribution, state)
+        return action, distribution.log_prob(action), state

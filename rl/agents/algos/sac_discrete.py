@@ -1,0 +1,156 @@
+"""SAC for discrete actions.
+
+Christodoulou 2019, "Soft actor-critic for discrete action settings", https://arxiv.org/abs/1910.07207: a
+categorical policy, critics that value every action, and expectations over actions in place of samples.
+
+Deviations from the paper:
+
+1. The target entropy is `target_entropy_scale` (0.98 in the paper) times the entropy of the uniform choice
+   among the actions that are legal in each state.
+2. The temperature is learned through its logarithm, with the loss log(temperature) (entropy - target), as the
+   author's code does.
+3. The first `random_steps` actions are uniformly random among the legal ones.
+4. Transitions may be n-step (without the entropy of the steps between) and prioritized.
+5. Truncated episodes bootstrap from the last observation; only terminal states do not.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.agent import Agent, copy_weights
+from rl.agents.algos.act_select.random_start import random_start
+from rl.agents.algos.registry import register
+from rl.hparams.sac_discrete import SACDiscreteHParams
+from rl.models.continuous import Actor, Critic
+from rl.ops import random, value
+from rl.ops.distributions import Categorical
+from rl.ops.policy import masked_mean
+from rl.types import Batch, Nest, PolicyOutput, Tensor, Update
+
+
+class Excess(NamedTuple):
+    """What the temperature learns from."""
+
+    entropy: Tensor  # [1] mean of the batch, above the target
+    mask: Tensor  # [1]
+
+
+@register
+class SACDiscrete(Agent):
+    """Soft actor-critic for discrete actions."""
+
+    experience = "transition"
+    action_spaces = (spaces.Discrete,)
+    hparams_type = SACDiscreteHParams
+
+    def build(self) -> None:
+        hparams = self.hparams
+        self.network = self.add_network("network", self.make_actor("network"))
+        self.critic = self.add_network("critic", self.make_critic("critic"))
+        self.target_critic = self.add_network("target_critic", self.make_critic("target_critic"))
+        self.log_temperature = keras.Variable(math.log(hparams.temperature), name="log_temperature")
+        self.add_optimizer("network", self.network.trainable_variables)
+        self.add_optimizer("critic", self.critic.trainable_variables, hparams.critic_lr)
+        self.add_optimizer("temperature", [self.log_temperature], hparams.temperature_lr)
+        copy_weights(self.critic, self.target_critic, 1.0)
+
+    def make_actor(self, name: str) -> Actor:
+        return Actor(self.hparams, self.encoder, int(self.action_space.n), self.initializers, name)
+
+    def make_critic(self, name: str) -> Critic:
+        actions = int(self.action_space.n)
+        return Critic(self.hparams, self.encoder, 0, self.initializers, count=2, outputs=actions, name=name)
+
+    def updates_per_iteration(self) -> int:
+        return self.hparams.updates_per_iteration
+
+    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
+        return PolicyOutput(distribution=Categorical(self.network(observation)))
+
+    def act(
+        self, observation: Nest, recurrent_state: Nest, seed: Tensor, step: Tensor, training: bool
+    ) -> tuple[Nest, dict[str, Tensor], Nest]:
+        action, extras, state = super().act(observation, recurrent_state, seed, step, training)
+        if training:
+            legal, steps = self.encoder.action_mask(observation), self.hparams.random_steps
+            action = random_start(action, self.action_space, legal, random.fold_in(seed, 2), step, steps)
+        return action, extras, state
+
+    @property
+    def temperature(self) -> Tensor:
+        return tf.exp(tf.convert_to_tensor(self.log_temperature))
+
+    def target(self, batch: Batch, seed: Tensor) -> Tensor:
+        """What the critics' values of the actions taken are to become, [N]."""
+        log_probs = tf.nn.log_softmax(self.network(batch.next_observation))  # [N, A]
+        next_q_values = tf.reduce_min(self.target_critic(batch.next_observation), 0)  # [N, A]
+        soft = next_q_values - self.temperature * log_probs
+        next_value = tf.reduce_sum(tf.exp(log_probs) * soft, -1)  # [N]
+        return batch.reward + batch.discount * next_value
+
+    def loss(self, batch: Batch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+        """The critics'."""
+        target = self.target(batch, seed)
+        q_values = value.select(self.critic(batch.observation), batch.action)  # [2, N]
+        error = tf.stop_gradient(target) - q_values
+        loss = 0.5 * tf.reduce_sum(tf.square(error), 0)
+        size = tf.reduce_mean(tf.abs(error), 0)  # [N]
+        metrics = {
+            "q_value": masked_mean(tf.reduce_mean(q_values, 0), batch.mask),
+            "td_error": masked_mean(size, batch.mask),
+        }
+        return loss * batch.sample_weight * batch.mask, metrics, size
+
+    def policy_loss(self, batch: Batch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+        distribution = Categorical(self.network(batch.observation))
+        q_values = tf.stop_gradient(tf.reduce_min(self.critic(batch.observation), 0))  # [N, A]
+        entropy = distribution.entropy()  # [N]
+        expected = tf.reduce_sum(tf.exp(distribution.log_probs) * q_values, -1)
+        loss = -tf.stop_gradient(self.temperature) * entropy - expected
+        metrics = {
+            "policy_loss": masked_mean(loss, batch.mask),
+            "entropy": masked_mean(entropy, batch.mask),
+            "target_entropy": masked_mean(self.target_entropy(batch.observation, entropy), batch.mask),
+        }
+        return loss * batch.mask, metrics, None
+
+    def target_entropy(self, observation: Nest, entropy: Tensor) -> Tensor:
+        """What `entropy` [N] is held at: a share of the uniform choice's among the legal actions."""
+        legal = self.encoder.action_mask(observation)
+        count = float(self.action_space.n) + tf.zeros_like(entropy)
+        if legal is not None:
+            count = tf.maximum(tf.reduce_sum(tf.cast(legal, tf.float32), -1), 1.0)
+        return self.hparams.target_entropy_scale * tf.math.log(count)
+
+    def temperature_loss(
+        self, batch: Excess, seed: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+        loss = tf.convert_to_tensor(self.log_temperature) * batch.entropy
+        return loss * batch.mask, {}, None
+
+    def update(self, batch: Batch, seed: Tensor) -> Update:
+        critic_seed, policy_seed = random.split(seed, 2)
+        critic = self.gradient_step(batch, critic_seed, "critic")
+        policy = self.gradient_step(batch, policy_seed, "network", self.policy_loss).metrics
+        kept = {"policy_loss": policy["policy_loss"], "policy_grad_norm": policy["grad_norm"]}
+        kept |= {"entropy": policy["entropy"], "temperature": self.temperature}
+        if self.hparams.learn_temperature:
+            some = tf.reduce_max(batch.mask)[None]  # [1]: 0 where the batch is empty
+            excess = Excess((policy["entropy"] - policy["target_entropy"])[None], some)
+            variables = [self.log_temperature]
+            self.gradient_step(excess, seed, "temperature", self.temperature_loss, variables)
+        self.after_update()
+        return Update(critic.metrics | kept, critic.priorities)
+
+    def after_update(self) -> None:
+        copy_weights(self.critic, self.target_critic, self.hparams.tau)
+
+    @property
+    def variables(self) -> dict:
+        return super().variables | {"log_temperature": self.log_temperature}

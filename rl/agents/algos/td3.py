@@ -1,0 +1,123 @@
+"""TD3: twin delayed deep deterministic policy gradient.
+
+Fujimoto et al. 2018, "Addressing function approximation error in actor-critic methods",
+https://arxiv.org/abs/1802.09477: DDPG with two critics, of which the lesser value is the target (section
+4.2), a policy and target networks that are updated less often (5.2), and noise on the target's actions (5.3).
+
+Deviations from the paper:
+
+1. The first `random_steps` actions are uniformly random in every environment, as the authors' code does where
+   the paper has an exploratory policy.
+2. Transitions may be n-step and prioritized (`n_step`, `prioritized`).
+3. Truncated episodes bootstrap from the last observation; only terminal states do not.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.agent import Agent, copy_weights
+from rl.agents.algos.act_select.random_start import random_start
+from rl.agents.algos.registry import register
+from rl.hparams.td3 import TD3HParams
+from rl.models.continuous import Actor, BoxActions, Critic
+from rl.ops import random
+from rl.ops.policy import masked_mean
+from rl.types import Batch, Nest, PolicyOutput, Tensor, Update
+
+
+@register
+class TD3(Agent):
+    """Twin delayed deep deterministic policy gradient: bounded continuous actions."""
+
+    experience = "transition"
+    action_spaces = (spaces.Box,)
+    hparams_type = TD3HParams
+
+    def build(self) -> None:
+        self.actions = BoxActions(self.action_space, "td3")
+        self.network = self.add_network("network", self.make_actor("network"))
+        self.target_network = self.add_network("target_network", self.make_actor("target_network"))
+        self.critic = self.add_network("critic", self.make_critic("critic"))
+        self.target_critic = self.add_network("target_critic", self.make_critic("target_critic"))
+        self.add_optimizer("network", self.network.trainable_variables)
+        self.add_optimizer("critic", self.critic.trainable_variables, self.hparams.critic_lr)
+        self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
+        copy_weights(self.network, self.target_network, 1.0)
+        copy_weights(self.critic, self.target_critic, 1.0)
+
+    def make_actor(self, name: str) -> Actor:
+        return Actor(self.hparams, self.encoder, self.actions.size, self.initializers, name)
+
+    def make_critic(self, name: str) -> Critic:
+        return Critic(self.hparams, self.encoder, self.actions.size, self.initializers, count=2, name=name)
+
+    def updates_per_iteration(self) -> int:
+        return self.hparams.updates_per_iteration
+
+    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
+        return PolicyOutput(distribution=self.actions.deterministic(self.network(observation)))
+
+    def act(
+        self, observation: Nest, recurrent_state: Nest, seed: Tensor, step: Tensor, training: bool
+    ) -> tuple[Nest, dict[str, Tensor], Nest]:
+        action, extras, state = super().act(observation, recurrent_state, seed, step, training)
+        if training:
+            steps = self.hparams.random_steps
+            action = random_start(action, self.action_space, None, random.fold_in(seed, 2), step, steps)
+        return action, extras, state
+
+    def target(self, batch: Batch, seed: Tensor) -> Tensor:
+        """What the critics' values are to become, [N]."""
+        hparams = self.hparams
+        next_action = self.actions.greedy(self.target_network(batch.next_observation))  # [N, K]
+        noise = hparams.target_noise * random.normal(seed, next_action.shape)
+        noise = tf.clip_by_value(noise, -hparams.target_noise_clip, hparams.target_noise_clip)
+        next_action = tf.clip_by_value(next_action + noise, -1.0, 1.0)
+        next_q_values = self.target_critic(batch.next_observation, next_action)[:, :, 0]  # [2, N]
+        return batch.reward + batch.discount * tf.reduce_min(next_q_values, 0)
+
+    def loss(self, batch: Batch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+        """The critics'."""
+        target = self.target(batch, seed)
+        q_values = self.critic(batch.observation, self.actions.encode(batch.action))[:, :, 0]  # [2, N]
+        error = tf.stop_gradient(target) - q_values
+        loss = tf.reduce_sum(tf.square(error), 0)
+        size = tf.reduce_mean(tf.abs(error), 0)  # [N]
+        metrics = {
+            "q_value": masked_mean(tf.reduce_mean(q_values, 0), batch.mask),
+            "td_error": masked_mean(size, batch.mask),
+        }
+        return loss * batch.sample_weight * batch.mask, metrics, size
+
+    def policy_loss(self, batch: Batch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+        action = self.actions.greedy(self.network(batch.observation))  # [N, K]
+        loss = -self.critic(batch.observation, action, members=1)[0, :, 0]
+        return loss * batch.mask, {"policy_loss": masked_mean(loss, batch.mask)}, None
+
+    def update(self, batch: Batch, seed: Tensor) -> Update:
+        critic_seed, policy_seed = random.split(seed, 2)
+        critic = self.gradient_step(batch, critic_seed, "critic")
+        period = self.hparams.policy_update_period
+
+        def delayed() -> dict[str, Tensor]:
+            policy = self.gradient_step(batch, policy_seed, "network", self.policy_loss).metrics
+            self.after_update()
+            kept = {"policy_loss": policy["policy_loss"], "policy_grad_norm": policy["grad_norm"]}
+            return {name: value * float(period) for name, value in kept.items()}
+
+        def nothing() -> dict[str, Tensor]:  # with the factor above, means over updates are right
+            return {"policy_loss": tf.constant(0.0), "policy_grad_norm": tf.constant(0.0)}
+
+        self.updates.assign_add(1)
+        kept = tf.cond(self.updates % period == 0, delayed, nothing)
+        return Update(critic.metrics | kept, critic.priorities)
+
+    def after_update(self) -> None:
+        copy_weights(self.network, self.target_network, self.hparams.tau)
+        copy_weights(self.critic, self.target_critic, self.hparams.tau)
+
+    @property
+    def variables(self) -> dict:
+        return super().variables | {"updates": self.updates}

@@ -1,0 +1,208 @@
+"""Actors and critics of the Q-function policy gradients, and how their actions are coded.
+
+A critic sees actions as vectors `[N, K]`: those of a Box brought to [-1, 1], those of a Discrete space as
+one-hot rows. An actor gives K numbers (a Gaussian one 2 K), which `BoxActions` and `DiscreteActions` turn
+into such codes and into distributions over the environment's own actions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.errors import UsageError
+from rl.hparams.hparams import HParams
+from rl.models import torso
+from rl.models.layers import ILLEGAL, Initializers, ObservationEncoder, dense
+from rl.ops import random
+from rl.ops.distributions import Categorical, Deterministic, Distribution, Shaped, TanhGaussian
+from rl.types import Nest, Tensor
+
+LOG_STD_LIMITS = (-20.0, 2.0)  # as in the code of Haarnoja et al. 2018
+
+
+class BoxActions:
+    """Actions of a bounded Box; their code is the action with low at -1 and high at 1.
+
+    Raises:
+        UsageError: a bound is infinite.
+    """
+
+    def __init__(self, space: spaces.Box, algo: str):
+        if not space.is_bounded():
+            raise UsageError(
+                f"{algo} squashes its actions into the space's bounds, and {space} has none: "
+                "wrap the environment, or take ppo"
+            )
+        self.shape, self.size = tuple(space.shape), int(np.prod(space.shape))
+        self.low, self.high = space.low.astype(np.float32), space.high.astype(np.float32)
+        self._low, self._half = self.low.reshape(-1), ((self.high - self.low) / 2.0).reshape(-1)  # [K]
+
+    def encode(self, action: Tensor) -> Tensor:
+        """Codes [N, K] of the environment's actions [N, *shape]."""
+        flat = tf.reshape(action, [action.shape[0], self.size])
+        return (flat - self._low) / self._half - 1.0
+
+    def greedy(self, output: Tensor) -> Tensor:
+        """Codes [N, K] of an actor's output [N, K]."""
+        return tf.tanh(output)
+
+    def relaxed(self, output: Tensor, seed: Tensor, temperature: float) -> Tensor:
+        """Codes through which the gradient flows: here those of `greedy`."""
+        return tf.tanh(output)
+
+    def penalty(self, output: Tensor) -> Tensor:
+        """What an actor's output [N, K] costs in itself, [N]: here nothing."""
+        return tf.zeros([output.shape[0]])
+
+    def deterministic(self, output: Tensor) -> Distribution:
+        """Over the environment's actions: all weight on one."""
+        action = self._low + self._half * (tf.tanh(output) + 1.0)
+        return Deterministic(tf.reshape(action, [output.shape[0], *self.shape]), self.low, self.high)
+
+    def squashed_gaussian(self, output: Tensor) -> TanhGaussian:
+        """Over actions as vectors [N, K], from mean and log standard deviation side by side [N, 2 K]."""
+        mean, log_std = tf.split(output, 2, -1)
+        log_std = tf.clip_by_value(log_std, *LOG_STD_LIMITS)
+        return TanhGaussian(mean, log_std, self.low.reshape(-1), self.high.reshape(-1))
+
+    def stochastic(self, output: Tensor) -> Distribution:
+        """`squashed_gaussian` over the environment's actions."""
+        found = self.squashed_gaussian(output)
+        return found if len(self.shape) == 1 else Shaped(found, self.shape)
+
+
+class DiscreteActions:
+    """Actions of a Discrete space; their code is a one-hot row."""
+
+    def __init__(self, space: spaces.Discrete):
+        self.size = int(space.n)
+
+    def encode(self, action: Tensor) -> Tensor:
+        """Codes [N, A] of actions int [N]."""
+        return tf.one_hot(action, self.size)
+
+    def greedy(self, output: Tensor) -> Tensor:
+        """Codes [N, A] of the likeliest actions by logits [N, A]."""
+        return tf.one_hot(tf.argmax(output, -1, output_type=tf.int32), self.size)
+
+    def relaxed(self, output: Tensor, seed: Tensor, temperature: float) -> Tensor:
+        """A sample's one-hot code [N, A], with the gradient of the Gumbel-softmax at `temperature`.
+
+        The straight-through estimator of Jang et al. 2017, https://arxiv.org/abs/1611.01144, section 2.2.
+        """
+        noisy = output + random.gumbel(seed, output.shape)
+        soft = tf.nn.softmax(noisy / temperature)  # [N, A]
+        hard = self.greedy(noisy)
+        return tf.stop_gradient(hard - soft) + soft
+
+    def penalty(self, output: Tensor) -> Tensor:
+        """The mean square of the legal actions' logits, [N]: held small, they leave something to explore."""
+        legal = tf.cast(output > ILLEGAL / 2, tf.float32)  # [N, A]
+        total = tf.reduce_sum(tf.square(output * legal), -1)
+        return total / tf.maximum(tf.reduce_sum(legal, -1), 1.0)
+
+    def deterministic(self, output: Tensor) -> Distribution:
+        """Over actions: the softmax, whose mode is the action and whose samples explore."""
+        return Categorical(output)
+
+
+class Actor(keras.Model):
+    """Observations `[N, ...]` to `outputs` numbers per example; illegal actions' are `ILLEGAL`."""
+
+    def __init__(
+        self,
+        hparams: HParams,
+        encoder: ObservationEncoder,
+        outputs: int,
+        initializers: Initializers,
+        name: str = "network",
+    ):
+        super().__init__(name=name)
+        self.encoder = encoder
+        self.torso = torso.make_torso(hparams.model, encoder, initializers, "torso")
+        self.policy = dense(self.torso.size, outputs, initializers.output(0.01), "policy")
+        self.built = True
+
+    def initial_state(self, count: int) -> Nest:
+        """State of the torso at the start of `count` episodes; () where it keeps none."""
+        return torso.initial_state(self.torso, count)
+
+    def call(self, observation: Nest) -> Tensor:
+        output = self.policy(self.torso(self.encoder(observation)))
+        return self.encoder.mask_illegal(output, observation)
+
+
+class Critic(keras.Model):
+    """`count` critics side by side: observations `[N, ...]`, codes of actions `[N, K]` to values.
+
+    Over a flat observation with the model mlp, each critic has the layers `model.hidden` of its own, the
+    action beside the observation from the first one on. Other models and observations of several parts: one
+    torso for all critics, then a hidden layer and an output for each, the action beside the torso's features.
+
+    Args:
+        action_size: K; 0 for critics that value all actions of a state at once.
+        outputs: values per example.
+        count: critics.
+    """
+
+    def __init__(
+        self,
+        hparams: HParams,
+        encoder: ObservationEncoder,
+        action_size: int,
+        initializers: Initializers,
+        count: int = 1,
+        outputs: int = 1,
+        name: str = "critic",
+    ):
+        super().__init__(name=name)
+        self.encoder, self.torso = encoder, None
+        width, hidden = encoder.size, hparams.model.hidden
+        if hparams.model.name != "mlp" or len(encoder.widths) > 1:
+            self.torso = torso.make_torso(hparams.model, encoder, initializers, "torso")
+            width, hidden = self.torso.size, (self.torso.size,)
+        width += action_size
+        self.hidden = []
+        for i, units in enumerate(hidden):
+            starts = [initializers.hidden(hparams.model.activation) for _ in range(count)]
+            self.hidden.append(EnsembleDense(width, units, starts, f"dense_{i}", hparams.model.activation))
+            width = units
+        self.value = EnsembleDense(width, outputs, [initializers.output(1.0) for _ in range(count)], "value")
+        self.built = True
+
+    def call(self, observation: Nest, action: Tensor | None = None, members: int | None = None) -> Tensor:
+        """Values `[count, N, outputs]`, of the first `members` critics where that is given."""
+        x = self.encoder(observation)
+        if self.torso is not None:
+            x = self.torso(x)
+        if action is not None:
+            x = tf.concat([x, action], -1)  # [N, F + K]
+        for layer in self.hidden:
+            x = layer(x, members=members)
+        return self.value(x, members=members)
+
+
+class EnsembleDense(keras.layers.Layer):
+    """As many dense layers side by side as `starts`, in one batched product: `[N, F]` (the same for all) or
+    `[count, N, F]` to `[count, N, units]`."""
+
+    def __init__(self, inputs: int, units: int, starts: list[Any], name: str, activation: str | None = None):
+        super().__init__(name=name)
+        self.activation = keras.activations.get(activation)
+        count = len(starts)
+
+        def start(shape: tuple[int, ...], dtype: Any = None) -> Tensor:
+            return tf.stack([tf.convert_to_tensor(each(shape[1:], dtype)) for each in starts])
+
+        self.kernel = self.add_weight(shape=(count, inputs, units), initializer=start, name="kernel")
+        self.bias = self.add_weight(shape=(count, 1, units), initializer="zeros", name="bias")
+        self.built = True
+
+    def call(self, x: Tensor, members: int | None = None) -> Tensor:
+        kernel, bias = tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias)
+        return self.activation(tf.matmul(x, kernel[:members]) + bias[:members])
