@@ -1,0 +1,78 @@
+"""Many copies of one network, each with weights of its own, evaluated side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from rl.ops import evolution, random
+from rl.types import Nest, Tensor
+
+
+class Population:
+    """`size` members around a network's trainable weights, in mirrored pairs (`rl.ops.evolution`).
+
+    Members stand in variables of their own, one `[size, *shape]` for each weight: acting, the hot loop, reads
+    them as they are. What is not trainable (the observation normaliser) all members share with the network.
+
+    Args:
+        network: any feed-forward Keras model whose first argument is `[N, ...]` observations.
+        size: of the population, P; even.
+        std: standard deviation of a member's weights around the network's.
+    """
+
+    def __init__(self, network: keras.Model, size: int, std: float):
+        self.network, self.size, self.std = network, size, std
+        trainable = network.trainable_variables
+        self._shapes = [tuple(each.shape) for each in trainable]
+        self.parameters = sum(int(tf.TensorShape(shape).num_elements()) for shape in self._shapes)  # n
+        self.noise = _variable(tf.zeros([size // 2, self.parameters]), "noise")
+        self.weights = [
+            _variable(tf.repeat(tf.convert_to_tensor(each)[None], size, 0), f"weight_{i}")
+            for i, each in enumerate(trainable)
+        ]
+
+    def resample(self, seed: Tensor) -> None:
+        """Draws new directions, and sets the members around the network's present weights."""
+        noise = random.normal(seed, self.noise.shape)  # [P/2, n]
+        self.noise.assign(noise)
+        center = evolution.flatten(self.network.trainable_variables)
+        members = center + self.std * tf.concat([noise, -noise], 0)  # [P, n]
+        for weight, value in zip(self.weights, evolution.unflatten(members, self._shapes), strict=True):
+            weight.assign(value)
+
+    def __call__(self, observation: Nest) -> Nest:
+        """The network's output for observations `[P, ...]`, row b by member b.
+
+        Raises:
+            ValueError: there is not one observation for each member.
+        """
+        count = tf.nest.flatten(observation)[0].shape[0]
+        if count != self.size:
+            raise ValueError(f"{count} observations for a population of {self.size}: each needs its own")
+        network, trainable = self.network, self.network.trainable_variables
+        # Read here: inside, the scope would hide the one in which a caller may have replaced them.
+        shared = [(each, tf.convert_to_tensor(each)) for each in network.non_trainable_variables]
+
+        def member(row: tuple[Nest, list[Tensor]]) -> Nest:
+            single = tf.nest.map_structure(lambda x: x[None], row[0])  # [1, ...]
+            with keras.StatelessScope(state_mapping=[*zip(trainable, row[1], strict=True), *shared]):
+                return tf.nest.map_structure(lambda x: x[0], network(single))
+
+        return tf.vectorized_map(member, (observation, [tf.convert_to_tensor(each) for each in self.weights]))
+
+    @property
+    def acting_variables(self) -> dict[str, Any]:
+        """What `__call__` reads beside the network's own variables."""
+        return {f"population/weight_{i}": each for i, each in enumerate(self.weights)}
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """All its state, by name."""
+        return {"population/noise": self.noise, **self.acting_variables}
+
+
+def _variable(value: Tensor, name: str) -> keras.Variable:
+    return keras.Variable(value, trainable=False, name=name)
