@@ -1,11 +1,13 @@
 """Learning results: trains hparams sets with several seeds as a user would, and evaluates what came out.
 
     python benchmarks/learning.py --hparams ppo_cartpole dqn_cartpole --seeds 3
+    python benchmarks/learning.py --jobs 2 --nice 10        # all sets that have a bar (bars.py)
 
-Each (set, seed) is a run of train.py in build/learning/SET/seed_N. What has finished is not repeated, and an
-interrupted run is continued. The last and the best checkpoint are then played for 100 episodes on Gymnasium,
-which chose neither. Writes benchmarks/results/learning.csv, learning.md and learning_SET.png, keeping the
-lines of sets that are not named.
+Each (set, seed) is a run of train.py in build/learning/SET/seed_N. What has finished with the same settings
+is not repeated, and an interrupted run is continued. The last and the best checkpoint are then played for 100
+episodes on Gymnasium, which chose neither. Writes learning.csv (a line for each run), learning_curves.csv
+(its evaluations) and the report made of them (report.py) in benchmarks/results; lines of sets that are not
+named stay.
 """
 
 from __future__ import annotations
@@ -15,73 +17,64 @@ import csv
 import json
 import os
 import shlex
-import statistics
+import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-RESULTS = ROOT / "benchmarks" / "results"
+import measure  # noqa: E402
+import report  # noqa: E402
+from bars import BARS  # noqa: E402
+
 RUNS = ROOT / "build" / "learning"
-
-
-class Bar(NamedTuple):
-    """What a set must reach with every seed."""
-
-    mean_return: float
-    steps: int | None = None  # within so many
-    seconds: float | None = None  # of wall time, compilation left out
-
-
-BARS = {
-    "ppo_cartpole": Bar(475.0, steps=500_000, seconds=15.0),
-    "dqn_cartpole": Bar(475.0, steps=100_000),
-    "ppo_pendulum": Bar(-250.0),
-    "ppo_acrobot": Bar(-90.0),
-    "dqn_mountaincar": Bar(-120.0),
-}
 FIELDS = ("hparams", "env", "seed", "steps", "best_step", "last", "best", "episodes", "seconds",
-          "train_seconds", "eval_seconds", "first_window_s", "noisy", "command")  # fmt: skip
+          "train_seconds", "eval_seconds", "first_window_s", "cores", "noisy", "command")  # fmt: skip
+CURVE_FIELDS = ("hparams", "seed", "step", "return")
+EVALUATING = (
+    threading.Lock()
+)  # runs train side by side; they are evaluated in this process, one after another
+
+
+class Failed(Exception):
+    """A run that came to nothing."""
 
 
 class Job(NamedTuple):
     """One training run."""
 
-    hparams: str
+    name: str
     seed: int
-    env: str
+    hparams: Any  # as train.py will resolve them
     command: tuple[str, ...]  # as typed in the repository root, after "python"
     folder: Path
 
 
-def jobs(names: Sequence[str], args: argparse.Namespace) -> list[Job]:
-    """The runs to make; without evaluations of its own, a set gets `--evaluations` of them along the way."""
+def jobs(name: str, args: argparse.Namespace) -> list[Job]:
+    """The runs of a set; without evaluations of its own, it gets `--evaluations` of them along the way."""
     from rl.hparams.merge import named
 
     found = []
-    for name in names:
+    for seed in range(args.first_seed, args.first_seed + args.seeds):
         hparams = named(name)
-        steps = args.train_steps or hparams.train_steps
-        for seed in range(args.first_seed, args.first_seed + args.seeds):
-            folder = RUNS / name / f"seed_{seed}"
-            shown = os.path.relpath(folder, ROOT)
-            command = ["train.py", "--hparams", name, "--seed", str(seed), "--output_dir", shown]
-            if args.train_steps:
-                command += ["--train_steps", str(steps)]
-            if not hparams.eval_period:
-                command += ["--hparam_override", f"eval_period={max(steps // args.evaluations, 1)}"]
-            found.append(Job(name, seed, hparams.env, tuple(command), folder))
+        folder = RUNS / name / f"seed_{seed}"
+        shown = os.path.relpath(folder, ROOT)
+        command = ["train.py", "--hparams", name, "--seed", str(seed), "--output_dir", shown]
+        if args.train_steps:
+            hparams.train_steps = args.train_steps
+            command += ["--train_steps", str(args.train_steps)]
+        if not hparams.eval_period:
+            hparams.eval_period = max(hparams.train_steps // args.evaluations, 1)
+            command += ["--hparam_override", f"eval_period={hparams.eval_period}"]
+        found.append(Job(name, seed, hparams, tuple(command), folder))
     return found
-
-
-def read_table(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def times(run_dir: Path) -> dict[str, float]:
@@ -92,7 +85,7 @@ def times(run_dir: Path) -> dict[str, float]:
     """
     training, evaluation, first = 0.0, 0.0, 0.0
     before = 0.0
-    for i, row in enumerate(read_table(run_dir / "perf.csv")):
+    for i, row in enumerate(report.read_table(run_dir / "perf.csv")):
         step = float(row["step"])
         seconds = (step - before) / float(row["perf/steps_per_second"])
         before = step
@@ -111,7 +104,7 @@ def times(run_dir: Path) -> dict[str, float]:
 
 def curve(run_dir: Path) -> list[tuple[int, float]]:
     """(step, mean return) of the evaluations during training."""
-    rows = read_table(run_dir / "metrics.csv")
+    rows = report.read_table(run_dir / "metrics.csv")
     found = [(row["step"], row.get("eval/return_mean")) for row in rows]
     return [(int(step), float(value)) for step, value in found if value]
 
@@ -121,11 +114,12 @@ def finish(job: Job, episodes: int) -> dict[str, Any]:
     import rl
 
     run_dir = job.folder / "run_0"
-    returns = {which: rl.load(run_dir, which).evaluate(episodes).returns for which in ("last", "best")}
+    with EVALUATING:
+        returns = {which: rl.load(run_dir, which).evaluate(episodes).returns for which in ("last", "best")}
     points = curve(run_dir)
     return {
-        "hparams": job.hparams,
-        "env": job.env,
+        "hparams": job.name,
+        "env": job.hparams.env,
         "seed": job.seed,
         "steps": points[-1][0],
         "best_step": max(points, key=lambda point: point[1])[0],
@@ -133,127 +127,92 @@ def finish(job: Job, episodes: int) -> dict[str, Any]:
         "best": round(float(returns["best"].mean()), 1),
         "episodes": episodes,
         **times(run_dir),
+        "cores": len(os.sched_getaffinity(0)),
         "command": "python " + shlex.join(job.command),
     }
 
 
-def do(job: Job, episodes: int, wait_s: float) -> dict[str, Any]:
-    """The job's line of the results, from its folder where it is there."""
-    import measure
+def same_settings(job: Job) -> bool:
+    """Whether the run in the job's folder has the set's present values; hparams that are newer than the run
+    count with their defaults."""
+    from rl.hparams.hparams import HParams
 
+    path = job.folder / "run_0" / "hparams.json"
+    if not path.exists():
+        return True
+    try:
+        found = HParams.from_dict(json.loads(path.read_text())["hparams"])
+    except Exception:  # damaged, or of hparams that are no more
+        return False
+    return found.to_dict() == job.hparams.to_dict()
+
+
+def do(job: Job, args: argparse.Namespace) -> dict[str, Any]:
+    """The job's line of the results, from its folder where it is there.
+
+    Raises:
+        Failed: training ended with an error, or the run in the folder is another.
+    """
     path = job.folder / "result.json"
     command = "python " + shlex.join(job.command)
+    if not same_settings(job):
+        if not args.restart:
+            raise Failed(
+                f"{job.folder} is a run with other settings than the set has now: --restart deletes it"
+            )
+        shutil.rmtree(job.folder)
     if path.exists():
         row = json.loads(path.read_text())
-        if (row["command"], row["episodes"]) == (command, episodes):
+        if (row["command"], row["episodes"]) == (command, args.episodes):
             return row
-    idle = measure.wait_until_idle(wait_s)
+    # Side by side there is no idle machine to be had.
+    idle = args.jobs == 1 and measure.wait_until_idle(args.wait)
     others = measure.Others()
-    print(f"{job.hparams} seed {job.seed}: {command}", flush=True)
-    done = subprocess.run([sys.executable, *job.command], cwd=ROOT, stdout=subprocess.DEVNULL)
-    if done.returncode:
-        raise SystemExit(f"{job.hparams} seed {job.seed} failed; {job.folder} holds what it left")
-    row = finish(job, episodes) | {"noisy": not idle or others.cores() > measure.IDLE_CORES}
+    print(f"{job.name} seed {job.seed}: {command}", flush=True)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    with (job.folder / "output.txt").open("w") as output:
+        child = subprocess.Popen([sys.executable, *job.command], cwd=ROOT, stdout=output, stderr=output)
+        if args.nice:
+            os.setpriority(os.PRIO_PROCESS, child.pid, args.nice)
+        code = child.wait()
+    busy = others.cores() > measure.IDLE_CORES
+    if code:
+        raise Failed(f"{job.name} seed {job.seed} failed, see {job.folder / 'output.txt'}")
+    row = finish(job, args.episodes) | {"noisy": not idle or busy}
     path.write_text(json.dumps(row, indent=1) + "\n")
     return row
 
 
-def verdict(name: str, rows: list[dict[str, Any]]) -> str:
-    """pass, what is amiss, or - for a set without a bar. The best checkpoint of every seed counts."""
-    if name not in BARS:
-        return "-"
-    bar, wrong = BARS[name], []
-    if min(float(row["best"]) for row in rows) < bar.mean_return:
-        wrong.append("return")
-    # Iterations are whole, so that a run ends a little after its train_steps; the checkpoint is what counts.
-    if bar.steps is not None and max(int(row["best_step"]) for row in rows) > bar.steps:
-        wrong.append("steps")
-    if bar.seconds is not None and max(float(row["seconds"]) for row in rows) > bar.seconds:
-        wrong.append("time")
-    return "MISS: " + ", ".join(wrong) if wrong else "pass"
-
-
-def bar_text(name: str) -> str:
-    if name not in BARS:
-        return "-"
-    bar = BARS[name]
-    limits = [f">= {bar.mean_return:g}"]
-    limits += [f"{bar.steps:,} steps"] if bar.steps else []
-    limits += [f"{bar.seconds:g} s"] if bar.seconds else []
-    return ", ".join(limits)
-
-
-def markdown(rows: list[dict[str, Any]]) -> str:
-    header = ["hparams", "environment", "steps", "best checkpoint, by seed", "mean", "min",
-              "last checkpoint, by seed", "mean", "seconds, by seed", "bar", "result"]  # fmt: skip
-    cores = len(os.sched_getaffinity(0))
-    lines = ["# Learning", "", f"{cores} cores, no GPU. Written by `python benchmarks/learning.py`; see "]
-    lines[-1] += "../README.md."
-    lines += ["", "| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
-    names = list(dict.fromkeys(row["hparams"] for row in rows))
-    for name in names:
-        group = [row for row in rows if row["hparams"] == name]
-        best = [float(row["best"]) for row in group]
-        last = [float(row["last"]) for row in group]
-        cells = [name, group[0]["env"], f"{max(int(row['steps']) for row in group):,}"]
-        cells += [
-            ", ".join(f"{value:.1f}" for value in best),
-            f"{statistics.mean(best):.1f}",
-            f"{min(best):.1f}",
-        ]
-        cells += [", ".join(f"{value:.1f}" for value in last), f"{statistics.mean(last):.1f}"]
-        cells += [", ".join(f"{float(row['seconds']):.1f}" for row in group), bar_text(name)]
-        lines.append("| " + " | ".join([*cells, verdict(name, group)]) + " |")
-    lines += [
-        "",
-        f"Mean returns of {rows[0]['episodes']} episodes on Gymnasium, undiscounted and without exploration. "
-        "seconds: wall time of training and of the evaluations during it, without the first window (row of "
-        "metrics), in which compilation happens. The best checkpoint was chosen by evaluations of 10 "
-        "episodes during training. The bar is for the best checkpoint of every seed.",
-        "",
-    ]
-    for name in names:
-        lines += [f"![{name}](learning_{name}.png)", ""]
-    lines += ["Commands:", ""]
-    lines += [f"    {row['command']}" for row in rows]
-    return "\n".join(lines) + "\n"
-
-
-def plot(name: str, folder: Path, curves: list[list[tuple[int, float]]]) -> None:
-    """Mean over seeds, and the band from the worst to the best, at the steps that all seeds evaluated at."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    values = [dict(points) for points in curves]
-    steps = sorted(set.intersection(*(set(each) for each in values)))
-    at = [[each[step] for each in values] for step in steps]
-    figure, axes = plt.subplots(figsize=(4.8, 3.2), layout="constrained")
-    axes.fill_between(steps, [min(x) for x in at], [max(x) for x in at], alpha=0.25, linewidth=0)
-    axes.plot(steps, [statistics.mean(x) for x in at])
-    if name in BARS:
-        axes.axhline(BARS[name].mean_return, color="gray", linestyle="--", linewidth=1)
-    axes.set(xlabel="environment steps", ylabel="evaluation return", title=f"{name}, {len(curves)} seeds")
-    axes.grid(alpha=0.3)
-    figure.savefig(folder / f"learning_{name}.png", dpi=80)
-    plt.close(figure)
-
-
-def write_results(rows: list[dict[str, Any]], names: Sequence[str], folder: Path) -> list[dict[str, Any]]:
-    """learning.csv and learning.md; returns all their lines, those of other sets from before included."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "learning.csv"
-    kept: list[dict[str, Any]] = []
-    if path.exists():
-        kept = [row for row in read_table(path) if row["hparams"] not in names]
-    merged = sorted([*kept, *rows], key=lambda row: (row["hparams"], int(row["seed"])))
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+def write_csv(path: Path, fields: Sequence[str], rows: list[dict[str, Any]], name: str) -> None:
+    """Rows of `name` in place of those that a table holds of it."""
+    kept = [row for row in report.read_table(path) if row["hparams"] != name]
+    merged = sorted([*kept, *rows], key=lambda row: (row["hparams"], int(row["seed"])))  # stable
+    scratch = path.with_suffix(".tmp")
+    with scratch.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fields, lineterminator="\n")
         writer.writeheader()
         writer.writerows(merged)
-    (folder / "learning.md").write_text(markdown(merged))
-    return merged
+    scratch.replace(path)
+
+
+def write_results(name: str, rows: list[dict[str, Any]], mine: list[Job], folder: Path) -> None:
+    """The lines of a set, and the report of all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_csv(folder / "learning.csv", FIELDS, rows, name)
+    points = [
+        dict(zip(CURVE_FIELDS, (name, job.seed, step, round(value, 1)), strict=True))
+        for job in mine
+        for step, value in curve(job.folder / "run_0")
+    ]
+    write_csv(folder / "learning_curves.csv", CURVE_FIELDS, points, name)
+    report.write(folder, [name])
+
+
+def default_sets() -> list[str]:
+    """The sets that have a bar and exist."""
+    from rl.hparams.registry import registry
+
+    return [name for name in BARS if name in registry]
 
 
 def main() -> int:
@@ -261,30 +220,46 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--hparams", nargs="+", metavar="SET", default=list(BARS), help="default: those with a bar")
+    add("--hparams", nargs="+", metavar="SET", default=default_sets(), help="default: those with a bar")
     add("--seeds", type=int, default=3, help="how many (default 3)")
     add("--first_seed", type=int, default=0)
     add("--train_steps", type=int, help="default: each set's own")
     add("--evaluations", type=int, default=20, help="during training (default 20)")
     add("--episodes", type=int, default=100, help="of the evaluation afterwards (default 100)")
+    add("--jobs", type=int, default=1, metavar="N", help="runs side by side (default 1); their times suffer")
+    add("--nice", type=int, default=0, metavar="N", help="priority of the runs, as of the command nice")
+    add("--restart", action="store_true", help="delete runs whose set has other settings by now")
     add("--wait", type=float, default=120, metavar="S", help="longest wait for an idle machine (default 120)")
-    add("--results", default=str(RESULTS), metavar="DIR")
+    add("--results", default=str(report.RESULTS), metavar="DIR")
     args = parser.parse_args()
-    folder, passed = Path(args.results), True
-    todo = jobs(args.hparams, args)
-    for name in args.hparams:
-        mine = [job for job in todo if job.hparams == name]
-        rows = [do(job, args.episodes, args.wait) for job in mine]
-        write_results(rows, [name], folder)
+    passed = True
+    with ThreadPoolExecutor(args.jobs) as pool:
+        todo = {name: jobs(name, args) for name in args.hparams}
+        futures = {name: [pool.submit(do, job, args) for job in mine] for name, mine in todo.items()}
         try:
-            plot(name, folder, [curve(job.folder / "run_0") for job in mine])
-        except ModuleNotFoundError as error:
-            print(f"no learning curves: {error.name} is missing, pip install '.[bench]'")
-        result = verdict(name, rows)
-        passed = passed and not result.startswith("MISS")
-        best, last = ([float(row[which]) for row in rows] for which in ("best", "last"))
-        print(f"{name}: best {best}  last {last}  bar {bar_text(name)}  {result}", flush=True)
+            for name in todo:
+                passed &= collect(name, todo[name], futures[name], Path(args.results))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return 0 if passed else 1
+
+
+def collect(name: str, mine: list[Job], futures: list[Future], folder: Path) -> bool:
+    """Waits for the runs of a set, writes and prints its results; whether they are what they should be."""
+    rows = []
+    for future in futures:
+        try:
+            rows.append(future.result())
+        except Failed as error:
+            print(error, flush=True)
+    if len(rows) < len(futures):
+        return False
+    write_results(name, rows, mine, folder)
+    result = report.verdict(name, rows)
+    best, last = ([float(row[which]) for row in rows] for which in ("best", "last"))
+    print(f"{name}: best {best}  last {last}  bar {report.bar_text(name)}  {result}", flush=True)
+    return "miss" not in result
 
 
 if __name__ == "__main__":

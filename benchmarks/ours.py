@@ -4,6 +4,7 @@
     python benchmarks/ours.py ppo --backend envpool
     python benchmarks/ours.py dqn --envs 10
     python benchmarks/ours.py dqn --backend gym --overlap
+    python benchmarks/ours.py sac --backend gym --env HalfCheetah-v5
 
 Named sets with overrides that equal the peers' settings, through the same `build_runner` that train.py uses.
 Steps are real transitions: autoreset steps, which the peers' environments do not have, are not counted.
@@ -25,8 +26,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from peers.meter import Meter
 
-STEPS = {"ppo": 200_000, "dqn": 50_000}
-HOST_WARMUP = {"ppo": 16_384, "dqn": 11_000}  # environment steps, as for Stable-Baselines3 and CleanRL
+STEPS = {"ppo": 200_000, "dqn": 50_000, "sac": 4_000}
+HOST_WARMUP = {"ppo": 16_384, "dqn": 11_000, "sac": 1_500}  # environment steps, as for the peers
+ENVS = {"ppo": 8, "dqn": 1, "sac": 1}
+SETS = {"ppo": "ppo_cartpole", "dqn": "dqn_cartpole", "sac": "sac_halfcheetah"}
 
 
 def ppo_overrides(clip_value: bool) -> dict[str, Any]:
@@ -94,20 +97,51 @@ def dqn_overrides(num_envs: int, steps: int) -> dict[str, Any]:
     }
 
 
+def sac_overrides(env: str) -> dict[str, Any]:
+    """The peers' SAC: 256-256 relu networks, batch 256, an update for every step after the first thousand.
+
+    `rollout_length` puts 50 updates after 50 steps where the peer alternates: as many updates.
+    """
+    return {
+        "env": env,
+        "rollout_length": 50,
+        "updates_per_iteration": 50,
+        "batch_size": 256,
+        "replay_capacity": 100_000,
+        "min_replay_size": 1_000,
+        "random_steps": 1_000,
+        "lr": 3e-4,
+        "lr_schedule": "constant",
+        "gamma": 0.99,
+        "tau": 0.005,
+        "n_step": 1,
+        "prioritized": False,
+        "max_grad_norm": None,
+        "model.name": "mlp",
+        "model.hidden": (256, 256),
+        "model.activation": "relu",
+    }
+
+
 def resolve_hparams(args: argparse.Namespace) -> Any:
     """The workload's frozen hparams."""
     from rl.hparams.merge import resolve
 
-    workload = ppo_overrides(args.clip_value) if args.algo == "ppo" else dqn_overrides(args.envs, args.steps)
-    if args.backend != "graph":
-        workload["log_period"] = 1_000  # so that the measurement can begin near the peers' step
+    if args.algo == "ppo":
+        workload = ppo_overrides(args.clip_value)
+    elif args.algo == "dqn":
+        workload = dqn_overrides(args.envs, args.steps)
+    else:
+        workload = sac_overrides(args.env)
+    if args.backend != "graph" or args.algo == "sac":
+        workload["log_period"] = 500 if args.algo == "sac" else 1_000  # to begin near the peers' step
     common = {
         "env_backend": args.backend,
         "num_envs": args.envs,
         "overlap": args.overlap,
         "train_steps": args.steps,
     }
-    return resolve(f"{args.algo}_cartpole", workload | common)
+    return resolve(SETS[args.algo], workload | common)
 
 
 def train(runner: Any, meter: Meter, steps: int, window: int, first: int) -> float | None:
@@ -137,15 +171,21 @@ def train(runner: Any, meter: Meter, steps: int, window: int, first: int) -> flo
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("algo", choices=("ppo", "dqn"))
+    parser.add_argument("algo", choices=tuple(SETS))
     parser.add_argument("--backend", choices=("graph", "envpool", "gym"), default="graph")
-    parser.add_argument("--envs", type=int, help="default 8 for ppo, 1 for dqn")
-    parser.add_argument("--steps", type=int, help="default 200,000 for ppo, 50,000 for dqn")
+    parser.add_argument(
+        "--env", choices=("HalfCheetah-v5", "Pendulum-v1"), help="for sac, default HalfCheetah"
+    )
+    parser.add_argument("--envs", type=int, help="default 8 for ppo, 1 for the others")
+    parser.add_argument("--steps", type=int, help="default 200,000 for ppo, 50,000 for dqn, 4,000 for sac")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--overlap", action="store_true", help="hparam overlap, environments on the host")
     parser.add_argument("--clip-value", action="store_true", help="clip PPO's value loss, as PureJaxRL does")
     args = parser.parse_args()
-    args.envs = args.envs or {"ppo": 8, "dqn": 1}[args.algo]
+    if args.env and args.algo != "sac":
+        parser.error("--env is for sac: the others run CartPole-v1")
+    args.env = args.env or "HalfCheetah-v5"
+    args.envs = args.envs or ENVS[args.algo]
     args.steps = args.steps or STEPS[args.algo]
     return args
 
@@ -157,9 +197,10 @@ def main() -> None:
     from rl.runners.trainer import build_runner
 
     in_graph = args.backend == "graph"
-    warmup = 0 if in_graph else HOST_WARMUP[args.algo]
-    meter = Meter("rl", f"tensorflow {tf.__version__}", f"{args.algo}_cartpole", warmup)
+    warmup = 0 if in_graph and args.algo != "sac" else HOST_WARMUP[args.algo]
     hparams = resolve_hparams(args)
+    workload = f"sac_{args.env}" if args.algo == "sac" else SETS[args.algo]
+    meter = Meter("rl", f"tensorflow {tf.__version__}", workload, warmup)
     runner = build_runner(hparams, args.seed)
     meter.start()
     window = -(-hparams.log_period // runner.steps_per_iteration)

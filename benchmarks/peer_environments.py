@@ -53,6 +53,19 @@ ENVIRONMENTS = {
         "torch, gymnasium, jax, flax, optax, tyro, torch.utils.tensorboard",
         torch=True,
     ),
+    "jaxv": Environment(  # SBX
+        (
+            "sbx-rl==0.28.0",
+            "stable-baselines3==2.9.2",
+            "jax==0.10.2",
+            "jaxlib==0.10.2",
+            "flax==0.12.8",
+            "optax==0.2.8",
+            "gymnasium[mujoco]==1.3.0",
+        ),
+        "sbx, mujoco",
+        torch=True,
+    ),
     "tsh": Environment(("tianshou==2.0.1", "gymnasium==1.4.0"), "torch, tianshou.data", torch=True),
 }
 

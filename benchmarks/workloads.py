@@ -30,6 +30,7 @@ PPO_1M = (
     "--steps 1000000"  # seconds instead of one: at 200,000 steps the clock's and the machine's noise show
 )
 PEERS = "benchmarks/peers"
+CHEETAH, PENDULUM = "HalfCheetah-v5", "Pendulum-v1"
 
 # Stable-Baselines3's PPO is fastest with one thread; the DQNs gain a few percent from the default of two.
 RUNS = {
@@ -45,6 +46,12 @@ RUNS = {
     "ours_dqn_envpool_overlap": Run("ours", "benchmarks/ours.py dqn --backend envpool --overlap --seed SEED"),
     "ours_dqn_gym": Run("ours", "benchmarks/ours.py dqn --backend gym --seed SEED"),
     "ours_dqn_gym_overlap": Run("ours", "benchmarks/ours.py dqn --backend gym --overlap --seed SEED"),
+    "ours_sac_cheetah": Run("ours", f"benchmarks/ours.py sac --backend gym --env {CHEETAH} --seed SEED"),
+    "ours_sac_cheetah_overlap": Run(
+        "ours", f"benchmarks/ours.py sac --backend gym --env {CHEETAH} --overlap --seed SEED"
+    ),
+    "ours_sac_pendulum": Run("ours", f"benchmarks/ours.py sac --backend gym --env {PENDULUM} --seed SEED"),
+    "ours_sac_pendulum_graph": Run("ours", f"benchmarks/ours.py sac --env {PENDULUM} --seed SEED"),
     "ours_prioritized": Run("ours", "benchmarks/prioritized_memory.py"),
     "ours_whole": Run(
         "ours", "train.py --hparams ppo_cartpole --train_steps 200000 --output_dir FOLDER --seed SEED"
@@ -58,6 +65,10 @@ RUNS = {
     "sb3_dqn": Run("sb3", f"{PEERS}/sb3.py dqn --seed SEED"),
     "cleanrl_dqn": Run("clv", f"{PEERS}/cleanrl_dqn.py CLEANRL --seed SEED"),
     "cleanrl_dqn_jax": Run("clv", f"{PEERS}/cleanrl_dqn.py CLEANRL --script dqn_jax.py --seed SEED"),
+    "sbx_sac_cheetah": Run("jaxv", f"{PEERS}/sbx_sac.py --env {CHEETAH} --seed SEED"),
+    "sbx_sac_cheetah_blocks": Run("jaxv", f"{PEERS}/sbx_sac.py --env {CHEETAH} --block 50 --seed SEED"),
+    "sbx_sac_pendulum": Run("jaxv", f"{PEERS}/sbx_sac.py --env {PENDULUM} --seed SEED"),
+    "sbx_sac_pendulum_blocks": Run("jaxv", f"{PEERS}/sbx_sac.py --env {PENDULUM} --block 50 --seed SEED"),
     "tianshou_prioritized": Run("tsh", f"{PEERS}/tianshou_prioritized.py --seed SEED"),
 }
 
@@ -88,6 +99,36 @@ ROWS = {
     "dqn_gym": Row("DQN on gym, 1 environment, steps/s", "ours_dqn_gym", HOST_DQN, STEPS, 1.5, aim=3.0),
     "dqn_gym_overlap": Row(
         "DQN on gym, 1 environment, overlap, steps/s", "ours_dqn_gym_overlap", HOST_DQN, STEPS, None
+    ),
+    "sac_cheetah": Row(
+        "SAC HalfCheetah on gym, updates/s", "ours_sac_cheetah", ("sbx_sac_cheetah",), UPDATES, 1.5
+    ),
+    "sac_cheetah_overlap": Row(
+        "SAC HalfCheetah on gym, overlap, updates/s",
+        "ours_sac_cheetah_overlap",
+        ("sbx_sac_cheetah",),
+        UPDATES,
+        None,
+    ),
+    "sac_cheetah_blocks": Row(
+        "SAC HalfCheetah on gym, both 50 updates after 50 steps, updates/s",
+        "ours_sac_cheetah",
+        ("sbx_sac_cheetah_blocks",),
+        UPDATES,
+        None,
+    ),
+    "sac_pendulum": Row(
+        "SAC Pendulum on gym, updates/s", "ours_sac_pendulum", ("sbx_sac_pendulum",), UPDATES, 1.5
+    ),
+    "sac_pendulum_graph": Row(
+        "SAC Pendulum in-graph, updates/s", "ours_sac_pendulum_graph", ("sbx_sac_pendulum",), UPDATES, None
+    ),
+    "sac_pendulum_blocks": Row(
+        "SAC Pendulum on gym, both 50 updates after 50 steps, updates/s",
+        "ours_sac_pendulum",
+        ("sbx_sac_pendulum_blocks",),
+        UPDATES,
+        None,
     ),
     "prioritized": Row(
         "prioritized memory, 256 of a million, rounds/s",

@@ -315,9 +315,7 @@ def _saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
             f"{run_dir} holds {hparams.algo} on {hparams.env}, not {asked.algo} on {asked.env}: "
             f"ask for --hparams {saved['name']}, or choose another --output_dir"
         )
-    env = make_gym_env(
-        hparams.env, hparams.env_kwargs, previous_action_reward=hparams.previous_action_reward
-    )
+    env = make_gym_env(hparams.env, hparams.env_kwargs, previous_action_reward=hparams.previous_action_reward)
     views = observation_view(env.observation_space), action_view(env.action_space)
     env.close()
     agent: Agent = get_algo(hparams.algo)(hparams, *views, saved["seed"])

@@ -14,16 +14,19 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny_parts
 from gymnasium import spaces
 
 from rl.agents.algos.registry import get_algo
 from rl.agents.algos.registry import registry as algos
 from rl.envs.graph.base import GraphEnv
 from rl.envs.registry import registry as envs
+from rl.hparams.merge import resolve
 from rl.hparams.registry import registry as hparams_sets
 from rl.ops import random
 from rl.registry import import_user_modules
 from rl.runners.evaluate import Evaluator
+from rl.runners.learner import Learner
 from rl.utils.checkpoint import CheckpointManager
 
 ENV_ID = "Follow-v0"  # the name under which `Follow` is registered
@@ -33,6 +36,7 @@ TINY = {
     spaces.Box: (ENV_ID, 19.0, 4),  # 20 at best, 13.3 for standing still
 }
 BACKENDS = ("graph", "gym")
+RECURRENT = ("lstm", "gru")
 
 
 class Follow(GraphEnv):
@@ -72,13 +76,16 @@ class FollowGym(gymnasium.Env):
 
 
 @pytest.fixture(autouse=True)
-def _continuous_environment():
-    """The tiny continuous environment is registered for these tests alone."""
-    envs.register(Follow)
-    gymnasium.register(ENV_ID, entry_point=FollowGym, max_episode_steps=20)
+def _tiny_environments():
+    """Registered for these tests alone."""
+    named = {ENV_ID: (Follow, FollowGym), tiny_parts.ENV_ID: (tiny_parts.Parts, tiny_parts.PartsGym)}
+    for name, (graph, gym) in named.items():
+        envs.register(graph)
+        gymnasium.register(name, entry_point=gym, max_episode_steps=20)
     yield
-    envs._entries().pop(ENV_ID)
-    del gymnasium.registry[ENV_ID]
+    for name in named:
+        envs._entries().pop(name)
+        del gymnasium.registry[name]
 
 
 def cases():
@@ -94,8 +101,15 @@ def settings(algo, kind, backend):
     return name, {"env": env, "env_backend": backend, "train_steps": factor * steps}
 
 
+def ids(each):
+    return getattr(each, "__name__", each)
+
+
 WALK = pytest.mark.parametrize("backend", BACKENDS)
-CASES = pytest.mark.parametrize(("algo", "kind"), cases(), ids=lambda each: getattr(each, "__name__", each))
+CASES = pytest.mark.parametrize(("algo", "kind"), cases(), ids=ids)
+
+
+DISCRETE = pytest.mark.parametrize("algo", [name for name, kind in cases() if kind is spaces.Discrete])
 
 
 def state(runner):
@@ -139,6 +153,11 @@ def test_it_learns_the_smallest_environment(build, algo, kind, backend):
 @CASES
 def test_it_is_saved_and_restored_whole_and_repeats_itself(build, tmp_path, algo, kind, backend):
     name, overrides = settings(algo, kind, backend)
+    save_restore_and_repeat(build, tmp_path, name, overrides)
+
+
+def save_restore_and_repeat(build, tmp_path, name, overrides):
+    """Returns the runner."""
     first = build(name, seed=0, **overrides)
     early = first.run(8)
     saved = state(first)
@@ -156,9 +175,95 @@ def test_it_is_saved_and_restored_whole_and_repeats_itself(build, tmp_path, algo
     manager.restore(again.variables)
     again.restored()
     assert_same(state(again), saved)
-    if backend == "graph":  # of host environments the state is not saved
+    if overrides["env_backend"] == "graph":  # of host environments the state is not saved
         assert again.run(8) == late
         assert_same(state(again), state(first))
+    return first
+
+
+def parts_cases():
+    """(algorithm, kind of action space, kind of observation, backend). Dicts are where masks are, too."""
+    found = []
+    for name in algos.names():
+        if spaces.Discrete in get_algo(name).action_spaces:
+            found.append((name, spaces.Discrete, "tuple", "graph"))
+        else:
+            found += [(name, spaces.Box, "tuple", "graph"), (name, spaces.Box, "dict", "gym")]
+    return found
+
+
+def parts_settings(algo, backend, form, actions):
+    """(named set, overrides) for an algorithm where observations have parts of all kinds."""
+    name, overrides = settings(algo, spaces.Box if actions == "box" else spaces.Discrete, backend)
+    overrides |= {"env": tiny_parts.ENV_ID, "env_kwargs": {"form": form, "actions": actions}}
+    return name, overrides | {"model.part_hidden": (8,)}
+
+
+@WALK
+@DISCRETE
+def test_it_learns_with_legal_actions_alone(build, monkeypatch, algo, backend):
+    """Half of the legal actions are right. Gymnasium's form of the environment raises at an illegal one."""
+    learn = Learner.learn
+
+    def learn_and_count(self, trajectory, seed, step):
+        mask = tf.cast(trajectory.observation["action_mask"][:-1], tf.float32)  # [T, B, A]
+        chosen = tf.gather(mask, trajectory.action, axis=-1, batch_dims=2)
+        illegal = tf.reduce_sum((1.0 - chosen) * trajectory.mask)
+        return learn(self, trajectory, seed, step) | {"illegal": illegal}
+
+    monkeypatch.setattr(Learner, "learn", learn_and_count)
+    name, overrides = parts_settings(algo, backend, "dict", "masked")
+    runner = build(name, **overrides)
+    sums = runner.run(iterations_of(runner))
+    assert sums["transitions"] >= 1000 and sums["illegal"] == 0.0
+    assert all(np.isfinite(value) for value in sums.values()), sums
+    evaluator = Evaluator(runner.learner.agent, 5)
+    assert evaluator.run(0).returns.mean() >= 17.0  # 20 at best, 10 at random
+    evaluator.close()
+
+
+@pytest.mark.parametrize(
+    "algo", [name for name in algos.names() if spaces.MultiDiscrete in get_algo(name).action_spaces]
+)
+def test_each_of_several_discrete_actions_is_legal(algo):
+    space, count = spaces.MultiDiscrete([2, 5, 3]), 200
+    shown = spaces.Dict({"action_mask": spaces.MultiBinary(10), "noise": spaces.Box(-1.0, 1.0, (3,))})
+    agent = get_algo(algo)(resolve(algo, {"env": "Test-v0", "num_envs": count}), shown, space, 0)
+    rng = np.random.default_rng(0)
+    mask = rng.integers(0, 2, (count, 10))
+    mask[:, [0, 2, 9]] |= ~np.stack([mask[:, :2].any(1), mask[:, 2:7].any(1), mask[:, 7:].any(1)], 1)
+    noise = tf.constant(rng.normal(size=(count, 3)), tf.float32)
+    observation = {"action_mask": tf.constant(mask, tf.int32), "noise": noise}
+    for training in (True, False):
+        now = (random.key(0), tf.constant(0, tf.int64), training)
+        action = agent.act(observation, agent.initial_state(count), *now)[0].numpy()
+        for column, first in enumerate((0, 2, 7)):
+            assert mask[np.arange(count), first + action[:, column]].all()
+            assert len(set(action[:, column])) == space.nvec[column]
+
+
+@pytest.mark.parametrize(("algo", "kind", "form", "backend"), parts_cases(), ids=ids)
+def test_it_takes_observations_with_parts_of_all_kinds(build, algo, kind, form, backend):
+    """In-graph it is compiled by XLA as well, as it is in use."""
+    name, overrides = parts_settings(algo, backend, form, "box" if kind is spaces.Box else "discrete")
+    runner = build(name, compile="xla" if backend == "graph" else "graph", **overrides)
+    agent = runner.learner.agent
+    before = {key: np.array(each.numpy()) for key, each in agent.policy_variables.items()}
+    sums = runner.run(iterations_of(runner) // 4)
+    assert sums["updates"] > 0 and all(np.isfinite(value) for value in sums.values()), sums
+    kernels = [key for key in before if key.endswith("kernel")]
+    assert len([key for key in kernels if "part_" in key]) >= 4
+    assert all((agent.policy_variables[key].numpy() != before[key]).any() for key in kernels)
+
+
+@WALK
+@pytest.mark.parametrize("model", RECURRENT)
+@pytest.mark.parametrize("algo", [name for name in algos.names() if get_algo(name).recurrent])
+def test_with_memory_it_is_saved_and_restored_whole_and_repeats_itself(build, tmp_path, algo, model, backend):
+    name, overrides = settings(algo, get_algo(algo).action_spaces[0], backend)
+    overrides |= {"model.name": model, "model.hidden": (8,), "model.recurrent_units": 8}
+    runner = save_restore_and_repeat(build, tmp_path, name, overrides)
+    assert tf.nest.flatten(runner.learner.agent.initial_state(1))
 
 
 NEWCOMER = '''

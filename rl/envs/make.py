@@ -177,7 +177,7 @@ def _gym_vector(
     """Gymnasium's own vector form of an environment, if it has one of our autoreset and Box observations."""
     import gymnasium
 
-    if gymnasium.spec(env_id).vector_entry_point is None:
+    if _gym_spec(env_id).vector_entry_point is None:
         return None
     kwargs = dict(env_kwargs)
     if max_episode_steps is not None:
@@ -197,7 +197,7 @@ def _gym_masks(env_id: str, env_kwargs: dict[str, Any]) -> bool:
 
     from rl.envs.wrappers import masks_in_info
 
-    spec, key = gymnasium.spec(env_id), (env_id, repr(env_kwargs))
+    spec, key = _gym_spec(env_id), (env_id, repr(env_kwargs))
     if key not in _MASKS or _MASKS[key][0] is not spec:  # an id may be registered anew
         try:
             env = _call_gym(env_id, lambda: gymnasium.make(env_id, disable_env_checker=True, **env_kwargs))
@@ -206,6 +206,12 @@ def _gym_masks(env_id: str, env_kwargs: dict[str, Any]) -> bool:
         _MASKS[key] = (spec, masks_in_info(env))
         env.close()
     return _MASKS[key][1]
+
+
+def _gym_spec(env_id: str) -> Any:
+    import gymnasium
+
+    return gymnasium.spec(env_id.rpartition(":")[2])  # the module before the colon was imported by `_gym_has`
 
 
 def _call_gym(env_id: str, call: Callable[[], Any]) -> Any:

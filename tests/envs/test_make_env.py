@@ -85,7 +85,8 @@ def test_evaluation_of_what_only_envpool_has_is_refused_clearly() -> None:
 
 
 def test_module_before_the_id_is_imported() -> None:
-    assert make_env("rl.envs.catch_gym:Catch-v0", "auto", 1).backend == "gym"
+    for num_envs in (1, 8):
+        assert make_env("rl.envs.catch_gym:Catch-v0", "auto", num_envs).backend == "gym"
     assert "cannot import no_such_module" in _refused("no_such_module:Env-v0", "auto", 1)
 
 

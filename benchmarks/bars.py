@@ -1,0 +1,96 @@
+"""What each set of hparams must reach, and who says so: the one table of bars."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SOURCES = {
+    "Z": "rl-baselines3-zoo's benchmark.md, one seed",
+    "C": "CleanRL's documentation, 3 seeds",
+    "R": "the stop criterion of RLlib's tuned example",
+    "G": "Gymnasium's reward threshold, where nobody states a score",
+    "own": "this project's own first bar, where nobody states a score",
+}
+
+
+class Bar(NamedTuple):
+    """What a set must reach."""
+
+    mean_return: float
+    source: (
+        str  # key of SOURCES; "Z, DQN": the score that it gives for that algorithm, in want of one for this
+    )
+    steps: int | None = None  # within so many
+    seconds: float | None = None  # of wall time, compilation left out
+
+
+DISTRIBUTIONAL = ("c51", "qrdqn", "iqn", "rainbow")
+
+BARS: dict[str, Bar] = {
+    # Value-based.
+    "dqn_cartpole": Bar(500.0, "Z", 50_000),
+    "dqn_acrobot": Bar(-76.6, "Z", 100_000),
+    "dqn_mountaincar": Bar(-100.8, "Z", 120_000),
+    "dqn_lunarlander": Bar(154.0, "Z", 100_000),
+    "noisy_dqn_cartpole": Bar(481.0, "C, C51", 500_000),
+    "c51_cartpole": Bar(481.0, "C", 500_000),
+    "c51_acrobot": Bar(-88.0, "C", 500_000),
+    **{f"{algo}_cartpole": Bar(481.0, "C, C51", 500_000) for algo in DISTRIBUTIONAL[1:]},
+    **{f"{algo}_acrobot": Bar(-88.0, "C, C51", 500_000) for algo in DISTRIBUTIONAL[1:]},
+    **{f"{algo}_mountaincar": Bar(-100.8, "Z, DQN", 120_000) for algo in DISTRIBUTIONAL},
+    **{f"{algo}_lunarlander": Bar(154.0, "Z, DQN", 100_000) for algo in DISTRIBUTIONAL},
+    "r2d2_cartpole": Bar(475.0, "G"),
+    "r2d2_acrobot": Bar(-100.0, "G"),
+    "r2d2_cartpole_no_velocity": Bar(150.0, "R", 1_000_000),
+    # Policy gradient.
+    "vpg_cartpole": Bar(475.0, "G"),
+    "vpg_acrobot": Bar(-100.0, "G"),
+    "vpg_mountaincar": Bar(-110.0, "G"),
+    "a2c_cartpole": Bar(500.0, "Z", 500_000),
+    "a2c_acrobot": Bar(-100.0, "G"),
+    "a2c_pendulum": Bar(-163.0, "Z", 1_000_000),
+    "a2c_cartpole_no_velocity": Bar(150.0, "R, R2D2", 1_000_000),
+    "ppo_cartpole": Bar(500.0, "Z", 100_000, 15.0),
+    "ppo_acrobot": Bar(-90.0, "own"),
+    "ppo_mountaincar": Bar(-110.0, "G"),
+    "ppo_mountaincar_continuous": Bar(90.0, "G"),
+    "ppo_pendulum": Bar(-250.0, "own"),
+    "ppo_cartpole_no_velocity": Bar(500.0, "Z", 100_000),
+    "ppo_pendulum_no_velocity": Bar(-218.0, "Z", 100_000),
+    "ppo_lunarlander": Bar(242.0, "Z", 1_000_000),
+    "ppo_lunarlander_continuous": Bar(200.0, "G"),
+    "impala_cartpole": Bar(450.0, "R", 2_000_000),
+    "impala_acrobot": Bar(-100.0, "G"),
+    "impala_cartpole_no_velocity": Bar(150.0, "R, R2D2", 1_000_000),
+    "appo_cartpole": Bar(450.0, "R", 2_000_000),
+    "appo_acrobot": Bar(-100.0, "G"),
+    # Q-function policy gradient.
+    "ddpg_pendulum": Bar(-152.0, "Z", 20_000),
+    "ddpg_mountaincar_continuous": Bar(90.0, "G"),
+    "ddpg_lunarlander_continuous": Bar(230.0, "Z", 300_000),
+    "td3_pendulum": Bar(-152.0, "Z", 20_000),
+    "td3_mountaincar_continuous": Bar(90.0, "G"),
+    "td3_lunarlander_continuous": Bar(207.0, "Z", 300_000),
+    "sac_pendulum": Bar(-157.0, "Z", 20_000),
+    "sac_mountaincar_continuous": Bar(94.7, "Z", 50_000),
+    "sac_lunarlander_continuous": Bar(260.0, "Z", 500_000),
+    "sac_discrete_cartpole": Bar(475.0, "G"),
+    "sac_discrete_acrobot": Bar(-100.0, "G"),
+    # Evolution.
+    "ars_cartpole": Bar(500.0, "Z", 50_000),
+    "ars_acrobot": Bar(-100.0, "G"),
+    "ars_mountaincar_continuous": Bar(96.7, "Z", 500_000),
+    "es_cartpole": Bar(500.0, "Z, ARS", 50_000),
+    "es_acrobot": Bar(-100.0, "G"),
+    "es_mountaincar_continuous": Bar(96.7, "Z, ARS", 500_000),
+    # MuJoCo at a million steps. SAC's HalfCheetah has a comparison of its own in the report.
+    **{
+        f"{algo}_{env}": Bar(score, "Z, v3", 1_000_000)
+        for algo, scores in {
+            "ppo": {"halfcheetah": 5819.0, "hopper": 2410.0, "walker2d": 3479.0},
+            "sac": {"hopper": 2326.0, "walker2d": 3863.0},
+            "td3": {"halfcheetah": 9656.0, "hopper": 3606.0, "walker2d": 4718.0},
+        }.items()
+        for env, score in scores.items()
+    },
+}

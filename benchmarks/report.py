@@ -1,0 +1,256 @@
+"""The report of the learning results: results/README.md and results/learning_SET.png, from the CSV files.
+
+    python benchmarks/report.py                  # after a change of the bars, or of this file
+
+`learning.py` calls it after every set. Intervals are 95 % percentile bootstraps over seeds, of 10 000
+resamples. The statistic is rliable's interquartile mean (Agarwal et al. 2021,
+https://arxiv.org/abs/2108.13264) from 5 seeds on, the mean below that. Both are computed here, in numpy, and
+tested against rliable, which would bring 350 MB and needs an old pandas.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from bars import BARS, SOURCES  # noqa: E402
+
+RESULTS = ROOT / "benchmarks" / "results"
+RESAMPLES = 10_000
+IQM_FROM = 5  # seeds; a quarter of fewer is none
+CHEETAH, STEP = "sac_halfcheetah", 20_000  # the set beside Stable-Baselines3's SAC; steps between lines
+
+Row = dict[str, Any]
+Curves = dict[str, dict[int, dict[int, float]]]  # set -> seed -> step -> mean return
+
+
+def read_table(path: Path) -> list[Row]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def read_curves(folder: Path) -> Curves:
+    """Evaluations during training."""
+    curves: Curves = {}
+    for row in read_table(folder / "learning_curves.csv"):
+        seed = curves.setdefault(row["hparams"], {}).setdefault(int(row["seed"]), {})
+        seed[int(row["step"])] = float(row["return"])
+    return curves
+
+
+def interquartile_mean(values: np.ndarray) -> np.ndarray:
+    """Mean over the first axis without its lowest and its highest quarter, as rliable counts them."""
+    cut = int(0.25 * len(values))
+    return np.sort(values, 0)[cut : len(values) - cut].mean(0)
+
+
+def statistic(seeds: int) -> Callable[[np.ndarray], np.ndarray]:
+    """What is reported of so many seeds; of arrays [seeds, ...]."""
+    return interquartile_mean if seeds >= IQM_FROM else lambda values: np.mean(values, 0)
+
+
+def interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(statistic, lower, upper end of its 95 % interval) of `[seeds, ...]`."""
+    values = np.asarray(values, np.float64)
+    of = statistic(len(values))
+    drawn = np.random.default_rng(0).integers(len(values), size=(len(values), RESAMPLES))
+    lower, upper = np.percentile(of(values[drawn]), [2.5, 97.5], axis=0)  # of [seeds, RESAMPLES, ...]
+    return of(values), lower, upper
+
+
+def bar_text(name: str) -> str:
+    if name not in BARS:
+        return "-"
+    bar = BARS[name]
+    limits = [f">= {bar.mean_return:g}"]
+    limits += [f"within {bar.steps:,} steps"] if bar.steps else []
+    limits += [f"{bar.seconds:g} s"] if bar.seconds else []
+    return f"{', '.join(limits)} ({bar.source})"
+
+
+def verdict(name: str, rows: list[Row]) -> str:
+    """Pass, or what is missing and by how much; - for a set without a bar.
+
+    It is passed by the mean over seeds of their best checkpoints, or of their last ones; the slowest seed's
+    steps and seconds count. Iterations are whole, so that runs end a little after their train_steps: half
+    a percent is let pass.
+    """
+    if name not in BARS:
+        return "-"
+    bar, wrong, notes = BARS[name], [], []
+    returns = {which: [float(row[which]) for row in rows] for which in ("best", "last")}
+    means = {which: sum(values) / len(values) for which, values in returns.items()}
+    which = "last" if means["best"] < bar.mean_return <= means["last"] else "best"
+    short = bar.mean_return - means[which]
+    if short > 0.0:
+        wrong.append(f"return by {short:.2g}" if short < 1.0 else f"return by {short:.1f}")
+    made = max(int(row["best_step" if which == "best" else "steps"]) for row in rows)
+    if bar.steps is not None and made > 1.005 * bar.steps:
+        wrong.append(f"steps by {made - bar.steps:,}")
+    late = max(float(row["seconds"]) for row in rows) - (bar.seconds or np.inf)
+    if late > 0.0:
+        wrong.append(f"time by {late:.1f} s")
+    if wrong:
+        return "**miss**: " + ", ".join(wrong)
+    low = sum(value < bar.mean_return for value in returns[which])
+    notes += ["last checkpoint"] if which == "last" else []
+    notes += [f"{low} of {len(rows)} seeds below"] if low else []
+    return f"pass ({', '.join(notes)})" if notes else "pass"
+
+
+def line(name: str, rows: list[Row]) -> list[str]:
+    """The cells of one set."""
+    shown: list[str] = []
+    for which in ("best", "last"):
+        values = [float(row[which]) for row in rows]
+        middle, lower, upper = interval(np.array(values))
+        by_seed = ", ".join(f"{value:.1f}" for value in values)
+        shown += [by_seed, f"{middle:.1f} [{lower:.1f}, {upper:.1f}]"]
+    steps = f"{max(int(row['steps']) for row in rows):,}"
+    reached = ", ".join(f"{int(row['best_step']):,}" for row in rows)
+    wall = ", ".join(f"{float(row['seconds']) + float(row['first_window_s']):.0f}" for row in rows)
+    wall += f" ({rows[0]['cores']} cores)"
+    wall += " busy" if any(str(row["noisy"]) == "True" for row in rows) else ""
+    return [f"`{name}`", steps, bar_text(name), *shown[:2], reached, shown[3], wall, verdict(name, rows)]
+
+
+HEADER = ["set", "steps", "bar", "best checkpoint, by seed", "mean [95 %]", "at step", "last, mean [95 %]",
+          "wall s, by seed", "result"]  # fmt: skip
+
+
+def markdown(rows: list[Row], folder: Path) -> str:
+    """The report of all sets."""
+    by_env: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        by_env.setdefault(row["env"], {}).setdefault(row["hparams"], []).append(row)
+    lines = [NOTES, *(f"* {key}: {what}" for key, what in SOURCES.items())]
+    for env in sorted(by_env):
+        lines += ["", f"## {env}", "", "| " + " | ".join(HEADER) + " |", "|" + " --- |" * len(HEADER)]
+        lines += ["| " + " | ".join(line(name, group)) + " |" for name, group in by_env[env].items()]
+        pictures = [name for name in by_env[env] if (folder / f"learning_{name}.png").exists()]
+        lines += [""] if pictures else []
+        lines += [f"![{name}](learning_{name}.png)" for name in pictures]
+    lines += cheetah(folder)
+    lines += ["", "## Commands", ""]
+    for groups in (by_env[env] for env in sorted(by_env)):
+        lines += [f"    {command(group)}" for group in groups.values()]
+    return "\n".join(lines) + "\n"
+
+
+NOTES = """\
+# Results
+
+How well it learns: this page. How fast: [speed.md](speed.md). Compilation and memory:
+[compile_and_memory.md](compile_and_memory.md). How all of it is measured: [../README.md](../README.md).
+
+Written by `python benchmarks/report.py` from learning.csv and learning_curves.csv. Each set was trained as
+the commands at the end say, without a GPU. Returns are means of 100 episodes on the unmodified Gymnasium
+environment, without exploration and undiscounted; neither checkpoint was chosen by those episodes. The best
+one was chosen by the evaluations of 10 episodes during training. A bar is passed by the mean over seeds.
+Where a set has 5 seeds or more, "mean" is the interquartile mean; brackets are 95 % bootstrap intervals
+over seeds, which 3 seeds make little more than the range from the worst to the best. Wall time is that of
+training, its evaluations and compilation included; "busy" marks sets of which a run had to share the
+machine. Bars, in brackets the source:
+
+"""
+
+
+def command(rows: list[Row]) -> str:
+    """The command of all seeds of a set, in a shell's braces."""
+    seeds = [int(row["seed"]) for row in rows]
+    if len(seeds) == 1:
+        return str(rows[0]["command"])
+    text = re.sub(r"--seed \d+", "--seed $s", rows[0]["command"])
+    return f"for s in {' '.join(map(str, seeds))}; do {re.sub(r'seed_[0-9]+', 'seed_$s', text)}; done"
+
+
+def cheetah(folder: Path) -> list[str]:
+    """SAC on HalfCheetah-v5 beside Stable-Baselines3's, at equal steps; nothing unless both have been run."""
+    ours = read_curves(folder).get(CHEETAH, {})
+    theirs: dict[int, dict[int, tuple[float, float]]] = {}
+    for path in sorted((folder / "sb3_sac_halfcheetah").glob("seed_*.csv")):
+        with path.open(newline="") as file:
+            rows = [[float(cell) for cell in row] for row in csv.reader(file)]
+        theirs[int(path.stem.removeprefix("seed_"))] = {int(row[0]): (row[1], row[2]) for row in rows}
+    if not ours or not theirs:
+        return []
+    last = min(max(points) for points in (*ours.values(), *theirs.values()))
+    lines = ["", "## SAC on HalfCheetah-v5 beside Stable-Baselines3", ""]
+    seeds = f"{len(ours)} and {len(theirs)} seeds, means of 10 deterministic episodes."
+    lines += [f"{seeds} Where a step of theirs is none of ours, ours is the evaluation before it.", ""]
+    lines += ["| step | this project | by seed | Stable-Baselines3 | by seed |", "|" + " --- |" * 5]
+    result = ""
+    for step in range(STEP, last + 1, STEP):
+        mine = [
+            points[max(at for at in points if at <= step)] for points in ours.values() if min(points) <= step
+        ]
+        other = [points[step][0] for points in theirs.values() if step in points]
+        if not mine or not other:
+            continue
+        cells = []
+        for values in (mine, other):
+            middle, lower, upper = interval(np.array(values))
+            cells += [f"{middle:.0f} [{lower:.0f}, {upper:.0f}]", ", ".join(f"{each:.0f}" for each in values)]
+        lines.append(f"| {step:,} | {' | '.join(cells)} |")
+        ahead = float(np.mean(mine) - np.mean(other))
+        result = f"After {step:,} steps ours is {abs(ahead):.0f} {'above' if ahead >= 0 else 'BELOW'} theirs."
+    return [*lines, "", result]
+
+
+def plot(name: str, folder: Path, curves: dict[int, dict[int, float]]) -> None:
+    """The statistic over seeds and its 95 % interval, at the steps at which all seeds were evaluated."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    steps = sorted(set.intersection(*(set(each) for each in curves.values())))
+    middle, lower, upper = interval(np.array([[each[step] for step in steps] for each in curves.values()]))
+    figure, axes = plt.subplots(figsize=(4.8, 3.2), layout="constrained")
+    axes.fill_between(steps, lower, upper, alpha=0.25, linewidth=0)
+    axes.plot(steps, middle)
+    if name in BARS:
+        axes.axhline(BARS[name].mean_return, color="gray", linestyle="--", linewidth=1)
+    axes.set(xlabel="environment steps", ylabel="evaluation return", title=f"{name}, {len(curves)} seeds")
+    axes.grid(alpha=0.3)
+    figure.savefig(folder / f"learning_{name}.png", dpi=80)
+    plt.close(figure)
+
+
+def write(folder: Path, names: Sequence[str] | None = None) -> None:
+    """The report, and the curves of `names` (default: of all sets that have one)."""
+    curves = read_curves(folder)
+    try:
+        for name in curves if names is None else names:
+            plot(name, folder, curves[name])
+    except ModuleNotFoundError as error:
+        print(f"no learning curves: {error.name} is missing, pip install '.[bench]'")
+    (folder / "README.md").write_text(markdown(read_table(folder / "learning.csv"), folder))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--results", default=str(RESULTS), metavar="DIR")
+    folder = Path(parser.parse_args().results)
+    if not read_table(folder / "learning.csv"):
+        raise SystemExit(f"there is no learning.csv in {folder}: run benchmarks/learning.py first")
+    write(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Observing the action and the reward before: what it is good for, in training, evaluation and by hand."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+
+import rl
+from rl.api import load
+from rl.envs import make_gym_env
+from rl.envs.graph.base import GraphEnv
+from rl.envs.registry import registry as envs
+from rl.ops import random
+from rl.runners.evaluate import Evaluator, play
+
+ENV_ID = "Bandit-v0"  # the name under which both forms are registered
+
+
+class Bandit(GraphEnv):
+    """Two levers, of which one, drawn for each episode, pays 1 at every pull; nothing is shown; 20 steps."""
+
+    max_episode_steps = 20
+    observation_space = spaces.Box(0.0, 1.0, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def initial(self, seed):
+        return random.randint(seed, [self.num_envs], 2)
+
+    def dynamics(self, physics, action, seed):
+        reward = tf.cast(tf.equal(tf.cast(action, tf.int32), physics), tf.float32)
+        return physics, reward, tf.zeros([self.num_envs], tf.bool)
+
+    def observe(self, physics):
+        return tf.zeros([self.num_envs, 1])
+
+
+class BanditGym(gymnasium.Env):
+    """The same for Gymnasium."""
+
+    observation_space, action_space = Bandit.observation_space, Bandit.action_space
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.lever = int(self.np_random.integers(2))
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), float(action == self.lever), False, False, {}
+
+
+@pytest.fixture(autouse=True)
+def _bandit():
+    envs.register(Bandit)
+    gymnasium.register(ENV_ID, entry_point=BanditGym, max_episode_steps=20)
+    yield
+    envs._entries().pop(ENV_ID)
+    del gymnasium.registry[ENV_ID]
+
+
+OVERRIDES = {"env": ENV_ID, "train_steps": 16_384, "gamma": 0.0, "lr": 1e-2, "compile": "graph"}
+
+
+@pytest.mark.parametrize("backend", ["graph", "gym"])
+def test_a_policy_without_memory_learns_to_stay_with_what_was_paid(build, backend):
+    runner = build("ppo_identity", env_backend=backend, previous_action_reward=True, **OVERRIDES)
+    iterations = OVERRIDES["train_steps"] // runner.steps_per_iteration
+    sums = [runner.run(1) for _ in range(iterations)]
+    assert sums[0]["episode_return"] / sums[0]["episodes"] < 15.0  # 10 by chance
+    evaluator = Evaluator(runner.learner.agent, 40)
+    found = evaluator.run(1)
+    evaluator.close()
+    assert set(found.returns) == {19.0, 20.0}  # the first pull is a guess
+    assert play(runner.learner.agent, 3, 5).returns.min() >= 19.0
+
+
+def test_a_saved_policy_takes_what_the_environment_shows(tmp_path):
+    run = rl.train("ppo_identity", output_dir=tmp_path, previous_action_reward=True, **OVERRIDES)
+    policy = load(run.run_dir)
+    env = make_gym_env(ENV_ID, previous_action_reward=True)
+    for seed in range(10):
+        observation, total = env.reset(seed=seed)[0], 0.0
+        for _ in range(20):
+            observation, reward, *_ = env.step(policy(observation))
+            total += reward
+        assert total >= 19.0
+    assert policy.evaluate(5).returns.min() >= 19.0
+
+
+def test_nothing_of_it_can_be_learned_without(build):
+    runner = build("ppo_identity", **OVERRIDES)
+    runner.run(8)
+    evaluator = Evaluator(runner.learner.agent, 40)
+    assert set(evaluator.run(1).returns) == {0.0, 20.0}
+    evaluator.close()
