@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rl.ops import returns, sequence, vtrace
+from rl.ops import distributional, returns, sequence, vtrace
+from rl.ops.distributions import TanhGaussian
 
 rlax = pytest.importorskip("rlax", reason="the extra `peers` is not installed: pip install '.[peers]'")
 
@@ -110,3 +111,42 @@ def test_value_rescaling(epsilon):
     found, expected = sequence.unscale_value(x / 10, epsilon), rlax.signed_parabolic(x / 10, epsilon)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)  # rlax's form cancels
     near(sequence.unscale_value(tf.constant(sequence.rescale_value(x, epsilon)), epsilon), x)
+
+
+@SEEDS
+def test_categorical_projection(seed):
+    generator = np.random.default_rng(seed)
+    atoms = distributional.support(-3.0, 5.0, 9)
+    probabilities = generator.dirichlet(np.ones(9), COUNT).astype(np.float32)
+    reward, discount = generator.normal(scale=3.0, size=(2, COUNT, 1)).astype(np.float32)
+    moved = reward + np.abs(discount) * atoms  # [N, K]; some beyond the ends
+    found = distributional.categorical_projection(probabilities, tf.constant(moved), atoms)
+    expected = [rlax.categorical_l2_project(moved[i], probabilities[i], atoms) for i in range(COUNT)]
+    near(found, np.stack(expected))
+
+
+@SEEDS
+@pytest.mark.parametrize("delta", [1.0, 0.5])
+def test_quantile_huber(seed, delta):
+    generator = np.random.default_rng(seed)
+    quantiles, target = (generator.normal(scale=2.0, size=(COUNT, n)).astype(np.float32) for n in (7, 11))
+    fraction = generator.uniform(0.05, 0.95, (COUNT, 7)).astype(np.float32)
+    found = distributional.quantile_huber(quantiles, tf.constant(fraction), tf.constant(target), delta)
+    peer = rlax.quantile_regression_loss
+    near(found, [peer(quantiles[i], fraction[i], target[i], delta) for i in range(COUNT)])
+
+
+@SEEDS
+def test_tanh_gaussian_log_prob(seed):
+    distrax = pytest.importorskip("distrax")
+    generator = np.random.default_rng(seed)
+    mean, log_std = generator.normal(size=(2, COUNT, 3)).astype(np.float32)
+    low, high = np.array([-2.0, -1.0, 0.0], np.float32), np.array([2.0, 1.0, 5.0], np.float32)
+    mine = TanhGaussian(tf.constant(mean), tf.constant(log_std), low, high)
+    action = mine.sample(tf.constant([seed, 1]))
+    # Three bijectors: the normal, squashed, then stretched to the bounds.
+    stretch = distrax.ScalarAffine(shift=(low + high) / 2, scale=(high - low) / 2)
+    chain = distrax.Chain([stretch, distrax.Tanh()])
+    normal = distrax.Normal(mean, np.exp(log_std))
+    peer = distrax.Transformed(distrax.Independent(normal, 1), distrax.Block(chain, 1))
+    np.testing.assert_allclose(mine.log_prob(action), peer.log_prob(action.numpy()), rtol=1e-3, atol=1e-3)
