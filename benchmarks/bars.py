@@ -64,7 +64,10 @@ BARS: dict[str, Bar] = {
     "impala_cartpole_no_velocity": Bar(150.0, "R, R2D2", 1_000_000),
     "appo_cartpole": Bar(450.0, "R", 2_000_000),
     "appo_acrobot": Bar(-100.0, "G"),
+    "appo_pendulum": Bar(-163.0, "Z, A2C", 1_000_000),
     # Q-function policy gradient.
+    "ddpg_cartpole": Bar(475.0, "G"),
+    "ddpg_mountaincar": Bar(-110.0, "G"),
     "ddpg_pendulum": Bar(-152.0, "Z", 20_000),
     "ddpg_mountaincar_continuous": Bar(90.0, "G"),
     "ddpg_lunarlander_continuous": Bar(230.0, "Z", 300_000),
@@ -76,6 +79,7 @@ BARS: dict[str, Bar] = {
     "sac_lunarlander_continuous": Bar(260.0, "Z", 500_000),
     "sac_discrete_cartpole": Bar(475.0, "G"),
     "sac_discrete_acrobot": Bar(-100.0, "G"),
+    **{f"{algo}_bipedalwalker": Bar(300.0, "G") for algo in ("ppo", "td3", "sac")},
     # Evolution.
     "ars_cartpole": Bar(500.0, "Z", 50_000),
     "ars_acrobot": Bar(-100.0, "G"),

@@ -209,10 +209,10 @@ def write_results(name: str, rows: list[dict[str, Any]], mine: list[Job], folder
 
 
 def default_sets() -> list[str]:
-    """The sets that have a bar and exist."""
+    """The sets that have a bar, or a peer to be compared with, and exist."""
     from rl.hparams.registry import registry
 
-    return [name for name in BARS if name in registry]
+    return [name for name in (*BARS, report.CHEETAH) if name in registry]
 
 
 def main() -> int:
