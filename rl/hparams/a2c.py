@@ -95,6 +95,20 @@ def a2c_acrobot() -> A2CHParams:
 
 
 @register
+def a2c_cartpole_no_velocity() -> A2CHParams:
+    """Recurrent A2C on CartPole without velocities: what is not seen has to be remembered."""
+    hparams = a2c_cartpole()
+    hparams.env = "CartPoleNoVel-v1"
+    hparams.normalize_reward = True
+    hparams.model.name = "lstm"
+    hparams.model.hidden = (64,)
+    hparams.train_steps = 1_000_000
+    hparams.eval_period = 100_000
+    hparams.rollout_length = 32
+    return hparams
+
+
+@register
 def a2c_identity() -> A2CHParams:
     """A2C on Identity-v0: the smallest test that anything is learned."""
     hparams = a2c()

@@ -47,6 +47,23 @@ def appo_cartpole() -> APPOHParams:
 
 
 @register
+def appo_acrobot() -> APPOHParams:
+    """APPO on Acrobot-v1."""
+    hparams = appo()
+    hparams.env = "Acrobot-v1"
+    hparams.normalize_observation = True
+    hparams.train_steps = 500_000
+    hparams.eval_period = 50_000
+    hparams.num_envs = 16
+    hparams.rollout_length = 64
+    hparams.minibatches = 4
+    hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
+    hparams.trace_lambda = 0.95
+    return hparams
+
+
+@register
 def appo_pendulum() -> APPOHParams:
     """APPO on Pendulum-v1."""
     hparams = appo()

@@ -33,14 +33,128 @@ class ARSHParams(ESHParams):
 
 @register
 def ars() -> ARSHParams:
-    """ARS on any environment: give --env ID."""
+    """ARS V2 on any environment: give --env ID, and rollout_length where episodes are not of 1,000 steps."""
     hparams = ARSHParams()
-    hparams.num_envs = 32
-    hparams.rollout_length = 1_000
     hparams.train_steps = 2_000_000
     hparams.log_period = 50_000
-    hparams.model.hidden = ()
     hparams.normalize_observation = True
+    hparams.num_envs = 32
+    hparams.rollout_length = 1_000
+    hparams.model.hidden = ()
+    return hparams
+
+
+@register
+def ars_cartpole() -> ARSHParams:
+    """ARS on CartPole-v1."""
+    hparams = ars()
+    hparams.env = "CartPole-v1"
+    hparams.train_steps = 50_000
+    hparams.eval_period = 10_000
+    hparams.log_period = 5_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 200
+    hparams.lr = 0.05
+    hparams.perturbation_std = 0.05
+    return hparams
+
+
+@register
+def ars_acrobot() -> ARSHParams:
+    """ARS on Acrobot-v1."""
+    hparams = ars()
+    hparams.env = "Acrobot-v1"
+    hparams.train_steps = 500_000
+    hparams.eval_period = 100_000
+    hparams.num_envs = 16
+    hparams.rollout_length = 500
+    hparams.top_directions = 4
+    hparams.lr = 0.02
+    hparams.perturbation_std = 0.05
+    return hparams
+
+
+@register
+def ars_mountaincar_continuous() -> ARSHParams:
+    """ARS on MountainCarContinuous-v0."""
+    hparams = ars()
+    hparams.env = "MountainCarContinuous-v0"
+    hparams.train_steps = 500_000
+    hparams.eval_period = 100_000
+    hparams.num_envs = 16
+    hparams.rollout_length = 999
+    hparams.top_directions = 4
+    hparams.lr = 0.05
+    hparams.perturbation_std = 0.1
+    return hparams
+
+
+@register
+def ars_pendulum() -> ARSHParams:
+    """ARS on Pendulum-v1: one hidden layer, since no linear policy swings the pendulum up."""
+    hparams = ars()
+    hparams.env = "Pendulum-v1"
+    hparams.train_steps = 5_000_000
+    hparams.eval_period = 1_000_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 200
+    hparams.model.hidden = (16,)
+    hparams.top_directions = 1
+    hparams.lr = 0.018
+    hparams.perturbation_std = 0.1
+    return hparams
+
+
+@register
+def ars_lunarlander_continuous() -> ARSHParams:
+    """ARS on LunarLanderContinuous-v3; not measured here."""
+    hparams = ars()
+    hparams.env = "LunarLanderContinuous-v3"
+    hparams.train_steps = 1_000_000
+    hparams.eval_period = 200_000
+    hparams.num_envs = 16
+    hparams.top_directions = 4
+    return hparams
+
+
+@register
+def ars_halfcheetah() -> ARSHParams:
+    """ARS V2 on HalfCheetah-v5 (the paper's settings); not measured here."""
+    hparams = ars()
+    hparams.env = "HalfCheetah-v5"
+    hparams.train_steps = 12_500_000
+    hparams.num_envs = 64
+    hparams.top_directions = 4
+    hparams.lr = 0.02
+    hparams.perturbation_std = 0.03
+    return hparams
+
+
+@register
+def ars_hopper() -> ARSHParams:
+    """ARS V2 on Hopper-v5 (the paper's settings); not measured here."""
+    hparams = ars()
+    hparams.env = "Hopper-v5"
+    hparams.train_steps = 7_000_000
+    hparams.num_envs = 16
+    hparams.top_directions = 4
+    hparams.lr = 0.01
+    hparams.perturbation_std = 0.025
+    hparams.alive_bonus = 1.0
+    return hparams
+
+
+@register
+def ars_walker2d() -> ARSHParams:
+    """ARS V2 on Walker2d-v5 (the paper's settings); not measured here."""
+    hparams = ars()
+    hparams.env = "Walker2d-v5"
+    hparams.train_steps = 75_000_000
+    hparams.num_envs = 80
+    hparams.top_directions = 30
+    hparams.lr = 0.03
+    hparams.perturbation_std = 0.025
+    hparams.alive_bonus = 1.0
     return hparams
 
 
@@ -50,8 +164,7 @@ def ars_identity() -> ARSHParams:
     hparams = ars()
     hparams.env = "Identity-v0"
     hparams.train_steps = 12_800
-    hparams.num_envs = 32
-    hparams.rollout_length = 20
-    hparams.normalize_observation = False
     hparams.log_period = 1_000
+    hparams.normalize_observation = False
+    hparams.rollout_length = 20
     return hparams

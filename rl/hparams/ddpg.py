@@ -53,7 +53,7 @@ class DDPGHParams(ActorCriticReplayHParams):
     exploration_noise: Coefficient = 0.1  # standard deviation, in half ranges of the action space
     ou_theta: Fraction = 0.15  # act_select=ou_noise: pull of the noise towards 0 in every step
     gumbel_temperature: PositiveFloat = 1.0  # discrete actions: of the relaxed sample's gradient
-    logit_penalty: Coefficient = 1e-3  # discrete actions: weight of the logits' mean square
+    logit_penalty: Coefficient = 0.1  # discrete actions: weight of the logits' mean square
 
 
 def small_networks(hparams: HParams, *hidden: int) -> None:
@@ -124,6 +124,7 @@ def ddpg_mountaincar_continuous() -> DDPGHParams:
     hparams.train_steps = 50_000
     hparams.eval_period = 5_000
     hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
     small_networks(hparams, 64, 64)
     hparams.num_envs = 4
     hparams.rollout_length = 16
@@ -139,26 +140,40 @@ def ddpg_cartpole() -> DDPGHParams:
     hparams.train_steps = 50_000
     hparams.eval_period = 5_000
     hparams.lr = 1e-3
-    small_networks(hparams, 64, 64)
+    hparams.lr_schedule = "linear"
+    hparams.batch_size = 128
+    small_networks(hparams, 128, 128)
     hparams.num_envs = 8
     hparams.rollout_length = 8
     hparams.updates_per_iteration = 32
+    hparams.n_step = 10
+    hparams.tau = 0.02
     return hparams
 
 
 @register
 def ddpg_mountaincar() -> DDPGHParams:
-    """DDPG on MountainCar-v0: discrete actions, shaped reward in training."""
+    """DDPG on MountainCar-v0: discrete actions, noise correlated in time, shaped reward in training."""
     hparams = ddpg()
     hparams.env = "MountainCar-v0"
     hparams.reward_augmentation = "mountain_car_energy"
+    hparams.act_select = "ou_noise"
+    hparams.exploration_noise = 1.0  # on the logits
+    hparams.ou_theta = 0.03
+    hparams.random_steps = 0
     hparams.train_steps = 100_000
     hparams.eval_period = 10_000
+    hparams.gamma = 0.98
     hparams.lr = 1e-3
-    small_networks(hparams, 64, 64)
+    hparams.lr_schedule = "linear"
+    small_networks(hparams, 128, 128)
     hparams.num_envs = 8
     hparams.rollout_length = 16
     hparams.updates_per_iteration = 64
+    hparams.n_step = 10
+    hparams.tau = 0.02
+    hparams.batch_size = 128
+    hparams.prioritized = True
     return hparams
 
 

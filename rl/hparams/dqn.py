@@ -139,18 +139,44 @@ def dqn_acrobot() -> DQNHParams:
     hparams = dqn()
     hparams.env = "Acrobot-v1"
     hparams.train_steps = 100_000
-    hparams.eval_period = 20_000
-    hparams.model.hidden = (256, 256)
-    hparams.lr = 6.3e-4
+    hparams.eval_period = 10_000
+    hparams.model.hidden = (128, 128)
+    hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
+    hparams.n_step = 5
     hparams.batch_size = 128
     hparams.replay_capacity = 50_000
     hparams.min_replay_size = 1_000
     hparams.num_envs = 8
-    hparams.rollout_length = 2
-    hparams.updates_per_iteration = 16
-    hparams.target_update_period = 250
+    hparams.rollout_length = 32
+    hparams.updates_per_iteration = 128
+    hparams.target_update_period = 128
     hparams.exploration_steps = 12_000
-    hparams.exploration_epsilon_end = 0.1
+    hparams.exploration_epsilon_end = 0.04
+    hparams.max_grad_norm = 10.0
+    return hparams
+
+
+@register
+def dqn_lunarlander() -> DQNHParams:
+    """DQN on LunarLander-v3."""
+    hparams = dqn()
+    hparams.env = "LunarLander-v3"
+    hparams.train_steps = 100_000
+    hparams.eval_period = 20_000
+    hparams.model.hidden = (128, 128)
+    hparams.lr = 7e-4
+    hparams.lr_schedule = "linear"
+    hparams.n_step = 3
+    hparams.batch_size = 128
+    hparams.replay_capacity = 100_000
+    hparams.min_replay_size = 1_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 16
+    hparams.updates_per_iteration = 128
+    hparams.target_update_period = 500
+    hparams.exploration_steps = 12_000
+    hparams.exploration_epsilon_end = 0.04
     hparams.max_grad_norm = 10.0
     return hparams
 

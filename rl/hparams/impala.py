@@ -77,6 +77,19 @@ def impala_acrobot() -> IMPALAHParams:
 
 
 @register
+def impala_cartpole_no_velocity() -> IMPALAHParams:
+    """Recurrent IMPALA on CartPole without velocities: what is not seen has to be remembered."""
+    hparams = impala_cartpole()
+    hparams.env = "CartPoleNoVel-v1"
+    hparams.normalize_reward = True
+    hparams.model.name = "lstm"
+    hparams.model.hidden = (64,)
+    hparams.train_steps = 1_000_000
+    hparams.eval_period = 100_000
+    return hparams
+
+
+@register
 def impala_identity() -> IMPALAHParams:
     """IMPALA on Identity-v0: the smallest test that anything is learned."""
     hparams = impala()

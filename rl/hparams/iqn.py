@@ -38,10 +38,12 @@ def iqn_cartpole() -> IQNHParams:
     hparams.env = "CartPole-v1"
     hparams.train_steps = 50_000
     hparams.eval_period = 10_000
-    hparams.model.hidden = (128, 128)
+    hparams.model.hidden = (64, 64)
     hparams.lr = 2e-3
     hparams.lr_schedule = "linear"
     hparams.double = True
+    hparams.cosines = 32
+    hparams.policy_fractions = 8
     hparams.n_step = 10
     hparams.batch_size = 128
     hparams.replay_capacity = 100_000
@@ -49,10 +51,88 @@ def iqn_cartpole() -> IQNHParams:
     hparams.num_envs = 8
     hparams.rollout_length = 32
     hparams.updates_per_iteration = 128
-    hparams.target_update_period = 128
+    hparams.target_update_period = 64
     hparams.exploration_steps = 8_000
     hparams.exploration_epsilon_end = 0.04
-    hparams.max_grad_norm = 10.0
+    return hparams
+
+
+@register
+def iqn_acrobot() -> IQNHParams:
+    """IQN on Acrobot-v1."""
+    hparams = iqn()
+    hparams.env = "Acrobot-v1"
+    hparams.train_steps = 100_000
+    hparams.eval_period = 20_000
+    hparams.model.hidden = (64, 64)
+    hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
+    hparams.double = True
+    hparams.cosines = 32
+    hparams.policy_fractions = 8
+    hparams.n_step = 5
+    hparams.batch_size = 128
+    hparams.replay_capacity = 50_000
+    hparams.min_replay_size = 1_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 32
+    hparams.updates_per_iteration = 64
+    hparams.target_update_period = 128
+    hparams.exploration_steps = 12_000
+    hparams.exploration_epsilon_end = 0.04
+    return hparams
+
+
+@register
+def iqn_mountaincar() -> IQNHParams:
+    """IQN on MountainCar-v0."""
+    hparams = iqn()
+    hparams.env = "MountainCar-v0"
+    hparams.train_steps = 120_000
+    hparams.eval_period = 20_000
+    hparams.model.hidden = (64, 64)
+    hparams.gamma = 0.98
+    hparams.lr = 4e-3
+    hparams.lr_schedule = "linear"
+    hparams.double = True
+    hparams.cosines = 32
+    hparams.policy_fractions = 8
+    hparams.n_step = 5
+    hparams.batch_size = 128
+    hparams.replay_capacity = 10_000
+    hparams.min_replay_size = 1_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 16
+    hparams.updates_per_iteration = 64
+    hparams.target_update_period = 192
+    hparams.exploration_steps = 24_000
+    hparams.exploration_epsilon_end = 0.07
+    return hparams
+
+
+@register
+def iqn_lunarlander() -> IQNHParams:
+    """IQN on LunarLander-v3."""
+    hparams = iqn()
+    hparams.env = "LunarLander-v3"
+    hparams.train_steps = 100_000
+    hparams.eval_period = 20_000
+    hparams.model.hidden = (64, 64)
+    hparams.lr = 7e-4
+    hparams.lr_schedule = "linear"
+    hparams.double = True
+    hparams.cosines = 32
+    hparams.policy_fractions = 8
+    hparams.n_step = 3
+    hparams.batch_size = 128
+    hparams.replay_capacity = 100_000
+    hparams.min_replay_size = 1_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 16
+    hparams.updates_per_iteration = 128
+    hparams.target_update_period = 500
+    hparams.exploration_steps = 12_000
+    hparams.exploration_epsilon_end = 0.04
     return hparams
 
 

@@ -150,13 +150,15 @@ def ppo_cartpole_no_velocity() -> PPOHParams:
     hparams = ppo()
     hparams.env = "CartPoleNoVel-v1"
     hparams.model.name = "lstm"
+    hparams.model.hidden = (64,)
+    hparams.normalize_reward = True
     hparams.train_steps = 100_000
-    hparams.eval_period = 25_000
+    hparams.eval_period = 10_000
     hparams.num_envs = 8
     hparams.rollout_length = 64
-    hparams.lr = 2e-3
+    hparams.lr = 1e-3
     hparams.lr_schedule = "linear"
-    hparams.gae_lambda = 0.8
+    hparams.gae_lambda = 0.9
     hparams.gamma = 0.98
     hparams.epochs = 10
     hparams.minibatches = 2
@@ -171,7 +173,7 @@ def ppo_pendulum_no_velocity() -> PPOHParams:
     hparams.model.name = "lstm"
     hparams.normalize_reward = True
     hparams.train_steps = 100_000
-    hparams.eval_period = 25_000
+    hparams.eval_period = 10_000
     hparams.num_envs = 8
     hparams.rollout_length = 128
     hparams.gamma = 0.9

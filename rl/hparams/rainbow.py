@@ -35,9 +35,9 @@ def rainbow_cartpole() -> RainbowHParams:
     """Rainbow on CartPole-v1."""
     hparams = rainbow()
     hparams.env = "CartPole-v1"
-    hparams.train_steps = 50_000
-    hparams.eval_period = 10_000
-    hparams.model.hidden = (128, 128)
+    hparams.train_steps = 20_000
+    hparams.eval_period = 5_000
+    hparams.model.hidden = (64, 64)
     hparams.lr = 2e-3
     hparams.lr_schedule = "linear"
     hparams.value_min = 0.0
@@ -50,6 +50,79 @@ def rainbow_cartpole() -> RainbowHParams:
     hparams.rollout_length = 32
     hparams.updates_per_iteration = 128
     hparams.target_update_period = 128
+    hparams.max_grad_norm = 10.0
+    return hparams
+
+
+@register
+def rainbow_acrobot() -> RainbowHParams:
+    """Rainbow on Acrobot-v1."""
+    hparams = rainbow()
+    hparams.env = "Acrobot-v1"
+    hparams.train_steps = 100_000
+    hparams.eval_period = 20_000
+    hparams.model.hidden = (64, 64)
+    hparams.lr = 2e-3
+    hparams.lr_schedule = "linear"
+    hparams.value_min = -100.0
+    hparams.value_max = 0.0
+    hparams.n_step = 5
+    hparams.batch_size = 128
+    hparams.replay_capacity = 50_000
+    hparams.min_replay_size = 1_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 32
+    hparams.updates_per_iteration = 64
+    hparams.target_update_period = 128
+    hparams.max_grad_norm = 10.0
+    return hparams
+
+
+@register
+def rainbow_mountaincar() -> RainbowHParams:
+    """Rainbow on MountainCar-v0."""
+    hparams = rainbow()
+    hparams.env = "MountainCar-v0"
+    hparams.train_steps = 120_000
+    hparams.eval_period = 20_000
+    hparams.model.hidden = (64, 64)
+    hparams.gamma = 0.98
+    hparams.lr = 4e-3
+    hparams.lr_schedule = "linear"
+    hparams.value_min = -50.0
+    hparams.value_max = 0.0
+    hparams.n_step = 5
+    hparams.batch_size = 128
+    hparams.replay_capacity = 10_000
+    hparams.min_replay_size = 1_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 16
+    hparams.updates_per_iteration = 64
+    hparams.target_update_period = 192
+    hparams.max_grad_norm = 10.0
+    return hparams
+
+
+@register
+def rainbow_lunarlander() -> RainbowHParams:
+    """Rainbow on LunarLander-v3."""
+    hparams = rainbow()
+    hparams.env = "LunarLander-v3"
+    hparams.train_steps = 100_000
+    hparams.eval_period = 20_000
+    hparams.model.hidden = (64, 64)
+    hparams.lr = 7e-4
+    hparams.lr_schedule = "linear"
+    hparams.value_min = -200.0
+    hparams.value_max = 300.0
+    hparams.n_step = 3
+    hparams.batch_size = 128
+    hparams.replay_capacity = 100_000
+    hparams.min_replay_size = 1_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 16
+    hparams.updates_per_iteration = 128
+    hparams.target_update_period = 500
     hparams.max_grad_norm = 10.0
     return hparams
 

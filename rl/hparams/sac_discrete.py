@@ -33,11 +33,15 @@ def sac_discrete_cartpole() -> SACDiscreteHParams:
     hparams.train_steps = 50_000
     hparams.eval_period = 5_000
     hparams.lr = 1e-3
-    hparams.target_entropy_scale = 0.3
-    small_networks(hparams, 64, 64)
+    hparams.lr_schedule = "linear"
+    hparams.batch_size = 128
+    hparams.target_entropy_scale = 0.1
+    small_networks(hparams, 128, 128)
     hparams.num_envs = 8
     hparams.rollout_length = 8
     hparams.updates_per_iteration = 32
+    hparams.n_step = 10
+    hparams.tau = 0.02
     return hparams
 
 
@@ -54,6 +58,8 @@ def sac_discrete_acrobot() -> SACDiscreteHParams:
     hparams.num_envs = 8
     hparams.rollout_length = 16
     hparams.updates_per_iteration = 64
+    hparams.n_step = 5
+    hparams.tau = 0.02
     return hparams
 
 

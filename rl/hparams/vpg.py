@@ -54,6 +54,22 @@ def vpg_cartpole_reward_to_go() -> VPGHParams:
 
 
 @register
+def vpg_acrobot() -> VPGHParams:
+    """VPG on Acrobot-v1."""
+    hparams = vpg()
+    hparams.env = "Acrobot-v1"
+    hparams.normalize_observation = True
+    hparams.train_steps = 500_000
+    hparams.eval_period = 50_000
+    hparams.num_envs = 16
+    hparams.rollout_length = 64
+    hparams.lr = 5e-3
+    hparams.lr_schedule = "linear"
+    hparams.value_lr = 5e-3
+    return hparams
+
+
+@register
 def vpg_mountaincar() -> VPGHParams:
     """VPG on MountainCar-v0, shaped reward in training."""
     hparams = vpg()

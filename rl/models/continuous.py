@@ -148,6 +148,8 @@ class Critic(keras.Model):
         action_size: K; 0 for critics that value all actions of a state at once.
         outputs: values per example.
         count: critics.
+        linear: the value is linear in the action, whose code weighs the last layer's outputs. For one-hot
+            codes that restricts nothing, and the slope towards another action is the difference of values.
     """
 
     def __init__(
@@ -158,10 +160,13 @@ class Critic(keras.Model):
         initializers: Initializers,
         count: int = 1,
         outputs: int = 1,
+        linear: bool = False,
         name: str = "critic",
     ):
         super().__init__(name=name)
-        self.encoder, self.torso = encoder, None
+        self.encoder, self.torso, self.linear = encoder, None, linear
+        if linear:
+            action_size, outputs = 0, action_size
         width, hidden = encoder.size, hparams.model.hidden
         if hparams.model.name != "mlp" or len(encoder.widths) > 1:
             self.torso = torso.make_torso(hparams.model, encoder, initializers, "torso")
@@ -180,11 +185,12 @@ class Critic(keras.Model):
         x = self.encoder(observation)
         if self.torso is not None:
             x = self.torso(x)
-        if action is not None:
+        if action is not None and not self.linear:
             x = tf.concat([x, action], -1)  # [N, F + K]
         for layer in self.hidden:
             x = layer(x, members=members)
-        return self.value(x, members=members)
+        x = self.value(x, members=members)
+        return tf.reduce_sum(x * action, -1, keepdims=True) if self.linear else x
 
 
 class EnsembleDense(keras.layers.Layer):

@@ -161,19 +161,31 @@ def test_relaxed_discrete_actions_are_one_hot_samples_with_the_softmaxs_gradient
 
 
 def test_discrete_losses_by_hand(make_agent, make_batch):
-    # Logits (1, 3, 0): greedy is action 1. The critic gives offset + slope for any one-hot row.
-    agent = make_agent("ddpg", logit_penalty=0.3)
+    # Logits (1, 3, 0): greedy is action 1. Values 3, 1, 5; the target critic's 5, 7, 9.
+    agent = make_agent("ddpg", logit_penalty=0.3, gumbel_temperature=2.0)
     constant_actor(agent.network, [1.0, 3.0, 0.0])
     constant_actor(agent.target_network, [1.0, 3.0, 0.0])
-    linear_critic(agent.critic, [2.0], [1.0], actions=3)
-    linear_critic(agent.target_critic, [1.0], [0.0], actions=3)
-    kernel = agent.target_critic.hidden[0].kernel.numpy()
-    kernel[0, -3:, 0] = [5.0, 7.0, 9.0]  # target values 5, 7, 9
-    agent.target_critic.hidden[0].kernel.assign(kernel)
-    batch = make_batch(count=1, reward=np.array([1.0]), discount=np.array([0.5]), sample_weight=np.ones(1))
-    np.testing.assert_allclose(agent.target(batch, SEED), [1.0 + 0.5 * 7.0], rtol=1e-6)
-    np.testing.assert_allclose(agent.loss(batch, SEED)[0], [1.5**2], rtol=1e-5)
-    np.testing.assert_allclose(agent.policy_loss(batch, SEED)[0], [-3.0 + 0.3 * 10.0 / 3.0], rtol=1e-5)
+    q_values = np.array([3.0, 1.0, 5.0], np.float32)
+    for critic, row in ((agent.critic, q_values), (agent.target_critic, np.array([5.0, 7.0, 9.0]))):
+        for variable in critic.trainable_variables:
+            variable.assign(tf.zeros_like(variable.value))
+        critic.value.bias.assign(row.reshape(1, 1, 3))
+    fields = {"action": [0] * 200, "reward": np.ones(200), "discount": np.full(200, 0.5)}
+    batch = make_batch(count=200, sample_weight=np.ones(200), **fields)
+    np.testing.assert_allclose(agent.target(batch, SEED), np.full(200, 1.0 + 0.5 * 7.0), rtol=1e-6)
+    np.testing.assert_allclose(agent.loss(batch, SEED)[0], np.full(200, 1.5**2), rtol=1e-5)
+
+    noisy = np.array([1.0, 3.0, 0.0]) + random.gumbel(SEED, [200, 3]).numpy()
+    penalty = 0.3 * (1.0 + 9.0) / 3.0
+    with tf.GradientTape() as tape:
+        loss = agent.policy_loss(batch, SEED)[0]
+    np.testing.assert_allclose(loss, penalty - q_values[noisy.argmax(-1)], rtol=1e-5)
+    # The slope towards each action is its value, through the softmax at temperature 2.
+    soft = special.softmax(noisy / 2.0, -1)
+    slope = -(soft * (q_values - (soft @ q_values)[:, None]) / 2.0).sum(0)
+    expected = slope + 200 * 0.3 * 2.0 / 3.0 * np.array([1.0, 3.0, 0.0])
+    gradient = tape.gradient(loss, agent.network.policy.bias.value)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-3)
 
 
 def test_discrete_actions_respect_the_mask(make_agent):

@@ -12,7 +12,8 @@ Deviations from the paper:
    alone starts at zero.
 2. A rollout has a fixed length: the score is the mean return of the episodes that a member finished in it,
    or the return so far of one that finished none.
-3. Standardised observations are clipped to [-10, 10].
+3. Standardised observations are clipped to [-10, 10]. Box actions are the policy's outputs as they are; the
+   environment clips them to its bounds.
 """
 
 from __future__ import annotations

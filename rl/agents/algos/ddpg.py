@@ -4,6 +4,7 @@ Lillicrap et al. 2016, "Continuous control with deep reinforcement learning",
 https://arxiv.org/abs/1509.02971. Discrete actions as in MADDPG, Lowe et al. 2017,
 https://arxiv.org/abs/1706.02275: the critic sees one-hot actions, the actor gives logits, and the gradient
 passes through a straight-through Gumbel-softmax sample (Jang et al. 2017, https://arxiv.org/abs/1611.01144).
+There the critic is linear in the action: what it says between one-hot actions would be invented otherwise.
 
 Deviations from the 2016 paper:
 
@@ -39,10 +40,9 @@ class DDPG(Agent):
     hparams_type = DDPGHParams
 
     def build(self) -> None:
-        discrete = isinstance(self.action_space, spaces.Discrete)
-        self.actions = (
-            DiscreteActions(self.action_space) if discrete else BoxActions(self.action_space, "ddpg")
-        )
+        space = self.action_space
+        self.discrete = isinstance(space, spaces.Discrete)
+        self.actions = DiscreteActions(space) if self.discrete else BoxActions(space, "ddpg")
         self.network = self.add_network("network", self.make_actor("network"))
         self.target_network = self.add_network("target_network", self.make_actor("target_network"))
         self.critic = self.add_network("critic", self.make_critic("critic"))
@@ -56,7 +56,8 @@ class DDPG(Agent):
         return Actor(self.hparams, self.encoder, self.actions.size, self.initializers, name)
 
     def make_critic(self, name: str) -> Critic:
-        return Critic(self.hparams, self.encoder, self.actions.size, self.initializers, name=name)
+        size = self.actions.size
+        return Critic(self.hparams, self.encoder, size, self.initializers, linear=self.discrete, name=name)
 
     def updates_per_iteration(self) -> int:
         return self.hparams.updates_per_iteration

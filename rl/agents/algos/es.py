@@ -11,7 +11,8 @@ Deviations from the paper:
 2. Members of equal score share the mean of their ranks; the authors' sort gives each another one.
 3. A rollout has a fixed length: the score is the mean return of the episodes that a member finished in it,
    or the return so far of one that finished none.
-4. Actions are deterministic: no noise is added to them, and continuous ones are not cut into bins.
+4. Actions are deterministic: no noise is added to them, and continuous ones are not cut into bins. Box
+   actions are the network's outputs as they are; the environment clips them to its bounds.
 5. The estimate is divided by `perturbation_std`, as the paper's formula is and the authors' code is not:
    their coefficient of weight decay is 1 / `perturbation_std` times as large here.
 """
