@@ -94,13 +94,13 @@ def ars_pendulum() -> ARSHParams:
     """ARS on Pendulum-v1: one hidden layer, since no linear policy swings the pendulum up."""
     hparams = ars()
     hparams.env = "Pendulum-v1"
-    hparams.train_steps = 5_000_000
+    hparams.train_steps = 6_000_000
     hparams.eval_period = 1_000_000
-    hparams.num_envs = 8
+    hparams.num_envs = 16
     hparams.rollout_length = 200
     hparams.model.hidden = (16,)
-    hparams.top_directions = 1
-    hparams.lr = 0.018
+    hparams.top_directions = 4
+    hparams.lr = 0.06
     hparams.perturbation_std = 0.1
     return hparams
 

@@ -43,7 +43,10 @@ def c51() -> C51HParams:
 
 @register
 def c51_cartpole() -> C51HParams:
-    """C51 on CartPole-v1."""
+    """C51 on CartPole-v1.
+
+    `python train.py --hparams c51_cartpole`: 500 after 50,000 steps (one seed; 18 s of CPU time).
+    """
     hparams = c51()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 50_000
@@ -70,7 +73,10 @@ def c51_cartpole() -> C51HParams:
 
 @register
 def c51_acrobot() -> C51HParams:
-    """C51 on Acrobot-v1."""
+    """C51 on Acrobot-v1.
+
+    `python train.py --hparams c51_acrobot`: -76 after 100,000 steps (one seed; 25 s of CPU time).
+    """
     hparams = c51()
     hparams.env = "Acrobot-v1"
     hparams.train_steps = 100_000
@@ -97,7 +103,10 @@ def c51_acrobot() -> C51HParams:
 
 @register
 def c51_mountaincar() -> C51HParams:
-    """C51 on MountainCar-v0."""
+    """C51 on MountainCar-v0.
+
+    `python train.py --hparams c51_mountaincar`: -99 after 120,000 steps (one seed; 56 s of CPU time).
+    """
     hparams = c51()
     hparams.env = "MountainCar-v0"
     hparams.train_steps = 120_000

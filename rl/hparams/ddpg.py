@@ -53,7 +53,7 @@ class DDPGHParams(ActorCriticReplayHParams):
     exploration_noise: Coefficient = 0.1  # standard deviation, in half ranges of the action space
     ou_theta: Fraction = 0.15  # act_select=ou_noise: pull of the noise towards 0 in every step
     gumbel_temperature: PositiveFloat = 1.0  # discrete actions: of the relaxed sample's gradient
-    logit_penalty: Coefficient = 0.1  # discrete actions: weight of the logits' mean square
+    logit_penalty: Coefficient = 0.01  # discrete actions: weight of the logits' mean square
 
 
 def small_networks(hparams: HParams, *hidden: int) -> None:
@@ -174,6 +174,7 @@ def ddpg_mountaincar() -> DDPGHParams:
     hparams.tau = 0.02
     hparams.batch_size = 128
     hparams.prioritized = True
+    hparams.logit_penalty = 0.1
     return hparams
 
 

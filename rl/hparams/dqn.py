@@ -135,7 +135,10 @@ def dqn_mountaincar() -> DQNHParams:
 
 @register
 def dqn_acrobot() -> DQNHParams:
-    """DQN on Acrobot-v1."""
+    """DQN on Acrobot-v1.
+
+    `python train.py --hparams dqn_acrobot`: -80 after 100,000 steps (one seed; 21 s of CPU time).
+    """
     hparams = dqn()
     hparams.env = "Acrobot-v1"
     hparams.train_steps = 100_000
@@ -159,7 +162,10 @@ def dqn_acrobot() -> DQNHParams:
 
 @register
 def dqn_lunarlander() -> DQNHParams:
-    """DQN on LunarLander-v3."""
+    """DQN on LunarLander-v3.
+
+    `python train.py --hparams dqn_lunarlander`: 199 after 100,000 steps (one seed; 45 s of CPU time).
+    """
     hparams = dqn()
     hparams.env = "LunarLander-v3"
     hparams.train_steps = 100_000

@@ -106,7 +106,7 @@ def es_pendulum() -> ESHParams:
     """ES on Pendulum-v1."""
     hparams = es()
     hparams.env = "Pendulum-v1"
-    hparams.train_steps = 6_000_000
+    hparams.train_steps = 10_000_000
     hparams.eval_period = 1_000_000
     hparams.rollout_length = 200
     hparams.model.hidden = (16,)

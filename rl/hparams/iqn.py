@@ -33,7 +33,10 @@ def iqn() -> IQNHParams:
 
 @register
 def iqn_cartpole() -> IQNHParams:
-    """IQN on CartPole-v1."""
+    """IQN on CartPole-v1.
+
+    `python train.py --hparams iqn_cartpole`: 500 after 50,000 steps (one seed; 32 s of CPU time).
+    """
     hparams = iqn()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 50_000

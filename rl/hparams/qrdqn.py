@@ -30,7 +30,10 @@ def qrdqn() -> QRDQNHParams:
 
 @register
 def qrdqn_cartpole() -> QRDQNHParams:
-    """QR-DQN on CartPole-v1."""
+    """QR-DQN on CartPole-v1.
+
+    `python train.py --hparams qrdqn_cartpole`: 500 after 50,000 steps (one seed; 15 s of CPU time).
+    """
     hparams = qrdqn()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 50_000
@@ -55,7 +58,10 @@ def qrdqn_cartpole() -> QRDQNHParams:
 
 @register
 def qrdqn_acrobot() -> QRDQNHParams:
-    """QR-DQN on Acrobot-v1."""
+    """QR-DQN on Acrobot-v1.
+
+    `python train.py --hparams qrdqn_acrobot`: -81 after 100,000 steps (one seed; 35 s of CPU time).
+    """
     hparams = qrdqn()
     hparams.env = "Acrobot-v1"
     hparams.train_steps = 100_000
@@ -79,7 +85,10 @@ def qrdqn_acrobot() -> QRDQNHParams:
 
 @register
 def qrdqn_mountaincar() -> QRDQNHParams:
-    """QR-DQN on MountainCar-v0."""
+    """QR-DQN on MountainCar-v0.
+
+    `python train.py --hparams qrdqn_mountaincar`: -98 after 120,000 steps (one seed; 40 s of CPU time).
+    """
     hparams = qrdqn()
     hparams.env = "MountainCar-v0"
     hparams.train_steps = 120_000

@@ -32,7 +32,10 @@ def rainbow() -> RainbowHParams:
 
 @register
 def rainbow_cartpole() -> RainbowHParams:
-    """Rainbow on CartPole-v1."""
+    """Rainbow on CartPole-v1.
+
+    `python train.py --hparams rainbow_cartpole`: 500 after 20,000 steps (one seed; 20 s of CPU time).
+    """
     hparams = rainbow()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 20_000
@@ -80,7 +83,10 @@ def rainbow_acrobot() -> RainbowHParams:
 
 @register
 def rainbow_mountaincar() -> RainbowHParams:
-    """Rainbow on MountainCar-v0."""
+    """Rainbow on MountainCar-v0.
+
+    `python train.py --hparams rainbow_mountaincar`: -97 after 120,000 steps (one seed; 150 s of CPU time).
+    """
     hparams = rainbow()
     hparams.env = "MountainCar-v0"
     hparams.train_steps = 120_000
