@@ -134,7 +134,10 @@ def c51_mountaincar() -> C51HParams:
 
 @register
 def c51_lunarlander() -> C51HParams:
-    """C51 on LunarLander-v3."""
+    """C51 on LunarLander-v3.
+
+    `python train.py --hparams c51_lunarlander`: 210 after 100,000 steps (one seed; 112 s of CPU time).
+    """
     hparams = c51()
     hparams.env = "LunarLander-v3"
     hparams.train_steps = 100_000
