@@ -26,7 +26,8 @@ STEP = tf.constant(0, tf.int64)
 
 
 def selector(name, **overrides):
-    return get_act_select(name)(resolve("dqn_identity", overrides))
+    hparams = "ddpg_identity" if name.endswith("_noise") else "dqn_identity"  # a set that has its hparams
+    return get_act_select(name)(resolve(hparams, overrides))
 
 
 def q_output(row=(1.0, 3.0, 2.0, 0.0), count=MANY):
