@@ -46,7 +46,11 @@ def ars() -> ARSHParams:
 
 @register
 def ars_cartpole() -> ARSHParams:
-    """ARS on CartPole-v1."""
+    """ARS on CartPole-v1.
+
+    `python train.py --hparams ars_cartpole`: 500 after 50,000 steps (seeds 0 to 2),
+    in 11 s (2 cores, both busy; most of it compiling).
+    """
     hparams = ars()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 50_000
@@ -61,7 +65,11 @@ def ars_cartpole() -> ARSHParams:
 
 @register
 def ars_acrobot() -> ARSHParams:
-    """ARS on Acrobot-v1."""
+    """ARS on Acrobot-v1.
+
+    `python train.py --hparams ars_acrobot`: -98, -87, -82 after 500,000 steps (seeds 0 to 2),
+    in 15 s (2 cores, both busy; most of it compiling).
+    """
     hparams = ars()
     hparams.env = "Acrobot-v1"
     hparams.train_steps = 500_000
@@ -76,7 +84,11 @@ def ars_acrobot() -> ARSHParams:
 
 @register
 def ars_mountaincar_continuous() -> ARSHParams:
-    """ARS on MountainCarContinuous-v0."""
+    """ARS on MountainCarContinuous-v0.
+
+    `python train.py --hparams ars_mountaincar_continuous`: 98.4, 97.8, 96.6 after 500,000 steps
+    (seeds 0 to 2), in 10 s (2 cores, both busy; most of it compiling).
+    """
     hparams = ars()
     hparams.env = "MountainCarContinuous-v0"
     hparams.train_steps = 500_000
@@ -91,7 +103,10 @@ def ars_mountaincar_continuous() -> ARSHParams:
 
 @register
 def ars_pendulum() -> ARSHParams:
-    """ARS on Pendulum-v1: one hidden layer, since no linear policy swings the pendulum up."""
+    """ARS on Pendulum-v1, with a hidden layer.
+
+    Not solved: -357, -218, -834 after 6,000,000 steps (seeds 0 to 2). es_pendulum solves it.
+    """
     hparams = ars()
     hparams.env = "Pendulum-v1"
     hparams.train_steps = 6_000_000

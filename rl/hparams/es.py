@@ -52,7 +52,11 @@ def es() -> ESHParams:
 
 @register
 def es_cartpole() -> ESHParams:
-    """ES on CartPole-v1."""
+    """ES on CartPole-v1.
+
+    `python train.py --hparams es_cartpole`: 500 after 200,000 steps (seeds 0 to 2),
+    in 10 s (2 cores, both busy; most of it compiling).
+    """
     hparams = es()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 200_000
@@ -69,7 +73,11 @@ def es_cartpole() -> ESHParams:
 
 @register
 def es_acrobot() -> ESHParams:
-    """ES on Acrobot-v1."""
+    """ES on Acrobot-v1.
+
+    `python train.py --hparams es_acrobot`: -79, -85, -77 after 1,000,000 steps (seeds 0 to 2),
+    in 15 s (2 cores, both busy; most of it compiling).
+    """
     hparams = es()
     hparams.env = "Acrobot-v1"
     hparams.train_steps = 1_000_000
@@ -86,7 +94,11 @@ def es_acrobot() -> ESHParams:
 
 @register
 def es_mountaincar_continuous() -> ESHParams:
-    """ES on MountainCarContinuous-v0, a linear policy."""
+    """ES on MountainCarContinuous-v0, a linear policy.
+
+    `python train.py --hparams es_mountaincar_continuous`: 97.9 after 1,000,000 steps (seeds 0 to 2),
+    in 10 s (2 cores, both busy; most of it compiling).
+    """
     hparams = es()
     hparams.env = "MountainCarContinuous-v0"
     hparams.train_steps = 1_000_000
@@ -103,7 +115,11 @@ def es_mountaincar_continuous() -> ESHParams:
 
 @register
 def es_pendulum() -> ESHParams:
-    """ES on Pendulum-v1."""
+    """ES on Pendulum-v1.
+
+    `python train.py --hparams es_pendulum`: -127, -130, -129 after 10,000,000 steps (seeds 0 to 2),
+    in 21 s (2 cores, both busy; most of it compiling).
+    """
     hparams = es()
     hparams.env = "Pendulum-v1"
     hparams.train_steps = 10_000_000
