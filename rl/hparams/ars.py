@@ -102,25 +102,6 @@ def ars_mountaincar_continuous() -> ARSHParams:
 
 
 @register
-def ars_pendulum() -> ARSHParams:
-    """ARS on Pendulum-v1, with a hidden layer.
-
-    Not solved: -357, -218, -834 after 6,000,000 steps (seeds 0 to 2). es_pendulum solves it.
-    """
-    hparams = ars()
-    hparams.env = "Pendulum-v1"
-    hparams.train_steps = 6_000_000
-    hparams.eval_period = 1_000_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 200
-    hparams.model.hidden = (16,)
-    hparams.top_directions = 4
-    hparams.lr = 0.06
-    hparams.perturbation_std = 0.1
-    return hparams
-
-
-@register
 def ars_lunarlander_continuous() -> ARSHParams:
     """ARS on LunarLanderContinuous-v3; not measured here."""
     hparams = ars()
