@@ -148,6 +148,9 @@ class Shifted(gymnasium.Env):
     def __init__(self, render_mode=None, continuous=False):
         self.action_space = spaces.Box(-0.1, 0.1, (2,)) if continuous else spaces.Discrete(2, start=3)
 
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
 
 def test_policies_speak_the_environments_own_actions():
     gymnasium.register("Shifted-v0", entry_point=Shifted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -225,7 +226,7 @@ def test_list_without_a_name_has_all_registries(folder):
 
 def test_list_has_what_user_modules_register(folder):
     done = train_py("--list", "algos", "--user_modules", "my_module", cwd=folder)
-    assert "my_algo  An algorithm of the user's." in done.stdout
+    assert re.search(r"^my_algo +An algorithm of the user's\.$", done.stdout, re.MULTILINE)
 
 
 def test_list_on_a_terminal_is_a_table(folder):

@@ -134,8 +134,10 @@ def es_pendulum() -> ESHParams:
 
 @register
 def es_halfcheetah() -> ESHParams:
-    """ES on HalfCheetah-v5 with the noise, step size and decay that the authors' code gives Humanoid; not
-    measured here."""
+    """ES on HalfCheetah-v5, with the noise, step size and decay that the authors' code gives Humanoid.
+
+    Not measured here.
+    """
     hparams = es()
     hparams.env = "HalfCheetah-v5"
     hparams.train_steps = 50_000_000

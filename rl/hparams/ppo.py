@@ -186,20 +186,22 @@ def ppo_pendulum_no_velocity() -> PPOHParams:
 
 @register
 def ppo_lunarlander() -> PPOHParams:
-    """PPO on LunarLander-v3 (rl-baselines3-zoo's settings, larger minibatches)."""
+    """PPO on LunarLander-v3."""
     hparams = ppo()
     hparams.env = "LunarLander-v3"
+    hparams.normalize_observation = True
+    hparams.normalize_reward = True
     hparams.train_steps = 1_000_000
     hparams.eval_period = 200_000
     hparams.num_envs = 16
     hparams.rollout_length = 512
     hparams.gamma = 0.999
     hparams.gae_lambda = 0.98
-    hparams.entropy_coef = 0.01
-    hparams.lr = 1e-3
+    hparams.entropy_coef = 0.003
+    hparams.lr = 6e-4
     hparams.lr_schedule = "linear"
-    hparams.epochs = 4
-    hparams.minibatches = 32
+    hparams.epochs = 6
+    hparams.minibatches = 64
     return hparams
 
 
