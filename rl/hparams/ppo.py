@@ -186,12 +186,16 @@ def ppo_pendulum_no_velocity() -> PPOHParams:
 
 @register
 def ppo_lunarlander() -> PPOHParams:
-    """PPO on LunarLander-v3."""
+    """PPO on LunarLander-v3.
+
+    `python train.py --hparams ppo_lunarlander`: 283 after 1,000,000 steps, in 40 s (2 cores, shared).
+    Three seeds: benchmarks/results/README.md.
+    """
     hparams = ppo()
     hparams.env = "LunarLander-v3"
     hparams.normalize_observation = True
     hparams.normalize_reward = True
-    hparams.train_steps = 1_000_000
+    hparams.train_steps = 999_424  # whole rollouts
     hparams.eval_period = 200_000
     hparams.num_envs = 16
     hparams.rollout_length = 512
