@@ -11,6 +11,9 @@ import tensorflow as tf
 from rl.errors import UsageError
 from rl.types import Nest
 
+# The part of a Dict observation that says which discrete actions are legal.
+ACTION_MASK = "action_mask"
+
 # 64-bit numbers of environments are narrowed: nothing here needs them, and accelerators are slow with them.
 _NARROW = {"float64": "float32", "int64": "int32"}
 

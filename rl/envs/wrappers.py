@@ -16,9 +16,9 @@ from gymnasium.vector.utils import create_empty_array
 
 from rl.envs.host import HostEnv, HostStep, action_view, observation_view
 from rl.errors import UsageError
+from rl.spaces import ACTION_MASK
 from rl.types import Nest
 
-MASK = "action_mask"
 PREVIOUS_ACTION, PREVIOUS_REWARD = "previous_action", "previous_reward"
 
 
@@ -164,7 +164,7 @@ class ActionMask(gymnasium.Wrapper):
         space = env.action_space
         self._shape = (int(np.sum(space.nvec) if isinstance(space, spaces.MultiDiscrete) else space.n),)
         mask = spaces.MultiBinary(self._shape[0])
-        self.observation_space = joined_space(env.observation_space, {MASK: mask})
+        self.observation_space = joined_space(env.observation_space, {ACTION_MASK: mask})
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
         """The first observation, with its mask."""
@@ -177,22 +177,22 @@ class ActionMask(gymnasium.Wrapper):
         return self._masked(observation, info), reward, terminated, truncated, info
 
     def _masked(self, observation: Any, info: dict[str, Any]) -> dict[str, Any]:
-        mask = np.asarray(info.get(MASK, np.ones(self._shape)), np.int8)
+        mask = np.asarray(info.get(ACTION_MASK, np.ones(self._shape)), np.int8)
         if mask.shape != self._shape:
             raise UsageError(
-                f"info[{MASK!r}] has shape {list(mask.shape)}, the actions {self.env.action_space} need "
-                f"{list(self._shape)}: one number per action, 0 where it is illegal"
+                f"info[{ACTION_MASK!r}] has shape {list(mask.shape)}, the actions {self.env.action_space} "
+                f"need {list(self._shape)}: one number per action, 0 where it is illegal"
             )
-        return joined(observation, {MASK: mask})
+        return joined(observation, {ACTION_MASK: mask})
 
 
 def masks_in_info(env: gymnasium.Env) -> bool:
     """Whether an environment, which is reset, says in its info alone which discrete actions are legal."""
     own = env.observation_space
-    if isinstance(own, spaces.Dict) and MASK in own.spaces:
+    if isinstance(own, spaces.Dict) and ACTION_MASK in own.spaces:
         return False
     discrete = isinstance(env.action_space, (spaces.Discrete, spaces.MultiDiscrete))
-    return discrete and MASK in env.reset(seed=0)[1]
+    return discrete and ACTION_MASK in env.reset(seed=0)[1]
 
 
 def _agents_action(space: spaces.Space) -> Callable[[Any], Any]:

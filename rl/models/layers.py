@@ -14,9 +14,9 @@ from rl.errors import UsageError
 from rl.ops import random
 from rl.ops.distributions import parameter_count
 from rl.ops.normalize import merge_moments
+from rl.spaces import ACTION_MASK
 from rl.types import Nest, Tensor
 
-MASK = "action_mask"  # the part of a Dict observation that says which discrete actions are legal
 ILLEGAL = -1e9  # action values and logits of illegal actions; finite, so that 0 * ILLEGAL is 0
 
 
@@ -65,12 +65,13 @@ def has_action_mask(observation_space: spaces.Space, action_space: spaces.Space)
         UsageError: the part has not one number per action.
     """
     discrete = isinstance(action_space, (spaces.Discrete, spaces.MultiDiscrete))
-    if not (discrete and isinstance(observation_space, spaces.Dict) and MASK in observation_space.spaces):
+    parts = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {}
+    if not discrete or ACTION_MASK not in parts:
         return False
-    count = parameter_count(action_space)
-    if observation_space[MASK].shape != (count,):
+    count, shape = parameter_count(action_space), parts[ACTION_MASK].shape
+    if shape != (count,):
         raise UsageError(
-            f"the observation's {MASK} has shape {observation_space[MASK].shape}, the actions {action_space} "
+            f"the observation's {ACTION_MASK} has shape {shape}, the actions {action_space} "
             f"need ({count},): one number per action, 0 where it is illegal"
         )
     return True
@@ -136,7 +137,7 @@ class ObservationEncoder(keras.layers.Layer):
         super().__init__(name=name, trainable=False)
         self.masked = action_space is not None and has_action_mask(space, action_space)
         if self.masked:
-            space = spaces.Dict({key: each for key, each in space.items() if key != MASK})
+            space = spaces.Dict({key: each for key, each in space.items() if key != ACTION_MASK})
         self.space, self.normalize = space, normalize
         self.widths = [width for width, _ in _parts(space)]  # of each part, in the order of the output
         self.size = encoded_size(space)
@@ -159,7 +160,7 @@ class ObservationEncoder(keras.layers.Layer):
 
     def action_mask(self, observation: Nest) -> Tensor | None:
         """Which actions are legal, bool [N, A]; None where observations do not say."""
-        return tf.cast(observation[MASK], tf.bool) if self.masked else None
+        return tf.cast(observation[ACTION_MASK], tf.bool) if self.masked else None
 
     def mask_illegal(self, values: Tensor, observation: Nest) -> Tensor:
         """Action values or logits [N, A], those of illegal actions replaced by `ILLEGAL`."""
