@@ -13,7 +13,7 @@ from rl.models import torso
 from rl.models.layers import Initializers, NoisyDense, ObservationEncoder, dense
 from rl.ops.distributions import parameter_count
 from rl.ops.nests import flatten_time
-from rl.types import Nest, Tensor
+from rl.types import Nest, Tensor, Trajectory
 
 
 class QNetwork(keras.Model):
@@ -151,6 +151,14 @@ class ActorCritic(keras.Model):
         x = tf.reshape(x, [*mask.shape, x.shape[-1]])
         found = [torso.unroll(each, x, part, mask) for each, part in self._paired(state)]
         return self._heads([each for each, _ in found], [state for _, state in found], flat)
+
+    def last_value(self, trajectory: Trajectory) -> Tensor:
+        """Value of the observation after a trajectory's last step, `[B]`."""
+        if not torso.is_recurrent(self.torso):
+            return self(tf.nest.map_structure(lambda x: x[-1], trajectory.observation)).value
+        mask = tf.concat([trajectory.mask, tf.ones_like(trajectory.mask[:1])], 0)  # [T+1, B]
+        output = self.unroll(trajectory.observation, trajectory.recurrent_state, mask)
+        return tf.reshape(output.value, mask.shape)[-1]
 
     def _torsos(self) -> list[keras.layers.Layer]:
         return [self.torso] if self.value_torso is None else [self.torso, self.value_torso]

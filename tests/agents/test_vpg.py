@@ -135,7 +135,7 @@ def test_the_last_value_is_the_one_that_acting_on_would_have_given(make_agent, m
         alive = rollout.mask[t][:, None]
         state = tf.nest.map_structure(lambda x, alive=alive: x * alive, output.recurrent_state)
     expected = agent.policy(rollout.observation[8], state, SEED, True).value
-    np.testing.assert_allclose(agent._last_value(rollout), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(agent.network.last_value(rollout), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("space", [spaces.MultiDiscrete([3, 2]), spaces.MultiBinary(3)], ids=str)

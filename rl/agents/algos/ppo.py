@@ -155,7 +155,7 @@ class PPO(Agent):
         value = trajectory.extras["value"]  # [T, B]
         advantage = returns.generalized_advantage(
             trajectory.reward,
-            tf.concat([value, self._last_value(trajectory)[None]], 0),  # [T+1, B]
+            tf.concat([value, self.network.last_value(trajectory)[None]], 0),  # [T+1, B]
             trajectory.terminated,
             trajectory.truncated,
             hparams.gamma,
@@ -169,14 +169,6 @@ class PPO(Agent):
         if self.sequences:
             return _swap(data)._replace(recurrent_state=trajectory.recurrent_state)
         return flatten_time(data)
-
-    def _last_value(self, trajectory: Trajectory) -> Tensor:
-        """Value of the observation after the rollout's last step, [B]."""
-        if not self.sequences:
-            return self.network(tf.nest.map_structure(lambda x: x[-1], trajectory.observation)).value
-        mask = tf.concat([trajectory.mask, tf.ones_like(trajectory.mask[:1])], 0)  # [T+1, B]
-        output = self.network.unroll(trajectory.observation, trajectory.recurrent_state, mask)
-        return tf.reshape(output.value, mask.shape)[-1]
 
 
 def _swap(nest: Nest) -> Nest:

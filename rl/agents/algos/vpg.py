@@ -96,7 +96,7 @@ class VPG(Agent):
         """The trajectory with "advantage" and "target" of the value among its extras, [T, B] each."""
         hparams = self.hparams
         value = trajectory.extras["value"]  # [T, B]
-        values = tf.concat([value, self._last_value(trajectory)[None]], 0)  # [T+1, B]
+        values = tf.concat([value, self.network.last_value(trajectory)[None]], 0)  # [T+1, B]
         ends = (trajectory.terminated, trajectory.truncated)
         target = returns.discounted_return(trajectory.reward, values, *ends, hparams.gamma)  # [T, B]
         advantage = target
@@ -107,11 +107,3 @@ class VPG(Agent):
         if hparams.normalize_advantage:
             advantage = standardize(advantage, trajectory.mask)
         return trajectory._replace(extras={"advantage": advantage, "target": target})
-
-    def _last_value(self, trajectory: Trajectory) -> Tensor:
-        """Value of the observation after the rollout's last step, [B]."""
-        if self.network.initial_state(1) == ():
-            return self.network(tf.nest.map_structure(lambda x: x[-1], trajectory.observation)).value
-        mask = tf.concat([trajectory.mask, tf.ones_like(trajectory.mask[:1])], 0)  # [T+1, B]
-        output = self.network.unroll(trajectory.observation, trajectory.recurrent_state, mask)
-        return tf.reshape(output.value, mask.shape)[-1]
