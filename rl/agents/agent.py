@@ -113,10 +113,12 @@ class Agent:
         """What follows every gradient step: target networks, temperature."""
 
     def scalars(self, step: int) -> dict[str, float]:
-        """What else is logged with every row, read from Python: schedules, mostly."""
+        """What else is logged with every row, read from Python: learning rates and exploration."""
+        exploration = getattr(self.act_select, "scalars", None)
         rates = {name: each.learning_rate for name, each in self.optimizers.items()}
         named = {"network": "train/learning_rate"}
-        return {named.get(name, f"train/learning_rate_{name}"): float(rate) for name, rate in rates.items()}
+        found = {named.get(name, f"train/learning_rate_{name}"): float(rate) for name, rate in rates.items()}
+        return found if exploration is None else found | exploration(step)
 
     # -- what it is given -----------------------------------------------------------------------------
 
@@ -240,6 +242,16 @@ def copy_weights(online: keras.Model, target: keras.Model, tau: float | Tensor) 
     """target <- tau * online + (1 - tau) * target, for all trainable variables."""
     for source, copy in zip(online.trainable_variables, target.trainable_variables, strict=True):
         copy.assign((1.0 - tau) * copy + tau * source)  # exact at tau = 0 and 1, by rounding too
+
+
+def update_target(online: keras.Model, target: keras.Model, updates: Tensor, hparams: Any) -> None:
+    """Moves the target network by `tau` in every `target_update_period`-th of `updates`."""
+    if hparams.target_update_period == 1:
+        copy_weights(online, target, hparams.tau)
+        return
+    due = tf.cast(updates % hparams.target_update_period == 0, tf.float32)
+    # A blend with weight 0 leaves the target as it is; cheaper for XLA than a conditional.
+    copy_weights(online, target, due * hparams.tau)
 
 
 def named_variables(owner: str, variables: list[Any]) -> dict[str, Any]:

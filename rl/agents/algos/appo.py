@@ -20,7 +20,7 @@ from __future__ import annotations
 import tensorflow as tf
 from gymnasium import spaces
 
-from rl.agents.agent import Agent, copy_weights
+from rl.agents.agent import Agent, copy_weights, update_target
 from rl.agents.algos.registry import register
 from rl.hparams.appo import APPOHParams
 from rl.models.networks import ActorCritic, ActorCriticOutput
@@ -134,11 +134,8 @@ class APPO(Agent):
         return Update(metrics | {"updates": made})
 
     def after_update(self) -> None:
-        hparams = self.hparams
         self.updates.assign_add(1)
-        due = tf.cast(self.updates % hparams.target_update_period == 0, tf.float32)
-        # A blend with weight 0 leaves the target as it is; cheaper for XLA than a conditional.
-        copy_weights(self.network, self.target_network, due * hparams.tau)
+        update_target(self.network, self.target_network, self.updates, self.hparams)
 
     @property
     def variables(self) -> dict:

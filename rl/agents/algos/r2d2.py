@@ -27,11 +27,11 @@ from __future__ import annotations
 import tensorflow as tf
 from gymnasium import spaces
 
-from rl.agents.agent import Agent, copy_weights
+from rl.agents.agent import Agent, copy_weights, update_target
 from rl.agents.algos.registry import register
 from rl.hparams.r2d2 import R2D2HParams
 from rl.models.networks import QNetwork
-from rl.ops import schedules, sequence, value
+from rl.ops import sequence, value
 from rl.ops.policy import masked_mean
 from rl.types import Nest, PolicyOutput, SequenceBatch, Tensor, Trajectory
 
@@ -122,23 +122,8 @@ class R2D2(Agent):
         return sequence.rescale_value(target, epsilon) if hparams.value_rescaling else target
 
     def after_update(self) -> None:
-        hparams = self.hparams
         self.updates.assign_add(1)
-        if hparams.target_update_period == 1:
-            copy_weights(self.network, self.target_network, hparams.tau)
-            return
-        due = tf.cast(self.updates % hparams.target_update_period == 0, tf.float32)
-        # A blend with weight 0 leaves the target as it is; cheaper for XLA than a conditional.
-        copy_weights(self.network, self.target_network, due * hparams.tau)
-
-    def scalars(self, step: int) -> dict[str, float]:
-        found = super().scalars(step)
-        if self.hparams.act_select_name == "epsilon_greedy":
-            hparams = self.hparams
-            start, end = hparams.exploration_epsilon_start, hparams.exploration_epsilon_end
-            epsilon = schedules.linear(tf.constant(step), start, end, hparams.exploration_steps)
-            found["train/exploration_epsilon"] = float(epsilon)
-        return found
+        update_target(self.network, self.target_network, self.updates, self.hparams)
 
     @property
     def variables(self) -> dict:

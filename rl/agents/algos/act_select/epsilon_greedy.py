@@ -17,30 +17,40 @@ NEEDS_VALUES = "act_select epsilon_greedy needs action values, which this algori
 @register
 def epsilon_greedy(hparams: Any) -> Any:
     """The best action, or with probability epsilon (annealed linearly over steps) a uniformly random one."""
+    return EpsilonGreedy(hparams)
 
-    def select(output: PolicyOutput, seed: Tensor, step: Tensor, training: bool) -> tuple[Tensor, Tensor]:
+
+class EpsilonGreedy:
+    """Action selection that logs its epsilon."""
+
+    def __init__(self, hparams: Any):
+        self.hparams = hparams
+
+    def epsilon(self, step: Tensor) -> Tensor:
+        """Probability of a random action in training."""
+        hparams = self.hparams
+        start, end = hparams.exploration_epsilon_start, hparams.exploration_epsilon_end
+        return schedules.linear(step, start, end, hparams.exploration_steps)
+
+    def scalars(self, step: int) -> dict[str, float]:
+        """What the agent logs of it with every row."""
+        return {"train/exploration_epsilon": float(self.epsilon(tf.constant(step)))}
+
+    def __call__(
+        self, output: PolicyOutput, seed: Tensor, step: Tensor, training: bool
+    ) -> tuple[Tensor, Tensor]:
         if output.q_values is None:
             raise UsageError(NEEDS_VALUES)
         q_values = output.q_values  # [N, A]
         count = q_values.shape[0]
         greedy = tf.argmax(q_values, -1, output_type=tf.int32)
-        if training:
-            epsilon = schedules.linear(
-                step,
-                hparams.exploration_epsilon_start,
-                hparams.exploration_epsilon_end,
-                hparams.exploration_steps,
-            )
-        else:
-            epsilon = tf.constant(hparams.evaluation_epsilon, tf.float32)
+        epsilon = self.epsilon(step) if training else tf.constant(self.hparams.evaluation_epsilon, tf.float32)
         explore_seed, action_seed = random.split(seed, 2)
         explores = random.uniform(explore_seed, [count]) < epsilon  # [N]
         anything, chance = uniform_action(output, action_seed)
         action = tf.where(explores, anything, greedy)
         chance = epsilon * chance
         return action, tf.math.log(tf.where(action == greedy, 1.0 - epsilon + chance, chance))
-
-    return select
 
 
 def uniform_action(output: PolicyOutput, seed: Tensor) -> tuple[Tensor, Tensor]:
