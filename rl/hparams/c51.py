@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rl.errors import UsageError
-from rl.hparams.dqn import DQNHParams
+from rl.hparams.dqn import DQNHParams, acrobot, cartpole, identity, lunarlander, mountaincar
 from rl.hparams.registry import register
 
 
@@ -49,25 +49,10 @@ def c51_cartpole() -> C51HParams:
     Three seeds: benchmarks/results/README.md.
     """
     hparams = c51()
-    hparams.env = "CartPole-v1"
-    hparams.train_steps = 50_000
-    hparams.eval_period = 10_000
-    hparams.model.hidden = (128, 128)
-    hparams.lr = 2e-3
-    hparams.lr_schedule = "linear"
+    cartpole(hparams)
     hparams.double = True
     hparams.value_min = 0.0
     hparams.value_max = 100.0
-    hparams.n_step = 10
-    hparams.batch_size = 128
-    hparams.replay_capacity = 100_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 32
-    hparams.updates_per_iteration = 128
-    hparams.target_update_period = 128
-    hparams.exploration_steps = 8_000
-    hparams.exploration_epsilon_end = 0.04
     hparams.max_grad_norm = 10.0
     return hparams
 
@@ -80,25 +65,12 @@ def c51_acrobot() -> C51HParams:
     Three seeds: benchmarks/results/README.md.
     """
     hparams = c51()
-    hparams.env = "Acrobot-v1"
-    hparams.train_steps = 100_000
-    hparams.eval_period = 20_000
-    hparams.model.hidden = (128, 128)
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
+    acrobot(hparams)
     hparams.double = True
     hparams.value_min = -100.0
     hparams.value_max = 0.0
     hparams.n_step = 10
-    hparams.batch_size = 128
-    hparams.replay_capacity = 50_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 32
     hparams.updates_per_iteration = 64
-    hparams.target_update_period = 128
-    hparams.exploration_steps = 12_000
-    hparams.exploration_epsilon_end = 0.04
     hparams.max_grad_norm = 10.0
     return hparams
 
@@ -111,26 +83,10 @@ def c51_mountaincar() -> C51HParams:
     Three seeds: benchmarks/results/README.md.
     """
     hparams = c51()
-    hparams.env = "MountainCar-v0"
-    hparams.train_steps = 120_000
-    hparams.eval_period = 20_000
-    hparams.model.hidden = (128, 128)
-    hparams.gamma = 0.98
-    hparams.lr = 4e-3
-    hparams.lr_schedule = "linear"
+    mountaincar(hparams)
     hparams.double = True
     hparams.value_min = -50.0
     hparams.value_max = 0.0
-    hparams.n_step = 5
-    hparams.batch_size = 128
-    hparams.replay_capacity = 10_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 16
-    hparams.updates_per_iteration = 64
-    hparams.target_update_period = 192
-    hparams.exploration_steps = 24_000
-    hparams.exploration_epsilon_end = 0.07
     hparams.max_grad_norm = 10.0
     return hparams
 
@@ -142,25 +98,10 @@ def c51_lunarlander() -> C51HParams:
     `python train.py --hparams c51_lunarlander`: 210 after 100,000 steps (one seed; 112 s of CPU time).
     """
     hparams = c51()
-    hparams.env = "LunarLander-v3"
-    hparams.train_steps = 100_000
-    hparams.eval_period = 20_000
-    hparams.model.hidden = (128, 128)
-    hparams.lr = 7e-4
-    hparams.lr_schedule = "linear"
+    lunarlander(hparams)
     hparams.double = True
     hparams.value_min = -200.0
     hparams.value_max = 300.0
-    hparams.n_step = 3
-    hparams.batch_size = 128
-    hparams.replay_capacity = 100_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 16
-    hparams.updates_per_iteration = 128
-    hparams.target_update_period = 500
-    hparams.exploration_steps = 12_000
-    hparams.exploration_epsilon_end = 0.04
     hparams.max_grad_norm = 10.0
     return hparams
 
@@ -169,20 +110,9 @@ def c51_lunarlander() -> C51HParams:
 def c51_identity() -> C51HParams:
     """C51 on Identity-v0: the smallest test that anything is learned."""
     hparams = c51()
-    hparams.env = "Identity-v0"
-    hparams.train_steps = 4_000
-    hparams.gamma = 0.0
+    identity(hparams)
     hparams.value_min = 0.0
     hparams.value_max = 2.0
     hparams.atoms = 11
     hparams.lr = 3e-3
-    hparams.replay_capacity = 2_000
-    hparams.min_replay_size = 100
-    hparams.batch_size = 64
-    hparams.num_envs = 8
-    hparams.rollout_length = 4
-    hparams.updates_per_iteration = 4
-    hparams.target_update_period = 50
-    hparams.exploration_steps = 2_000
-    hparams.log_period = 1_000
     return hparams

@@ -76,14 +76,8 @@ def dqn() -> DQNHParams:
     return hparams
 
 
-@register
-def dqn_cartpole() -> DQNHParams:
-    """DQN on CartPole-v1.
-
-    `python train.py --hparams dqn_cartpole`: 500 after 50,000 steps, in 10 s (2 cores).
-    Three seeds: benchmarks/results/README.md.
-    """
-    hparams = dqn()
+def cartpole(hparams: DQNHParams) -> None:
+    """What DQN and its kin share on CartPole-v1."""
     hparams.env = "CartPole-v1"
     hparams.train_steps = 50_000
     hparams.eval_period = 10_000
@@ -100,18 +94,30 @@ def dqn_cartpole() -> DQNHParams:
     hparams.target_update_period = 128
     hparams.exploration_steps = 8_000
     hparams.exploration_epsilon_end = 0.04
-    hparams.max_grad_norm = 10.0
-    return hparams
 
 
-@register
-def dqn_mountaincar() -> DQNHParams:
-    """DQN on MountainCar-v0.
+def acrobot(hparams: DQNHParams) -> None:
+    """What DQN and its kin share on Acrobot-v1."""
+    hparams.env = "Acrobot-v1"
+    hparams.train_steps = 100_000
+    hparams.eval_period = 20_000
+    hparams.model.hidden = (128, 128)
+    hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
+    hparams.n_step = 5
+    hparams.batch_size = 128
+    hparams.replay_capacity = 50_000
+    hparams.min_replay_size = 1_000
+    hparams.num_envs = 8
+    hparams.rollout_length = 32
+    hparams.updates_per_iteration = 128
+    hparams.target_update_period = 128
+    hparams.exploration_steps = 12_000
+    hparams.exploration_epsilon_end = 0.04
 
-    `python train.py --hparams dqn_mountaincar`: -97 after 120,000 steps, in 19 s (2 cores).
-    Three seeds: benchmarks/results/README.md.
-    """
-    hparams = dqn()
+
+def mountaincar(hparams: DQNHParams) -> None:
+    """What DQN and its kin share on MountainCar-v0."""
     hparams.env = "MountainCar-v0"
     hparams.train_steps = 120_000
     hparams.eval_period = 20_000
@@ -129,45 +135,10 @@ def dqn_mountaincar() -> DQNHParams:
     hparams.target_update_period = 192
     hparams.exploration_steps = 24_000
     hparams.exploration_epsilon_end = 0.07
-    hparams.max_grad_norm = 10.0
-    return hparams
 
 
-@register
-def dqn_acrobot() -> DQNHParams:
-    """DQN on Acrobot-v1.
-
-    `python train.py --hparams dqn_acrobot`: -80 after 100,000 steps (one seed; 21 s of CPU time).
-    """
-    hparams = dqn()
-    hparams.env = "Acrobot-v1"
-    hparams.train_steps = 100_000
-    hparams.eval_period = 10_000
-    hparams.model.hidden = (128, 128)
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.n_step = 5
-    hparams.batch_size = 128
-    hparams.replay_capacity = 50_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 32
-    hparams.updates_per_iteration = 128
-    hparams.target_update_period = 128
-    hparams.exploration_steps = 12_000
-    hparams.exploration_epsilon_end = 0.04
-    hparams.max_grad_norm = 10.0
-    return hparams
-
-
-@register
-def dqn_lunarlander() -> DQNHParams:
-    """DQN on LunarLander-v3.
-
-    `python train.py --hparams dqn_lunarlander`: 145 after 100,000 steps, in 57 s (2 cores, shared).
-    Three seeds: benchmarks/results/README.md.
-    """
-    hparams = dqn()
+def lunarlander(hparams: DQNHParams) -> None:
+    """What DQN and its kin share on LunarLander-v3."""
     hparams.env = "LunarLander-v3"
     hparams.train_steps = 100_000
     hparams.eval_period = 20_000
@@ -184,6 +155,72 @@ def dqn_lunarlander() -> DQNHParams:
     hparams.target_update_period = 500
     hparams.exploration_steps = 12_000
     hparams.exploration_epsilon_end = 0.04
+
+
+def identity(hparams: DQNHParams) -> None:
+    """The smallest test that anything is learned."""
+    hparams.env = "Identity-v0"
+    hparams.train_steps = 4_000
+    hparams.gamma = 0.0
+    hparams.replay_capacity = 2_000
+    hparams.min_replay_size = 100
+    hparams.batch_size = 64
+    hparams.num_envs = 8
+    hparams.rollout_length = 4
+    hparams.updates_per_iteration = 4
+    hparams.target_update_period = 50
+    hparams.exploration_steps = 2_000
+    hparams.log_period = 1_000
+
+
+@register
+def dqn_cartpole() -> DQNHParams:
+    """DQN on CartPole-v1.
+
+    `python train.py --hparams dqn_cartpole`: 500 after 50,000 steps, in 10 s (2 cores).
+    Three seeds: benchmarks/results/README.md.
+    """
+    hparams = dqn()
+    cartpole(hparams)
+    hparams.max_grad_norm = 10.0
+    return hparams
+
+
+@register
+def dqn_mountaincar() -> DQNHParams:
+    """DQN on MountainCar-v0.
+
+    `python train.py --hparams dqn_mountaincar`: -97 after 120,000 steps, in 19 s (2 cores).
+    Three seeds: benchmarks/results/README.md.
+    """
+    hparams = dqn()
+    mountaincar(hparams)
+    hparams.max_grad_norm = 10.0
+    return hparams
+
+
+@register
+def dqn_acrobot() -> DQNHParams:
+    """DQN on Acrobot-v1.
+
+    `python train.py --hparams dqn_acrobot`: -80 after 100,000 steps (one seed; 21 s of CPU time).
+    """
+    hparams = dqn()
+    acrobot(hparams)
+    hparams.eval_period = 10_000
+    hparams.max_grad_norm = 10.0
+    return hparams
+
+
+@register
+def dqn_lunarlander() -> DQNHParams:
+    """DQN on LunarLander-v3.
+
+    `python train.py --hparams dqn_lunarlander`: 145 after 100,000 steps, in 57 s (2 cores, shared).
+    Three seeds: benchmarks/results/README.md.
+    """
+    hparams = dqn()
+    lunarlander(hparams)
     hparams.max_grad_norm = 10.0
     return hparams
 
@@ -217,18 +254,7 @@ def dqn_catch() -> DQNHParams:
 def dqn_identity() -> DQNHParams:
     """DQN on Identity-v0: the smallest test that anything is learned."""
     hparams = dqn()
-    hparams.env = "Identity-v0"
-    hparams.train_steps = 4_000
-    hparams.gamma = 0.0
-    hparams.replay_capacity = 2_000
-    hparams.min_replay_size = 100
-    hparams.batch_size = 64
-    hparams.num_envs = 8
-    hparams.rollout_length = 4
-    hparams.updates_per_iteration = 4
-    hparams.target_update_period = 50
-    hparams.exploration_steps = 2_000
-    hparams.log_period = 1_000
+    identity(hparams)
     return hparams
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rl.hparams.dqn import DQNHParams
+from rl.hparams.dqn import DQNHParams, acrobot, cartpole, identity, lunarlander, mountaincar
 from rl.hparams.hparams import PositiveInt
 from rl.hparams.registry import register
 
@@ -39,25 +39,12 @@ def iqn_cartpole() -> IQNHParams:
     Three seeds: benchmarks/results/README.md.
     """
     hparams = iqn()
-    hparams.env = "CartPole-v1"
-    hparams.train_steps = 50_000
-    hparams.eval_period = 10_000
+    cartpole(hparams)
     hparams.model.hidden = (64, 64)
-    hparams.lr = 2e-3
-    hparams.lr_schedule = "linear"
     hparams.double = True
     hparams.cosines = 32
     hparams.policy_fractions = 8
-    hparams.n_step = 10
-    hparams.batch_size = 128
-    hparams.replay_capacity = 100_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 32
-    hparams.updates_per_iteration = 128
     hparams.target_update_period = 64
-    hparams.exploration_steps = 8_000
-    hparams.exploration_epsilon_end = 0.04
     return hparams
 
 
@@ -65,25 +52,12 @@ def iqn_cartpole() -> IQNHParams:
 def iqn_acrobot() -> IQNHParams:
     """IQN on Acrobot-v1."""
     hparams = iqn()
-    hparams.env = "Acrobot-v1"
-    hparams.train_steps = 100_000
-    hparams.eval_period = 20_000
+    acrobot(hparams)
     hparams.model.hidden = (64, 64)
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
     hparams.double = True
     hparams.cosines = 32
     hparams.policy_fractions = 8
-    hparams.n_step = 5
-    hparams.batch_size = 128
-    hparams.replay_capacity = 50_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 32
     hparams.updates_per_iteration = 64
-    hparams.target_update_period = 128
-    hparams.exploration_steps = 12_000
-    hparams.exploration_epsilon_end = 0.04
     return hparams
 
 
@@ -91,26 +65,11 @@ def iqn_acrobot() -> IQNHParams:
 def iqn_mountaincar() -> IQNHParams:
     """IQN on MountainCar-v0."""
     hparams = iqn()
-    hparams.env = "MountainCar-v0"
-    hparams.train_steps = 120_000
-    hparams.eval_period = 20_000
+    mountaincar(hparams)
     hparams.model.hidden = (64, 64)
-    hparams.gamma = 0.98
-    hparams.lr = 4e-3
-    hparams.lr_schedule = "linear"
     hparams.double = True
     hparams.cosines = 32
     hparams.policy_fractions = 8
-    hparams.n_step = 5
-    hparams.batch_size = 128
-    hparams.replay_capacity = 10_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 16
-    hparams.updates_per_iteration = 64
-    hparams.target_update_period = 192
-    hparams.exploration_steps = 24_000
-    hparams.exploration_epsilon_end = 0.07
     return hparams
 
 
@@ -118,25 +77,11 @@ def iqn_mountaincar() -> IQNHParams:
 def iqn_lunarlander() -> IQNHParams:
     """IQN on LunarLander-v3."""
     hparams = iqn()
-    hparams.env = "LunarLander-v3"
-    hparams.train_steps = 100_000
-    hparams.eval_period = 20_000
+    lunarlander(hparams)
     hparams.model.hidden = (64, 64)
-    hparams.lr = 7e-4
-    hparams.lr_schedule = "linear"
     hparams.double = True
     hparams.cosines = 32
     hparams.policy_fractions = 8
-    hparams.n_step = 3
-    hparams.batch_size = 128
-    hparams.replay_capacity = 100_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 16
-    hparams.updates_per_iteration = 128
-    hparams.target_update_period = 500
-    hparams.exploration_steps = 12_000
-    hparams.exploration_epsilon_end = 0.04
     return hparams
 
 
@@ -144,17 +89,6 @@ def iqn_lunarlander() -> IQNHParams:
 def iqn_identity() -> IQNHParams:
     """IQN on Identity-v0: the smallest test that anything is learned."""
     hparams = iqn()
-    hparams.env = "Identity-v0"
-    hparams.train_steps = 4_000
-    hparams.gamma = 0.0
+    identity(hparams)
     hparams.lr = 3e-3
-    hparams.replay_capacity = 2_000
-    hparams.min_replay_size = 100
-    hparams.batch_size = 64
-    hparams.num_envs = 8
-    hparams.rollout_length = 4
-    hparams.updates_per_iteration = 4
-    hparams.target_update_period = 50
-    hparams.exploration_steps = 2_000
-    hparams.log_period = 1_000
     return hparams

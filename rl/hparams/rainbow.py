@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rl.hparams.c51 import C51HParams
+from rl.hparams.dqn import acrobot, cartpole, identity, lunarlander, mountaincar
 from rl.hparams.hparams import Fraction, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
 
@@ -38,22 +39,12 @@ def rainbow_cartpole() -> RainbowHParams:
     Three seeds: benchmarks/results/README.md.
     """
     hparams = rainbow()
-    hparams.env = "CartPole-v1"
+    cartpole(hparams)
     hparams.train_steps = 20_000
     hparams.eval_period = 5_000
     hparams.model.hidden = (64, 64)
-    hparams.lr = 2e-3
-    hparams.lr_schedule = "linear"
     hparams.value_min = 0.0
     hparams.value_max = 100.0
-    hparams.n_step = 10
-    hparams.batch_size = 128
-    hparams.replay_capacity = 100_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 32
-    hparams.updates_per_iteration = 128
-    hparams.target_update_period = 128
     hparams.max_grad_norm = 10.0
     return hparams
 
@@ -62,22 +53,12 @@ def rainbow_cartpole() -> RainbowHParams:
 def rainbow_acrobot() -> RainbowHParams:
     """Rainbow on Acrobot-v1."""
     hparams = rainbow()
-    hparams.env = "Acrobot-v1"
-    hparams.train_steps = 100_000
-    hparams.eval_period = 20_000
+    acrobot(hparams)
     hparams.model.hidden = (64, 64)
     hparams.lr = 2e-3
-    hparams.lr_schedule = "linear"
     hparams.value_min = -100.0
     hparams.value_max = 0.0
-    hparams.n_step = 5
-    hparams.batch_size = 128
-    hparams.replay_capacity = 50_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 32
     hparams.updates_per_iteration = 64
-    hparams.target_update_period = 128
     hparams.max_grad_norm = 10.0
     return hparams
 
@@ -89,23 +70,10 @@ def rainbow_mountaincar() -> RainbowHParams:
     `python train.py --hparams rainbow_mountaincar`: -97 after 120,000 steps (one seed; 150 s of CPU time).
     """
     hparams = rainbow()
-    hparams.env = "MountainCar-v0"
-    hparams.train_steps = 120_000
-    hparams.eval_period = 20_000
+    mountaincar(hparams)
     hparams.model.hidden = (64, 64)
-    hparams.gamma = 0.98
-    hparams.lr = 4e-3
-    hparams.lr_schedule = "linear"
     hparams.value_min = -50.0
     hparams.value_max = 0.0
-    hparams.n_step = 5
-    hparams.batch_size = 128
-    hparams.replay_capacity = 10_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 16
-    hparams.updates_per_iteration = 64
-    hparams.target_update_period = 192
     hparams.max_grad_norm = 10.0
     return hparams
 
@@ -114,22 +82,10 @@ def rainbow_mountaincar() -> RainbowHParams:
 def rainbow_lunarlander() -> RainbowHParams:
     """Rainbow on LunarLander-v3."""
     hparams = rainbow()
-    hparams.env = "LunarLander-v3"
-    hparams.train_steps = 100_000
-    hparams.eval_period = 20_000
+    lunarlander(hparams)
     hparams.model.hidden = (64, 64)
-    hparams.lr = 7e-4
-    hparams.lr_schedule = "linear"
     hparams.value_min = -200.0
     hparams.value_max = 300.0
-    hparams.n_step = 3
-    hparams.batch_size = 128
-    hparams.replay_capacity = 100_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 16
-    hparams.updates_per_iteration = 128
-    hparams.target_update_period = 500
     hparams.max_grad_norm = 10.0
     return hparams
 
@@ -138,19 +94,9 @@ def rainbow_lunarlander() -> RainbowHParams:
 def rainbow_identity() -> RainbowHParams:
     """Rainbow on Identity-v0: the smallest test that anything is learned."""
     hparams = rainbow()
-    hparams.env = "Identity-v0"
-    hparams.train_steps = 4_000
-    hparams.gamma = 0.0
+    identity(hparams)
     hparams.value_min = 0.0
     hparams.value_max = 2.0
     hparams.atoms = 11
     hparams.lr = 3e-3
-    hparams.replay_capacity = 2_000
-    hparams.min_replay_size = 100
-    hparams.batch_size = 64
-    hparams.num_envs = 8
-    hparams.rollout_length = 4
-    hparams.updates_per_iteration = 4
-    hparams.target_update_period = 50
-    hparams.log_period = 1_000
     return hparams
