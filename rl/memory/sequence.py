@@ -12,11 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 from rl.errors import UsageError
+from rl.memory.priorities import Priorities
 from rl.memory.registry import register
 from rl.memory.ring import TERMINATED, TRANSITION, TRUNCATED, Ring
 from rl.memory.spec import MemorySpec, leaf_names
-from rl.memory.sum_tree import SumTree
-from rl.ops import schedules
 from rl.types import SequenceBatch, Tensor, Trajectory
 
 
@@ -43,15 +42,14 @@ class Sequence:
     def __init__(self, spec: MemorySpec, hparams: Any) -> None:
         self.hparams = hparams
         self.batch_size = hparams.batch_size
-        self.exponent = hparams.priority_exponent if hparams.prioritized else 0.0
         self.min_size = max(hparams.min_replay_size, 1)
         self.num_envs, self.period = spec.num_envs, spec.rollout_length
         self.length = hparams.burn_in + hparams.unroll_length  # steps; there is one observation more
         self.span = -(-(self.length + 1) // self.period)  # rollouts that hold a whole sequence
         self.rollouts = _rollouts(spec, hparams, self.span)
         self.ring = Ring(spec, self.rollouts * self.period)
-        self.tree = SumTree(self.rollouts * self.num_envs)
-        self._largest = tf.Variable(1.0, trainable=False, name="largest_leaf")
+        exponent = hparams.priority_exponent if hparams.prioritized else 0.0
+        self.tree = Priorities(self.rollouts * self.num_envs, hparams, exponent)
         # A compiled function must not keep tensors of the one who made the spec: shapes are all it takes.
         self._state_spec = tf.nest.map_structure(
             lambda x: tf.TensorSpec(x.shape[1:], x.dtype), spec.recurrent_state
@@ -65,9 +63,8 @@ class Sequence:
     @property
     def variables(self) -> dict[str, tf.Variable]:
         """All state by name, for checkpoints."""
-        tree = {f"sum_tree/{name}": each for name, each in self.tree.variables.items()}
         state = dict(zip(leaf_names("recurrent_state", self._state_spec), self._state, strict=True))
-        return {**self.ring.variables, **state, **tree, "largest_leaf": self._largest}
+        return {**self.ring.variables, **state, **self.tree.variables}
 
     def add(self, trajectory: Trajectory) -> None:
         """Appends a rollout [T, B], T = `rollout_length`; the sequences that it completes get the largest
@@ -85,43 +82,26 @@ class Sequence:
         for variable, value in zip(self._state, tf.nest.flatten(trajectory.recurrent_state), strict=True):
             variable.scatter_update(tf.IndexedSlices(value, index))
         complete = self.ring.filled >= self.span * self.period
-        ready = tf.fill([count], tf.where(complete, self._largest.read_value(), 0.0))
+        ready = tf.fill([count], tf.where(complete, self.tree.largest(), 0.0))
         first = own - (self.span - 1) * count  # of the oldest rollout of the newest sequences
         first = tf.where(first < 0, first + leaves, first)
         self.tree.set_range(first, tf.concat([ready, tf.zeros([(self.span - 1) * count])], 0))
 
     def sample(self, seed: Tensor, step: Tensor) -> SequenceBatch:
-        """A stratified batch of `batch_size` sequences.
+        """A stratified batch of `batch_size` sequences, weighted as `Priorities.draw` says.
 
-        `sample_weight` as in `rl.memory.prioritized`: (N P(i))^-beta over the largest of the batch. A slot is
-        empty (mask and sample_weight 0) only while no sequence is complete.
+        A slot is empty (mask and sample_weight 0) only while no sequence is complete.
 
         Args:
             seed: int32 [2].
             step: integer scalar, environment steps so far.
         """
-        hparams = self.hparams
-        index, leaf = self.tree.sample(seed, self.batch_size)  # [N], [N]
-        valid = leaf > 0
-        start, end = hparams.importance_sampling_exponent, hparams.importance_sampling_exponent_end
-        beta = schedules.linear(step, start, end, hparams.train_steps)
-        least = tf.reduce_min(tf.where(valid, leaf, np.inf))
-        sample_weight = tf.where(valid, (least / tf.where(valid, leaf, 1.0)) ** beta, 0.0)
-        return SequenceBatch(self._sequences(index), sample_weight, index, tf.cast(valid, tf.float32))
+        index, sample_weight, mask = self.tree.draw(seed, self.batch_size, step)
+        return SequenceBatch(self._sequences(index), sample_weight, index, mask)
 
     def update_priorities(self, batch: SequenceBatch, priorities: Tensor) -> None:
-        """Gives the sequences of `batch` the priorities [N]; as in `rl.memory.prioritized`."""
-        if self.exponent == 0.0:
-            return
-        leaf = tf.cast(tf.abs(priorities), tf.float32) + self.hparams.priority_epsilon
-        leaf = leaf**self.exponent  # [N]
-        usable = tf.math.is_finite(priorities) & tf.math.is_finite(leaf)
-        before = self.tree.get(batch.index)  # [N]
-        leaf = tf.where((before > 0) & usable, leaf, before)
-        self.tree.set(batch.index, leaf)
-        self._largest.assign(
-            tf.maximum(self._largest.read_value(), tf.reduce_max(self.tree.get(batch.index)))
-        )
+        """Gives the sequences of `batch` the priorities [N], as `Priorities.update` says."""
+        self.tree.update(batch.index, priorities)
 
     def cut(self) -> None:
         """Ends the running episodes as truncated, for environments that are restarted (`Ring.cut`)."""
@@ -147,7 +127,7 @@ class Sequence:
         for name, variable in self.variables.items():
             if name.startswith("recurrent_state") and not np.isfinite(variable.numpy()).all():
                 raise ValueError(f"replay holds a {name} that is not finite")
-        leaves = self.tree.variables["level_0"].numpy()[: self.tree.capacity]
+        leaves = self.tree.leaves()
         age = (position // self.period - 1 - np.arange(self.rollouts)) % self.rollouts  # 0: the newest
         expected = (age >= self.span - 1) & (age < filled // self.period)  # [M]
         wrong = (leaves.reshape(self.rollouts, -1) > 0) != expected[:, None]
@@ -155,9 +135,6 @@ class Sequence:
             rollout, env = np.argwhere(wrong)[0]
             has = "no priority though it is" if expected[rollout] else "a priority though it is not"
             raise ValueError(f"the sequence of rollout {rollout}, environment {env} has {has} complete")
-        largest = float(self._largest.numpy())
-        if not np.isfinite(largest) or leaves.max(initial=0.0) > largest:
-            raise ValueError(f"the largest priority {largest} is below the tree's {leaves.max(initial=0.0)}")
 
     def _leaf_of(self, row: Tensor) -> Tensor:
         return row // self.period * self.num_envs
@@ -187,11 +164,6 @@ def _rollouts(spec: MemorySpec, hparams: Any, span: int) -> int:
     """How many rollouts are kept, after checking the hparams against each other."""
     if hparams.replay_capacity >= 2**30:
         raise UsageError(f"replay_capacity is {hparams.replay_capacity}: places are int32, stay below 2^30")
-    if hparams.priority_epsilon <= 0:
-        raise UsageError(
-            f"priority_epsilon is {hparams.priority_epsilon}: it must be positive, or a sequence of "
-            "priority 0 would never be seen again"
-        )
     size = spec.rollout_length * spec.num_envs
     rollouts = hparams.replay_capacity // size
     length = hparams.burn_in + hparams.unroll_length

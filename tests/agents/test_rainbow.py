@@ -67,6 +67,6 @@ def test_what_is_learned_is_replayed_less_than_what_is_not(build):
     runner.run(40)
     memory = runner.learner.memory
     memory.check_valid()
-    leaves = memory.tree.variables["level_0"].numpy()
+    leaves = memory.tree.leaves()
     leaves = leaves[leaves > 0]
     assert leaves.max() > 2 * leaves.min()

@@ -138,7 +138,7 @@ def filled_memory(**changes: Any) -> tuple[Any, Stored]:
 
 
 def leaves(memory: Any) -> np.ndarray:
-    return memory.variables["sum_tree/level_0"].numpy()[: memory.tree.capacity]
+    return memory.tree.leaves()
 
 
 def may_be_drawn(memory: Any) -> np.ndarray:
