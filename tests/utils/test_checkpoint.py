@@ -4,34 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import shutil
-import signal
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from filled_variables import filled, value_of
 
 from rl.errors import UsageError
 from rl.utils.checkpoint import CheckpointError, CheckpointManager, read_manifest, read_single, write_single
-
-
-def _filled(value, size=1000):
-    return {
-        "policy/kernel": tf.Variable(np.full([size], value, np.float32)),
-        "step": tf.Variable(np.int64(value)),
-    }
-
-
-def _value(variables):
-    values = set(variables["policy/kernel"].numpy().tolist()) | {float(variables["step"].numpy())}
-    assert len(values) == 1, f"a mixture of checkpoints: {values}"
-    return values.pop()
 
 
 def _bits(variable):
@@ -112,7 +94,7 @@ def test_a_large_variable_comes_back(tmp_path):
 
 def test_an_empty_folder_has_nothing_to_restore_and_is_not_made(tmp_path):
     manager = CheckpointManager(tmp_path / "none")
-    assert manager.restore(_filled(0)) is None
+    assert manager.restore(filled(0)) is None
     assert manager.latest_step() is None
     assert not (tmp_path / "none").exists()
 
@@ -120,7 +102,7 @@ def test_an_empty_folder_has_nothing_to_restore_and_is_not_made(tmp_path):
 def test_the_newest_are_kept(tmp_path):
     manager = CheckpointManager(tmp_path, keep=2)
     for step in (5, 10, 1_000_000_000_000, 1_000_000_000_001):
-        manager.save(_filled(step % 97), step)
+        manager.save(filled(step % 97), step)
     assert sorted(os.listdir(tmp_path)) == ["step_1000000000000", "step_1000000000001"]
     with pytest.raises(UsageError, match="at least 1"):
         CheckpointManager(tmp_path, keep=0)
@@ -129,45 +111,45 @@ def test_the_newest_are_kept(tmp_path):
 @pytest.mark.parametrize("how", DAMAGES)
 def test_a_damaged_checkpoint_is_passed_over_with_a_warning(tmp_path, caplog, how):
     manager = CheckpointManager(tmp_path)
-    manager.save(_filled(1), 10, {"value": 1})
-    _damage(manager.save(_filled(2), 20, {"value": 2}), how)
-    variables = _filled(0)
+    manager.save(filled(1), 10, {"value": 1})
+    _damage(manager.save(filled(2), 20, {"value": 2}), how)
+    variables = filled(0)
     again = CheckpointManager(tmp_path)
     assert again.restore(variables) == {"value": 1}
-    assert _value(variables) == 1 and again.restored_step == 10
+    assert value_of(variables) == 1 and again.restored_step == 10
     warnings = [each.getMessage() for each in caplog.records]
     assert len(warnings) == 1 and "step_000000000020 is damaged" in warnings[0]
 
 
 def test_all_damaged_is_a_usage_error_and_changes_nothing(tmp_path):
     manager = CheckpointManager(tmp_path)
-    _damage(manager.save(_filled(1), 10), "flipped")
-    _damage(manager.save(_filled(2), 20), "missing")
-    variables = _filled(7)
+    _damage(manager.save(filled(1), 10), "flipped")
+    _damage(manager.save(filled(2), 20), "missing")
+    variables = filled(7)
     before = sorted(map(str, tmp_path.rglob("*")))
     with pytest.raises(UsageError, match=r"every checkpoint in .* is damaged"):
         CheckpointManager(tmp_path).restore(variables)
-    assert _value(variables) == 7
+    assert value_of(variables) == 7
     assert sorted(map(str, tmp_path.rglob("*"))) == before
 
 
 def test_damaged_later_checkpoints_do_not_crowd_out_the_resumed_run(tmp_path):
     first = CheckpointManager(tmp_path, keep=2)
-    first.save(_filled(1), 10)
-    _damage(first.save(_filled(2), 20), "flipped")
+    first.save(filled(1), 10)
+    _damage(first.save(filled(2), 20), "flipped")
     resumed = CheckpointManager(tmp_path, keep=1)
-    variables = _filled(0)
+    variables = filled(0)
     resumed.restore(variables)
-    resumed.save(_filled(3), 15)
+    resumed.save(filled(3), 15)
     assert os.listdir(tmp_path) == ["step_000000000015"]
     CheckpointManager(tmp_path).restore(variables)
-    assert _value(variables) == 3
+    assert value_of(variables) == 3
 
 
 def test_an_intact_later_checkpoint_is_not_overtaken(tmp_path):
-    CheckpointManager(tmp_path).save(_filled(2), 20)
+    CheckpointManager(tmp_path).save(filled(2), 20)
     with pytest.raises(CheckpointError, match="newer than step 10"):
-        CheckpointManager(tmp_path).save(_filled(1), 10)
+        CheckpointManager(tmp_path).save(filled(1), 10)
     assert os.listdir(tmp_path) == ["step_000000000020"]
 
 
@@ -191,16 +173,16 @@ def test_variables_that_differ_are_named_and_none_is_assigned(tmp_path):
 
 
 def test_a_part_can_be_restored(tmp_path):
-    CheckpointManager(tmp_path).save(_filled(4) | {"replay": tf.Variable(tf.ones([9]))}, 4, {"m": 1})
-    variables = _filled(0)
+    CheckpointManager(tmp_path).save(filled(4) | {"replay": tf.Variable(tf.ones([9]))}, 4, {"m": 1})
+    variables = filled(0)
     with pytest.raises(UsageError, match="replay: in the checkpoint only"):
         CheckpointManager(tmp_path).restore(variables)
     assert CheckpointManager(tmp_path).restore(variables, partial=True) == {"m": 1}
-    assert _value(variables) == 4
+    assert value_of(variables) == 4
 
 
 def test_the_manifest_tells_what_is_inside(tmp_path):
-    path = CheckpointManager(tmp_path).save(_filled(4), 4, {"m": 1})
+    path = CheckpointManager(tmp_path).save(filled(4), 4, {"m": 1})
     manifest = read_manifest(path)
     assert (manifest.step, manifest.meta) == (4, {"m": 1})
     assert manifest.variables == {"policy/kernel": ((1000,), "float32"), "step": ((), "int64")}
@@ -213,207 +195,39 @@ def test_the_manifest_tells_what_is_inside(tmp_path):
 
 def test_single_is_replaced_and_read(tmp_path):
     best = tmp_path / "best"
-    assert read_single(best, _filled(0)) is None
-    variables = _filled(0)
+    assert read_single(best, filled(0)) is None
+    variables = filled(0)
     for value in (1, 2):
-        write_single(best, _filled(value), {"value": value})
+        write_single(best, filled(value), {"value": value})
         assert read_single(best, variables) == {"value": value}
-        assert _value(variables) == value
+        assert value_of(variables) == value
     assert os.listdir(tmp_path) == ["best"]
     _damage(best, "truncated")
     with pytest.raises(UsageError, match="damaged"):
         read_single(best, variables)
-    assert _value(variables) == 2
+    assert value_of(variables) == 2
 
 
 def test_single_is_found_between_the_two_renames(tmp_path):
-    best = write_single(tmp_path / "best", _filled(1), {"value": 1})
+    best = write_single(tmp_path / "best", filled(1), {"value": 1})
     best.rename(tmp_path / ".ckpt-old-best")
-    variables = _filled(0)
-    assert read_single(best, variables) == {"value": 1} and _value(variables) == 1
-
-
-class _Crash(BaseException):
-    """Stands for the death of the process."""
-
-
-class _CrashAfter:
-    """From the nth file operation on, every one of them fails, as after a kill: no clean-up runs either."""
-
-    def __init__(self, monkeypatch, count):
-        self.left = count
-        for owner, name in ((os, "rename"), (os, "fsync"), (os, "mkdir"), (os, "replace"), (os, "unlink")):
-            monkeypatch.setattr(owner, name, self._counted(getattr(owner, name)))
-        monkeypatch.setattr(tf.train.Checkpoint, "write", self._torn_write(tf.train.Checkpoint.write))
-        monkeypatch.setattr(shutil, "rmtree", self._torn_rmtree())
-
-    def _tick(self):
-        self.left -= 1
-        if self.left < 0:
-            raise _Crash
-
-    def _counted(self, function):
-        def call(*args, **kwargs):
-            self._tick()
-            return function(*args, **kwargs)
-
-        return call
-
-    def _torn_write(self, function):
-        def call(this, prefix):
-            try:
-                self._tick()
-            except _Crash:
-                Path(f"{prefix}.data-00000-of-00001").write_bytes(b"half of it")
-                raise
-            return function(this, prefix)
-
-        return call
-
-    def _torn_rmtree(self):
-        def call(path, ignore_errors=False):
-            if ignore_errors and not os.path.exists(path):
-                return
-            for each in sorted(Path(path).iterdir()):
-                os.unlink(each)  # counted: the crash may come half-way
-            self._tick()
-            os.rmdir(path)
-
-        return call
-
-
-def _crash_at_every_operation(tmp_path, monkeypatch, prepare, act, check):
-    """Runs `act` with a crash at its 1st, 2nd ... file operation, `check`ing what is left each time."""
-    crashes = 0
-    while True:
-        folder = tmp_path / str(crashes)
-        prepare(folder)
-        with monkeypatch.context() as patch:
-            _CrashAfter(patch, crashes)
-            try:
-                act(folder)
-                done = True
-            except _Crash:
-                done = False
-        check(folder, done)
-        if done:
-            return crashes
-        crashes += 1
-
-
-def test_a_crash_at_any_file_operation_leaves_a_usable_checkpoint(tmp_path, monkeypatch):
-    def prepare(folder):
-        CheckpointManager(folder, keep=1).save(_filled(1), 10)
-
-    def act(folder):
-        CheckpointManager(folder, keep=1).save(_filled(2), 20)
-
-    def check(folder, done):
-        variables = _filled(0)
-        manager = CheckpointManager(folder, keep=1)
-        assert manager.restore(variables) is not None
-        assert _value(variables) * 10 == manager.restored_step
-        assert not done or _value(variables) == 2
-        manager.save(_filled(3), 30)
-        assert os.listdir(folder) == ["step_000000000030"], "leftovers"
-
-    assert _crash_at_every_operation(tmp_path, monkeypatch, prepare, act, check) > 8
-
-
-@pytest.mark.parametrize("tidy", [False, True])
-def test_a_crash_while_replacing_leaves_the_old_or_the_new(tmp_path, monkeypatch, tidy):
-    def prepare(folder):
-        folder.mkdir()
-        write_single(folder / "best", _filled(1), {"value": 1})
-
-    def act(folder):
-        write_single(folder / "best", _filled(2), {"value": 2})
-
-    def check(folder, done):
-        if tidy:
-            CheckpointManager(folder)
-        variables = _filled(0)
-        meta = read_single(folder / "best", variables)
-        assert meta == {"value": _value(variables)}
-        assert not done or meta == {"value": 2}
-        write_single(folder / "best", _filled(3), {"value": 3})
-        read_single(folder / "best", variables)
-        assert _value(variables) == 3
-        assert os.listdir(folder) == ["best"], "leftovers"
-
-    assert _crash_at_every_operation(tmp_path, monkeypatch, prepare, act, check) > 8
-
-
-def test_a_crash_while_saving_the_same_step_again_leaves_one(tmp_path, monkeypatch):
-    def prepare(folder):
-        CheckpointManager(folder, keep=1).save(_filled(1), 10)
-
-    def act(folder):
-        CheckpointManager(folder, keep=1).save(_filled(2), 10)
-
-    def check(folder, done):
-        variables = _filled(0)
-        CheckpointManager(folder, keep=1).restore(variables)
-        assert _value(variables) in ({2} if done else {1, 2})
-
-    assert _crash_at_every_operation(tmp_path, monkeypatch, prepare, act, check) > 8
-
-
-SAVE_FOREVER = """
-    import sys
-    import numpy as np, tensorflow as tf
-    from rl.utils.checkpoint import CheckpointManager, write_single
-    folder = sys.argv[1]
-    big = tf.Variable(np.zeros([1 << 20], np.float32))
-    step = tf.Variable(np.int64(0))
-    variables = {"policy/kernel": big, "step": step}
-    manager = CheckpointManager(folder, keep=1)
-    manager.restore(variables)
-    while True:
-        step.assign_add(1)
-        big.assign(tf.fill(big.shape, tf.cast(step, tf.float32)))
-        manager.save(variables, int(step))
-        write_single(folder + "/best", variables, {"step": int(step)})
-        print(int(step), flush=True)
-"""
-
-
-def test_kill_9_while_saving_always_leaves_a_checkpoint_to_go_on_from(tmp_path):
-    rng = random.Random(0)
-    last = 0
-    for _ in range(3):
-        command = [sys.executable, "-c", textwrap.dedent(SAVE_FOREVER), str(tmp_path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
-            for _ in range(rng.randint(1, 4)):
-                told = int(child.stdout.readline())
-            try:
-                child.wait(rng.random() * 0.2)
-            except subprocess.TimeoutExpired:
-                child.send_signal(signal.SIGKILL)
-            assert child.wait() == -signal.SIGKILL
-        for restore in (
-            CheckpointManager(tmp_path).restore,
-            lambda into: read_single(tmp_path / "best", into),
-        ):
-            variables = _filled(0, 1 << 20)
-            assert restore(variables) is not None
-            assert _value(variables) >= told > last
-        last = told
+    variables = filled(0)
+    assert read_single(best, variables) == {"value": 1} and value_of(variables) == 1
 
 
 def test_a_reader_does_not_disturb_a_writer(tmp_path):
     """A temporary folder of a live writer, who holds the lock, stays; a dead one's goes."""
     import fcntl
 
-    CheckpointManager(tmp_path).save(_filled(1), 1)
+    CheckpointManager(tmp_path).save(filled(1), 1)
     temporary = tmp_path / ".ckpt-tmp-step_000000000002"
     temporary.mkdir()
     lock = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
     try:
-        variables = _filled(0)
+        variables = filled(0)
         CheckpointManager(tmp_path).restore(variables)
-        assert _value(variables) == 1 and temporary.exists()
+        assert value_of(variables) == 1 and temporary.exists()
     finally:
         os.close(lock)
     CheckpointManager(tmp_path)
@@ -424,45 +238,45 @@ def test_other_folders_beside_the_checkpoints_are_left_alone(tmp_path):
     for name in (".tmp-mine", "old", "step_7", "notes"):
         (tmp_path / name).mkdir()
     manager = CheckpointManager(tmp_path, keep=1)
-    manager.save(_filled(1), 1)
-    manager.save(_filled(2), 2)
+    manager.save(filled(1), 1)
+    manager.save(filled(2), 2)
     assert sorted(os.listdir(tmp_path)) == [".tmp-mine", "notes", "old", "step_000000000002", "step_7"]
 
 
 def test_a_full_disk_is_one_clear_error_and_the_earlier_checkpoint_stays(small_disk):
     manager = CheckpointManager(small_disk / "checkpoints", keep=1)
-    manager.save(_filled(1), 1)
+    manager.save(filled(1), 1)
     for size in (1 << 20, 1 << 19):  # the data do not fit
         with pytest.raises(
             CheckpointError, match=r"cannot write checkpoint .*No space left on device"
         ) as caught:
-            manager.save(_filled(2, size), 2)
+            manager.save(filled(2, size), 2)
         assert "\n" not in str(caught.value) and "{{" not in str(caught.value)
         assert os.listdir(small_disk / "checkpoints") == ["step_000000000001"]
-    variables = _filled(0)
+    variables = filled(0)
     CheckpointManager(small_disk / "checkpoints").restore(variables)
-    assert _value(variables) == 1
-    manager.save(_filled(3), 3)
+    assert value_of(variables) == 1
+    manager.save(filled(3), 3)
     manager.restore(variables)
-    assert _value(variables) == 3
+    assert value_of(variables) == 3
 
 
 def test_an_impossible_folder_is_one_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match="Not a directory"):
-        CheckpointManager(tmp_path / "file" / "checkpoints").save(_filled(1), 1)
+        CheckpointManager(tmp_path / "file" / "checkpoints").save(filled(1), 1)
 
 
 def test_a_newer_format_is_refused(tmp_path):
     from rl.utils import checkpoint
 
-    path = CheckpointManager(tmp_path).save(_filled(1), 1)
+    path = CheckpointManager(tmp_path).save(filled(1), 1)
     body = json.loads((path / "manifest.json").read_text())
     body.pop("checksum")
     body["format"] = 2
     (path / "manifest.json").write_text(json.dumps({"checksum": checkpoint._body_checksum(body), **body}))
     with pytest.raises(UsageError, match="newer version"):
-        CheckpointManager(tmp_path).restore(_filled(0))
+        CheckpointManager(tmp_path).restore(filled(0))
 
 
 def test_only_variables_are_saved(tmp_path):
