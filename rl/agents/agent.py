@@ -15,6 +15,7 @@ import keras
 import tensorflow as tf
 from gymnasium import spaces
 
+from rl.agents.algos.act_select.random_start import random_start
 from rl.agents.algos.act_select.registry import get_act_select
 from rl.agents.algos.grad_comp.registry import get_grad_comp
 from rl.errors import UsageError
@@ -184,7 +185,8 @@ class Agent:
         """(action `[N, ...]`, extras to keep in the trajectory, next recurrent state).
 
         `recurrent_state`: as `initial_state` or the last call returned it; `step`: environment steps so far,
-        for exploration schedules.
+        for exploration schedules. In training, the first `hparams.random_steps` (of algorithms that have it) are
+        uniformly random.
         """
         policy_seed, select_seed = random.split(seed, 2)
         output = self.policy(observation, network_state(recurrent_state), policy_seed, training)
@@ -195,6 +197,10 @@ class Agent:
         else:
             action, log_prob = self.act_select(output, select_seed, step, training)
             select_state = ()
+        random_steps = getattr(self.hparams, "random_steps", 0)
+        if training and random_steps:
+            start_seed, legal = random.fold_in(seed, 2), output.action_mask
+            action = random_start(action, self.action_space, legal, start_seed, step, random_steps)
         kept = {"log_prob": log_prob, "value": output.value}
         state = {"network": output.recurrent_state, "act_select": select_state}
         return (

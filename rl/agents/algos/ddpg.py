@@ -22,7 +22,6 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.agent import Agent, copy_weights
-from rl.agents.algos.act_select.random_start import random_start
 from rl.agents.algos.registry import register
 from rl.hparams.ddpg import DDPGHParams
 from rl.models.continuous import Actor, BoxActions, Critic, DiscreteActions
@@ -64,15 +63,6 @@ class DDPG(Agent):
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         return PolicyOutput(distribution=self.actions.deterministic(self.network(observation)))
-
-    def act(
-        self, observation: Nest, recurrent_state: Nest, seed: Tensor, step: Tensor, training: bool
-    ) -> tuple[Nest, dict[str, Tensor], Nest]:
-        action, extras, state = super().act(observation, recurrent_state, seed, step, training)
-        if training:
-            legal, steps = self.encoder.action_mask(observation), self.hparams.random_steps
-            action = random_start(action, self.action_space, legal, random.fold_in(seed, 2), step, steps)
-        return action, extras, state
 
     def target(self, batch: Batch, seed: Tensor) -> Tensor:
         """What the critic's value is to become, [N]."""

@@ -20,8 +20,6 @@ def random_start(
 
     action [N, ...]; action_mask: bool [N, A], which discrete actions are legal, None: all.
     """
-    if not steps:
-        return action
     if isinstance(action_space, spaces.Discrete):
         values = tf.zeros([action.shape[0], int(action_space.n)])
         anything, _ = uniform_action(PolicyOutput(q_values=values, action_mask=action_mask), seed)
