@@ -40,7 +40,6 @@ BARS: dict[str, Bar] = {
     **{f"{algo}_mountaincar": Bar(-100.8, "Z, DQN", 120_000) for algo in DISTRIBUTIONAL},
     **{f"{algo}_lunarlander": Bar(154.0, "Z, DQN", 100_000) for algo in DISTRIBUTIONAL},
     "r2d2_cartpole": Bar(475.0, "G"),
-    "r2d2_acrobot": Bar(-100.0, "G"),
     "r2d2_cartpole_no_velocity": Bar(150.0, "R", 1_000_000),
     # Policy gradient.
     "vpg_cartpole": Bar(475.0, "G"),

@@ -65,13 +65,13 @@ def a2c_pendulum() -> A2CHParams:
     hparams.normalize_reward = True
     hparams.train_steps = 1_000_000
     hparams.eval_period = 100_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 16
+    hparams.num_envs = 8
+    hparams.rollout_length = 32
     hparams.gamma = 0.95
     hparams.optimizer = "adam"
     hparams.lr = 2e-3
     hparams.lr_schedule = "linear"
-    hparams.gae_lambda = 0.95
+    hparams.gae_lambda = 0.9
     hparams.normalize_advantage = True
     return hparams
 

@@ -152,7 +152,7 @@ def lunarlander(hparams: DQNHParams) -> None:
     hparams.num_envs = 8
     hparams.rollout_length = 16
     hparams.updates_per_iteration = 128
-    hparams.target_update_period = 500
+    hparams.target_update_period = 250
     hparams.exploration_steps = 12_000
     hparams.exploration_epsilon_end = 0.04
 

@@ -60,7 +60,7 @@ def es_cartpole() -> ESHParams:
     hparams = es()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 200_000
-    hparams.eval_period = 50_000
+    hparams.eval_period = 12_800
     hparams.log_period = 10_000
     hparams.num_envs = 32
     hparams.rollout_length = 200
@@ -101,10 +101,10 @@ def es_mountaincar_continuous() -> ESHParams:
     """
     hparams = es()
     hparams.env = "MountainCarContinuous-v0"
-    hparams.train_steps = 1_000_000
-    hparams.eval_period = 200_000
+    hparams.train_steps = 500_000
+    hparams.eval_period = 100_000
     hparams.log_period = 50_000
-    hparams.num_envs = 32
+    hparams.num_envs = 16
     hparams.rollout_length = 999
     hparams.model.hidden = ()
     hparams.lr = 0.05
