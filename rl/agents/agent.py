@@ -185,8 +185,8 @@ class Agent:
         """(action `[N, ...]`, extras to keep in the trajectory, next recurrent state).
 
         `recurrent_state`: as `initial_state` or the last call returned it; `step`: environment steps so far,
-        for exploration schedules. In training, the first `hparams.random_steps` (of algorithms that have it) are
-        uniformly random.
+        for exploration schedules. In training, the first `hparams.random_steps` (of algorithms that have it)
+        are uniformly random.
         """
         policy_seed, select_seed = random.split(seed, 2)
         output = self.policy(observation, network_state(recurrent_state), policy_seed, training)

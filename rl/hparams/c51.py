@@ -53,7 +53,6 @@ def c51_cartpole() -> C51HParams:
     hparams.double = True
     hparams.value_min = 0.0
     hparams.value_max = 100.0
-    hparams.max_grad_norm = 10.0
     return hparams
 
 
@@ -71,7 +70,6 @@ def c51_acrobot() -> C51HParams:
     hparams.value_max = 0.0
     hparams.n_step = 10
     hparams.updates_per_iteration = 64
-    hparams.max_grad_norm = 10.0
     return hparams
 
 
@@ -87,7 +85,6 @@ def c51_mountaincar() -> C51HParams:
     hparams.double = True
     hparams.value_min = -50.0
     hparams.value_max = 0.0
-    hparams.max_grad_norm = 10.0
     return hparams
 
 
@@ -102,7 +99,6 @@ def c51_lunarlander() -> C51HParams:
     hparams.double = True
     hparams.value_min = -200.0
     hparams.value_max = 300.0
-    hparams.max_grad_norm = 10.0
     return hparams
 
 

@@ -94,6 +94,7 @@ def cartpole(hparams: DQNHParams) -> None:
     hparams.target_update_period = 128
     hparams.exploration_steps = 8_000
     hparams.exploration_epsilon_end = 0.04
+    hparams.max_grad_norm = 10.0
 
 
 def acrobot(hparams: DQNHParams) -> None:
@@ -114,6 +115,7 @@ def acrobot(hparams: DQNHParams) -> None:
     hparams.target_update_period = 128
     hparams.exploration_steps = 12_000
     hparams.exploration_epsilon_end = 0.04
+    hparams.max_grad_norm = 10.0
 
 
 def mountaincar(hparams: DQNHParams) -> None:
@@ -135,6 +137,7 @@ def mountaincar(hparams: DQNHParams) -> None:
     hparams.target_update_period = 192
     hparams.exploration_steps = 24_000
     hparams.exploration_epsilon_end = 0.07
+    hparams.max_grad_norm = 10.0
 
 
 def lunarlander(hparams: DQNHParams) -> None:
@@ -155,6 +158,7 @@ def lunarlander(hparams: DQNHParams) -> None:
     hparams.target_update_period = 250
     hparams.exploration_steps = 12_000
     hparams.exploration_epsilon_end = 0.04
+    hparams.max_grad_norm = 10.0
 
 
 def identity(hparams: DQNHParams) -> None:
@@ -182,7 +186,6 @@ def dqn_cartpole() -> DQNHParams:
     """
     hparams = dqn()
     cartpole(hparams)
-    hparams.max_grad_norm = 10.0
     return hparams
 
 
@@ -195,7 +198,6 @@ def dqn_mountaincar() -> DQNHParams:
     """
     hparams = dqn()
     mountaincar(hparams)
-    hparams.max_grad_norm = 10.0
     return hparams
 
 
@@ -208,7 +210,6 @@ def dqn_acrobot() -> DQNHParams:
     hparams = dqn()
     acrobot(hparams)
     hparams.eval_period = 10_000
-    hparams.max_grad_norm = 10.0
     return hparams
 
 
@@ -221,7 +222,6 @@ def dqn_lunarlander() -> DQNHParams:
     """
     hparams = dqn()
     lunarlander(hparams)
-    hparams.max_grad_norm = 10.0
     return hparams
 
 

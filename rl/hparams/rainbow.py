@@ -45,7 +45,6 @@ def rainbow_cartpole() -> RainbowHParams:
     hparams.model.hidden = (64, 64)
     hparams.value_min = 0.0
     hparams.value_max = 100.0
-    hparams.max_grad_norm = 10.0
     return hparams
 
 
@@ -59,7 +58,6 @@ def rainbow_acrobot() -> RainbowHParams:
     hparams.value_min = -100.0
     hparams.value_max = 0.0
     hparams.updates_per_iteration = 64
-    hparams.max_grad_norm = 10.0
     return hparams
 
 
@@ -74,7 +72,6 @@ def rainbow_mountaincar() -> RainbowHParams:
     hparams.model.hidden = (64, 64)
     hparams.value_min = -50.0
     hparams.value_max = 0.0
-    hparams.max_grad_norm = 10.0
     return hparams
 
 
@@ -86,7 +83,6 @@ def rainbow_lunarlander() -> RainbowHParams:
     hparams.model.hidden = (64, 64)
     hparams.value_min = -200.0
     hparams.value_max = 300.0
-    hparams.max_grad_norm = 10.0
     return hparams
 
 
