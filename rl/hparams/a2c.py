@@ -73,6 +73,7 @@ def a2c_pendulum() -> A2CHParams:
     hparams.lr_schedule = "linear"
     hparams.gae_lambda = 0.9
     hparams.normalize_advantage = True
+    hparams.log_std_init = 1.0
     return hparams
 
 

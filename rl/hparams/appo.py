@@ -69,15 +69,16 @@ def appo_pendulum() -> APPOHParams:
     hparams = appo()
     hparams.env = "Pendulum-v1"
     hparams.normalize_reward = True
-    hparams.train_steps = 500_000
-    hparams.eval_period = 50_000
+    hparams.train_steps = 1_000_000
+    hparams.eval_period = 100_000
     hparams.num_envs = 16
-    hparams.rollout_length = 64
+    hparams.rollout_length = 128
     hparams.gamma = 0.95
     hparams.minibatches = 4
     hparams.lr = 1e-3
     hparams.lr_schedule = "linear"
     hparams.trace_lambda = 0.95
+    hparams.log_std_init = 0.5
     return hparams
 
 

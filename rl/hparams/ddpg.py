@@ -108,8 +108,11 @@ def ddpg_pendulum() -> DDPGHParams:
     hparams.log_period = 2_000
     hparams.gamma = 0.98
     hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
     small_networks(hparams, 64, 64)
-    one_update_per_step(hparams, 4, 8)
+    hparams.num_envs = 4
+    hparams.rollout_length = 8
+    hparams.updates_per_iteration = 64
     return hparams
 
 
