@@ -42,7 +42,10 @@ def a2c() -> A2CHParams:
 
 @register
 def a2c_cartpole() -> A2CHParams:
-    """A2C on CartPole-v1."""
+    """A2C on CartPole-v1.
+
+    `python train.py --hparams a2c_cartpole`: 500 after 500,000 steps, in 6 s (3 seeds, 2 cores).
+    """
     hparams = a2c()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 500_000
@@ -59,7 +62,10 @@ def a2c_cartpole() -> A2CHParams:
 
 @register
 def a2c_pendulum() -> A2CHParams:
-    """A2C on Pendulum-v1."""
+    """A2C on Pendulum-v1.
+
+    `python train.py --hparams a2c_pendulum`: -185 after 1,000,000 steps, in 21 s (3 seeds, 2 cores).
+    """
     hparams = a2c()
     hparams.env = "Pendulum-v1"
     hparams.normalize_reward = True
@@ -79,7 +85,10 @@ def a2c_pendulum() -> A2CHParams:
 
 @register
 def a2c_acrobot() -> A2CHParams:
-    """A2C on Acrobot-v1."""
+    """A2C on Acrobot-v1.
+
+    `python train.py --hparams a2c_acrobot`: -82 after 500,000 steps, in 7 s (3 seeds, 2 cores).
+    """
     hparams = a2c()
     hparams.env = "Acrobot-v1"
     hparams.normalize_observation = True
@@ -97,7 +106,11 @@ def a2c_acrobot() -> A2CHParams:
 
 @register
 def a2c_cartpole_no_velocity() -> A2CHParams:
-    """Recurrent A2C on CartPole without velocities: what is not seen has to be remembered."""
+    """Recurrent A2C on CartPole without velocities: what is not seen has to be remembered.
+
+    `python train.py --hparams a2c_cartpole_no_velocity`: 500 after 1,000,000 steps, in 27 s (3 seeds, 2
+    cores).
+    """
     hparams = a2c_cartpole()
     hparams.env = "CartPoleNoVel-v1"
     hparams.normalize_reward = True

@@ -32,7 +32,10 @@ def appo() -> APPOHParams:
 
 @register
 def appo_cartpole() -> APPOHParams:
-    """APPO on CartPole-v1."""
+    """APPO on CartPole-v1.
+
+    `python train.py --hparams appo_cartpole`: 500 after 300,000 steps, in 7 s (3 seeds, 2 cores).
+    """
     hparams = appo()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 300_000
@@ -48,7 +51,10 @@ def appo_cartpole() -> APPOHParams:
 
 @register
 def appo_acrobot() -> APPOHParams:
-    """APPO on Acrobot-v1."""
+    """APPO on Acrobot-v1.
+
+    `python train.py --hparams appo_acrobot`: -82 after 501,000 steps, in 10 s (3 seeds, 2 cores).
+    """
     hparams = appo()
     hparams.env = "Acrobot-v1"
     hparams.normalize_observation = True
@@ -65,7 +71,10 @@ def appo_acrobot() -> APPOHParams:
 
 @register
 def appo_pendulum() -> APPOHParams:
-    """APPO on Pendulum-v1."""
+    """APPO on Pendulum-v1.
+
+    `python train.py --hparams appo_pendulum`: -169 after 501,000 steps, in 8 s (3 seeds, 2 cores).
+    """
     hparams = appo()
     hparams.env = "Pendulum-v1"
     hparams.normalize_reward = True

@@ -48,8 +48,7 @@ def ars() -> ARSHParams:
 def ars_cartpole() -> ARSHParams:
     """ARS on CartPole-v1.
 
-    `python train.py --hparams ars_cartpole`: 500 after 50,000 steps (seeds 0 to 2),
-    in 11 s (2 cores, both busy; most of it compiling).
+    `python train.py --hparams ars_cartpole`: 500 after 51,000 steps, in 5 s (3 seeds, 2 cores).
     """
     hparams = ars()
     hparams.env = "CartPole-v1"
@@ -67,8 +66,7 @@ def ars_cartpole() -> ARSHParams:
 def ars_acrobot() -> ARSHParams:
     """ARS on Acrobot-v1.
 
-    `python train.py --hparams ars_acrobot`: -98, -87, -82 after 500,000 steps (seeds 0 to 2),
-    in 15 s (2 cores, both busy; most of it compiling).
+    `python train.py --hparams ars_acrobot`: -84 after 504,000 steps, in 4 s (3 seeds, 2 cores).
     """
     hparams = ars()
     hparams.env = "Acrobot-v1"
@@ -86,8 +84,7 @@ def ars_acrobot() -> ARSHParams:
 def ars_mountaincar_continuous() -> ARSHParams:
     """ARS on MountainCarContinuous-v0.
 
-    `python train.py --hparams ars_mountaincar_continuous`: 98.4, 97.8, 96.6 after 500,000 steps
-    (seeds 0 to 2), in 10 s (2 cores, both busy; most of it compiling).
+    `python train.py --hparams ars_mountaincar_continuous`: 97 after 511,000 steps, in 4 s (3 seeds, 2 cores).
     """
     hparams = ars()
     hparams.env = "MountainCarContinuous-v0"

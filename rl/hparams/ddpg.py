@@ -100,7 +100,10 @@ def ddpg() -> DDPGHParams:
 
 @register
 def ddpg_pendulum() -> DDPGHParams:
-    """DDPG on Pendulum-v1."""
+    """DDPG on Pendulum-v1.
+
+    `python train.py --hparams ddpg_pendulum`: -153 after 20,000 steps, in 14 s (3 seeds, 2 cores).
+    """
     hparams = ddpg()
     hparams.env = "Pendulum-v1"
     hparams.train_steps = 20_000
@@ -118,7 +121,11 @@ def ddpg_pendulum() -> DDPGHParams:
 
 @register
 def ddpg_mountaincar_continuous() -> DDPGHParams:
-    """DDPG on MountainCarContinuous-v0: noise correlated in time, shaped reward in training."""
+    """DDPG on MountainCarContinuous-v0: noise correlated in time, shaped reward in training.
+
+    `python train.py --hparams ddpg_mountaincar_continuous`: 93 after 50,000 steps, in 20 s (3 seeds, 2
+    cores).
+    """
     hparams = ddpg()
     hparams.env = "MountainCarContinuous-v0"
     hparams.reward_augmentation = "mountain_car_energy"
@@ -137,7 +144,10 @@ def ddpg_mountaincar_continuous() -> DDPGHParams:
 
 @register
 def ddpg_cartpole() -> DDPGHParams:
-    """DDPG on CartPole-v1: discrete actions."""
+    """DDPG on CartPole-v1: discrete actions.
+
+    `python train.py --hparams ddpg_cartpole`: 469 after 50,000 steps, in 49 s (3 seeds, 2 cores).
+    """
     hparams = ddpg()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 50_000
@@ -156,7 +166,10 @@ def ddpg_cartpole() -> DDPGHParams:
 
 @register
 def ddpg_mountaincar() -> DDPGHParams:
-    """DDPG on MountainCar-v0: discrete actions, noise correlated in time, shaped reward in training."""
+    """DDPG on MountainCar-v0: discrete actions, noise correlated in time, shaped reward in training.
+
+    `python train.py --hparams ddpg_mountaincar`: -116 after 100,000 steps, in 147 s (3 seeds, 2 cores).
+    """
     hparams = ddpg()
     hparams.env = "MountainCar-v0"
     hparams.reward_augmentation = "mountain_car_energy"

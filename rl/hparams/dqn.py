@@ -181,8 +181,7 @@ def identity(hparams: DQNHParams) -> None:
 def dqn_cartpole() -> DQNHParams:
     """DQN on CartPole-v1.
 
-    `python train.py --hparams dqn_cartpole`: 500 after 50,000 steps, in 10 s (2 cores).
-    Three seeds: benchmarks/results/README.md.
+    `python train.py --hparams dqn_cartpole`: 500 after 50,000 steps, in 13 s (3 seeds, 2 cores).
     """
     hparams = dqn()
     cartpole(hparams)
@@ -193,8 +192,7 @@ def dqn_cartpole() -> DQNHParams:
 def dqn_mountaincar() -> DQNHParams:
     """DQN on MountainCar-v0.
 
-    `python train.py --hparams dqn_mountaincar`: -97 after 120,000 steps, in 19 s (2 cores).
-    Three seeds: benchmarks/results/README.md.
+    `python train.py --hparams dqn_mountaincar`: -97 after 120,000 steps, in 20 s (3 seeds, 2 cores).
     """
     hparams = dqn()
     mountaincar(hparams)
@@ -217,8 +215,7 @@ def dqn_acrobot() -> DQNHParams:
 def dqn_lunarlander() -> DQNHParams:
     """DQN on LunarLander-v3.
 
-    `python train.py --hparams dqn_lunarlander`: 145 after 100,000 steps, in 57 s (2 cores, shared).
-    Three seeds: benchmarks/results/README.md.
+    `python train.py --hparams dqn_lunarlander`: 135 after 100,000 steps, in 50 s (3 seeds, 2 cores).
     """
     hparams = dqn()
     lunarlander(hparams)
@@ -227,7 +224,10 @@ def dqn_lunarlander() -> DQNHParams:
 
 @register
 def noisy_dqn_cartpole() -> DQNHParams:
-    """DQN on CartPole-v1 with noisy layers in place of random actions."""
+    """DQN on CartPole-v1 with noisy layers in place of random actions.
+
+    `python train.py --hparams noisy_dqn_cartpole`: 370 after 50,000 steps, in 64 s (3 seeds, 2 cores).
+    """
     hparams = dqn_cartpole()
     hparams.noisy = True
     return hparams

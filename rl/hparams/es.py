@@ -54,8 +54,7 @@ def es() -> ESHParams:
 def es_cartpole() -> ESHParams:
     """ES on CartPole-v1.
 
-    `python train.py --hparams es_cartpole`: 500 after 200,000 steps (seeds 0 to 2),
-    in 10 s (2 cores, both busy; most of it compiling).
+    `python train.py --hparams es_cartpole`: 500 after 205,000 steps, in 3 s (3 seeds, 2 cores).
     """
     hparams = es()
     hparams.env = "CartPole-v1"
@@ -75,8 +74,7 @@ def es_cartpole() -> ESHParams:
 def es_acrobot() -> ESHParams:
     """ES on Acrobot-v1.
 
-    `python train.py --hparams es_acrobot`: -79, -85, -77 after 1,000,000 steps (seeds 0 to 2),
-    in 15 s (2 cores, both busy; most of it compiling).
+    `python train.py --hparams es_acrobot`: -80 after 1,008,000 steps, in 4 s (3 seeds, 2 cores).
     """
     hparams = es()
     hparams.env = "Acrobot-v1"
@@ -96,8 +94,7 @@ def es_acrobot() -> ESHParams:
 def es_mountaincar_continuous() -> ESHParams:
     """ES on MountainCarContinuous-v0, a linear policy.
 
-    `python train.py --hparams es_mountaincar_continuous`: 97.9 after 1,000,000 steps (seeds 0 to 2),
-    in 10 s (2 cores, both busy; most of it compiling).
+    `python train.py --hparams es_mountaincar_continuous`: 98 after 511,000 steps, in 4 s (3 seeds, 2 cores).
     """
     hparams = es()
     hparams.env = "MountainCarContinuous-v0"

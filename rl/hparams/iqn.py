@@ -35,8 +35,7 @@ def iqn() -> IQNHParams:
 def iqn_cartpole() -> IQNHParams:
     """IQN on CartPole-v1.
 
-    `python train.py --hparams iqn_cartpole`: 500 after 50,000 steps, in 36 s (2 cores, shared).
-    Three seeds: benchmarks/results/README.md.
+    `python train.py --hparams iqn_cartpole`: 500 after 50,000 steps, in 57 s (3 seeds, 2 cores).
     """
     hparams = iqn()
     cartpole(hparams)
@@ -50,7 +49,10 @@ def iqn_cartpole() -> IQNHParams:
 
 @register
 def iqn_acrobot() -> IQNHParams:
-    """IQN on Acrobot-v1."""
+    """IQN on Acrobot-v1.
+
+    `python train.py --hparams iqn_acrobot`: -82 after 100,000 steps, in 68 s (3 seeds, 2 cores).
+    """
     hparams = iqn()
     acrobot(hparams)
     hparams.model.hidden = (64, 64)
@@ -63,7 +65,10 @@ def iqn_acrobot() -> IQNHParams:
 
 @register
 def iqn_mountaincar() -> IQNHParams:
-    """IQN on MountainCar-v0."""
+    """IQN on MountainCar-v0.
+
+    `python train.py --hparams iqn_mountaincar`: -137 after 120,000 steps, in 128 s (3 seeds, 2 cores).
+    """
     hparams = iqn()
     mountaincar(hparams)
     hparams.model.hidden = (64, 64)

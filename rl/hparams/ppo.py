@@ -47,8 +47,7 @@ def ppo() -> PPOHParams:
 def ppo_cartpole() -> PPOHParams:
     """PPO on CartPole-v1.
 
-    `python train.py --hparams ppo_cartpole`: 500 after 200,000 steps, in 2 s (2 cores).
-    Three seeds: benchmarks/results/README.md.
+    `python train.py --hparams ppo_cartpole`: 500 after 200,000 steps, in 5 s (3 seeds, 2 cores).
     """
     hparams = ppo()
     hparams.env = "CartPole-v1"
@@ -67,7 +66,10 @@ def ppo_cartpole() -> PPOHParams:
 
 @register
 def ppo_mountaincar() -> PPOHParams:
-    """PPO on MountainCar-v0, shaped reward in training."""
+    """PPO on MountainCar-v0, shaped reward in training.
+
+    `python train.py --hparams ppo_mountaincar`: -110 after 1,000,000 steps, in 40 s (3 seeds, 2 cores).
+    """
     hparams = ppo()
     hparams.env = "MountainCar-v0"
     hparams.reward_augmentation = "mountain_car_default"
@@ -86,8 +88,7 @@ def ppo_mountaincar() -> PPOHParams:
 def ppo_pendulum() -> PPOHParams:
     """PPO on Pendulum-v1.
 
-    `python train.py --hparams ppo_pendulum`: -161 after 300,000 steps, in 3 s (2 cores).
-    Three seeds: benchmarks/results/README.md.
+    `python train.py --hparams ppo_pendulum`: -161 after 301,000 steps, in 6 s (3 seeds, 2 cores).
     """
     hparams = ppo()
     hparams.env = "Pendulum-v1"
@@ -108,8 +109,7 @@ def ppo_pendulum() -> PPOHParams:
 def ppo_acrobot() -> PPOHParams:
     """PPO on Acrobot-v1.
 
-    `python train.py --hparams ppo_acrobot`: -84 after 500,000 steps, in 3 s (2 cores).
-    Three seeds: benchmarks/results/README.md.
+    `python train.py --hparams ppo_acrobot`: -84 after 504,000 steps, in 7 s (3 seeds, 2 cores).
     """
     hparams = ppo()
     hparams.env = "Acrobot-v1"
@@ -127,7 +127,11 @@ def ppo_acrobot() -> PPOHParams:
 
 @register
 def ppo_mountaincar_continuous() -> PPOHParams:
-    """PPO on MountainCarContinuous-v0, shaped reward in training."""
+    """PPO on MountainCarContinuous-v0, shaped reward in training.
+
+    `python train.py --hparams ppo_mountaincar_continuous`: 94 after 502,000 steps, in 12 s (3 seeds, 2
+    cores).
+    """
     hparams = ppo()
     hparams.env = "MountainCarContinuous-v0"
     hparams.reward_augmentation = "mountain_car_default"
@@ -188,8 +192,7 @@ def ppo_pendulum_no_velocity() -> PPOHParams:
 def ppo_lunarlander() -> PPOHParams:
     """PPO on LunarLander-v3.
 
-    `python train.py --hparams ppo_lunarlander`: 283 after 1,000,000 steps, in 40 s (2 cores, shared).
-    Three seeds: benchmarks/results/README.md.
+    `python train.py --hparams ppo_lunarlander`: 283 after 999,000 steps, in 42 s (3 seeds, 2 cores).
     """
     hparams = ppo()
     hparams.env = "LunarLander-v3"

