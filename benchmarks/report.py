@@ -92,7 +92,7 @@ def verdict(name: str, rows: list[Row]) -> str:
     bar, wrong, notes = BARS[name], [], []
     returns = {which: [float(row[which]) for row in rows] for which in ("best", "last")}
     means = {which: sum(values) / len(values) for which, values in returns.items()}
-    which = "last" if means["best"] < bar.mean_return <= means["last"] else "best"
+    which = "best" if means["best"] >= min(bar.mean_return, means["last"]) else "last"
     short = bar.mean_return - means[which]
     if short > 0.0:
         wrong.append(f"return by {short:.2g}" if short < 1.0 else f"return by {short:.1f}")

