@@ -83,7 +83,8 @@ def test_statistics_are_rliables():
         ([row(best_step=1500)], "**miss**: steps by 500"),
         ([row(best=99.0, last=100.0, best_step=400, steps=2000)], "**miss**: steps by 1,000"),
         ([row(seconds=10.0), row(1, seconds=12.5)], "**miss**: time by 2.5 s"),
-        ([row(best=50.0, seconds=11.0)], "**miss**: return by 50.0, time by 1.0 s"),
+        ([row(best=50.0, last=40.0, seconds=11.0)], "**miss**: return by 50.0, time by 1.0 s"),
+        ([row(best=50.0, last=90.0)], "**miss**: return by 10.0"),  # the nearer of the two
     ],
 )
 def test_verdicts(bar, rows, expected):
