@@ -84,8 +84,8 @@ def verdict(name: str, rows: list[Row]) -> str:
     """Pass, or what is missing and by how much; - for a set without a bar.
 
     It is passed by the mean over seeds of their best checkpoints, or of their last ones, and missed by what
-    the nearer of the two is short; the slowest seed's steps and seconds count. Iterations are whole, so that runs end a little after their train_steps: half
-    a percent is let pass.
+    the nearer of the two is short; the slowest seed's steps and seconds count. Iterations are whole, so that
+    runs end a little after their train_steps: half a percent is let pass.
     """
     if name not in BARS:
         return "-"
