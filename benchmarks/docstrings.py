@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from report import RESULTS, Row, read_table  # noqa: E402
+from report import RESULTS, Row, busy, read_table, wall_seconds  # noqa: E402
 
 SETS = ROOT / "rl" / "hparams"
 COMMAND = "`python train.py --hparams "
@@ -34,11 +34,11 @@ def rows_by_set(table: Path = RESULTS / "learning.csv") -> dict[str, list[Row]]:
 def measured(name: str, rows: list[Row]) -> str:
     """Command, mean return of the last checkpoints, steps, median seconds, of the rows of a set."""
     score = statistics.mean(float(row["last"]) for row in rows)
-    seconds = statistics.median(float(row["seconds"]) + float(row["first_window_s"]) for row in rows)
+    seconds = statistics.median(wall_seconds(row) for row in rows)
     steps = round(max(int(row["steps"]) for row in rows), -3)
     return (
         f"{COMMAND}{name}`: {score:.0f} after {steps:,} steps, in {seconds:.0f} s "
-        f"({len(rows)} seeds, {rows[0]['cores']} cores)."
+        f"({len(rows)} seeds, {rows[0]['cores']} cores{', busy' if busy(rows) else ''})."
     )
 
 

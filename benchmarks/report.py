@@ -110,6 +110,16 @@ def verdict(name: str, rows: list[Row]) -> str:
     return f"pass ({', '.join(notes)})" if notes else "pass"
 
 
+def wall_seconds(row: Row) -> float:
+    """Of a run: training, its evaluations and compilation."""
+    return float(row["seconds"]) + float(row["first_window_s"])
+
+
+def busy(rows: list[Row]) -> bool:
+    """Whether one of the runs had to share the machine."""
+    return any(str(row["noisy"]) == "True" for row in rows)
+
+
 def line(name: str, rows: list[Row]) -> list[str]:
     """The cells of one set."""
     shown: list[str] = []
@@ -120,9 +130,8 @@ def line(name: str, rows: list[Row]) -> list[str]:
         shown += [by_seed, f"{middle:.1f} [{lower:.1f}, {upper:.1f}]"]
     steps = f"{max(int(row['steps']) for row in rows):,}"
     reached = ", ".join(f"{int(row['best_step']):,}" for row in rows)
-    wall = ", ".join(f"{float(row['seconds']) + float(row['first_window_s']):.0f}" for row in rows)
-    wall += f" ({rows[0]['cores']} cores)"
-    wall += " busy" if any(str(row["noisy"]) == "True" for row in rows) else ""
+    wall = ", ".join(f"{wall_seconds(row):.0f}" for row in rows)
+    wall += f" ({rows[0]['cores']} cores)" + (" busy" if busy(rows) else "")
     return [f"`{name}`", steps, bar_text(name), *shown[:2], reached, shown[3], wall, verdict(name, rows)]
 
 
@@ -158,11 +167,12 @@ How well it learns: this page. How fast: [speed.md](speed.md). Compilation and m
 Written by `python benchmarks/report.py` from learning.csv and learning_curves.csv. Each set was trained as
 the commands at the end say, without a GPU. Returns are means of 100 episodes on the unmodified Gymnasium
 environment, without exploration and undiscounted; neither checkpoint was chosen by those episodes. The best
-one was chosen by the evaluations of 10 episodes during training. A bar is passed by the mean over seeds.
-Where a set has 5 seeds or more, "mean" is the interquartile mean; brackets are 95 % bootstrap intervals
-over seeds, which 3 seeds make little more than the range from the worst to the best. Wall time is that of
-training, its evaluations and compilation included; "busy" marks sets of which a run had to share the
-machine. Bars, in brackets the source:
+one was chosen by the evaluations of 10 episodes during training. A bar is passed by the mean over seeds, of
+the best checkpoints or of the last ones, and missed by what the nearer of them is short. Where a set has 5
+seeds or more, "mean" is the interquartile mean; brackets are 95 % bootstrap intervals over seeds, which 3
+seeds make little more than the range from the worst to the best. Wall time is that of training, its
+evaluations and compilation included; "busy" marks sets of which a run had to share the machine. Bars,
+in brackets the source:
 
 """
 

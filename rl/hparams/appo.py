@@ -34,7 +34,7 @@ def appo() -> APPOHParams:
 def appo_cartpole() -> APPOHParams:
     """APPO on CartPole-v1.
 
-    `python train.py --hparams appo_cartpole`: 500 after 300,000 steps, in 7 s (3 seeds, 2 cores).
+    `python train.py --hparams appo_cartpole`: 500 after 300,000 steps, in 7 s (3 seeds, 2 cores, busy).
     """
     hparams = appo()
     hparams.env = "CartPole-v1"
@@ -53,7 +53,7 @@ def appo_cartpole() -> APPOHParams:
 def appo_acrobot() -> APPOHParams:
     """APPO on Acrobot-v1.
 
-    `python train.py --hparams appo_acrobot`: -82 after 501,000 steps, in 10 s (3 seeds, 2 cores).
+    `python train.py --hparams appo_acrobot`: -82 after 501,000 steps, in 10 s (3 seeds, 2 cores, busy).
     """
     hparams = appo()
     hparams.env = "Acrobot-v1"
@@ -73,7 +73,7 @@ def appo_acrobot() -> APPOHParams:
 def appo_pendulum() -> APPOHParams:
     """APPO on Pendulum-v1.
 
-    `python train.py --hparams appo_pendulum`: -161 after 1,001,000 steps, in 11 s (3 seeds, 2 cores).
+    `python train.py --hparams appo_pendulum`: -161 after 1,001,000 steps, in 11 s (3 seeds, 2 cores, busy).
     """
     hparams = appo()
     hparams.env = "Pendulum-v1"

@@ -48,7 +48,7 @@ def ars() -> ARSHParams:
 def ars_cartpole() -> ARSHParams:
     """ARS on CartPole-v1.
 
-    `python train.py --hparams ars_cartpole`: 500 after 51,000 steps, in 5 s (3 seeds, 2 cores).
+    `python train.py --hparams ars_cartpole`: 500 after 51,000 steps, in 5 s (3 seeds, 2 cores, busy).
     """
     hparams = ars()
     hparams.env = "CartPole-v1"
@@ -66,7 +66,7 @@ def ars_cartpole() -> ARSHParams:
 def ars_acrobot() -> ARSHParams:
     """ARS on Acrobot-v1.
 
-    `python train.py --hparams ars_acrobot`: -84 after 504,000 steps, in 4 s (3 seeds, 2 cores).
+    `python train.py --hparams ars_acrobot`: -84 after 504,000 steps, in 4 s (3 seeds, 2 cores, busy).
     """
     hparams = ars()
     hparams.env = "Acrobot-v1"
@@ -84,7 +84,8 @@ def ars_acrobot() -> ARSHParams:
 def ars_mountaincar_continuous() -> ARSHParams:
     """ARS on MountainCarContinuous-v0.
 
-    `python train.py --hparams ars_mountaincar_continuous`: 97 after 511,000 steps, in 4 s (3 seeds, 2 cores).
+    `python train.py --hparams ars_mountaincar_continuous`: 97 after 511,000 steps, in 4 s (3 seeds, 2 cores,
+    busy).
     """
     hparams = ars()
     hparams.env = "MountainCarContinuous-v0"

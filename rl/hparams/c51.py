@@ -45,7 +45,7 @@ def c51() -> C51HParams:
 def c51_cartpole() -> C51HParams:
     """C51 on CartPole-v1.
 
-    `python train.py --hparams c51_cartpole`: 500 after 50,000 steps, in 27 s (3 seeds, 2 cores).
+    `python train.py --hparams c51_cartpole`: 500 after 50,000 steps, in 27 s (3 seeds, 2 cores, busy).
     """
     hparams = c51()
     cartpole(hparams)
@@ -59,7 +59,7 @@ def c51_cartpole() -> C51HParams:
 def c51_acrobot() -> C51HParams:
     """C51 on Acrobot-v1.
 
-    `python train.py --hparams c51_acrobot`: -89 after 100,000 steps, in 32 s (3 seeds, 2 cores).
+    `python train.py --hparams c51_acrobot`: -89 after 100,000 steps, in 32 s (3 seeds, 2 cores, busy).
     """
     hparams = c51()
     acrobot(hparams)
@@ -75,7 +75,7 @@ def c51_acrobot() -> C51HParams:
 def c51_mountaincar() -> C51HParams:
     """C51 on MountainCar-v0.
 
-    `python train.py --hparams c51_mountaincar`: -98 after 120,000 steps, in 49 s (3 seeds, 2 cores).
+    `python train.py --hparams c51_mountaincar`: -98 after 120,000 steps, in 49 s (3 seeds, 2 cores, busy).
     """
     hparams = c51()
     mountaincar(hparams)

@@ -102,7 +102,7 @@ def ddpg() -> DDPGHParams:
 def ddpg_pendulum() -> DDPGHParams:
     """DDPG on Pendulum-v1.
 
-    `python train.py --hparams ddpg_pendulum`: -153 after 20,000 steps, in 21 s (3 seeds, 2 cores).
+    `python train.py --hparams ddpg_pendulum`: -153 after 20,000 steps, in 21 s (3 seeds, 2 cores, busy).
     """
     hparams = ddpg()
     hparams.env = "Pendulum-v1"
@@ -123,8 +123,8 @@ def ddpg_pendulum() -> DDPGHParams:
 def ddpg_mountaincar_continuous() -> DDPGHParams:
     """DDPG on MountainCarContinuous-v0: noise correlated in time, shaped reward in training.
 
-    `python train.py --hparams ddpg_mountaincar_continuous`: 93 after 50,000 steps, in 20 s (3 seeds, 2
-    cores).
+    `python train.py --hparams ddpg_mountaincar_continuous`: 93 after 50,000 steps, in 20 s (3 seeds, 2 cores,
+    busy).
     """
     hparams = ddpg()
     hparams.env = "MountainCarContinuous-v0"
@@ -146,7 +146,7 @@ def ddpg_mountaincar_continuous() -> DDPGHParams:
 def ddpg_cartpole() -> DDPGHParams:
     """DDPG on CartPole-v1: discrete actions.
 
-    `python train.py --hparams ddpg_cartpole`: 469 after 50,000 steps, in 49 s (3 seeds, 2 cores).
+    `python train.py --hparams ddpg_cartpole`: 469 after 50,000 steps, in 49 s (3 seeds, 2 cores, busy).
     """
     hparams = ddpg()
     hparams.env = "CartPole-v1"
@@ -168,7 +168,7 @@ def ddpg_cartpole() -> DDPGHParams:
 def ddpg_mountaincar() -> DDPGHParams:
     """DDPG on MountainCar-v0: discrete actions, noise correlated in time, shaped reward in training.
 
-    `python train.py --hparams ddpg_mountaincar`: -116 after 100,000 steps, in 147 s (3 seeds, 2 cores).
+    `python train.py --hparams ddpg_mountaincar`: -116 after 100,000 steps, in 147 s (3 seeds, 2 cores, busy).
     """
     hparams = ddpg()
     hparams.env = "MountainCar-v0"

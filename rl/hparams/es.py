@@ -54,7 +54,7 @@ def es() -> ESHParams:
 def es_cartpole() -> ESHParams:
     """ES on CartPole-v1.
 
-    `python train.py --hparams es_cartpole`: 500 after 205,000 steps, in 3 s (3 seeds, 2 cores).
+    `python train.py --hparams es_cartpole`: 500 after 205,000 steps, in 3 s (3 seeds, 2 cores, busy).
     """
     hparams = es()
     hparams.env = "CartPole-v1"
@@ -74,7 +74,7 @@ def es_cartpole() -> ESHParams:
 def es_acrobot() -> ESHParams:
     """ES on Acrobot-v1.
 
-    `python train.py --hparams es_acrobot`: -80 after 1,008,000 steps, in 4 s (3 seeds, 2 cores).
+    `python train.py --hparams es_acrobot`: -80 after 1,008,000 steps, in 4 s (3 seeds, 2 cores, busy).
     """
     hparams = es()
     hparams.env = "Acrobot-v1"
@@ -94,7 +94,8 @@ def es_acrobot() -> ESHParams:
 def es_mountaincar_continuous() -> ESHParams:
     """ES on MountainCarContinuous-v0, a linear policy.
 
-    `python train.py --hparams es_mountaincar_continuous`: 98 after 511,000 steps, in 4 s (3 seeds, 2 cores).
+    `python train.py --hparams es_mountaincar_continuous`: 98 after 511,000 steps, in 4 s (3 seeds, 2 cores,
+    busy).
     """
     hparams = es()
     hparams.env = "MountainCarContinuous-v0"

@@ -46,7 +46,7 @@ def impala() -> IMPALAHParams:
 def impala_cartpole() -> IMPALAHParams:
     """IMPALA on CartPole-v1.
 
-    `python train.py --hparams impala_cartpole`: 500 after 500,000 steps, in 6 s (3 seeds, 2 cores).
+    `python train.py --hparams impala_cartpole`: 500 after 500,000 steps, in 6 s (3 seeds, 2 cores, busy).
     """
     hparams = impala()
     hparams.env = "CartPole-v1"
@@ -65,7 +65,7 @@ def impala_cartpole() -> IMPALAHParams:
 def impala_acrobot() -> IMPALAHParams:
     """IMPALA on Acrobot-v1.
 
-    `python train.py --hparams impala_acrobot`: -82 after 500,000 steps, in 6 s (3 seeds, 2 cores).
+    `python train.py --hparams impala_acrobot`: -82 after 500,000 steps, in 6 s (3 seeds, 2 cores, busy).
     """
     hparams = impala()
     hparams.env = "Acrobot-v1"
@@ -87,7 +87,7 @@ def impala_cartpole_no_velocity() -> IMPALAHParams:
     """Recurrent IMPALA on CartPole without velocities: what is not seen has to be remembered.
 
     `python train.py --hparams impala_cartpole_no_velocity`: 500 after 1,000,000 steps, in 34 s (3 seeds, 2
-    cores).
+    cores, busy).
     """
     hparams = impala_cartpole()
     hparams.env = "CartPoleNoVel-v1"

@@ -35,7 +35,7 @@ def iqn() -> IQNHParams:
 def iqn_cartpole() -> IQNHParams:
     """IQN on CartPole-v1.
 
-    `python train.py --hparams iqn_cartpole`: 500 after 50,000 steps, in 57 s (3 seeds, 2 cores).
+    `python train.py --hparams iqn_cartpole`: 500 after 50,000 steps, in 57 s (3 seeds, 2 cores, busy).
     """
     hparams = iqn()
     cartpole(hparams)
@@ -51,7 +51,7 @@ def iqn_cartpole() -> IQNHParams:
 def iqn_acrobot() -> IQNHParams:
     """IQN on Acrobot-v1.
 
-    `python train.py --hparams iqn_acrobot`: -82 after 100,000 steps, in 68 s (3 seeds, 2 cores).
+    `python train.py --hparams iqn_acrobot`: -82 after 100,000 steps, in 68 s (3 seeds, 2 cores, busy).
     """
     hparams = iqn()
     acrobot(hparams)
@@ -67,7 +67,7 @@ def iqn_acrobot() -> IQNHParams:
 def iqn_mountaincar() -> IQNHParams:
     """IQN on MountainCar-v0.
 
-    `python train.py --hparams iqn_mountaincar`: -137 after 120,000 steps, in 128 s (3 seeds, 2 cores).
+    `python train.py --hparams iqn_mountaincar`: -137 after 120,000 steps, in 128 s (3 seeds, 2 cores, busy).
     """
     hparams = iqn()
     mountaincar(hparams)

@@ -68,7 +68,7 @@ def ppo_cartpole() -> PPOHParams:
 def ppo_mountaincar() -> PPOHParams:
     """PPO on MountainCar-v0, shaped reward in training.
 
-    `python train.py --hparams ppo_mountaincar`: -110 after 1,000,000 steps, in 40 s (3 seeds, 2 cores).
+    `python train.py --hparams ppo_mountaincar`: -110 after 1,000,000 steps, in 40 s (3 seeds, 2 cores, busy).
     """
     hparams = ppo()
     hparams.env = "MountainCar-v0"
@@ -129,8 +129,8 @@ def ppo_acrobot() -> PPOHParams:
 def ppo_mountaincar_continuous() -> PPOHParams:
     """PPO on MountainCarContinuous-v0, shaped reward in training.
 
-    `python train.py --hparams ppo_mountaincar_continuous`: 94 after 502,000 steps, in 12 s (3 seeds, 2
-    cores).
+    `python train.py --hparams ppo_mountaincar_continuous`: 94 after 502,000 steps, in 12 s (3 seeds, 2 cores,
+    busy).
     """
     hparams = ppo()
     hparams.env = "MountainCarContinuous-v0"
@@ -152,7 +152,8 @@ def ppo_mountaincar_continuous() -> PPOHParams:
 def ppo_cartpole_no_velocity() -> PPOHParams:
     """Recurrent PPO on CartPole without velocities: what is not seen has to be remembered.
 
-    `python train.py --hparams ppo_cartpole_no_velocity`: 459 after 100,000 steps, in 30 s (3 seeds, 2 cores).
+    `python train.py --hparams ppo_cartpole_no_velocity`: 459 after 100,000 steps, in 30 s (3 seeds, 2 cores,
+    busy).
     """
     hparams = ppo()
     hparams.env = "CartPoleNoVel-v1"
@@ -176,8 +177,8 @@ def ppo_cartpole_no_velocity() -> PPOHParams:
 def ppo_pendulum_no_velocity() -> PPOHParams:
     """Recurrent PPO on Pendulum without velocities.
 
-    `python train.py --hparams ppo_pendulum_no_velocity`: -264 after 100,000 steps, in 42 s (3 seeds, 2
-    cores).
+    `python train.py --hparams ppo_pendulum_no_velocity`: -264 after 100,000 steps, in 42 s (3 seeds, 2 cores,
+    busy).
     """
     hparams = ppo()
     hparams.env = "PendulumNoVel-v1"
@@ -199,7 +200,7 @@ def ppo_pendulum_no_velocity() -> PPOHParams:
 def ppo_lunarlander() -> PPOHParams:
     """PPO on LunarLander-v3.
 
-    `python train.py --hparams ppo_lunarlander`: 283 after 999,000 steps, in 42 s (3 seeds, 2 cores).
+    `python train.py --hparams ppo_lunarlander`: 283 after 999,000 steps, in 42 s (3 seeds, 2 cores, busy).
     """
     hparams = ppo()
     hparams.env = "LunarLander-v3"
@@ -224,7 +225,7 @@ def ppo_lunarlander_continuous() -> PPOHParams:
     """PPO on LunarLanderContinuous-v3 (rl-baselines3-zoo's settings).
 
     `python train.py --hparams ppo_lunarlander_continuous`: 253 after 1,016,000 steps, in 47 s (3 seeds, 2
-    cores).
+    cores, busy).
     """
     hparams = ppo()
     hparams.env = "LunarLanderContinuous-v3"

@@ -32,7 +32,7 @@ def qrdqn() -> QRDQNHParams:
 def qrdqn_cartpole() -> QRDQNHParams:
     """QR-DQN on CartPole-v1.
 
-    `python train.py --hparams qrdqn_cartpole`: 500 after 50,000 steps, in 38 s (3 seeds, 2 cores).
+    `python train.py --hparams qrdqn_cartpole`: 500 after 50,000 steps, in 38 s (3 seeds, 2 cores, busy).
     """
     hparams = qrdqn()
     cartpole(hparams)
@@ -46,7 +46,7 @@ def qrdqn_cartpole() -> QRDQNHParams:
 def qrdqn_acrobot() -> QRDQNHParams:
     """QR-DQN on Acrobot-v1.
 
-    `python train.py --hparams qrdqn_acrobot`: -87 after 100,000 steps, in 50 s (3 seeds, 2 cores).
+    `python train.py --hparams qrdqn_acrobot`: -87 after 100,000 steps, in 50 s (3 seeds, 2 cores, busy).
     """
     hparams = qrdqn()
     acrobot(hparams)
@@ -58,7 +58,7 @@ def qrdqn_acrobot() -> QRDQNHParams:
 def qrdqn_mountaincar() -> QRDQNHParams:
     """QR-DQN on MountainCar-v0.
 
-    `python train.py --hparams qrdqn_mountaincar`: -98 after 120,000 steps, in 54 s (3 seeds, 2 cores).
+    `python train.py --hparams qrdqn_mountaincar`: -98 after 120,000 steps, in 54 s (3 seeds, 2 cores, busy).
     """
     hparams = qrdqn()
     mountaincar(hparams)
@@ -70,7 +70,7 @@ def qrdqn_mountaincar() -> QRDQNHParams:
 def qrdqn_lunarlander() -> QRDQNHParams:
     """QR-DQN on LunarLander-v3.
 
-    `python train.py --hparams qrdqn_lunarlander`: 166 after 100,000 steps, in 76 s (3 seeds, 2 cores).
+    `python train.py --hparams qrdqn_lunarlander`: 166 after 100,000 steps, in 76 s (3 seeds, 2 cores, busy).
     """
     hparams = qrdqn()
     lunarlander(hparams)

@@ -36,7 +36,7 @@ def sac() -> SACHParams:
 def sac_pendulum() -> SACHParams:
     """SAC on Pendulum-v1.
 
-    `python train.py --hparams sac_pendulum`: -153 after 20,000 steps, in 20 s (3 seeds, 2 cores).
+    `python train.py --hparams sac_pendulum`: -153 after 20,000 steps, in 20 s (3 seeds, 2 cores, busy).
     """
     hparams = sac()
     hparams.env = "Pendulum-v1"
@@ -53,7 +53,8 @@ def sac_pendulum() -> SACHParams:
 def sac_mountaincar_continuous() -> SACHParams:
     """SAC on MountainCarContinuous-v0, shaped reward in training.
 
-    `python train.py --hparams sac_mountaincar_continuous`: 95 after 50,000 steps, in 25 s (3 seeds, 2 cores).
+    `python train.py --hparams sac_mountaincar_continuous`: 95 after 50,000 steps, in 25 s (3 seeds, 2 cores,
+    busy).
     """
     hparams = sac()
     hparams.env = "MountainCarContinuous-v0"

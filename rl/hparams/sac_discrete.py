@@ -29,7 +29,8 @@ def sac_discrete() -> SACDiscreteHParams:
 def sac_discrete_cartpole() -> SACDiscreteHParams:
     """SAC on CartPole-v1.
 
-    `python train.py --hparams sac_discrete_cartpole`: 487 after 50,000 steps, in 43 s (3 seeds, 2 cores).
+    `python train.py --hparams sac_discrete_cartpole`: 487 after 50,000 steps, in 43 s (3 seeds, 2 cores,
+    busy).
     """
     hparams = sac_discrete()
     hparams.env = "CartPole-v1"
@@ -52,7 +53,8 @@ def sac_discrete_cartpole() -> SACDiscreteHParams:
 def sac_discrete_acrobot() -> SACDiscreteHParams:
     """SAC on Acrobot-v1.
 
-    `python train.py --hparams sac_discrete_acrobot`: -83 after 100,000 steps, in 173 s (3 seeds, 2 cores).
+    `python train.py --hparams sac_discrete_acrobot`: -83 after 100,000 steps, in 173 s (3 seeds, 2 cores,
+    busy).
     """
     hparams = sac_discrete()
     hparams.env = "Acrobot-v1"

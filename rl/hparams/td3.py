@@ -33,7 +33,7 @@ def td3() -> TD3HParams:
 def td3_pendulum() -> TD3HParams:
     """TD3 on Pendulum-v1.
 
-    `python train.py --hparams td3_pendulum`: -155 after 20,000 steps, in 26 s (3 seeds, 2 cores).
+    `python train.py --hparams td3_pendulum`: -155 after 20,000 steps, in 26 s (3 seeds, 2 cores, busy).
     """
     hparams = td3()
     hparams.env = "Pendulum-v1"
@@ -54,7 +54,8 @@ def td3_pendulum() -> TD3HParams:
 def td3_mountaincar_continuous() -> TD3HParams:
     """TD3 on MountainCarContinuous-v0: noise correlated in time, shaped reward in training.
 
-    `python train.py --hparams td3_mountaincar_continuous`: 93 after 50,000 steps, in 18 s (3 seeds, 2 cores).
+    `python train.py --hparams td3_mountaincar_continuous`: 93 after 50,000 steps, in 18 s (3 seeds, 2 cores,
+    busy).
     """
     hparams = td3()
     hparams.env = "MountainCarContinuous-v0"

@@ -34,7 +34,7 @@ def vpg() -> VPGHParams:
 def vpg_cartpole() -> VPGHParams:
     """VPG on CartPole-v1.
 
-    `python train.py --hparams vpg_cartpole`: 500 after 501,000 steps, in 10 s (3 seeds, 2 cores).
+    `python train.py --hparams vpg_cartpole`: 500 after 501,000 steps, in 10 s (3 seeds, 2 cores, busy).
     """
     hparams = vpg()
     hparams.env = "CartPole-v1"
@@ -60,7 +60,7 @@ def vpg_cartpole_reward_to_go() -> VPGHParams:
 def vpg_acrobot() -> VPGHParams:
     """VPG on Acrobot-v1.
 
-    `python train.py --hparams vpg_acrobot`: -83 after 501,000 steps, in 9 s (3 seeds, 2 cores).
+    `python train.py --hparams vpg_acrobot`: -83 after 501,000 steps, in 9 s (3 seeds, 2 cores, busy).
     """
     hparams = vpg()
     hparams.env = "Acrobot-v1"
@@ -79,7 +79,7 @@ def vpg_acrobot() -> VPGHParams:
 def vpg_mountaincar() -> VPGHParams:
     """VPG on MountainCar-v0, shaped reward in training.
 
-    `python train.py --hparams vpg_mountaincar`: -103 after 1,000,000 steps, in 13 s (3 seeds, 2 cores).
+    `python train.py --hparams vpg_mountaincar`: -103 after 1,000,000 steps, in 13 s (3 seeds, 2 cores, busy).
     """
     hparams = vpg()
     hparams.env = "MountainCar-v0"

@@ -12,12 +12,18 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import docstrings
 
 ROW = {"last": "-80.4", "steps": "100096", "seconds": "10.0", "first_window_s": "3.0", "cores": "2"}
+ROW |= {"noisy": "False"}
 ROWS = [ROW, ROW | {"last": "-82.0", "seconds": "20.0"}, ROW | {"last": "-84.0", "seconds": "90.0"}]
 SAID = "`python train.py --hparams a_set`: -82 after 100,000 steps, in 23 s (3 seeds, 2 cores)."
 
 
 def test_mean_of_the_last_checkpoints_and_median_of_the_seconds():
     assert docstrings.measured("a_set", ROWS) == SAID
+
+
+def test_a_machine_that_was_shared_is_told():
+    rows = [*ROWS[:2], ROWS[2] | {"noisy": "True"}]
+    assert docstrings.measured("a_set", rows) == SAID.replace("2 cores", "2 cores, busy")
 
 
 @pytest.mark.parametrize(
