@@ -107,6 +107,8 @@ class ModelHParams(Checked):
     name: str = "mlp"
     hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = (64, 64)  # units of each hidden layer
     recurrent_units: PositiveInt = 64  # lstm, gru: units of the layer that remembers, behind the hidden ones
+    filters: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = ()  # convolutions'; empty: the model's
+    image: str = "nature_cnn"  # lstm, gru: the model that images go through before the layer that remembers
     # Dict and Tuple observations: units of the layers that each part has alone, before the parts are joined
     part_hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = (64,)
     activation: Literal["relu", "tanh", "elu", "gelu", "silu"] = "tanh"

@@ -168,7 +168,7 @@ class Critic(keras.Model):
         if linear:
             action_size, outputs = 0, action_size
         width, hidden = encoder.size, hparams.model.hidden
-        if hparams.model.name != "mlp" or len(encoder.widths) > 1:
+        if hparams.model.name != "mlp" or len(encoder.shapes) > 1:
             self.torso = torso.make_torso(hparams.model, encoder, initializers, "torso")
             width, hidden = self.torso.size, (self.torso.size,)
         width += action_size

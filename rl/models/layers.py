@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random as python_random
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -55,7 +56,7 @@ class Initializers:
 
 def encoded_size(space: spaces.Space) -> int:
     """The width of `ObservationEncoder`'s output for `space`."""
-    return sum(width for width, _ in _parts(space))
+    return sum(part.width for part in _parts(space))
 
 
 def has_action_mask(observation_space: spaces.Space, action_space: spaces.Space) -> bool:
@@ -77,20 +78,31 @@ def has_action_mask(observation_space: spaces.Space, action_space: spaces.Space)
     return True
 
 
-def _parts(space: spaces.Space) -> list[tuple[int, bool]]:
-    """(width, whether it is a real number worth normalising) of each leaf, in encoding order."""
+class _Part(NamedTuple):
+    """One leaf of an observation space."""
+
+    shape: tuple[int, ...]  # of its encoding, before it is flattened
+    real: bool  # whether it is of real numbers, worth normalising
+
+    @property
+    def width(self) -> int:
+        return math.prod(self.shape)
+
+
+def _parts(space: spaces.Space) -> list[_Part]:
+    """The leaves in encoding order."""
     if isinstance(space, spaces.Dict):
         return [part for key in sorted(space.spaces) for part in _parts(space.spaces[key])]
     if isinstance(space, spaces.Tuple):
         return [part for each in space.spaces for part in _parts(each)]
     if isinstance(space, spaces.Discrete):
-        return [(int(space.n), False)]
+        return [_Part((int(space.n),), False)]
     if isinstance(space, spaces.MultiDiscrete):
-        return [(int(space.nvec.sum()), False)]
+        return [_Part((int(space.nvec.sum()),), False)]
     if isinstance(space, spaces.MultiBinary):
-        return [(int(np.prod(space.shape)), False)]
+        return [_Part((math.prod(space.shape),), False)]
     if isinstance(space, spaces.Box):
-        return [(int(np.prod(space.shape)), space.dtype != np.uint8)]
+        return [_Part(tuple(space.shape), space.dtype not in (np.uint8, np.bool_))]
     raise TypeError(f"no encoding for observations of {space}")
 
 
@@ -116,10 +128,11 @@ def _encode(observation: Nest, space: spaces.Space) -> list[Tensor]:
 class ObservationEncoder(keras.layers.Layer):
     """Any observation space to one float vector: `[N, ...]` nests to `[N, F]`.
 
-    Numbers are flattened, bytes scaled to [0, 1], categories become one-hot rows, the parts of Dict and
-    Tuple observations are joined. With `normalize`, real-valued parts are standardised by running
-    statistics that live in this layer, so that a saved or exported model carries its normaliser. An action
-    mask (`has_action_mask`) is no feature: it is left out, and `mask_illegal` applies it.
+    Numbers are flattened (`shapes` says what from: images are [H, W, C]), bytes scaled to [0, 1], categories
+    become one-hot rows, the parts of Dict and Tuple observations are joined. With `normalize`, real-valued
+    parts are standardised by running statistics that live in this layer, so that a saved or exported model
+    carries its normaliser. An action mask (`has_action_mask`) is no feature: it is left out, and
+    `mask_illegal` applies it.
 
     Args:
         space: of the observations.
@@ -139,11 +152,11 @@ class ObservationEncoder(keras.layers.Layer):
         if self.masked:
             space = spaces.Dict({key: each for key, each in space.items() if key != ACTION_MASK})
         self.space, self.normalize = space, normalize
-        self.widths = [width for width, _ in _parts(space)]  # of each part, in the order of the output
+        parts = _parts(space)
+        self.shapes = [part.shape for part in parts]  # of each part, in the order of the output
         self.size = encoded_size(space)
         if normalize:
-            widths = _parts(space)
-            self.real = np.concatenate([np.full(width, real, np.float32) for width, real in widths])
+            self.real = np.concatenate([np.full(part.width, part.real, np.float32) for part in parts])
             self.mean = self.add_weight(shape=(self.size,), initializer="zeros", name="mean")
             self.variance = self.add_weight(shape=(self.size,), initializer="ones", name="variance")
             self.count = self.add_weight(shape=(), initializer="zeros", name="count")

@@ -1,5 +1,7 @@
 """What the recurrent torsos share: dense layers, then a cell that is carried along time in one loop.
 
+Where observations are images, convolutions come first.
+
 Written here rather than taken from Keras: its layers cannot start a sequence anew in the middle of it, which
 every trajectory with several episodes needs, and recompute the input's product at every step.
 """
@@ -12,13 +14,13 @@ import keras
 import tensorflow as tf
 
 from rl.hparams.hparams import ModelHParams
+from rl.models.images import image_torso
 from rl.models.layers import Initializers
-from rl.models.mlp import Torso
 from rl.types import Nest, Tensor
 
 
 class RecurrentTorso(keras.layers.Layer):
-    """Base of torsos with memory: `[N, *inputs]` and a state to `[N, size]` and the next state.
+    """Base of torsos with memory: `[N, F]`, F = prod(inputs), and a state to `[N, size]` and the next state.
 
     A subclass says how many gates its cell has (`GATES`), what state (`initial_state`), and writes `cell`.
     """
@@ -29,7 +31,7 @@ class RecurrentTorso(keras.layers.Layer):
         super().__init__(name=name)
         self.size = units = model.recurrent_units
         with keras.name_scope(name):
-            self.dense = Torso(model, inputs, initializers, "dense")
+            self.dense = image_torso(model, inputs, initializers, "dense")
             shape = (self.dense.size, self.GATES * units)
             add = self.add_weight
             self.kernel = add(shape=shape, initializer=initializers.orthogonal(1.0), name="kernel")

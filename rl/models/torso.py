@@ -6,12 +6,14 @@ returns its state, and can be unrolled along a trajectory; the functions here tr
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from rl.hparams.hparams import ModelHParams
+from rl.models.images import for_images, image_torso
 from rl.models.layers import Initializers, ObservationEncoder
 from rl.models.mlp import Torso
 from rl.models.registry import get_model
@@ -22,24 +24,32 @@ def make_torso(
     model: ModelHParams, encoder: ObservationEncoder, initializers: Initializers, name: str
 ) -> keras.layers.Layer:
     """The torso named in hparams for the encoder's output; several parts get a torso each and are joined."""
-    make = get_model(model.name)
-    if len(encoder.widths) == 1:
-        return make(model, (encoder.size,), initializers, name)
-    return JoinedTorso(model, encoder.widths, initializers, name)
+    if len(encoder.shapes) == 1:
+        return get_model(model.name)(model, encoder.shapes[0], initializers, name)
+    return JoinedTorso(model, encoder.shapes, initializers, name)
 
 
 class JoinedTorso(keras.layers.Layer):
-    """Dict and Tuple observations: dense layers (`model.part_hidden`) for each part alone, their outputs
-    joined and fed to the torso named in hparams."""
+    """Dict and Tuple observations: layers for each part alone, their outputs joined and fed to a torso.
 
-    def __init__(self, model: ModelHParams, widths: list[int], initializers: Initializers, name: str):
+    A part's own layers are dense (`model.part_hidden`), behind convolutions where it is an image. They are
+    those of the model named in hparams, or of `model.image` where that one remembers; the joint torso is the
+    model named, or dense layers (`model.hidden`) where that one is for images.
+    """
+
+    def __init__(
+        self, model: ModelHParams, shapes: list[tuple[int, ...]], initializers: Initializers, name: str
+    ):
         super().__init__(name=name)
-        self.widths = widths
+        self.widths = [math.prod(shape) for shape in shapes]
         own = model.model_copy(update={"hidden": model.part_hidden})
         with keras.name_scope(name):
-            self.parts = [Torso(own, (width,), initializers, f"part_{i}") for i, width in enumerate(widths)]
-            joined = sum(part.size for part in self.parts)
-            self.joint = get_model(model.name)(model, (joined,), initializers, "joint")
+            self.parts = [
+                image_torso(own, shape, initializers, f"part_{i}") for i, shape in enumerate(shapes)
+            ]
+            joined = (sum(part.size for part in self.parts),)
+            joint = Torso if for_images(model.name) else get_model(model.name)
+            self.joint = joint(model, joined, initializers, "joint")
         self.size = self.joint.size
         if is_recurrent(self.joint):
             self.initial_state = self.joint.initial_state

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -82,10 +83,11 @@ def build_runner(hparams: HParams, seed: int) -> Runner:
     if augment is not None and str(hparams.reward_augmentation).startswith("mountain_car"):
         _check_mountain_car(hparams, env.observation_space)
     learner = Learner(agent, make_memory(spec, hparams), augment)
-    mode = compile_mode(agent)
+    in_graph = hasattr(env, "dynamics")
+    mode = compile_mode(agent, in_graph)
     tf.config.run_functions_eagerly(mode == "eager")
     jit_compile = mode == "xla"
-    if hasattr(env, "dynamics"):
+    if in_graph:
         from rl.runners.in_graph import InGraphRunner
 
         return InGraphRunner(env, learner, seed, jit_compile)
@@ -102,17 +104,19 @@ def _check_mountain_car(hparams: HParams, space: Any) -> None:
         )
 
 
-def compile_mode(agent: Agent) -> str:
+def compile_mode(agent: Agent, in_graph: bool) -> str:
     """ "xla", "graph" or "eager".
 
     `auto` looks at the networks: XLA wins where they are made of dense layers; TensorFlow's own kernels
-    (oneDNN) are twice as fast for convolutions on a CPU.
+    (oneDNN) are twice as fast for convolutions on a CPU. In-graph environments need XLA: their many small
+    operations would cost more than any convolution.
     """
     if agent.hparams.compile != "auto":
         return agent.hparams.compile
     layers = [layer for network in agent.networks.values() for layer in network._flatten_layers()]
-    convolves = any("Conv" in type(layer).__name__ for layer in layers)
-    return "graph" if convolves and not tf.config.list_logical_devices("GPU") else "xla"
+    convolves = any(isinstance(layer, keras.layers.Conv2D) for layer in layers)
+    on_cpu = not tf.config.list_logical_devices("GPU")
+    return "graph" if convolves and on_cpu and not in_graph else "xla"
 
 
 class Trainer:

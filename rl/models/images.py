@@ -1,0 +1,149 @@
+"""What the models of images share: convolutions, then dense layers.
+
+Images are [H, W, C] everywhere in this package: an environment whose channels come first is turned round
+where it is adapted (`rl/envs/envpool_host.py`). Bytes arrive here scaled to [0, 1] by the encoder.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from rl.errors import UsageError
+from rl.hparams.hparams import ModelHParams
+from rl.models.layers import Initializers
+from rl.models.mlp import Torso
+from rl.models.registry import get_model
+from rl.types import Tensor
+
+
+class ImageTorso(keras.layers.Layer):
+    """Base of torsos for images: `[N, H * W * C]` to `[N, size]`.
+
+    A subclass writes `convolutions`, whose output, flattened, goes through dense layers `model.hidden`.
+
+    Args:
+        model: hparams; `filters` of the convolutions, `hidden`, `activation`.
+        inputs: (height, width, channels).
+        initializers: of the weights.
+        name: under which its variables are saved.
+
+    Raises:
+        UsageError: the observations are no images, or too small for the convolutions.
+    """
+
+    for_images = True
+
+    def __init__(self, model: ModelHParams, inputs: tuple[int, ...], initializers: Initializers, name: str):
+        super().__init__(name=name)
+        if len(inputs) != 3:
+            raise UsageError(
+                f"model {model.name} is for images [height, width, channels], these observations have shape "
+                f"{list(inputs)}: take model.name=mlp"
+            )
+        self.inputs = inputs
+        with keras.name_scope(name):
+            self.stages = self.convolutions(model, initializers)
+            shape: tuple[int, ...] = inputs
+            for stage in self.stages:
+                shape = _built(stage, shape, model.name, inputs)
+            self.dense = Torso(model, (math.prod(shape),), initializers, "dense")
+        self.size = self.dense.size
+        self.built = True
+
+    def convolutions(self, model: ModelHParams, initializers: Initializers) -> list[keras.layers.Layer]:
+        """Layers from `[N, H, W, C]` on, one after another, not built yet."""
+        raise NotImplementedError
+
+    def call(self, x: Tensor) -> Tensor:
+        x = ops.reshape(x, (-1, *self.inputs))  # [N, H, W, C]
+        for stage in self.stages:
+            x = stage(x)
+        return self.dense(ops.reshape(x, (-1, math.prod(x.shape[1:]))))
+
+
+def convolution(
+    filters: int, size: int, stride: int, initializer: Any, name: str, activation: str | None, padding: str
+) -> keras.layers.Conv2D:
+    """A Keras convolution over [N, H, W, C]."""
+    return keras.layers.Conv2D(
+        filters,
+        size,
+        stride,
+        padding,
+        data_format="channels_last",
+        activation=activation,
+        kernel_initializer=initializer,
+        name=name,
+    )
+
+
+class PatchConvolution(keras.layers.Layer):
+    """A convolution of stride 1 without padding, as one matrix product: `[N, H, W, C]` to
+    `[N, H - size + 1, W - size + 1, filters]`.
+
+    For small images in compiled loops: XLA on a CPU takes ten times as long over the kernel's gradient of its
+    own convolution.
+    """
+
+    def __init__(self, filters: int, size: int, initializer: Any, name: str, activation: str):
+        super().__init__(name=name)
+        self.filters, self.width, self.initializer = filters, size, initializer
+        self.activation = keras.activations.get(activation)
+
+    def build(self, shape: tuple[int | None, ...]) -> None:
+        kernel = (self.width, self.width, shape[-1], self.filters)
+        self.kernel = self.add_weight(shape=kernel, initializer=self.initializer, name="kernel")
+        self.bias = self.add_weight(shape=(self.filters,), initializer="zeros", name="bias")
+        self.built = True
+
+    def compute_output_shape(self, shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        count, height, width, _ = shape
+        return (count, height - self.width + 1, width - self.width + 1, self.filters)  # type: ignore[operator]
+
+    def call(self, x: Tensor) -> Tensor:
+        size = self.width
+        height, width = x.shape[1] - size + 1, x.shape[2] - size + 1
+        shifted = [x[:, i : i + height, j : j + width] for i in range(size) for j in range(size)]
+        patches = ops.concatenate(shifted, -1)  # [N, H', W', size * size * C]
+        kernel = ops.reshape(self.kernel, (patches.shape[-1], self.filters))
+        return self.activation(ops.matmul(patches, kernel) + self.bias)
+
+
+def for_images(name: str) -> bool:
+    """Whether the registered model of that name takes images alone."""
+    return getattr(get_model(name), "for_images", False)
+
+
+def image_torso(
+    model: ModelHParams, inputs: tuple[int, ...], initializers: Initializers, name: str
+) -> keras.layers.Layer:
+    """The layers that turn one part of an observation into features, before any that remember.
+
+    Images go through the model named in hparams where it is for images, else through `model.image` (but are
+    flattened where the model named is mlp); anything else through dense layers.
+    """
+    if len(inputs) != 3 or model.name == "mlp":
+        return Torso(model, inputs, initializers, name)
+    return get_model(model.name if for_images(model.name) else model.image)(model, inputs, initializers, name)
+
+
+def _built(
+    stage: keras.layers.Layer, shape: tuple[int, ...], name: str, image: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Builds a stage for inputs [H, W, C]; the shape of what it gives."""
+    too_small = UsageError(
+        f"images of {image[0]} x {image[1]} are too small for the convolutions of model {name}: "
+        "take model.name=minatar_cnn or mlp"
+    )
+    try:
+        after = tuple(stage.compute_output_shape((None, *shape)))[1:]
+    except ValueError as error:
+        raise too_small from error
+    if min(after) < 1:
+        raise too_small
+    stage.build((None, *shape))
+    return after
