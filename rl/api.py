@@ -229,7 +229,7 @@ def _use_system(name: str) -> None:
 def _check_overrides(hparams: HParams, run_dir: Path, overrides: str) -> None:
     """Raises UsageError where the run to be tested was trained with other values than are asked for."""
     saved = _read_saved(run_dir)
-    there = {} if saved is None else _flatten(saved["hparams"])
+    there = {} if saved is None else _flatten(HParams.from_dict(saved["hparams"]).to_dict())
     here = _flatten(hparams.to_dict())
     for key in parse_overrides(overrides):
         if key in there and key not in FREE_TO_CHANGE and there[key] != here.get(key):
@@ -264,8 +264,8 @@ def _check_same_run(hparams: HParams, run_dir: Path, seed: int) -> None:
     saved = _read_saved(run_dir)
     if saved is None or CheckpointManager(run_dir / "checkpoints").latest_step() is None:
         return
-    there, here = saved["hparams"], hparams.to_dict()
-    flat_there, flat_here = _flatten(there), _flatten(here)
+    there, here = HParams.from_dict(saved["hparams"]), hparams  # what is younger than the run has its default
+    flat_there, flat_here = _flatten(there.to_dict()), _flatten(here.to_dict())
     keys = [key for key in {**flat_there, **flat_here} if key not in FREE_TO_CHANGE]
     changed = [key for key in keys if flat_there.get(key) != flat_here.get(key)]
     differences = [f"{key} is {flat_there.get(key)} there, {flat_here.get(key)} here" for key in changed[:3]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import signal
 import time
 
@@ -102,6 +103,18 @@ def test_other_settings_in_the_same_folder_are_refused_and_change_nothing(traine
     with pytest.raises(rl.UsageError, match="algo is ppo there, dqn here"):
         rl.train("dqn_identity", output_dir=folder, **QUICK)
     assert snapshot(folder) == before
+
+
+def test_a_run_from_before_a_hyperparameter_existed_goes_on_with_its_default(trained, tmp_path):
+    folder = tmp_path / "older"
+    shutil.copytree(trained[0], folder)
+    path = folder / "run_0" / "hparams.json"
+    saved = json.loads(path.read_text())
+    del saved["hparams"]["model"]["filters"], saved["hparams"]["microbatches"]
+    path.write_text(json.dumps(saved))
+    assert rl.train("ppo_identity", output_dir=folder, seed=4, **QUICK).step == 2_048
+    with pytest.raises(rl.UsageError, match="microbatches is 1 there, 2 here"):
+        rl.train("ppo_identity", output_dir=folder, seed=4, microbatches=2, **QUICK)
 
 
 def test_hparams_objects_are_taken_and_left_as_they_are(tmp_path):
