@@ -10,6 +10,9 @@ set -euo pipefail
 python_wanted='>=3.11,<3.13'
 # What the wheels load and do not bring along; on most machines all of it is there.
 debian_packages=(ca-certificates libgcc-s1 libstdc++6 zlib1g)
+# Qt, which Procgen draws with: from Debian, or from PyPI where apt-get or root is missing.
+qt_debian=libqt5gui5
+qt_pypi='PyQt5-Qt5>=5.15,<6'
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 venv=$root/.venv
@@ -122,6 +125,14 @@ PYTHON
     "import envpool, gymnasium, imageio_ffmpeg, keras, numpy, pydantic, pygame, rich, tensorboard, tensorflow"
 }
 
+install_qt() {
+  [[ $(uname -s) == Linux ]] || return 0
+  "$python" -c 'import ctypes; ctypes.CDLL("libQt5Gui.so.5")' 2>/dev/null && return
+  if [[ $EUID -eq 0 ]] && command -v apt-get >/dev/null && (apt_install "$qt_debian"); then return; fi
+  say "installing $qt_pypi from PyPI"
+  quietly "installing Qt" "$uv" pip install --quiet --python "$python" "$qt_pypi"
+}
+
 set_up() {
   local sys=$1 text
   text=$(stamp_text "$sys") || exit 1
@@ -130,6 +141,7 @@ set_up() {
   rm -f "$stamp"
   make_venv "$sys"
   install_requirements "$(requirements_of "$sys")"
+  install_qt
   printf '%s\n' "$text" >"$stamp.new"
   mv "$stamp.new" "$stamp"
   say "ready (--sys $sys); activate with: source .venv/bin/activate"

@@ -11,8 +11,7 @@ from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
-from rl.envs.host import action_encoder, action_view, observation_view
-from rl.envs.make import make_gym_env
+from rl.envs.make import make_eval_envs
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference, resolve
@@ -73,8 +72,8 @@ class Policy:
     def __init__(self, agent: Agent):
         self.agent = agent
         self._actors: dict[int, Actor] = {}
-        env = make_gym_env(agent.hparams.env, agent.hparams.env_kwargs)
-        self._encode = action_encoder(env.action_space)
+        env = make_eval_envs(agent.hparams.env, 1, agent.hparams.env_kwargs)
+        self._encode = env.encode
         env.close()
 
     def __call__(self, observation: Nest, batched: bool = False) -> Nest:
@@ -281,7 +280,7 @@ def _check_same_run(hparams: HParams, run_dir: Path, seed: int) -> None:
 def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in values.items():
-        if isinstance(value, dict) and key != "env_kwargs":
+        if isinstance(value, dict) and key not in ("env_kwargs", "train_env_kwargs"):
             flat |= _flatten(value, f"{prefix}{key}.")
         else:
             flat[prefix + key] = value
@@ -315,8 +314,10 @@ def _saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
             f"{run_dir} holds {hparams.algo} on {hparams.env}, not {asked.algo} on {asked.env}: "
             f"ask for --hparams {saved['name']}, or choose another --output_dir"
         )
-    env = make_gym_env(hparams.env, hparams.env_kwargs, previous_action_reward=hparams.previous_action_reward)
-    views = observation_view(env.observation_space), action_view(env.action_space)
+    env = make_eval_envs(
+        hparams.env, 1, hparams.env_kwargs, None, hparams.previous_action_reward, hparams.frame_stack
+    )
+    views = env.observation_space, env.action_space
     env.close()
     agent: Agent = get_algo(hparams.algo)(hparams, *views, saved["seed"])
     return agent

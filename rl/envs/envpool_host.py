@@ -3,10 +3,13 @@
 EnvPool resets at the next step, as everything here does. Two things differ from Gymnasium: an episode that
 reaches a terminal state exactly at the time limit is reported as truncated only, and the seeds are fixed when
 a pool is made, so that `reset` makes a new pool.
+
+Pictures whose channels come first (Atari's) are turned round here: everything else sees [H, W, C].
 """
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable
@@ -14,30 +17,42 @@ from typing import Any
 
 import envpool
 import numpy as np
-from envpool.registration import registry
 from gymnasium import spaces
 
+from rl.envs.envpool_tasks import ATARI, PROCGEN, find_task
 from rl.envs.host import HostStep, action_encoder, action_view, env_seeds, observation_view
 from rl.errors import UsageError
 from rl.types import Nest
 
 TINY = ("envpool.classic_control", "envpool.toy_text")  # a step costs less than waking a thread
+NOT_DRAWN = "envpool.mujoco"  # drawing these ends the process
+PROCGEN_SIZE = 512  # pixels of a side; the 64 that agents see are few for a person
+FPS = {ATARI: 60.0, PROCGEN: 15.0}  # frames a second as a person plays; Atari's before frames are skipped
+MEMORY = spaces.Box(0, 255, (128,), np.uint8)  # of the Atari console
 
 
 class EnvPoolHost:
     """A `HostEnv` of `num_envs` EnvPool environments, stepped by EnvPool's own threads.
 
     Args:
-        env_id: an id of `envpool.list_all_envs()`.
+        env_id: an id that `rl.envs.envpool_tasks` knows.
         num_envs: B.
         env_kwargs: options of that environment, and `num_threads`.
         max_episode_steps: steps after which an episode is truncated; None takes the environment's own limit.
+        render_mode: "rgb_array" for `render`.
+
+    Attributes:
+        life_lost: [B] bool after each step, None for environments without lives: the episode did not end
+            though the step says so, only a life of it (Atari's option `episodic_life`).
 
     Raises:
-        UsageError: unknown options, several players, a limit that the environment ignores, a missing library.
+        UsageError: unknown options, several players, a limit that the environment ignores, a missing library,
+            or it cannot be drawn.
     """
 
     backend = "envpool"
+    step_limit = math.inf  # every environment of EnvPool has a limit
+    frame_stack = 1
 
     def __init__(
         self,
@@ -45,35 +60,51 @@ class EnvPoolHost:
         num_envs: int,
         env_kwargs: dict[str, Any] | None = None,
         max_episode_steps: int | None = None,
+        render_mode: str | None = None,
     ) -> None:
         self.num_envs = num_envs
-        self._env_id = env_id
+        self._name = env_id
+        self._task = task = find_task(env_id, env_kwargs or {})
         self._pool: Any = None
-        self._kwargs = {"num_threads": _num_threads(env_id, num_envs), **(env_kwargs or {})}
+        self._kwargs = {"num_threads": _num_threads(task.family, num_envs), **task.kwargs}
+        self._render = self._render_options(render_mode)
         if max_episode_steps is not None:
             self._kwargs["max_episode_steps"] = max_episode_steps
             self._check_limit()
         spec = self._call(envpool.make_spec, num_envs=num_envs)
         observation_space, action_space = _spaces(spec)
-        self.observation_space = observation_view(observation_space)
+        self.observation_space = MEMORY if task.memory else observation_view(_turned(observation_space))
         self.action_space = action_view(action_space)
         if spec.config.max_num_players > 1:
             raise UsageError(f"environment {env_id} has several players, which is not supported")
-        self._encode = action_encoder(action_space)
-        self._decode = _float32_decoder(observation_space)
+        lives = task.family == ATARI and spec.config.episodic_life
+        self.life_lost = np.zeros(num_envs, np.bool_) if lives else None
+        self.fps = FPS.get(task.family, 30.0) / getattr(spec.config, "frame_skip", 1)
+        self.encode = action_encoder(action_space)
+        self._decode = _decoder(observation_space)
 
     def reset(self, seed: int) -> Nest:
         """Observation [B, ...] of a new pool, whose environment i has the seed `env_seeds(seed, B)[i]`."""
         self.close()
+        if self.life_lost is not None:
+            self.life_lost = np.zeros(self.num_envs, np.bool_)
         seeds = env_seeds(seed, self.num_envs)
-        self._pool = self._call(envpool.make, env_type="gymnasium", num_envs=self.num_envs, seed=seeds)
+        self._pool = self._call(
+            envpool.make, env_type="gymnasium", num_envs=self.num_envs, seed=seeds, **self._render
+        )
         _spaces(self._pool)
-        return self._decode(self._pool.reset()[0])
+        return self._observed(*self._pool.reset())
 
     def step(self, action: Nest) -> HostStep:
         """See `HostEnv.step`."""
-        observation, reward, terminated, truncated, _ = self._pool.step(self._encode(action))
-        return self._decode(observation), reward, terminated, truncated
+        observation, reward, terminated, truncated, info = self._pool.step(self.encode(action))
+        if self.life_lost is not None:
+            self.life_lost = terminated & (info["terminated"] == 0)
+        return self._observed(observation, info), reward, terminated, truncated
+
+    def render(self) -> np.ndarray:
+        """The picture of the first environment, uint8 [H, W, 3]."""
+        return np.array(self._pool.render()[0])
 
     def close(self) -> None:
         """Ends the pool's threads."""
@@ -81,16 +112,28 @@ class EnvPoolHost:
             self._pool.close()
             self._pool = None
 
+    def _observed(self, observation: Nest, info: dict[str, Any]) -> Nest:
+        return np.array(info["ram"]) if self._task.memory else self._decode(observation)
+
+    def _render_options(self, mode: str | None) -> dict[str, Any]:
+        if mode is None:
+            return {}
+        if mode != "rgb_array":
+            raise UsageError(f"{self._name} is EnvPool's, which opens no window: take --record_video")
+        if self._task.family.startswith(NOT_DRAWN):
+            raise UsageError(f"EnvPool cannot draw {self._name}")
+        size = PROCGEN_SIZE if self._task.family == PROCGEN else 0  # 0: the environment's own
+        return {"render_mode": mode} | ({"render_width": size, "render_height": size} if size else {})
+
     def _call(self, function: Callable[..., Any], **kwargs: Any) -> Any:
         try:
-            return function(self._env_id, **{**self._kwargs, **kwargs})
+            return function(self._task.id, **{**self._kwargs, **kwargs})
         except ImportError as error:
-            raise UsageError(f"environment {self._env_id}: {_one_line(error)}") from error
+            hint = ", which ./setup.sh does" if self._task.family == PROCGEN else ""
+            raise UsageError(f"environment {self._name}: {_one_line(error).rstrip('.')}{hint}") from error
         except Exception as error:
             given = {key: value for key, value in self._kwargs.items() if key != "num_threads"}
-            raise UsageError(
-                f"EnvPool cannot make {self._env_id} with {given}: {_one_line(error)}"
-            ) from error
+            raise UsageError(f"EnvPool cannot make {self._name} with {given}: {_one_line(error)}") from error
 
     def _check_limit(self) -> None:
         """Some of EnvPool's environments accept a time limit and ignore it."""
@@ -102,7 +145,7 @@ class EnvPoolHost:
         pool.close()
         if not truncated:
             raise UsageError(
-                f"EnvPool's {self._env_id} ignores max_episode_steps: leave it out or change env_backend"
+                f"EnvPool's {self._name} ignores max_episode_steps: leave it out or change env_backend"
             )
 
 
@@ -113,18 +156,36 @@ def _spaces(pool_or_spec: Any) -> tuple[spaces.Space, spaces.Space]:
         return pool_or_spec.observation_space, pool_or_spec.action_space
 
 
-def _num_threads(env_id: str, num_envs: int) -> int:
-    if registry.specs[env_id][0] in TINY and num_envs < 64:
+def _num_threads(family: str, num_envs: int) -> int:
+    if family in TINY and num_envs < 64:
         return 1
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return min(num_envs, usable or 1)
 
 
-def _float32_decoder(space: spaces.Space) -> Callable[[Nest], Nest]:
-    """The function from EnvPool's observations to those of `observation_view(space)`."""
+def _channels_first(space: spaces.Space) -> bool:
+    """Whether elements are pictures [C, H, W]."""
+    picture = isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
+    return picture and space.shape[0] < space.shape[2]
+
+
+def _turned(space: spaces.Space) -> spaces.Space:
+    """`space` with its pictures as [H, W, C]."""
     if isinstance(space, spaces.Dict):
-        decoders = {key: _float32_decoder(each) for key, each in space.spaces.items()}
+        return spaces.Dict({key: _turned(each) for key, each in space.spaces.items()})
+    if _channels_first(space):
+        low, high = (np.moveaxis(limit, 0, -1) for limit in (space.low, space.high))
+        return spaces.Box(low, high, dtype=np.uint8)
+    return space
+
+
+def _decoder(space: spaces.Space) -> Callable[[Nest], Nest]:
+    """The function from EnvPool's observations [B, ...] to those of `observation_view(_turned(space))`."""
+    if isinstance(space, spaces.Dict):
+        decoders = {key: _decoder(each) for key, each in space.spaces.items()}
         return lambda observation: {key: decode(observation[key]) for key, decode in decoders.items()}
+    if _channels_first(space):
+        return lambda observation: np.ascontiguousarray(np.moveaxis(observation, 1, -1))
     if space.dtype == np.float64:
         return lambda observation: observation.astype(np.float32)
     return lambda observation: observation

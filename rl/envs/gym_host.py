@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,26 +20,33 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 from rl.envs.host import HostStep, action_encoder, action_view, env_seeds, observation_view
 from rl.types import Nest
 
+UNLIMITED = 27_000.0  # steps after which an episode without a limit is cut, as is the custom for Atari
+
 
 class GymHost:
     """A `HostEnv` of separate Gymnasium environments with equal spaces.
 
     Args:
-        envs: the environments; `close` closes them. They stay reachable as `envs`, for rendering.
+        envs: the environments; `close` closes them.
     """
 
     backend = "gym"
+    life_lost: np.ndarray | None = None
+    frame_stack = 1
 
     def __init__(self, envs: Sequence[gymnasium.Env]) -> None:
         self.envs = list(envs)
         self.num_envs = len(self.envs)
         self.observation_space = observation_view(self.envs[0].observation_space)
         self.action_space = action_view(self.envs[0].action_space)
-        self._encode = action_encoder(self.envs[0].action_space)
+        self.encode = action_encoder(self.envs[0].action_space)
         self._batched_actions = batch_space(self.envs[0].action_space, self.num_envs)
         self._ended = [False] * self.num_envs
         plain = isinstance(self.observation_space, spaces.Box)
         self._shape = (self.num_envs, *self.observation_space.shape) if plain else None
+        spec = self.envs[0].spec
+        self.step_limit = math.inf if spec is not None and spec.max_episode_steps else UNLIMITED
+        self.fps = float(self.envs[0].metadata.get("render_fps") or 30)
 
     def reset(self, seed: int) -> Nest:
         """Observation [B, ...]; environment i is reset with `env_seeds(seed, B)[i]`."""
@@ -53,7 +61,7 @@ class GymHost:
         truncated = np.zeros(self.num_envs, np.bool_)  # [B]
         ended = self._ended
         observations = []
-        for i, each in enumerate(self._split(self._encode(action))):
+        for i, each in enumerate(self._split(self.encode(action))):
             if ended[i]:
                 observations.append(self.envs[i].reset()[0])
                 ended[i] = False
@@ -63,6 +71,10 @@ class GymHost:
                 if done or cut:
                     ended[i], terminated[i], truncated[i] = True, done, cut
         return self._batch(observations), reward, terminated, truncated
+
+    def render(self) -> np.ndarray:
+        """What the first environment draws."""
+        return np.asarray(self.envs[0].render())
 
     def close(self) -> None:
         """Closes all environments."""
@@ -93,13 +105,17 @@ class GymVectorHost:
     """
 
     backend = "gym"
+    life_lost: np.ndarray | None = None
+    frame_stack = 1
+    step_limit = math.inf  # CartPole's, the only one there is, has its limit built in
+    fps = 30.0
 
     def __init__(self, env: VectorEnv) -> None:
         self.env = env
         self.num_envs = env.num_envs
         self.observation_space = observation_view(env.single_observation_space)
         self.action_space = action_view(env.single_action_space)
-        self._encode = action_encoder(env.single_action_space)
+        self.encode = action_encoder(env.single_action_space)
 
     def reset(self, seed: int) -> Nest:
         """Observation [B, ...]."""
@@ -107,13 +123,17 @@ class GymVectorHost:
 
     def step(self, action: Nest) -> HostStep:
         """See `HostEnv.step`."""
-        observation, reward, terminated, truncated, _ = self.env.step(self._encode(action))
+        observation, reward, terminated, truncated, _ = self.env.step(self.encode(action))
         return (  # copies: a vector environment may write its next step into the same arrays
             np.array(observation, self.observation_space.dtype),
             np.array(reward, np.float32),
             np.array(terminated),
             np.array(truncated),
         )
+
+    def render(self) -> np.ndarray:
+        """What the first environment draws."""
+        return np.asarray(self.env.render()[0])
 
     def close(self) -> None:
         """Closes the vector environment."""

@@ -29,6 +29,11 @@ class HostEnv(Protocol):
     num_envs: int  # B
     observation_space: spaces.Space
     action_space: spaces.Space
+    encode: Callable[[Nest], Nest]  # the agent's actions [B, ...] as the environment itself takes them
+    life_lost: np.ndarray | None  # [B] bool after a step: an end that only a life came to; None: no lives
+    step_limit: float  # steps that an episode can have, infinite where the environment itself ends it
+    fps: float  # pictures a second, for videos
+    frame_stack: int  # pictures that an observation is made of (`rl.envs.frames`)
 
     def reset(self, seed: int) -> Nest:
         """Starts all episodes anew; the same seed gives the same episodes. Returns observation [B, ...]."""
@@ -42,6 +47,9 @@ class HostEnv(Protocol):
         Returns:
             observation [B, ...], reward [B] float32, terminated [B] bool, truncated [B] bool.
         """
+
+    def render(self) -> np.ndarray:
+        """The picture of the first environment, uint8 [H, W, 3], where it was made to be drawn."""
 
     def close(self) -> None:
         """Frees what the environments hold."""

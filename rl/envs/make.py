@@ -1,7 +1,8 @@
 """Environments by id: `make_env` for training, `make_gym_env` and `make_eval_envs` for evaluation.
 
-An id is Gymnasium's ("CartPole-v1"). Three backends may have it: `graph` (in-graph, compiled together with
-the agent), `envpool` (C++ threads) and `gym` (Gymnasium). Importing this module imports none of them.
+An id is Gymnasium's ("CartPole-v1"), or one that EnvPool alone has ("Pong-v5", "coinrun"). Three backends may
+have it: `graph` (in-graph, compiled together with the agent), `envpool` (C++ threads) and `gym` (Gymnasium).
+Importing this module imports none of them.
 
 An environment of Gymnasium that says in its `info["action_mask"]` which actions are legal says it in its
 observations here (`rl/envs/wrappers.py:ActionMask`).
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
     import gymnasium
 
     from rl.envs.graph.base import GraphEnv
-    from rl.envs.gym_host import GymHost
     from rl.envs.host import HostEnv
-    from rl.envs.wrappers import PreviousActionRewardHost
 
 BACKENDS = ("graph", "envpool", "gym")  # in the order in which `auto` asks them
 VECTOR_FROM = 8  # environments from which Gymnasium's own vector form of CartPole beats a loop
@@ -38,6 +37,7 @@ def make_env(
     env_kwargs: Mapping[str, Any] | None = None,
     max_episode_steps: int | None = None,
     previous_action_reward: bool = False,
+    frame_stack: int | None = None,
 ) -> GraphEnv | HostEnv:
     """The environment to train in.
 
@@ -50,6 +50,7 @@ def make_env(
         max_episode_steps: steps after which an episode is truncated; None takes the environment's own limit.
         previous_action_reward: whether observations tell the action and the reward before them
             (`rl/envs/wrappers.py`).
+        frame_stack: pictures that an observation is made of (`rl/envs/frames.py`); None: 4 for Atari, else 1.
 
     Raises:
         UsageError: unknown id or backend, a backend that lacks the id, options that the environment does not
@@ -72,6 +73,7 @@ def make_env(
     if backend == "auto" and chosen == "envpool" and _gym_has(env_id) and _gym_masks(env_id, kwargs):
         chosen = "gym"
     env = _MAKE[chosen](env_id, num_envs, kwargs, max_episode_steps)
+    env = _stacked(env, chosen, env_id, kwargs, frame_stack)
     return _telling(env, chosen) if previous_action_reward else env
 
 
@@ -116,16 +118,40 @@ def make_eval_envs(
     env_kwargs: Mapping[str, Any] | None = None,
     render_mode: str | None = None,
     previous_action_reward: bool = False,
-) -> GymHost | PreviousActionRewardHost:
-    """`num_envs` environments of `make_gym_env` as one host environment; `reset(seed)` seeds them.
+    frame_stack: int | None = None,
+) -> HostEnv:
+    """`num_envs` environments to evaluate in, as one host environment; `reset(seed)` seeds them.
+
+    They are those of `make_gym_env`, or EnvPool's where Gymnasium has none of that id.
 
     Raises:
         UsageError: as `make_gym_env`.
     """
-    from rl.envs.gym_host import GymHost
+    if _gym_has(env_id) or not _envpool_has(env_id):
+        from rl.envs.gym_host import GymHost
 
-    host = GymHost([make_gym_env(env_id, env_kwargs, render_mode) for _ in range(num_envs)])
-    return _telling(host, "gym") if previous_action_reward else host
+        host: Any = GymHost([make_gym_env(env_id, env_kwargs, render_mode) for _ in range(num_envs)])
+    else:
+        from rl.envs.envpool_host import EnvPoolHost
+
+        host = EnvPoolHost(env_id, num_envs, dict(env_kwargs or {}), None, render_mode)
+    host = _stacked(host, host.backend, env_id, dict(env_kwargs or {}), frame_stack)
+    return _telling(host, host.backend) if previous_action_reward else host
+
+
+def _stacked(env: Any, backend: str, env_id: str, env_kwargs: dict[str, Any], frames: int | None) -> Any:
+    """The environment, whose observations are the last few pictures."""
+    from rl.envs.envpool_tasks import usual_frame_stack
+
+    usual = usual_frame_stack(env_id, env_kwargs) if backend == "envpool" else 1
+    frames = usual if frames is None else frames
+    if frames == 1:
+        return env
+    if backend == "graph":
+        raise UsageError(f"frame_stack={frames} is for host environments: take env_backend gym or envpool")
+    from rl.envs.frames import FrameStackHost
+
+    return FrameStackHost(env, frames)
 
 
 def _telling(env: Any, backend: str) -> Any:
@@ -234,7 +260,9 @@ def _graph_has(env_id: str) -> bool:
 
 
 def _envpool_has(env_id: str) -> bool:
-    return env_id in _envpool_ids()
+    from rl.envs.envpool_tasks import has_task
+
+    return has_task(env_id)
 
 
 def _gym_has(env_id: str) -> bool:
@@ -260,16 +288,10 @@ def _gym_ids() -> list[str]:
     return list(gymnasium.registry)
 
 
-def _envpool_ids() -> list[str]:
-    if importlib.util.find_spec("envpool") is None:
-        return []
-    import envpool
-
-    return envpool.list_all_envs()
-
-
 def _unknown(env_id: str) -> UsageError:
-    known = {*registry.names(), *_gym_ids(), *_envpool_ids()}
+    from rl.envs.envpool_tasks import task_ids
+
+    known = {*registry.names(), *_gym_ids(), *task_ids()}
     return UsageError(
         f"unknown environment {env_id!r}: {nearest(env_id, known)} (in-graph ones: --list envs)"
     )

@@ -92,16 +92,20 @@ class PreviousActionRewardHost:
 
     def __init__(self, env: HostEnv) -> None:
         self.env, self.backend, self.num_envs = env, env.backend, env.num_envs
-        self.action_space = env.action_space
+        self.step_limit, self.fps, self.frame_stack = env.step_limit, env.fps, env.frame_stack
+        self.action_space, self.encode = env.action_space, env.encode
         self.observation_space = with_previous(env.observation_space, env.action_space)
         self._ended = np.zeros(env.num_envs, np.bool_)
         self._nothing = create_empty_array(env.action_space, env.num_envs)
 
     @property
-    def envs(self) -> list[gymnasium.Env]:
-        """The Gymnasium environments, where it is made of them."""
-        envs: list[gymnasium.Env] = self.env.envs  # type: ignore[attr-defined]
-        return envs
+    def life_lost(self) -> np.ndarray | None:
+        """See `HostEnv`."""
+        return self.env.life_lost
+
+    def render(self) -> np.ndarray:
+        """See `HostEnv.render`."""
+        return self.env.render()
 
     def reset(self, seed: int) -> Nest:
         """See `HostEnv.reset`."""

@@ -121,10 +121,12 @@ class HParams(Checked):
 
     algo: str = ""  # name in the registry algos
     env: str = ""  # environment id
-    env_backend: Literal["auto", "graph", "envpool", "gym"] = "auto"  # training only; evaluation is on gym
+    env_backend: Literal["auto", "graph", "envpool", "gym"] = "auto"  # of training; evaluation prefers gym
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    train_env_kwargs: dict[str, Any] = Field(default_factory=dict)  # further ones, in training only
     max_episode_steps: PositiveInt | None = None  # None: the environment's own limit
     reward_augmentation: str | None = None  # training only
+    frame_stack: PositiveInt | None = None  # pictures in an observation; None: as is the custom, 4 for Atari
     previous_action_reward: bool = False  # the observation also tells the last action and its reward
     normalize_observation: bool = False
     normalize_reward: bool = False  # divides by the standard deviation of the discounted return

@@ -20,8 +20,8 @@ class Prioritized(Replay):
     """Transitions are sampled with probability P(i) = p_i^alpha / sum_k p_k^alpha, p = |priority| + epsilon.
 
     A leaf of the sum-tree holds p^alpha of its place in the ring: 0 where nothing is to be sampled (autoreset
-    steps, the newest n rows, rows never written), the largest p^alpha so far where the algorithm has not
-    said.
+    steps, the newest n rows, the oldest ones that lack pictures of their stacks, rows never written), the
+    largest p^alpha so far where the algorithm has not said.
     """
 
     def __init__(self, spec: MemorySpec, hparams: Any) -> None:
@@ -36,7 +36,8 @@ class Prioritized(Replay):
     def add(self, trajectory: Trajectory) -> None:
         """Appends T rows [T, B]; the T that now have n successors get the largest priority so far."""
         steps, batch = trajectory.reward.shape
-        if steps + self.n_step > self.ring.rows:
+        unready = self.n_step + self.ring.history  # rows: the newest ones, then the oldest ones
+        if steps + unready > self.ring.rows:
             raise ValueError(
                 f"{steps} rows and n_step {self.n_step} do not fit into a ring of {self.ring.rows}"
             )
@@ -45,8 +46,7 @@ class Prioritized(Replay):
         places = self.ring.wrap(first + tf.range(steps * batch))  # [T * B]; rows never written have no flags
         valid = (self.ring.flags(places) & TRANSITION) != 0
         leaves = tf.where(valid, self.tree.largest(), 0.0)
-        unready = tf.zeros([self.n_step * batch])  # the newest n rows
-        self.tree.set_range(first, tf.concat([leaves, unready], 0))
+        self.tree.set_range(first, tf.concat([leaves, tf.zeros([unready * batch])], 0))
 
     def sample(self, seed: Tensor, step: Tensor) -> Batch:
         """A stratified batch of `batch_size` transitions, weighted as `Priorities.draw` says.
@@ -71,8 +71,8 @@ class Prioritized(Replay):
         ring = self.ring
         leaves = self.tree.leaves().reshape(ring.rows, ring.num_envs)  # [C, B]
         expected = (ring.variables["flags"].numpy().reshape(leaves.shape) & TRANSITION) != 0
-        newest = (int(ring.position) - 1 - np.arange(self.n_step)) % ring.rows
-        expected[newest] = False
+        unready = np.arange(-self.n_step, int(ring.incomplete))
+        expected[(int(ring.position) + unready) % ring.rows] = False
         wrong = (leaves > 0) != expected
         if wrong.any():
             row, env = np.argwhere(wrong)[0]

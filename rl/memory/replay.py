@@ -15,7 +15,8 @@ from rl.types import Batch, Tensor, Trajectory
 class Replay:
     """A ring and its n-step transitions; a subclass decides which places to sample.
 
-    The newest n rows cannot be sampled: the observation n steps after them is not stored yet.
+    The newest n rows cannot be sampled: the observation n steps after them is not stored yet. Nor can the
+    oldest ones, where they lack pictures of their stacks (`Ring.history`).
 
     Where adding and sampling are compiled into one function, add first: XLA copies the whole storage (1 ms
     for a million places) when it finds a write that does not depend on an earlier read. Adding first needs no
@@ -53,7 +54,7 @@ class Replay:
 
     def size(self) -> Tensor:
         """Places that may be sampled, int32 scalar; autoreset steps among them count."""
-        return tf.maximum(self.ring.filled - self.n_step, 0) * self.ring.num_envs
+        return tf.maximum(self.ring.filled - self.n_step - self.ring.incomplete, 0) * self.ring.num_envs
 
     def can_sample(self) -> Tensor:
         """Whether `min_replay_size` is reached, bool scalar."""
@@ -126,14 +127,15 @@ def _rows(spec: MemorySpec, hparams: Any) -> int:
     if hparams.replay_capacity >= 2**30:
         raise UsageError(f"replay_capacity is {hparams.replay_capacity}: places are int32, stay below 2^30")
     rows = hparams.replay_capacity // spec.num_envs
-    least = spec.rollout_length + hparams.n_step + 1
+    history = spec.frame_stack - 1
+    least = spec.rollout_length + hparams.n_step + 1 + history
     if rows < least:
         raise UsageError(
             f"replay_capacity {hparams.replay_capacity} is too small: {spec.num_envs} environments with "
             f"rollout_length {spec.rollout_length} and n_step {hparams.n_step} "
             f"need {least * spec.num_envs} or more"
         )
-    most = (rows - hparams.n_step) * spec.num_envs
+    most = (rows - hparams.n_step - history) * spec.num_envs
     if hparams.min_replay_size > most:
         raise UsageError(
             f"min_replay_size {hparams.min_replay_size} is never reached: a replay_capacity of "

@@ -5,6 +5,11 @@ terminated, truncated) and whether a_t was a transition at all (mask 0: the igno
 successor o_{t+1} is the next row's observation, so a replay memory needs half of what storing pairs would
 need.
 
+Stacked pictures (`MemorySpec.frame_stack`) are stored once each: a row keeps the newest picture of its stack,
+and the stack is rebuilt from the rows before when it is read. The first row after an autoreset step begins an
+episode, whose stacks hold no older picture (`rl.envs.frames`). In a full ring the oldest `frame_stack` - 1
+rows may lack pictures of their stacks: `history` rows that memories must not sample.
+
 Everything is flat, `[C * B, ...]`, place = row * B + environment: XLA compiles gather and scatter of
 first-axis indices to plain loops that work in place, and TensorFlow's own kernels (without XLA) read and
 write the variable without copying it. A scatter costs about 3 ns an element, as cheap as a slice, and needs
@@ -12,6 +17,8 @@ no case for the end of the ring.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -30,15 +37,20 @@ class Ring:
     Args:
         spec: spaces and number of environments B.
         rows: C, how many rows are kept.
+
+    Raises:
+        ValueError: a picture's channels are no multiple of the frame stack.
     """
 
     def __init__(self, spec: MemorySpec, rows: int) -> None:
         self.rows = rows
+        self.frames, self.history = spec.frame_stack, spec.frame_stack - 1
         self.num_envs = spec.num_envs
         self.places = rows * spec.num_envs  # L = C * B
         self._observation_spec = space_spec(spec.observation_space)
         self._action_spec = space_spec(spec.action_space)
-        self._observation = self._storage("observation", self._observation_spec)
+        stored = tf.nest.map_structure(self._newest_spec, self._observation_spec)
+        self._observation = self._storage("observation", stored)
         self._action = self._storage("action", self._action_spec)
         self._reward = tf.Variable(tf.zeros([self.places]), trainable=False, name="reward")  # [L]
         self._flags = tf.Variable(tf.zeros([self.places], tf.uint8), trainable=False, name="flags")  # [L]
@@ -51,6 +63,19 @@ class Ring:
             name: tf.Variable(tf.zeros([self.places, *each.shape], each.dtype), trainable=False, name=name)
             for name, each in zip(leaf_names(root, spec), tf.nest.flatten(spec), strict=True)
         }
+
+    def _stacked(self, spec: Any) -> bool:
+        """Whether a leaf of observations is of stacked pictures."""
+        return self.frames > 1 and len(spec.shape) == 3
+
+    def _newest_spec(self, spec: tf.TensorSpec) -> tf.TensorSpec:
+        """What is stored of a leaf of observations: of stacked pictures the newest one."""
+        if not self._stacked(spec):
+            return spec
+        *sides, channels = spec.shape
+        if channels % self.frames:
+            raise ValueError(f"pictures of {channels} channels are no stack of {self.frames}")
+        return tf.TensorSpec([*sides, channels // self.frames], spec.dtype)
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -72,6 +97,11 @@ class Ring:
     def filled(self) -> Tensor:
         """Rows that hold something, int32 scalar, at most C."""
         return tf.cast(self._filled.read_value(), tf.int32)
+
+    @property
+    def incomplete(self) -> Tensor:
+        """How many of the oldest rows may lack pictures of their stacks, int32 scalar."""
+        return tf.where(self.filled >= self.rows, self.history, 0)
 
     def wrap(self, place: Tensor) -> Tensor:
         """`place` brought from [-L, 2 L) into [0, L); by comparing: an integer division costs more."""
@@ -99,10 +129,10 @@ class Ring:
             flat = tf.reshape(value, [count, *variable.shape[1:]])  # [T * B, ...]
             variable.scatter_update(tf.IndexedSlices(flat, place))
 
-        for variable, value in zip(
-            self._observation.values(), tf.nest.flatten(trajectory.observation), strict=True
-        ):
-            write(variable, value[:steps])
+        leaves = tf.nest.flatten(trajectory.observation), tf.nest.flatten(self._observation_spec)
+        for variable, value, spec in zip(self._observation.values(), *leaves, strict=True):
+            newest = value[:steps, ..., -variable.shape[-1] :] if self._stacked(spec) else value[:steps]
+            write(variable, newest)
         for variable, value in zip(self._action.values(), tf.nest.flatten(trajectory.action), strict=True):
             write(variable, value)
         write(self._reward, trajectory.reward)
@@ -114,9 +144,26 @@ class Ring:
         self._filled.assign(tf.cast(tf.minimum(self.filled + steps, self.rows), tf.int64))
 
     def observation(self, place: Tensor) -> Nest:
-        """The observations at `place` [N], each [N, ...]."""
-        found = [tf.gather(each, place) for each in self._observation.values()]
+        """The observations at `place` [N] (or of any shape), each [N, ...]; pictures with their stacks."""
+        pairs = zip(self._observation.values(), tf.nest.flatten(self._observation_spec), strict=True)
+        back = self._history_places(place) if self.frames > 1 else []
+        found = []
+        for variable, spec in pairs:
+            if self._stacked(spec):
+                found.append(tf.concat([tf.gather(variable, each) for each in back], -1))
+            else:
+                found.append(tf.gather(variable, place))
         return tf.nest.pack_sequence_as(self._observation_spec, found)
+
+    def _history_places(self, place: Tensor) -> list[Tensor]:
+        """Where the pictures of the stacks at `place` are, oldest first; the last is `place` itself."""
+        found = [place]
+        within = tf.ones_like(place, tf.bool)  # whether the row before belongs to the same episode
+        for _ in range(self.history):
+            before = self.wrap(found[0] - self.num_envs)
+            within = tf.logical_and(within, (self.flags(before) & TRANSITION) != 0)
+            found.insert(0, tf.where(within, before, found[0]))
+        return found
 
     def action(self, place: Tensor) -> Nest:
         """The actions at `place` [N], each [N, ...]."""

@@ -26,8 +26,8 @@ class Sequence:
     A rollout of B environments opens B sequences, for it is at its start that the runner notes the network's
     state; consecutive sequences overlap wherever a rollout is shorter than a sequence. One leaf of a sum-tree
     stands for each sequence: p^alpha, or 0 until all its steps and the observation after them are stored, and
-    again once its first rollout is overwritten. With `priority_exponent` 0, or
-    `prioritized` false, all sequences are equally likely.
+    again once its first rollout is overwritten (or the pictures before it, where observations are stacks).
+    With `priority_exponent` 0, or `prioritized` false, all sequences are equally likely.
 
     A sequence may hold several episodes: the step between them has mask 0.
 
@@ -46,7 +46,8 @@ class Sequence:
         self.num_envs, self.period = spec.num_envs, spec.rollout_length
         self.length = hparams.burn_in + hparams.unroll_length  # steps; there is one observation more
         self.span = -(-(self.length + 1) // self.period)  # rollouts that hold a whole sequence
-        self.rollouts = _rollouts(spec, hparams, self.span)
+        self.lost = -(-(spec.frame_stack - 1) // self.period)  # oldest rollouts that lack pictures, when full
+        self.rollouts = _rollouts(spec, hparams, self.span + self.lost)
         self.ring = Ring(spec, self.rollouts * self.period)
         exponent = hparams.priority_exponent if hparams.prioritized else 0.0
         self.tree = Priorities(self.rollouts * self.num_envs, hparams, exponent)
@@ -85,7 +86,8 @@ class Sequence:
         ready = tf.fill([count], tf.where(complete, self.tree.largest(), 0.0))
         first = own - (self.span - 1) * count  # of the oldest rollout of the newest sequences
         first = tf.where(first < 0, first + leaves, first)
-        self.tree.set_range(first, tf.concat([ready, tf.zeros([(self.span - 1) * count])], 0))
+        unready = tf.zeros([(self.span - 1 + self.lost) * count])  # of the newest rollouts, then the oldest
+        self.tree.set_range(first, tf.concat([ready, unready], 0))
 
     def sample(self, seed: Tensor, step: Tensor) -> SequenceBatch:
         """A stratified batch of `batch_size` sequences, weighted as `Priorities.draw` says.
@@ -109,7 +111,8 @@ class Sequence:
 
     def size(self) -> Tensor:
         """Steps in the rollouts whose sequences may be sampled, int32 scalar."""
-        return tf.maximum(self.ring.filled - (self.span - 1) * self.period, 0) * self.num_envs
+        lost = tf.where(self.ring.filled >= self.ring.rows, self.lost, 0)
+        return tf.maximum(self.ring.filled - (self.span - 1 + lost) * self.period, 0) * self.num_envs
 
     def can_sample(self) -> Tensor:
         """Whether `min_replay_size` is reached, bool scalar."""
@@ -129,7 +132,9 @@ class Sequence:
                 raise ValueError(f"replay holds a {name} that is not finite")
         leaves = self.tree.leaves()
         age = (position // self.period - 1 - np.arange(self.rollouts)) % self.rollouts  # 0: the newest
-        expected = (age >= self.span - 1) & (age < filled // self.period)  # [M]
+        stored = filled // self.period
+        lost = self.lost if stored == self.rollouts else 0
+        expected = (age >= self.span - 1) & (age < stored - lost)  # [M]
         wrong = (leaves.reshape(self.rollouts, -1) > 0) != expected[:, None]
         if wrong.any():
             rollout, env = np.argwhere(wrong)[0]

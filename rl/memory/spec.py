@@ -17,6 +17,7 @@ class MemorySpec(NamedTuple):
     num_envs: int  # B
     rollout_length: int  # T
     recurrent_state: Nest = ()  # [B, ...] zeros like the state of the agent's network
+    frame_stack: int = 1  # pictures that an observation is made of, along its last axis, oldest first
 
 
 def leaf_names(root: str, spec: Nest) -> list[str]:

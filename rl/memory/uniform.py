@@ -35,7 +35,7 @@ class Uniform(Replay):
         shift = tf.concat([[0], drawn[self.batch_size :]], 0)  # [4]
         age = drawn[: self.batch_size, None] + shift  # [N, 4] rank by age, from the oldest
         age = tf.where(age >= size, age - size, age)
-        oldest = (ring.position - ring.filled) * ring.num_envs
+        oldest = (ring.position - ring.filled + ring.incomplete) * ring.num_envs
         places = ring.wrap(oldest + age)  # [N, 4]
         valid = ((ring.flags(places) & TRANSITION) != 0) & (self.size() > 0)
         first = tf.reduce_min(tf.where(valid, tf.range(CANDIDATES), CANDIDATES), 1)  # [N]

@@ -48,20 +48,20 @@ class Runner:
 
 
 def running_sums(
-    reward: Tensor, mask: Tensor, start_return: Tensor, start_length: Tensor
+    reward: Tensor, alive: Tensor, start_return: Tensor, start_length: Tensor, counted: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return and length of the running episode after each step of a rollout, both [T, B] float32.
 
-    reward, mask [T, B]; start_return, start_length [B]: where the previous rollout ended. A step with mask 0
-    is an autoreset step, which starts both anew.
+    reward, alive, counted [T, B]; start_return, start_length [B]: where the previous rollout ended. A step
+    that is not alive starts both anew; a step counts `counted`.
     """
     length = reward.shape[0]
     array = tf.TensorArray(tf.float32, length, element_shape=reward.shape[1:])
 
     def body(t: Tensor, total: Tensor, count: Tensor, totals: Any, counts: Any) -> tuple:
-        alive = tf.gather(mask, t)  # [B]
-        total = total * alive + tf.gather(reward, t)
-        count = (count + 1.0) * alive
+        goes_on = tf.gather(alive, t)  # [B]
+        total = total * goes_on + tf.gather(reward, t)
+        count = count * goes_on + tf.gather(counted, t)
         return t + 1, total, count, totals.write(t, total), counts.write(t, count)
 
     start = (tf.constant(0), start_return, start_length, array, array)

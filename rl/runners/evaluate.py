@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rl.agents.agent import Agent
-from rl.envs.gym_host import GymHost
 from rl.envs.host import HostEnv
-from rl.envs.make import make_eval_envs, make_gym_env
+from rl.envs.make import make_eval_envs
 from rl.errors import UsageError
 from rl.runners.actor import Actor
 from rl.spaces import space_spec
@@ -23,7 +21,6 @@ from rl.utils.video import VideoWriter
 log = logging.getLogger("rl")
 
 MAX_PARALLEL = 32  # episodes played side by side
-UNLIMITED = 27_000  # steps after which an episode is cut where the environment sets no limit (Atari's custom)
 BLOCK = 64  # steps that random numbers are drawn for at a time
 
 
@@ -50,23 +47,24 @@ class Evaluator:
     Args:
         agent: whose policy is evaluated, with the weights it has at the call.
         episodes: how many; up to 32 are played side by side.
+        env_kwargs: options of the environment; None takes those of the agent's hparams.
 
     Raises:
-        UsageError: Gymnasium lacks the environment.
+        UsageError: the environment cannot be made, or looks otherwise than where the agent was trained.
     """
 
-    def __init__(self, agent: Agent, episodes: int):
+    def __init__(self, agent: Agent, episodes: int, env_kwargs: dict[str, Any] | None = None):
         hparams = agent.hparams
         self.episodes = episodes
         self._num_envs = min(episodes, MAX_PARALLEL)
         self._envs = make_eval_envs(
             hparams.env,
             self._num_envs,
-            hparams.env_kwargs,
+            hparams.env_kwargs if env_kwargs is None else env_kwargs,
             previous_action_reward=hparams.previous_action_reward,
+            frame_stack=hparams.frame_stack,
         )
         _check_spaces(agent, self._envs)
-        self._limit = _step_limit(self._envs.envs[0])
         self._actor = Actor(agent, self._num_envs, training=False, seed=0, backend=hparams.act_backend)
 
     def run(self, seed: int) -> Evaluation:
@@ -91,9 +89,9 @@ class Evaluator:
             total = np.where(ended, 0.0, total) + reward
             length = np.where(ended, 0.0, length + 1.0)
             ended = terminated | truncated
-            if (length >= self._limit).any():
-                log.warning("an evaluation episode without a limit was cut after %d steps", UNLIMITED)
-                ended |= length >= self._limit
+            if (length >= self._envs.step_limit).any():
+                log.warning("an evaluation episode was cut after %d steps", self._envs.step_limit)
+                ended |= length >= self._envs.step_limit
             for i in np.flatnonzero(ended):
                 returns[i].append(float(total[i]))
                 lengths[i].append(float(length[i]))
@@ -115,15 +113,9 @@ def _check_spaces(agent: Agent, envs: HostEnv) -> None:
     for trained, evaluated in pairs:
         if space_spec(trained) != space_spec(evaluated):
             raise UsageError(
-                f"{agent.hparams.env} has other spaces where it is trained ({trained}) than in Gymnasium "
-                f"({evaluated}), where it is evaluated: take env_backend=gym"
+                f"{agent.hparams.env} has other spaces where it is trained ({trained}) than where it is "
+                f"evaluated ({evaluated}): take env_backend={envs.backend}"
             )
-
-
-def _step_limit(env: Any) -> float:
-    """Steps after which an episode must be cut: never, where the environment cuts it itself."""
-    limited = env.spec is not None and env.spec.max_episode_steps
-    return math.inf if limited else UNLIMITED
 
 
 def play(
@@ -140,22 +132,19 @@ def play(
     Frames come from the environment's own renderer; files are named LABEL_INDEX_return_RETURN.mp4.
 
     Raises:
-        UsageError: Gymnasium lacks the environment or it cannot be rendered, or a video cannot be written.
+        UsageError: the environment cannot be made or rendered, or a video cannot be written.
     """
     hparams = agent.hparams
     mode = "rgb_array" if video_dir is not None else ("human" if render else None)
-    env = make_gym_env(
-        hparams.env, hparams.env_kwargs, mode, previous_action_reward=hparams.previous_action_reward
+    host = make_eval_envs(
+        hparams.env, 1, hparams.env_kwargs, mode, hparams.previous_action_reward, hparams.frame_stack
     )
-    host = GymHost([env])
-    fps = float(env.metadata.get("render_fps") or 30)
-    limit = _step_limit(env)
     actor = Actor(agent, 1, training=False, seed=0, backend=hparams.act_backend)
     returns, lengths = [], []
     try:
         for episode in range(episodes):
             path = None if video_dir is None else video_dir / f"{label}_{episode}.mp4"
-            total, length = _play_one(host, actor, seed + episode, path, fps, limit)
+            total, length = _play_one(host, actor, seed + episode, path)
             returns.append(total)
             lengths.append(length)
             if path is not None:
@@ -165,25 +154,22 @@ def play(
     return Evaluation(np.array(returns), np.array(lengths))
 
 
-def _play_one(
-    host: GymHost, actor: Actor, seed: int, path: Path | None, fps: float, limit: float
-) -> tuple[float, float]:
-    env = host.envs[0]
+def _play_one(host: HostEnv, actor: Actor, seed: int, path: Path | None) -> tuple[float, float]:
     observation = host.reset(seed)
     actor.forget()
     total, length = 0.0, 0
-    with contextlib.nullcontext() if path is None else VideoWriter(path, fps) as video:
+    with contextlib.nullcontext() if path is None else VideoWriter(path, host.fps) as video:
         for t in itertools.count():
             if video is not None:
-                video.add(np.asarray(env.render()))
+                video.add(host.render())
             if t % BLOCK == 0:
                 actor.begin(t, BLOCK)
             action, _ = actor(observation, t % BLOCK, 0)
             observation, reward, terminated, truncated = host.step(action)
             total += float(reward[0])
             length += 1
-            if terminated[0] or truncated[0] or length >= limit:
+            if terminated[0] or truncated[0] or length >= host.step_limit:
                 break
         if video is not None:
-            video.add(np.asarray(env.render()))
+            video.add(host.render())
     return total, float(length)

@@ -23,7 +23,7 @@ from rl.spaces import space_spec
 from rl.types import Nest, Tensor, Trajectory
 
 # Rows of a block's one array of numbers, [T, B] each; the agent's extras follow.
-NUMBERS = ("reward", "terminated", "truncated", "mask")
+NUMBERS = ("reward", "terminated", "truncated", "mask", "life_lost")
 
 
 class SyncRunner(Runner):
@@ -43,6 +43,8 @@ class SyncRunner(Runner):
         self.overlap = hparams.overlap
         self._return = tf.Variable(tf.zeros([env.num_envs]), trainable=False)  # of the running episode
         self._episode_length = tf.Variable(tf.zeros([env.num_envs]), trainable=False)
+        # At the last step; not saved, for a run that goes on begins new episodes.
+        self._life_lost = tf.Variable(tf.zeros([env.num_envs], tf.bool), trainable=False)
         self._pack = loops.MetricPack()
         self._learn = self._learn_function(jit_compile)
         learner.agent.resample_noise(random.fold_in(self.root_seed, 0))  # later ones follow each learning
@@ -131,6 +133,8 @@ class SyncRunner(Runner):
                 actor.forget(ended)
             ended = terminated | truncated
             block.write_result(t, reward, terminated, truncated)
+            if self.env.life_lost is not None:
+                block.numbers[4, t] = self.env.life_lost
         block.write_observation(self.length, observation)
         self._observation, self._ended = observation, ended
 
@@ -176,18 +180,28 @@ class SyncRunner(Runner):
                 {name: numbers[name] for name in extras},
                 tf.nest.pack_sequence_as(state_structure, arrays[end:-1]),
             )
-            ended = tf.logical_or(trajectory.terminated, trajectory.truncated)
-            running = running_sums(
-                trajectory.reward, trajectory.mask, self._return.value(), self._episode_length.value()
-            )
-            self._return.assign(running[0][-1])
-            self._episode_length.assign(running[1][-1])
-            metrics = episode_sums(*running, ended, trajectory.mask)
+            metrics = self._episode_metrics(trajectory, numbers["life_lost"] > 0.0)
             return tf.concat([self._iterate(trajectory, metrics), flat_weights(self.learner.agent)], 0)
 
         function = tf.function(learn, jit_compile=jit_compile, input_signature=signature, autograph=False)
         concrete = function.get_concrete_function() if not tf.config.functions_run_eagerly() else function
         return lambda arrays: concrete(*[tf.constant(each) for each in arrays])
+
+    def _episode_metrics(self, trajectory: Trajectory, life_lost: Tensor) -> dict[str, Tensor]:
+        """Sums over the episodes that ended in a rollout. Learning takes the loss of a life for an end;
+        an episode's return and length go on to the real one."""
+        alive, ended = trajectory.mask, tf.logical_or(trajectory.terminated, trajectory.truncated)
+        if self.env.life_lost is not None:
+            before = tf.concat([self._life_lost.value()[None], life_lost[:-1]], 0)  # [T, B]
+            alive = tf.maximum(alive, tf.cast(before, tf.float32))  # not a new episode's first step
+            ended = tf.logical_and(ended, tf.logical_not(life_lost))
+            self._life_lost.assign(life_lost[-1])
+        running = running_sums(
+            trajectory.reward, alive, self._return.value(), self._episode_length.value(), trajectory.mask
+        )
+        self._return.assign(running[0][-1])
+        self._episode_length.assign(running[1][-1])
+        return episode_sums(*running, ended, trajectory.mask)
 
     def _iterate(self, trajectory: Trajectory, metrics: dict[str, Tensor]) -> Tensor:
         """Learning from one rollout; returns its packed metrics."""

@@ -58,9 +58,10 @@ def build_runner(hparams: HParams, seed: int) -> Runner:
         hparams.env,
         hparams.env_backend,
         hparams.num_envs,
-        hparams.env_kwargs,
+        hparams.env_kwargs | hparams.train_env_kwargs,
         hparams.max_episode_steps,
         hparams.previous_action_reward,
+        hparams.frame_stack,
     )
     augment = (
         None if hparams.reward_augmentation is None else get_reward_augmentation(hparams.reward_augmentation)
@@ -79,6 +80,7 @@ def build_runner(hparams: HParams, seed: int) -> Runner:
         hparams.num_envs,
         hparams.rollout_length,
         network_state(agent.initial_state(hparams.num_envs)),
+        getattr(env, "frame_stack", 1),
     )
     if augment is not None and str(hparams.reward_augmentation).startswith("mountain_car"):
         _check_mountain_car(hparams, env.observation_space)
@@ -130,6 +132,10 @@ class Trainer:
         self.runner = build_runner(hparams, seed)
         self.agent = self.runner.learner.agent
         self.evaluator = Evaluator(self.agent, eval_episodes)
+        self.level_evaluator = None  # of the levels trained on, where the evaluation is on others
+        if hparams.train_env_kwargs.get("num_levels"):
+            options = hparams.env_kwargs | hparams.train_env_kwargs
+            self.level_evaluator = Evaluator(self.agent, eval_episodes, options)
         self.checkpoints = CheckpointManager(run_dir / "checkpoints", hparams.keep_checkpoints)
         meta = self.checkpoints.restore(self.runner.variables)
         self.resumed = meta is not None
@@ -187,6 +193,8 @@ class Trainer:
     def close(self) -> None:
         self.runner.close()
         self.evaluator.close()
+        if self.level_evaluator is not None:
+            self.level_evaluator.close()
 
     def _evaluate(
         self, before: int, total: int, row: dict[str, float], progress: Progress
@@ -198,8 +206,12 @@ class Trainer:
         begun = time.perf_counter()
         seed = np.random.SeedSequence([self.seed, step]).generate_state(1)[0]
         evaluation = self.evaluator.run(int(seed) % 2**31)
-        row |= evaluation.metrics() | {"perf/eval_seconds": time.perf_counter() - begun}
+        row |= evaluation.metrics()
         mean = row["eval/return_mean"]
+        if self.level_evaluator is not None:
+            familiar = float(self.level_evaluator.run(int(seed) % 2**31).returns.mean())
+            row |= {"eval/train_levels_return_mean": familiar, "eval/generalization_gap": familiar - mean}
+        row["perf/eval_seconds"] = time.perf_counter() - begun
         if self.best_return is None or mean > self.best_return:
             self.best_return = mean
             best = self.run_dir / "checkpoints" / "best"

@@ -1,0 +1,73 @@
+"""Pictures stacked in time: the last few, along the channel axis, oldest first (Mnih et al. 2015, "Methods").
+
+Done here for every environment alike, so that memories know how a stack comes about and need to keep each
+picture once (`rl/memory/ring.py`): a stack holds pictures of one episode only; at its start the first one
+stands for those before it. The loss of a life (`HostEnv.life_lost`) starts a stack anew as well.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium import spaces
+
+from rl.envs.host import HostEnv, HostStep
+from rl.errors import UsageError
+from rl.types import Nest
+
+
+class FrameStackHost:
+    """A `HostEnv` whose observations are the last `frames` pictures: [H, W, C] become [H, W, frames * C].
+
+    Raises:
+        UsageError: the observations are no pictures.
+    """
+
+    def __init__(self, env: HostEnv, frames: int) -> None:
+        space = env.observation_space
+        if not isinstance(space, spaces.Box) or len(space.shape) != 3:
+            raise UsageError(f"frame_stack={frames} is for pictures [height, width, channels], not {space}")
+        self.env, self.backend, self.num_envs, self.frame_stack = env, env.backend, env.num_envs, frames
+        self.step_limit, self.fps = env.step_limit, env.fps
+        self.action_space, self.encode = env.action_space, env.encode
+        low, high = (np.concatenate([limit] * frames, -1) for limit in (space.low, space.high))
+        self.observation_space = spaces.Box(low, high, dtype=space.dtype)
+        self._channels = space.shape[-1]
+        self._starts = np.ones(env.num_envs, np.bool_)  # whether the next picture is an episode's first
+        self._stack = np.zeros((env.num_envs, *self.observation_space.shape), space.dtype)
+
+    @property
+    def life_lost(self) -> np.ndarray | None:
+        """See `HostEnv`."""
+        return self.env.life_lost
+
+    def reset(self, seed: int) -> Nest:
+        """See `HostEnv.reset`."""
+        self._starts = np.ones(self.num_envs, np.bool_)
+        stacked = self._push(self.env.reset(seed))
+        self._starts = np.zeros(self.num_envs, np.bool_)
+        return stacked
+
+    def step(self, action: Nest) -> HostStep:
+        """See `HostEnv.step`."""
+        observation, reward, terminated, truncated = self.env.step(action)
+        stacked = self._push(observation)
+        self._starts = terminated | truncated
+        return stacked, reward, terminated, truncated
+
+    def render(self) -> np.ndarray:
+        """See `HostEnv.render`."""
+        return self.env.render()
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self.env.close()
+
+    def _push(self, picture: np.ndarray) -> np.ndarray:
+        """The stack with `picture` [B, H, W, C] as its newest; a fresh array."""
+        stack = np.empty_like(self._stack)
+        stack[..., : -self._channels] = self._stack[..., self._channels :]
+        stack[..., -self._channels :] = picture
+        for i in np.flatnonzero(self._starts):
+            stack[i] = np.concatenate([picture[i]] * self.frame_stack, -1)
+        self._stack = stack
+        return stack
