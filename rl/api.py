@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,12 @@ from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference, resolve
 from rl.hparams.overrides import apply_overrides, parse_overrides
 from rl.runners.actor import Actor
-from rl.runners.evaluate import Evaluation, Evaluator, play
+from rl.runners.evaluate import Evaluation, Evaluator
+from rl.runners.player import Player
 from rl.runners.trainer import Result, Trainer, best_return
 from rl.systems.system import get_system
 from rl.types import Nest
-from rl.utils.checkpoint import CheckpointManager, read_single
+from rl.utils.checkpoint import CheckpointManager, read_manifest, read_single
 from rl.utils.files import ensure_writable_dir
 from rl.utils.progress import summary_table
 from rl.utils.signals import StopRequest
@@ -34,6 +36,7 @@ FREE_TO_CHANGE = {
     "train_steps",
     "log_period",
     "eval_period",
+    "video_period",
     "checkpoint_period",
     "keep_checkpoints",
     "histograms",
@@ -128,6 +131,7 @@ def train(
     seed: int = 0,
     sys: str = "local",
     eval_episodes: int = 10,
+    record_video: bool = False,
     **overrides: Any,
 ) -> Run:
     """Trains a named set (or hparams of one's own) and returns the run; continues one that is there.
@@ -138,6 +142,7 @@ def train(
         seed: of everything random.
         sys: local, gpu or tpu.
         eval_episodes: episodes of each evaluation.
+        record_video: whether an episode is filmed at each evaluation (`video_period`).
         overrides: single hyperparameters; nested ones as `model={"hidden": (64, 64)}`.
 
     Raises:
@@ -154,7 +159,8 @@ def train(
     _use_system(sys)
     folder = Path(output_dir if output_dir is not None else Path("runs") / name) / "run_0"
     with StopRequest() as stop:
-        return Run(_train_one(resolved, name, folder, seed, eval_episodes, stop, f"rl.train({name!r})"))
+        words = f"rl.train({name!r})"
+        return Run(_train_one(resolved, name, folder, seed, eval_episodes, record_video, stop, words))
 
 
 def load(run_dir: str | Path, which: str = "best") -> Policy:
@@ -206,7 +212,9 @@ def run(
             result = None
             if training:
                 words = command_line(command)
-                result = _train_one(hparams, hparams_name, run_dir, seed + copy, eval_episodes, stop, words)
+                result = _train_one(
+                    hparams, hparams_name, run_dir, seed + copy, eval_episodes, record_video, stop, words
+                )
             if not stop.requested:
                 tests = _test(hparams, run_dir, test_episodes, render, record_video)
                 rows.append(_summary(run_dir, result, tests, test_episodes))
@@ -238,10 +246,17 @@ def _check_overrides(hparams: HParams, run_dir: Path, overrides: str) -> None:
 
 
 def _train_one(
-    hparams: HParams, name: str, run_dir: Path, seed: int, eval_episodes: int, stop: StopRequest, command: str
+    hparams: HParams,
+    name: str,
+    run_dir: Path,
+    seed: int,
+    eval_episodes: int,
+    record_video: bool,
+    stop: StopRequest,
+    command: str,
 ) -> Result:
     _check_same_run(hparams, run_dir, seed)
-    trainer = Trainer(hparams, run_dir, seed, eval_episodes)
+    trainer = Trainer(hparams, run_dir, seed, eval_episodes, record_video)
     try:
         ensure_writable_dir(run_dir)
         saved = {
@@ -323,15 +338,18 @@ def _saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
     return agent
 
 
-def _read_weights(agent: Agent, run_dir: Path, which: str) -> None:
+def _read_weights(agent: Agent, run_dir: Path, which: str) -> int:
+    """Reads the policy; returns the step that it is of."""
     if which not in ("best", "last"):
         raise UsageError(f"which={which!r}: a run keeps its 'best' and its 'last' policy")
     if which == "best" and best_return(run_dir) is not None:
-        read_single(run_dir / "checkpoints" / "best", agent.policy_variables)
-        return
+        best = run_dir / "checkpoints" / "best"
+        read_single(best, agent.policy_variables)
+        return read_manifest(best).step
     manager = CheckpointManager(run_dir / "checkpoints")
     if manager.restore(agent.policy_variables, partial=True) is None:
         raise UsageError(f"there is no checkpoint in {run_dir}: train first, or name another --output_dir")
+    return manager.restored_step or 0
 
 
 def _test(
@@ -342,15 +360,20 @@ def _test(
     tests: dict[str, Evaluation] = {}
     evaluator = Evaluator(agent, episodes)
     try:
-        for which in ("last", "best"):
-            _read_weights(agent, run_dir, which)
+        for which in ("last", "best"):  # the best one stays in the agent
+            step = _read_weights(agent, run_dir, which)
             tests[which] = evaluator.run(TEST_SEED)
-        if record_video:
-            play(agent, episodes, TEST_SEED, video_dir=run_dir / "videos", label="best")
-        if render:
-            play(agent, episodes, TEST_SEED, render=True)
     finally:
         evaluator.close()
+    if record_video:
+        with contextlib.closing(Player(agent, "rgb_array")) as player:
+            for episode in range(episodes):
+                label = f"best_step_{step:09d}_episode_{episode}"
+                player.film(TEST_SEED + episode, run_dir / "videos", label)
+    if render:
+        with contextlib.closing(Player(agent, "human")) as player:
+            for episode in range(episodes):
+                player.play(TEST_SEED + episode)
     return tests
 
 

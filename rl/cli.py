@@ -101,7 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
     switch("--test_only", False, "the same as --training False")
     number("--copies", 1, 1, "train N copies, run_0 to run_(N-1), each with its own seed (default 1)")
     switch("--render", False, "show test episodes in a window")
-    switch("--record_video", False, "write an mp4 of each test episode")
+    switch("--record_video", False, "write mp4s: of an episode at each evaluation, of each test episode")
     number("--num_workers", 0, 0, "asynchronous workers (default 0: none)")
     number("--seed", 0, 0, "seed of the first copy (default 0)")
     add("--list", nargs="?", const=ALL, metavar="REGISTRY", help="list names: " + ", ".join(FAMILIES))

@@ -220,7 +220,7 @@ def test_a_user_trains_goes_on_and_watches(command, tmp_path):
     assert shown.returncode == 0, shown.stderr
     assert "best checkpoint" in shown.stdout and "WARNING" not in shown.stderr
     assert {path: snapshot(run_dir)[path] for path in kept} == kept
-    videos = sorted((run_dir / "videos").glob("best_*_return_*.mp4"))
+    videos = sorted((run_dir / "videos").glob("best_step_*_episode_?_return_*.mp4"))
     assert len(videos) == 2
     assert len(imageio.imread(videos[0], plugin="FFMPEG")) == 10  # nine steps and the end
 

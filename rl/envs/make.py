@@ -106,7 +106,12 @@ def make_gym_env(
         kwargs["render_mode"] = render_mode
     if max_episode_steps is not None:
         kwargs["max_episode_steps"] = max_episode_steps
-    env = _call_gym(env_id, lambda: gymnasium.make(env_id, disable_env_checker=True, **kwargs))
+    if render_mode == "rgb_array" and _draws_by_opengl(env_id):
+        from rl.envs.apart import ApartEnv
+
+        env: gymnasium.Env = _call_gym(env_id, lambda: ApartEnv(env_id, kwargs))
+    else:
+        env = _call_gym(env_id, lambda: gymnasium.make(env_id, disable_env_checker=True, **kwargs))
     if _gym_masks(env_id, dict(env_kwargs or {})):
         env = ActionMask(env)
     return PreviousActionReward(env) if previous_action_reward else env
@@ -232,6 +237,10 @@ def _gym_masks(env_id: str, env_kwargs: dict[str, Any]) -> bool:
         _MASKS[key] = (spec, masks_in_info(env))
         env.close()
     return _MASKS[key][1]
+
+
+def _draws_by_opengl(env_id: str) -> bool:
+    return str(_gym_spec(env_id).entry_point).startswith("gymnasium.envs.mujoco")
 
 
 def _gym_spec(env_id: str) -> Any:

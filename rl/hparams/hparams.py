@@ -156,6 +156,7 @@ class HParams(Checked):
 
     log_period: PositiveInt = 5_000  # environment steps between rows of metrics
     eval_period: Count = 0  # environment steps between evaluations; 0: only at the end
+    video_period: Count = 0  # with --record_video: environment steps between films; 0: one at each evaluation
     checkpoint_period: Coefficient = 60.0  # seconds between checkpoints
     keep_checkpoints: PositiveInt = 3
     histograms: str = ""  # regular expression: variables that get TensorBoard histograms; empty: none

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +14,6 @@ from rl.envs.make import make_eval_envs
 from rl.errors import UsageError
 from rl.runners.actor import Actor
 from rl.spaces import space_spec
-from rl.utils.video import VideoWriter
 
 log = logging.getLogger("rl")
 
@@ -116,60 +113,3 @@ def _check_spaces(agent: Agent, envs: HostEnv) -> None:
                 f"{agent.hparams.env} has other spaces where it is trained ({trained}) than where it is "
                 f"evaluated ({evaluated}): take env_backend={envs.backend}"
             )
-
-
-def play(
-    agent: Agent,
-    episodes: int,
-    seed: int,
-    *,
-    render: bool = False,
-    video_dir: Path | None = None,
-    label: str = "episode",
-) -> Evaluation:
-    """Plays episodes one after another: in a window with `render`, as one mp4 each with `video_dir`.
-
-    Frames come from the environment's own renderer; files are named LABEL_INDEX_return_RETURN.mp4.
-
-    Raises:
-        UsageError: the environment cannot be made or rendered, or a video cannot be written.
-    """
-    hparams = agent.hparams
-    mode = "rgb_array" if video_dir is not None else ("human" if render else None)
-    host = make_eval_envs(
-        hparams.env, 1, hparams.env_kwargs, mode, hparams.previous_action_reward, hparams.frame_stack
-    )
-    actor = Actor(agent, 1, training=False, seed=0, backend=hparams.act_backend)
-    returns, lengths = [], []
-    try:
-        for episode in range(episodes):
-            path = None if video_dir is None else video_dir / f"{label}_{episode}.mp4"
-            total, length = _play_one(host, actor, seed + episode, path)
-            returns.append(total)
-            lengths.append(length)
-            if path is not None:
-                path.rename(path.with_name(f"{label}_{episode}_return_{total:.0f}.mp4"))
-    finally:
-        host.close()
-    return Evaluation(np.array(returns), np.array(lengths))
-
-
-def _play_one(host: HostEnv, actor: Actor, seed: int, path: Path | None) -> tuple[float, float]:
-    observation = host.reset(seed)
-    actor.forget()
-    total, length = 0.0, 0
-    with contextlib.nullcontext() if path is None else VideoWriter(path, host.fps) as video:
-        for t in itertools.count():
-            if video is not None:
-                video.add(host.render())
-            if t % BLOCK == 0:
-                actor.begin(t, BLOCK)
-            action, _ = actor(observation, t % BLOCK, 0)
-            observation, reward, terminated, truncated = host.step(action)
-            total += float(reward[0])
-            length += 1
-            if terminated[0] or truncated[0] or length >= host.step_limit:
-                break
-        if video is not None:
-            video.add(host.render())
-    return total, float(length)

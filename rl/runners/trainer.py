@@ -28,6 +28,7 @@ from rl.memory.spec import MemorySpec
 from rl.runners.base import Runner, window_metrics
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.learner import Learner
+from rl.runners.player import Player
 from rl.spaces import space_spec
 from rl.utils.checkpoint import CheckpointError, CheckpointManager, read_manifest, write_single
 from rl.utils.logger import Logger
@@ -127,7 +128,9 @@ class Trainer:
     Building it restores and may raise UsageError; nothing has been written by then.
     """
 
-    def __init__(self, hparams: HParams, run_dir: Path, seed: int, eval_episodes: int):
+    def __init__(
+        self, hparams: HParams, run_dir: Path, seed: int, eval_episodes: int, record_video: bool = False
+    ):
         self.hparams, self.run_dir, self.seed = hparams, run_dir, seed
         self.runner = build_runner(hparams, seed)
         self.agent = self.runner.learner.agent
@@ -136,6 +139,7 @@ class Trainer:
         if hparams.train_env_kwargs.get("num_levels"):
             options = hparams.env_kwargs | hparams.train_env_kwargs
             self.level_evaluator = Evaluator(self.agent, eval_episodes, options)
+        self.player = Player(self.agent, "rgb_array") if record_video else None
         self.checkpoints = CheckpointManager(run_dir / "checkpoints", hparams.keep_checkpoints)
         meta = self.checkpoints.restore(self.runner.variables)
         self.resumed = meta is not None
@@ -176,6 +180,7 @@ class Trainer:
                 last = self._evaluate(before, total, row, progress)
                 logger.log(runner.step, row)
                 logger.log_histograms(runner.step, self.agent.variables)
+                self._film(before, total, logger)
                 progress.update(runner.step, row.get("eval/return_mean", row.get("episode/return_mean")))
                 first = False
                 if time.monotonic() - saved >= self.hparams.checkpoint_period:
@@ -193,15 +198,16 @@ class Trainer:
     def close(self) -> None:
         self.runner.close()
         self.evaluator.close()
-        if self.level_evaluator is not None:
-            self.level_evaluator.close()
+        for each in (self.level_evaluator, self.player):
+            if each is not None:
+                each.close()
 
     def _evaluate(
         self, before: int, total: int, row: dict[str, float], progress: Progress
     ) -> Evaluation | None:
         """Evaluates where a multiple of `eval_period` was passed, and at the end; keeps the best policy."""
-        step, period = self.runner.step, self.hparams.eval_period
-        if step < total and (period == 0 or before // period == step // period):
+        step = self.runner.step
+        if not _is_due(before, step, self.hparams.eval_period, total):
             return None
         begun = time.perf_counter()
         seed = np.random.SeedSequence([self.seed, step]).generate_state(1)[0]
@@ -220,6 +226,17 @@ class Trainer:
             except CheckpointError as error:
                 progress.message(f"warning: {error}; the best policy so far is not kept")
         return evaluation
+
+    def _film(self, before: int, total: int, logger: Logger) -> None:
+        """Films an episode where a multiple of `video_period` was passed, and at the end."""
+        period = self.hparams.video_period or self.hparams.eval_period
+        step = self.runner.step
+        if self.player is not None and _is_due(before, step, period, total):
+            seed = np.random.SeedSequence([self.seed, step]).generate_state(1)[0]
+            label = f"step_{step:09d}"
+            film = self.player.film(int(seed) % 2**31, self.run_dir / "videos", label)
+            assert film.preview is not None
+            logger.log_video(step, "eval/episode", film.preview)
 
     def _save(self, logger: Logger, progress: Progress, saved_step: int) -> int:
         """A periodic checkpoint; one that fails costs a warning, not the run."""
@@ -245,6 +262,11 @@ class Trainer:
             return agent.act(observation, state, tf.constant([0, 0]), zero, False)[0]
 
         return tf.function(policy, autograph=False).get_concrete_function(spec)
+
+
+def _is_due(before: int, step: int, period: int, total: int) -> bool:
+    """Whether a multiple of `period` was passed since `before`, or the end reached; 0: at the end alone."""
+    return step >= total or (period > 0 and before // period != step // period)
 
 
 def best_return(run_dir: Path) -> float | None:

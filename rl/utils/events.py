@@ -80,6 +80,11 @@ class EventFile:
             )
         )
 
+    def animation(self, step: int, name: str, gif: bytes, height: int, width: int) -> None:
+        """A picture that moves: a GIF, among the images."""
+        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
+        self._add(Event(summary=Summary(value=[Summary.Value(tag=name, image=image)]), step=step))
+
     def hparams(self, values: Mapping[str, Any], metric: str) -> None:
         """Fill the HParams plugin: flat names to bool, int, float or str, and the metric to compare by."""
         # `hp.hparams_config_pb` knows a type only with a domain, which would hide the other runs' values.

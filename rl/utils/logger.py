@@ -16,6 +16,7 @@ from rl.errors import UsageError
 from rl.utils.events import EventFile
 from rl.utils.files import reason
 from rl.utils.metrics_table import MetricsTable
+from rl.utils.video import Preview
 
 PERF = "perf/"  # metrics that no two runs share: rates and times; they have a file of their own
 _log = logging.getLogger("rl.logger")
@@ -98,6 +99,11 @@ class Logger:
             if not np.isfinite(values).all():
                 self._warn_once(name, f"variable {name} has values that are not finite at step {step}")
             self._events.histogram(int(step), f"variables/{name}", values)
+
+    def log_video(self, step: int, name: str, preview: Preview) -> None:
+        """Show a film's preview in TensorBoard, among the images."""
+        height, width = preview.kept[0].shape[:2]
+        self._events.animation(int(step), name, preview.gif(), height, width)
 
     def log_hparams(self, hparams: Mapping[str, Any], metric: str = "eval/return_mean") -> None:
         """Fill TensorBoard's HParams plugin; nested mappings become `a.b`, other values their text."""

@@ -9,6 +9,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import imageio.v3 as iio
 import imageio_ffmpeg
 import numpy as np
 
@@ -34,6 +35,39 @@ def headless_setup() -> bool:
     for name, value in (("SDL_VIDEODRIVER", "dummy"), ("SDL_AUDIODRIVER", "dummy"), ("MUJOCO_GL", "egl")):
         os.environ.setdefault(name, value)
     return True
+
+
+class Preview:
+    """A film's frames, few and small: an animated GIF, which TensorBoard shows.
+
+    However long the film: when there are `frames` of them, every second one goes and from then on only every
+    second one of those that would have been taken stays.
+
+    Args:
+        fps: of the film.
+        frames: the most that are kept, even.
+        side: pixels of the longer side at most; more are left out, row by row and column by column.
+    """
+
+    def __init__(self, fps: float, frames: int = 120, side: int = 200):
+        self._fps, self._most, self._side = fps, frames, side
+        self._every, self._seen = 1, 0
+        self.kept: list[np.ndarray] = []  # uint8 [h, w, 3]
+
+    def add(self, frame: np.ndarray) -> None:
+        """Takes the film's next frame, uint8 [H, W, 3]."""
+        if self._seen % self._every == 0:
+            if len(self.kept) == self._most:
+                self.kept, self._every = self.kept[::2], 2 * self._every
+            if self._seen % self._every == 0:
+                stride = -(-max(frame.shape[:2]) // self._side)
+                self.kept.append(np.array(frame[::stride, ::stride]))
+        self._seen += 1
+
+    def gif(self) -> bytes:
+        """The frames as a GIF that plays as fast as the film, again and again."""
+        milliseconds = max(round(1000 * self._every / self._fps), 20)  # browsers slow shorter ones down
+        return iio.imwrite("<bytes>", self.kept, extension=".gif", duration=milliseconds, loop=0)
 
 
 class VideoWriter:

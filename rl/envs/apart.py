@@ -1,0 +1,101 @@
+"""A Gymnasium environment in a process of its own.
+
+MuJoCo draws through OpenGL, whose software renderer brings an LLVM that clashes with TensorFlow's: drawing in
+one process with TensorFlow ends it (segmentation fault, seen with Mesa's llvmpipe). So environments that are
+to be drawn that way live in a child process, which never imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+from multiprocessing.connection import Connection
+from typing import Any
+
+import gymnasium
+
+from rl.errors import UsageError
+
+
+class ApartEnv(gymnasium.Env):
+    """`gymnasium.make(env_id, **kwargs)` in a child process; reset, step and render as if it were here.
+
+    Raises:
+        UsageError: the child died, or cannot make the environment.
+    """
+
+    def __init__(self, env_id: str, kwargs: dict[str, Any]) -> None:
+        context = multiprocessing.get_context("spawn")  # a fork would take TensorFlow along
+        self._connection, theirs = context.Pipe()
+        self._child = context.Process(target=_serve, args=(theirs, env_id, kwargs), daemon=True)
+        self._child.start()
+        theirs.close()
+        self._id = env_id
+        self.observation_space, self.action_space, self.metadata, self.spec = self._receive()
+        self.render_mode = kwargs.get("render_mode")
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
+        """See Gymnasium."""
+        return self._call("reset", seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
+        """See Gymnasium."""
+        return self._call("step", action)
+
+    def render(self) -> Any:
+        """See Gymnasium."""
+        return self._call("render")
+
+    def close(self) -> None:
+        """Ends the child."""
+        if self._child.is_alive():
+            with contextlib.suppress(OSError):
+                self._connection.send(None)
+            self._child.join(5)
+            self._child.kill()
+        self._connection.close()
+
+    def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            self._connection.send((name, args, kwargs))
+        except OSError as error:
+            raise self._died() from error
+        return self._receive()
+
+    def _receive(self) -> Any:
+        try:
+            result, error = self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise self._died() from error
+        if error is not None:
+            raise error
+        return result
+
+    def _died(self) -> UsageError:
+        self._child.join(5)
+        return UsageError(
+            f"the process that draws {self._id} ended (exit code {self._child.exitcode}): does OpenGL work "
+            "here? try MUJOCO_GL=egl, osmesa or glfw"
+        )
+
+
+def _serve(connection: Connection, env_id: str, kwargs: dict[str, Any]) -> None:
+    """The child: makes the environment, then does what it is told until it hears None."""
+    try:
+        env = gymnasium.make(env_id, disable_env_checker=True, **kwargs)
+    except Exception as error:
+        connection.send((None, _sendable(error)))
+        return
+    connection.send(((env.observation_space, env.action_space, env.metadata, env.spec), None))
+    while (told := connection.recv()) is not None:
+        name, args, options = told
+        try:
+            connection.send((getattr(env, name)(*args, **options), None))
+        except Exception as error:
+            connection.send((None, _sendable(error)))
+
+
+def _sendable(error: Exception) -> Exception:
+    """Gymnasium's own errors keep their kind, which says what to do; others may not survive the journey."""
+    kept = (gymnasium.error.Error, ImportError, TypeError, ValueError)
+    return error if isinstance(error, kept) else RuntimeError(f"{type(error).__name__}: {error}")

@@ -1,0 +1,87 @@
+"""Single episodes to look at: in a window, or as a film."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from rl.agents.agent import Agent
+from rl.envs.make import make_eval_envs
+from rl.runners.actor import Actor
+from rl.runners.evaluate import BLOCK
+from rl.utils.video import Preview, VideoWriter
+
+
+class Film(NamedTuple):
+    """An episode that was played."""
+
+    episode_return: float
+    length: int
+    path: Path | None  # of the mp4, None where it was not filmed
+    preview: Preview | None  # a few of its frames, small
+
+
+class Player:
+    """Plays episodes one after another without exploration, on the environment of evaluations.
+
+    Args:
+        agent: whose policy plays, with the weights it has at the call.
+        mode: "human" opens a window, "rgb_array" draws for films.
+
+    Raises:
+        UsageError: the environment cannot be made or drawn.
+    """
+
+    def __init__(self, agent: Agent, mode: Literal["human", "rgb_array"]):
+        hparams = agent.hparams
+        self.env = make_eval_envs(
+            hparams.env, 1, hparams.env_kwargs, mode, hparams.previous_action_reward, hparams.frame_stack
+        )
+        self._actor = Actor(agent, 1, training=False, seed=0, backend=hparams.act_backend)
+
+    def play(self, seed: int) -> Film:
+        """One episode, not filmed."""
+        return self._play(seed, None)
+
+    def film(self, seed: int, folder: Path, label: str) -> Film:
+        """One episode as `folder/LABEL_return_RETURN.mp4`, drawn by the environment itself.
+
+        Raises:
+            UsageError: the film cannot be written.
+        """
+        film = self._play(seed, folder / f"{label}.mp4")
+        assert film.path is not None
+        named = film.path.with_name(f"{label}_return_{film.episode_return:.0f}.mp4")
+        return film._replace(path=film.path.rename(named))
+
+    def close(self) -> None:
+        """Frees the environment, closes its window."""
+        self.env.close()
+
+    def _play(self, seed: int, path: Path | None) -> Film:
+        env, actor = self.env, self._actor
+        actor.sync()
+        observation = env.reset(seed)
+        actor.forget()
+        total, preview = 0.0, None if path is None else Preview(env.fps)
+        with contextlib.nullcontext() if path is None else VideoWriter(path, env.fps) as video:
+
+            def draw() -> None:
+                if video is not None and preview is not None:
+                    frame = env.render()
+                    video.add(frame)
+                    preview.add(frame)
+
+            for t in itertools.count():
+                draw()
+                if t % BLOCK == 0:
+                    actor.begin(t, BLOCK)
+                action, _ = actor(observation, t % BLOCK, 0)
+                observation, reward, terminated, truncated = env.step(action)
+                total += float(reward[0])
+                if terminated[0] or truncated[0] or t + 1 >= env.step_limit:
+                    break
+            draw()
+        return Film(total, t + 1, path, preview)

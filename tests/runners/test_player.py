@@ -1,0 +1,90 @@
+"""Films of every backend, opened again by another decoder, named by step and return, shown in TensorBoard."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import re
+
+import imageio.v3 as iio
+import numpy as np
+import pytest
+from PIL import Image
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import rl
+from rl.agents.algos.registry import get_algo
+from rl.envs.make import make_eval_envs
+from rl.hparams.merge import resolve
+from rl.runners.player import Player
+from rl.utils.video import Preview, headless_setup
+
+needs_mujoco = pytest.mark.skipif(
+    importlib.util.find_spec("mujoco") is None, reason="the extra mujoco is missing"
+)
+STEPS = 20
+CASES = [  # environment, frame [H, W, 3], frames a second
+    pytest.param("CartPole-v1", (400, 600, 3), 50.0, id="gym"),
+    pytest.param("Pong-v5", (210, 160, 3), 15.0, id="atari"),
+    pytest.param("coinrun", (512, 512, 3), 15.0, id="procgen"),
+    pytest.param("HalfCheetah-v5", (480, 480, 3), 20.0, id="mujoco", marks=needs_mujoco),
+]
+
+
+def agent_for(env_id):
+    limit = {"max_episode_steps": STEPS}  # which Procgen does not heed
+    hparams = resolve("ppo", {"env": env_id, "env_kwargs": limit, "model": {"hidden": (4,)}})
+    env = make_eval_envs(env_id, 1, limit)
+    agent = get_algo("ppo")(hparams, env.observation_space, env.action_space, 0)
+    env.close()
+    return agent
+
+
+@pytest.mark.parametrize(("env_id", "shape", "fps"), CASES)
+def test_a_film_holds_every_frame_as_the_environment_draws_it(tmp_path, env_id, shape, fps):
+    headless_setup()
+    player = Player(agent_for(env_id), "rgb_array")
+    film = player.film(3, tmp_path / "videos", "step_000000100")
+    assert re.fullmatch(r"step_000000100_return_-?\d+\.mp4", film.path.name) and film.path.exists()
+    frames = list(iio.imiter(film.path, plugin="FFMPEG"))
+    assert len(frames) == film.length + 1 and {frame.shape for frame in frames} == {shape}
+    assert all(frame.mean() > 5 and frame.std() > 5 for frame in frames), "not black, not blank"
+    assert np.abs(frames[0].astype(int) - frames[-1]).max() > 40, "something moved"
+    assert iio.immeta(film.path, plugin="FFMPEG")["fps"] == fps
+    assert player.play(3)[:2] == film[:2]
+    player.close()
+
+
+def test_training_films_an_episode_at_each_evaluation_and_tensorboard_shows_it(tmp_path):
+    overrides = {"train_steps": 2_048, "eval_period": 1_024, "log_period": 512, "compile": "graph"}
+    run = rl.train("ppo_identity", output_dir=tmp_path, eval_episodes=2, record_video=True, **overrides)
+    names = sorted(path.name for path in (run.run_dir / "videos").iterdir())
+    assert [re.sub(r"return_\d+", "return_N", name) for name in names] == [
+        "step_000001024_return_N.mp4",
+        "step_000002048_return_N.mp4",
+    ]
+    events = EventAccumulator(str(run.run_dir), size_guidance={"images": 0, "tensors": 0}).Reload()
+    shown = events.Images("eval/episode")
+    assert [each.step for each in shown] == [1_024, 2_048]
+    with Image.open(io.BytesIO(shown[0].encoded_image_string)) as gif:
+        assert gif.format == "GIF" and 5 < gif.n_frames <= 21 and gif.size == (shown[0].width, shown[0].height)
+
+
+def test_films_come_as_often_as_is_asked_for(tmp_path):
+    overrides = {"train_steps": 2_048, "log_period": 256, "compile": "graph", "video_period": 512}
+    run = rl.train("ppo_identity", output_dir=tmp_path, eval_episodes=1, record_video=True, **overrides)
+    steps = sorted(int(path.name.split("_")[1]) for path in (run.run_dir / "videos").iterdir())
+    assert steps == [512, 1_024, 1_536, 2_048]
+
+
+@pytest.mark.parametrize(
+    ("count", "kept"), [(3, [0, 1, 2]), (4, [0, 1, 2, 3]), (5, [0, 2, 4]), (18, [0, 8, 16])]
+)
+def test_a_preview_keeps_few_frames_evenly_apart(count, kept):
+    preview = Preview(fps=10.0, frames=4, side=5)
+    for i in range(count):
+        preview.add(np.full((6, 9, 3), i, np.uint8))
+    assert [int(frame[0, 0, 0]) for frame in preview.kept] == kept
+    assert preview.kept[0].shape == (3, 5, 3)
+    with Image.open(io.BytesIO(preview.gif())) as gif:
+        assert gif.n_frames == len(kept) and gif.info["duration"] == 100 * (kept[1] - kept[0])
