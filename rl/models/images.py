@@ -113,6 +113,11 @@ class PatchConvolution(keras.layers.Layer):
         return self.activation(ops.matmul(patches, kernel) + self.bias)
 
 
+def convolves(network: keras.layers.Layer) -> bool:
+    """Whether a network computes convolutions proper, which TensorFlow's own kernels (oneDNN) are best at."""
+    return any(isinstance(layer, keras.layers.Conv2D) for layer in network._flatten_layers())
+
+
 def for_images(name: str) -> bool:
     """Whether the registered model of that name takes images alone."""
     return getattr(get_model(name), "for_images", False)

@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -25,6 +24,7 @@ from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.memory.registry import get_memory
 from rl.memory.spec import MemorySpec
+from rl.models.images import convolves
 from rl.runners.base import Runner, window_metrics
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.learner import Learner
@@ -116,10 +116,9 @@ def compile_mode(agent: Agent, in_graph: bool) -> str:
     """
     if agent.hparams.compile != "auto":
         return agent.hparams.compile
-    layers = [layer for network in agent.networks.values() for layer in network._flatten_layers()]
-    convolves = any(isinstance(layer, keras.layers.Conv2D) for layer in layers)
     on_cpu = not tf.config.list_logical_devices("GPU")
-    return "graph" if convolves and on_cpu and not in_graph else "xla"
+    slow = on_cpu and not in_graph and any(convolves(network) for network in agent.networks.values())
+    return "graph" if slow else "xla"
 
 
 class Trainer:

@@ -67,7 +67,9 @@ def test_training_films_an_episode_at_each_evaluation_and_tensorboard_shows_it(t
     shown = events.Images("eval/episode")
     assert [each.step for each in shown] == [1_024, 2_048]
     with Image.open(io.BytesIO(shown[0].encoded_image_string)) as gif:
-        assert gif.format == "GIF" and 5 < gif.n_frames <= 21 and gif.size == (shown[0].width, shown[0].height)
+        assert (
+            gif.format == "GIF" and 5 < gif.n_frames <= 21 and gif.size == (shown[0].width, shown[0].height)
+        )
 
 
 def test_films_come_as_often_as_is_asked_for(tmp_path):
