@@ -48,6 +48,10 @@ class Replay:
     def update_priorities(self, batch: Batch, priorities: Tensor) -> None:
         """Takes the algorithm's priorities [N] of a sampled batch; ignored by a memory without."""
 
+    def appended(self) -> dict[str, int]:
+        """Variables that change by appending alone (`Ring.appended`)."""
+        return self.ring.appended()
+
     def cut(self) -> None:
         """Ends the running episodes as truncated, for environments that are restarted (`Ring.cut`)."""
         self.ring.cut()

@@ -55,8 +55,7 @@ class Ring:
         self._reward = tf.Variable(tf.zeros([self.places]), trainable=False, name="reward")  # [L]
         self._flags = tf.Variable(tf.zeros([self.places], tf.uint8), trainable=False, name="flags")  # [L]
         # int64: int32 variables live on the host, where code compiled for an accelerator cannot reach them.
-        self._position = tf.Variable(0, dtype=tf.int64, trainable=False, name="position")  # next row to write
-        self._filled = tf.Variable(0, dtype=tf.int64, trainable=False, name="filled")  # rows in use
+        self._written = tf.Variable(0, dtype=tf.int64, trainable=False, name="written")  # rows, ever
 
     def _storage(self, root: str, spec: Nest) -> dict[str, tf.Variable]:
         return {
@@ -83,20 +82,24 @@ class Ring:
         own = {
             "reward": self._reward,
             "flags": self._flags,
-            "position": self._position,
-            "filled": self._filled,
+            "written": self._written,
         }
         return {**self._observation, **self._action, **own}
 
     @property
     def position(self) -> Tensor:
         """The row that will be written next, int32 scalar."""
-        return tf.cast(self._position.read_value(), tf.int32)
+        return tf.cast(self._written.read_value() % self.rows, tf.int32)
 
     @property
     def filled(self) -> Tensor:
         """Rows that hold something, int32 scalar, at most C."""
-        return tf.cast(self._filled.read_value(), tf.int32)
+        return tf.cast(tf.minimum(self._written.read_value(), self.rows), tf.int32)
+
+    def appended(self) -> dict[str, int]:
+        """Variables that change nowhere but where rows are added, with the places ever written. Eager."""
+        places = int(self._written.numpy()) * self.num_envs
+        return dict.fromkeys([*self._observation, *self._action], places)
 
     @property
     def incomplete(self) -> Tensor:
@@ -121,8 +124,7 @@ class Ring:
                 f"cannot add {steps} x {batch} transitions to a ring of {self.rows} x {self.num_envs}"
             )
         count = steps * batch
-        position = self.position
-        place = self.wrap(position * batch + tf.range(count))  # [T * B]
+        place = self.wrap(self.position * batch + tf.range(count))  # [T * B]
 
         def write(variable: tf.Variable, value: Tensor) -> None:
             value = tf.cast(tf.convert_to_tensor(value), variable.dtype)  # [T, B, ...]
@@ -137,11 +139,7 @@ class Ring:
             write(variable, value)
         write(self._reward, trajectory.reward)
         write(self._flags, _pack_flags(trajectory))
-        position = position + steps
-        self._position.assign(
-            tf.cast(tf.where(position >= self.rows, position - self.rows, position), tf.int64)
-        )
-        self._filled.assign(tf.cast(tf.minimum(self.filled + steps, self.rows), tf.int64))
+        self._written.assign_add(steps)
 
     def observation(self, place: Tensor) -> Nest:
         """The observations at `place` [N] (or of any shape), each [N, ...]; pictures with their stacks."""
@@ -184,9 +182,9 @@ class Ring:
         For environments that start anew although their episodes had not ended: the next row to be added must
         then hold the observations that they had reached, as an autoreset step.
         """
-        if not int(self._filled.numpy()):
+        if not int(self._written.numpy()):
             return
-        newest = (int(self._position.numpy()) - 1) % self.rows
+        newest = (int(self._written.numpy()) - 1) % self.rows
         place = np.arange(self.num_envs) + newest * self.num_envs  # [B]
         flags = self._flags.numpy()[place]  # [B]
         running = ((flags & TRANSITION) != 0) & ((flags & EPISODE_END) == 0)
@@ -195,15 +193,10 @@ class Ring:
 
     def check_valid(self) -> None:
         """Reads everything on the host and raises ValueError at the first broken invariant. Eager only."""
-        position, filled = int(self._position.numpy()), int(self._filled.numpy())
-        if not 0 <= position < self.rows:
-            raise ValueError(f"replay position {position} lies outside the {self.rows} rows of the ring")
-        if not 0 <= filled <= self.rows:
-            raise ValueError(f"replay claims {filled} filled rows of {self.rows}")
-        if filled < self.rows and position != filled:
-            raise ValueError(
-                f"replay position {position} differs from its {filled} rows before the ring is full"
-            )
+        written = int(self._written.numpy())
+        if written < 0:
+            raise ValueError(f"replay claims {written} rows")
+        position, filled = written % self.rows, min(written, self.rows)
         flags = self._flags.numpy().reshape(self.rows, self.num_envs)  # [C, B]
         if filled < self.rows and flags[filled:].any():
             raise ValueError(f"replay has flags on rows from {filled} on, which were never written")

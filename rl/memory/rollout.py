@@ -29,6 +29,10 @@ class Rollout:
             "the rollout memory keeps no transitions: on-policy algorithms take the trajectory itself"
         )
 
+    def appended(self) -> dict[str, int]:
+        """Nothing is kept."""
+        return {}
+
     def cut(self) -> None:
         """Nothing is kept, so nothing is cut."""
 

@@ -105,6 +105,10 @@ class Sequence:
         """Gives the sequences of `batch` the priorities [N], as `Priorities.update` says."""
         self.tree.update(batch.index, priorities)
 
+    def appended(self) -> dict[str, int]:
+        """Variables that change by appending alone (`Ring.appended`)."""
+        return self.ring.appended()
+
     def cut(self) -> None:
         """Ends the running episodes as truncated, for environments that are restarted (`Ring.cut`)."""
         self.ring.cut()

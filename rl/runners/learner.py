@@ -36,6 +36,10 @@ class Learner:
             found |= self.reward_scale.variables
         return found
 
+    def appended(self) -> dict[str, int]:
+        """Variables that change nowhere but where rows are appended, by name, with the rows ever appended."""
+        return {f"memory/{name}": rows for name, rows in self.memory.appended().items()}
+
     def learn(self, trajectory: Trajectory, seed: Tensor, step: Tensor) -> dict[str, Tensor]:
         """One iteration's learning. `step`: environment steps so far, int64 scalar.
 

@@ -187,7 +187,7 @@ class Trainer:
                     saved = time.monotonic()
             if saved_step != runner.step:
                 logger.flush()
-                self.checkpoints.save(runner.variables, runner.step, self._meta())
+                self._write_checkpoint()
         rate = timed_steps / timed_seconds if timed_seconds else None
         elapsed = time.perf_counter() - start
         return Result(
@@ -241,14 +241,15 @@ class Trainer:
         """A periodic checkpoint; one that fails costs a warning, not the run."""
         logger.flush()
         try:
-            self.checkpoints.save(self.runner.variables, self.runner.step, self._meta())
+            self._write_checkpoint()
         except CheckpointError as error:
             progress.message(f"warning: {error}; going on with the checkpoint of step {max(saved_step, 0):,}")
             return saved_step
         return self.runner.step
 
-    def _meta(self) -> dict[str, Any]:
-        return {"seed": self.seed, "best_return": self.best_return}
+    def _write_checkpoint(self) -> None:
+        runner, meta = self.runner, {"seed": self.seed, "best_return": self.best_return}
+        self.checkpoints.save(runner.variables, runner.step, meta, runner.learner.appended())
 
     def _policy_graph(self) -> Any:
         """The policy as a plain function, whose graph TensorBoard shows."""

@@ -1,7 +1,8 @@
 """Checkpoints that are whole or not there, checked before they are believed.
 
 A checkpoint is a folder: one `tf.train.Checkpoint` of a flat `{name: variable}` and a `manifest.json`
-with the size and checksum of every file, the variables' names, shapes and dtypes, the step and `meta`.
+with the size and checksum of every file, the variables' names, shapes and dtypes, the step and `meta`. Large
+variables that change by appending alone are files of their own (`rl/utils/pieces.py`).
 It is written under a temporary name (`.ckpt-tmp-...`), made durable and renamed, so a crash at any moment
 leaves the checkpoints that were there before. Where a folder of the same name must be replaced, the
 old one is first renamed to `.ckpt-old-...`: whichever moment the crash chooses, one of the two is whole.
@@ -10,27 +11,25 @@ old one is first renamed to `.ckpt-old-...`: whichever moment the crash chooses,
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import re
 import shutil
 import uuid
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from rl.errors import UsageError
-from rl.utils.files import checksum, folder_lock, fsync_path, plain, reason
+from rl.utils.files import checksum, folder_lock, fsync_path, reason
+from rl.utils.manifest import Damaged, Manifest, Signature, load_manifest, write_manifest
+from rl.utils.pieces import choose_large, read_pieces, write_pieces
 
 Variables = Mapping[str, Any]  # name -> tf.Variable | keras.Variable
 
-_FORMAT = 1
-_MANIFEST = "manifest.json"
 _TEMPORARY, _OLD = ".ckpt-tmp-", ".ckpt-old-"
 _STEP = re.compile(r"step_(\d{12,})")
 _SHOWN = 4  # differing variables that an error message names
@@ -39,20 +38,6 @@ _log = logging.getLogger("rl.checkpoint")
 
 class CheckpointError(UsageError):
     """A checkpoint could not be written (disk full, folder unwritable); the earlier ones are untouched."""
-
-
-class Manifest(NamedTuple):
-    """What a checkpoint says of itself."""
-
-    step: int
-    meta: dict[str, Any]
-    variables: dict[str, tuple[tuple[int, ...], str]]  # name -> shape, dtype
-    prefix: str  # of the tf.train.Checkpoint's files
-    files: dict[str, tuple[int, int]]  # name -> bytes, CRC-32
-
-
-class _Damaged(Exception):
-    """A checkpoint that cannot be believed; the text says why."""
 
 
 class CheckpointManager:
@@ -68,21 +53,38 @@ class CheckpointManager:
         self.keep = keep
         self.restored_step: int | None = None
         self._damaged: set[Path] = set()
+        self._previous: tuple[Path, Manifest] | None = None  # the checkpoint last written or read whole
         if self.directory.is_dir():
             with contextlib.suppress(OSError), folder_lock(self.directory, wait=False) as held:
                 if held:
                     _tidy(self.directory)
 
-    def save(self, variables: Variables, step: int, meta: Mapping[str, Any] | None = None) -> Path:
+    def save(
+        self,
+        variables: Variables,
+        step: int,
+        meta: Mapping[str, Any] | None = None,
+        appended: Mapping[str, int] | None = None,
+    ) -> Path:
         """Write the checkpoint of `step` durably, then remove all but the newest `keep`.
 
-        `meta` is anything small that JSON can hold. Raises CheckpointError when it cannot be written,
-        or when an intact checkpoint of a later step is there (another run writes to this folder).
+        `meta` is anything small that JSON can hold. `appended`: variables that are rings of rows and change
+        nowhere but where rows are appended, with how many ever were: of large ones only what changed is
+        written. Raises CheckpointError when it cannot be written, or when an intact checkpoint of a later
+        step is there (another run writes to this folder).
         """
         later = [path for at, path in self._found() if at > step and path not in self._damaged]
         if later:
             raise CheckpointError(f"{later[0]} is newer than step {step}: does another run write there?")
-        path = _write(self.directory / f"step_{step:012d}", variables, step, dict(meta or {}))
+        path, manifest = _write(
+            self.directory / f"step_{step:012d}",
+            variables,
+            step,
+            dict(meta or {}),
+            dict(appended or {}),
+            self._previous,
+        )
+        self._previous = path, manifest
         self._damaged.discard(path)
         self._prune(step)
         return path
@@ -113,15 +115,17 @@ class CheckpointManager:
     def latest_step(self) -> int | None:
         """The newest step with a readable manifest; its data are checked only by `restore`."""
         for step, path in self._found():
-            with contextlib.suppress(_Damaged):
-                _manifest(path)
+            with contextlib.suppress(Damaged):
+                load_manifest(path)
                 return step
         return None
 
     def _try(self, path: Path, variables: Variables, partial: bool) -> Manifest | None:
         try:
-            return _read(path, variables, partial)
-        except _Damaged as error:
+            manifest = _read(path, variables, partial)
+            self._previous = None if partial else (path, manifest)
+            return manifest
+        except Damaged as error:
             if path.exists():  # else it was pruned a moment ago
                 self._damaged.add(path)
                 _log.warning("checkpoint %s is damaged (%s): trying the one before", path, error)
@@ -160,7 +164,7 @@ def write_single(
 
     Raises CheckpointError, with the old one in place, when it cannot be written.
     """
-    return _write(Path(path), variables, step, dict(meta or {}))
+    return _write(Path(path), variables, step, dict(meta or {}))[0]
 
 
 def read_single(
@@ -178,7 +182,7 @@ def read_single(
                 continue
             try:
                 return _read(candidate, variables, partial).meta
-            except _Damaged as error:
+            except Damaged as error:
                 problem = f"checkpoint {candidate} is damaged ({error})"
     if problem:
         raise UsageError(f"{problem}: use another checkpoint, or remove it")
@@ -188,15 +192,22 @@ def read_single(
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
     """What the checkpoint folder `path` says of itself, data unread. Raises UsageError when it is damaged."""
     try:
-        return _manifest(Path(path))
-    except _Damaged as error:
+        return load_manifest(Path(path))
+    except Damaged as error:
         raise UsageError(f"checkpoint {path} is damaged ({error})") from error
 
 
 # -- writing
 
 
-def _write(final: Path, variables: Variables, step: int, meta: dict[str, Any]) -> Path:
+def _write(
+    final: Path,
+    variables: Variables,
+    step: int,
+    meta: dict[str, Any],
+    appended: Mapping[str, int] | None = None,
+    previous: tuple[Path, Manifest] | None = None,
+) -> tuple[Path, Manifest]:
     temporary = final.with_name(_TEMPORARY + final.name)
     named = _tf_variables(variables)
     try:
@@ -205,37 +216,46 @@ def _write(final: Path, variables: Variables, step: int, meta: dict[str, Any]) -
             _tidy(final.parent)
             try:
                 temporary.mkdir()
-                _fill(temporary, named, step, meta)
+                _fill(temporary, named, step, meta, appended or {}, previous)
+                manifest = load_manifest(temporary)
                 _commit(temporary, final)
             finally:  # gone already unless something went wrong
                 shutil.rmtree(temporary, ignore_errors=True)
     except (OSError, tf.errors.OpError) as error:
         raise CheckpointError(f"cannot write checkpoint {final}: {reason(error)}") from error
-    return final
+    return final, manifest
 
 
-def _fill(folder: Path, variables: dict[str, tf.Variable], step: int, meta: dict[str, Any]) -> None:
+def _fill(
+    folder: Path,
+    variables: dict[str, tf.Variable],
+    step: int,
+    meta: dict[str, Any],
+    appended: Mapping[str, int],
+    previous: tuple[Path, Manifest] | None,
+) -> None:
     # A prefix of its own: a reader whose folder is swapped under it finds a file missing, never a mixture.
     prefix = f"state-{uuid.uuid4().hex[:12]}"
-    tf.train.Checkpoint(variables=variables).write(str(folder / prefix))
+    large = choose_large(variables, appended)
+    rest = {name: each for name, each in variables.items() if name not in large}
+    tf.train.Checkpoint(variables=rest).write(str(folder / prefix))
     files = {}
     for name in sorted(os.listdir(folder)):
         files[name] = [os.path.getsize(folder / name), checksum(folder / name)]
         fsync_path(folder / name)
-    body = {
-        "format": _FORMAT,
-        "step": int(step),
-        "meta": meta,
-        "prefix": prefix,
-        "files": files,
-        "variables": {name: [list(shape), dtype] for name, (shape, dtype) in _signature(variables).items()},
-    }
-    body = json.loads(json.dumps(body, default=plain))  # as a reader will see it, e.g. keys as text
-    text = json.dumps({"checksum": _body_checksum(body), **body}, indent=1)
-    with open(folder / _MANIFEST, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    pieces = {}
+    for name in large:
+        path, before = (None, None) if previous is None else previous
+        pieces[name], written = write_pieces(
+            folder,
+            variables[name],
+            appended[name],
+            None if before is None else before.pieces.get(name),
+            path,
+            {} if before is None else before.files,
+        )
+        files |= written
+    write_manifest(folder, step, meta, prefix, files, pieces, _signature(variables))
     fsync_path(folder)
 
 
@@ -281,46 +301,29 @@ def _remove(path: Path) -> None:
 
 
 def _read(path: Path, variables: Variables, partial: bool) -> Manifest:
-    """Check everything, then assign. Raises _Damaged or, for variables that do not fit, UsageError."""
-    manifest = _manifest(path)
+    """Check everything, then assign. Raises Damaged or, for variables that do not fit, UsageError."""
+    manifest = load_manifest(path)
     named = _tf_variables(variables)
     _compare(path, _signature(named), manifest.variables, partial)
     for name, (size, expected) in manifest.files.items():
         try:
             if os.path.getsize(path / name) != size:
-                raise _Damaged(f"{name} has {os.path.getsize(path / name)} bytes instead of {size}")
+                raise Damaged(f"{name} has {os.path.getsize(path / name)} bytes instead of {size}")
             if checksum(path / name) != expected:
-                raise _Damaged(f"the checksum of {name} is wrong")
+                raise Damaged(f"the checksum of {name} is wrong")
         except OSError as error:
-            raise _Damaged(f"{name}: {reason(error)}") from error
+            raise Damaged(f"{name}: {reason(error)}") from error
+    rest = {name: each for name, each in named.items() if name not in manifest.pieces}
     try:
-        status = tf.train.Checkpoint(variables=named).read(str(path / manifest.prefix))
+        status = tf.train.Checkpoint(variables=rest).read(str(path / manifest.prefix))
         status.assert_existing_objects_matched()
         status.expect_partial()  # else it warns of what it holds beyond what was asked for
-    except (tf.errors.OpError, AssertionError, OSError) as error:
-        raise _Damaged(reason(error)) from error
+        for name, pieces in manifest.pieces.items():
+            if name in named:
+                read_pieces(path, named[name], pieces)
+    except (tf.errors.OpError, AssertionError, OSError, ValueError) as error:
+        raise Damaged(reason(error)) from error
     return manifest
-
-
-def _manifest(path: Path) -> Manifest:
-    try:
-        body = json.loads((path / _MANIFEST).read_text(encoding="utf-8"))
-        expected, version = body.pop("checksum"), body["format"]
-    except OSError as error:
-        raise _Damaged(f"{_MANIFEST}: {reason(error)}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _Damaged(f"{_MANIFEST} is unreadable") from error
-    if _body_checksum(body) != expected:
-        raise _Damaged(f"the checksum of {_MANIFEST} is wrong")
-    if version > _FORMAT:
-        raise UsageError(f"checkpoint {path} was written by a newer version of this program: use that one")
-    return Manifest(
-        body["step"],
-        body["meta"],
-        {name: (tuple(shape), dtype) for name, (shape, dtype) in body["variables"].items()},
-        body["prefix"],
-        {name: (size, crc) for name, (size, crc) in body["files"].items()},
-    )
 
 
 def _compare(path: Path, asked: dict, held: dict, partial: bool) -> None:
@@ -347,7 +350,7 @@ def _words(shape_dtype: tuple[tuple[int, ...], str]) -> str:
     return f"{shape_dtype[1]}{list(shape_dtype[0])}"
 
 
-def _signature(variables: dict[str, tf.Variable]) -> dict[str, tuple[tuple[int, ...], str]]:
+def _signature(variables: dict[str, tf.Variable]) -> Signature:
     return {name: (tuple(each.shape.as_list()), each.dtype.name) for name, each in variables.items()}
 
 
@@ -359,7 +362,3 @@ def _tf_variables(variables: Variables) -> dict[str, tf.Variable]:
         if not isinstance(each, tf.Variable):
             raise TypeError(f"{name} is a {type(each).__name__}: only built variables can be saved")
     return found
-
-
-def _body_checksum(body: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(body, sort_keys=True).encode())

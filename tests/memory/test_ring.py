@@ -176,10 +176,8 @@ def planted(name: str, place: int, value: float) -> Ring:
 @pytest.mark.parametrize(
     ("name", "place", "value", "message"),
     [
-        ("position", 0, 8, "position 8 lies outside the 8 rows"),
-        ("position", 0, -1, "position -1 lies outside"),
-        ("position", 0, 3, "position 3 differs from its 5 rows"),
-        ("filled", 0, 9, "9 filled rows of 8"),
+        ("written", 0, -1, "replay claims -1 rows"),
+        ("written", 0, 3, "flags on rows from 3 on, which were never written"),
         ("flags", 6, 4, "never written"),
         ("flags", 1, 8, "row 1, environment 0: unknown flag bits"),
         ("flags", 3, 1, "row 3, environment 0: an autoreset step ends an episode"),

@@ -355,8 +355,7 @@ def test_broken_state_is_named(spoil, message) -> None:
 
 def test_rows_that_make_no_whole_rollouts_are_named() -> None:
     memory = make_memory()
-    for name in ("position", "filled"):
-        memory.variables[name].assign(3)
+    memory.variables["written"].assign(3)
     with pytest.raises(ValueError, match="position 3, 3 rows filled: no multiples of 4"):
         memory.check_valid()
 

@@ -268,13 +268,13 @@ def test_an_impossible_folder_is_one_clear_error(tmp_path):
 
 
 def test_a_newer_format_is_refused(tmp_path):
-    from rl.utils import checkpoint
+    from rl.utils import manifest
 
     path = CheckpointManager(tmp_path).save(filled(1), 1)
     body = json.loads((path / "manifest.json").read_text())
     body.pop("checksum")
     body["format"] = 2
-    (path / "manifest.json").write_text(json.dumps({"checksum": checkpoint._body_checksum(body), **body}))
+    (path / "manifest.json").write_text(json.dumps({"checksum": manifest._body_checksum(body), **body}))
     with pytest.raises(UsageError, match="newer version"):
         CheckpointManager(tmp_path).restore(filled(0))
 

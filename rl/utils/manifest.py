@@ -1,0 +1,85 @@
+"""What a checkpoint says of itself: `manifest.json`, which carries a checksum of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rl.errors import UsageError
+from rl.utils.files import plain, reason
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+Signature = dict[str, tuple[tuple[int, ...], str]]  # name of a variable -> shape, dtype
+
+
+class Manifest(NamedTuple):
+    """What a checkpoint says of itself."""
+
+    step: int
+    meta: dict[str, Any]
+    variables: Signature  # of what it holds
+    prefix: str  # of the tf.train.Checkpoint's files
+    files: dict[str, tuple[int, int]]  # name -> bytes, CRC-32
+    pieces: dict[str, dict[str, Any]]  # name of a large variable -> what `read_pieces` takes
+
+
+class Damaged(Exception):
+    """A checkpoint that cannot be believed; the text says why."""
+
+
+def write_manifest(
+    folder: Path,
+    step: int,
+    meta: dict[str, Any],
+    prefix: str,
+    files: dict[str, list[int]],
+    pieces: dict[str, dict[str, Any]],
+    variables: Signature,
+) -> None:
+    """Writes the manifest of a checkpoint whose other files are in `folder`, durably."""
+    body = {
+        "format": FORMAT,
+        "step": int(step),
+        "meta": meta,
+        "prefix": prefix,
+        "files": files,
+        "pieces": pieces,
+        "variables": {name: [list(shape), dtype] for name, (shape, dtype) in variables.items()},
+    }
+    body = json.loads(json.dumps(body, default=plain))  # as a reader will see it, e.g. keys as text
+    text = json.dumps({"checksum": _body_checksum(body), **body}, indent=1)
+    with open(folder / MANIFEST, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def load_manifest(path: Path) -> Manifest:
+    """Reads the manifest of a checkpoint folder. Raises Damaged, or UsageError for a newer format."""
+    try:
+        body = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        expected, version = body.pop("checksum"), body["format"]
+    except OSError as error:
+        raise Damaged(f"{MANIFEST}: {reason(error)}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"{MANIFEST} is unreadable") from error
+    if _body_checksum(body) != expected:
+        raise Damaged(f"the checksum of {MANIFEST} is wrong")
+    if version > FORMAT:
+        raise UsageError(f"checkpoint {path} was written by a newer version of this program: use that one")
+    return Manifest(
+        body["step"],
+        body["meta"],
+        {name: (tuple(shape), dtype) for name, (shape, dtype) in body["variables"].items()},
+        body["prefix"],
+        {name: (size, crc) for name, (size, crc) in body["files"].items()},
+        body.get("pieces", {}),
+    )
+
+
+def _body_checksum(body: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(body, sort_keys=True).encode())
