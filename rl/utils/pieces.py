@@ -60,7 +60,9 @@ def write_pieces(
         name = _unchanged(i, rows, length, written, before)
         if name is None or previous is None or not _link(previous / name, folder / name):
             name = f"piece-{uuid.uuid4().hex}"
-            files[name] = _write(folder / name, variable[i * rows : min((i + 1) * rows, length)].numpy())
+            # Gathered: reading or slicing a variable that was ever scattered into copies all of it first.
+            data = tf.gather(variable, tf.range(i * rows, min((i + 1) * rows, length)))
+            files[name] = _write(folder / name, data.numpy())
         else:
             files[name] = list(known[name])
         names.append(name)
@@ -82,7 +84,7 @@ def read_pieces(folder: Path, variable: tf.Variable, pieces: Mapping[str, Any]) 
             data = np.fromfile(folder / names[i], dtype).reshape(stop - start, *rest)
         else:
             data = np.zeros((stop - start, *rest), dtype)
-        variable[start:stop].assign(data)
+        variable.scatter_update(tf.IndexedSlices(data, tf.range(start, stop)))  # in place
 
 
 def _unchanged(i: int, rows: int, length: int, written: int, before: dict[str, Any] | None) -> str | None:
