@@ -285,6 +285,10 @@ def _gym_has(env_id: str) -> bool:
         if importlib.util.find_spec("ale_py") is None:
             raise _missing_extra(env_id, "atari")
         importlib.import_module("ale_py")
+    elif name.startswith("MinAtar/"):  # the same of the original games; without them there are our own
+        from rl.envs.minatar_gym import register_minatar
+
+        register_minatar()
     return name in _gym_ids()
 
 
