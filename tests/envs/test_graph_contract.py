@@ -18,6 +18,7 @@ from rl.errors import UsageError
 from rl.ops import random
 
 IDS = registry.names()
+ALWAYS_START_ALIKE = {"MinAtar/Asterix-v1", "MinAtar/Seaquest-v1", "MinAtar/SpaceInvaders-v1"}
 STEPS = 60
 LIMIT = 7
 
@@ -117,13 +118,13 @@ def test_compiled_loop_equals_eager_steps(env_id: str) -> None:
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", [each for each in IDS if each not in ALWAYS_START_ALIKE])
 def test_every_reset_draws_anew(env_id: str) -> None:
     env = _graph(env_id, 64, max_episode_steps=1)
     observation, *_, elapsed = _rollout(env, _sampled_actions(env, 40), seed=0)
     resets = observation[elapsed == 0].reshape(21 * 64, -1)  # every other step resets
     distinct = len(np.unique(resets, axis=0))
-    if len(np.unique(resets)) > 2:  # real numbers
+    if len(np.unique(resets)) > 2 or env_id == "MinAtar/Freeway-v1":  # real numbers, or 10^8 starts
         assert distinct > 0.99 * len(resets)
     else:
         by_step = observation[::2].reshape(21, 64, -1)
