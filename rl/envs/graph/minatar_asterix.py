@@ -49,13 +49,13 @@ class AsterixBoard(NamedTuple):
 class Asterix(MinAtarGame):
     """MinAtar Asterix: collect treasure in 8 lanes, 1 each; touching an enemy ends the episode.
 
-    Actions: nothing, left, up, right, down. Channels: player, enemy, trail (behind each enemy and treasure),
-    gold. One thing in three is treasure. Things come every 10 frames and move every 5; about every 100
+    Actions: nothing, left, up, right, down. Channels: player, enemies, trails (behind enemies and treasure),
+    treasure. One thing in three is treasure. Things come every 10 frames and move every 5; about every 100
     frames they come more often, and every other time they move faster too.
     """
 
     actions = ("nothing", "left", "up", "right", "down")
-    channels = ("player", "enemy", "trail", "gold")
+    channels = ("player", "enemies", "trails", "treasure")
     num_draws = 3
     merges = True
 

@@ -46,7 +46,7 @@ class Breakout(MinAtarGame):
     """
 
     actions = ("nothing", "left", "right")
-    channels = ("paddle", "ball", "trail", "brick")
+    channels = ("paddle", "ball", "trail", "bricks")
 
     def draw_start(self, seed: Tensor) -> Tensor:
         """bool [B]: the ball starts on the right, and goes left."""

@@ -52,7 +52,7 @@ class Freeway(MinAtarGame):
     """
 
     actions = ("nothing", "up", "down")
-    channels = ("chicken", "car", *(f"speed{speed}" for speed in range(1, SLOWEST + 1)))
+    channels = ("chicken", "cars", *(f"trails_{speed}" for speed in range(1, SLOWEST + 1)))
     num_draws = LANES
 
     def draw_start(self, seed: Tensor) -> FreewayEvents:

@@ -130,8 +130,8 @@ class Seaquest(MinAtarGame):
 
     actions = ("nothing", "left", "up", "right", "down", "shoot")
     channels = (
-        *("sub_front", "sub_back", "friendly_bullet", "trail", "enemy_bullet"),
-        *("enemy_fish", "enemy_sub", "oxygen_gauge", "diver_gauge", "diver"),
+        *("front", "back", "bullets", "trails", "torpedoes"),
+        *("fish", "submarines", "air", "crew", "divers"),
     )
     num_draws = 5
     merges = True

@@ -48,7 +48,7 @@ class SpaceInvaders(MinAtarGame):
     """
 
     actions = ("nothing", "left", "right", "shoot")
-    channels = ("cannon", "alien", "alien_left", "alien_right", "friendly_bullet", "enemy_bullet")
+    channels = ("cannon", "aliens", "going_left", "going_right", "bullets", "bombs")
 
     def start(self, chance: tuple[()]) -> SpaceInvadersBoard:
         """A full wave, going left."""
