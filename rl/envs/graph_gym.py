@@ -86,6 +86,32 @@ class GraphEnvGym(gymnasium.Env[Any, Any]):
         return time_step
 
 
+class DrawnChannels(gymnasium.Wrapper):
+    """Draws an environment's observation, a board with channels, in place of its own pictures.
+
+    MinAtar's own are of 10 x 10 pixels, in floats.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.metadata = {**env.metadata, "render_fps": GraphEnvGym.metadata["render_fps"]}
+        self._board: Any = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
+        """See Gymnasium."""
+        self._board, info = self.env.reset(seed=seed, options=options)
+        return self._board, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
+        """See Gymnasium."""
+        self._board, *rest = self.env.step(action)
+        return self._board, *rest
+
+    def render(self) -> Any:
+        """The board as a picture (`draw_channels`)."""
+        return draw_channels(self._board)
+
+
 def draw_channels(board: np.ndarray) -> np.ndarray:
     """uint8 [rows * 32, columns * 32, 3] of `board` [rows, columns] or [rows, columns, channels] in [0, 1].
 

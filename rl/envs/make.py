@@ -112,6 +112,10 @@ def make_gym_env(
         env: gymnasium.Env = _call_gym(env_id, lambda: ApartEnv(env_id, kwargs))
     else:
         env = _call_gym(env_id, lambda: gymnasium.make(env_id, disable_env_checker=True, **kwargs))
+    if render_mode == "rgb_array" and env_id.startswith("MinAtar/"):
+        from rl.envs.graph_gym import DrawnChannels
+
+        env = DrawnChannels(env)
     if _gym_masks(env_id, dict(env_kwargs or {})):
         env = ActionMask(env)
     return PreviousActionReward(env) if previous_action_reward else env

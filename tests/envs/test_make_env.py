@@ -118,8 +118,7 @@ def test_missing_atari_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) 
     assert "needs the extra 'atari'" in _refused("ALE/Pong-v5", "auto", 1)
 
 
-# MinAtar's own pictures are of another kind (tests/envs/test_minatar.py has its evaluation).
-@pytest.mark.parametrize("env_id", [each for each in registry.names() if not each.startswith("MinAtar/")])
+@pytest.mark.parametrize("env_id", registry.names())
 def test_evaluation_is_gymnasiums_own_environment(env_id: str) -> None:
     env = make_eval_envs(env_id, 2, render_mode="rgb_array")
     assert env.backend == "gym"
