@@ -101,15 +101,20 @@ def make_gym_env(
         raise _unknown(env_id)
     from rl.envs.wrappers import ActionMask, PreviousActionReward
 
+    env: gymnasium.Env
     kwargs = dict(env_kwargs or {})
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
     if max_episode_steps is not None:
         kwargs["max_episode_steps"] = max_episode_steps
-    if render_mode == "rgb_array" and _draws_by_opengl(env_id):
+    if _pictures_of_ale(env_id, dict(env_kwargs or {})) and render_mode is not None:
+        from rl.envs.ale_host import drawn
+
+        env = _call_gym(env_id, lambda: drawn(env_id, dict(env_kwargs or {}), render_mode))
+    elif render_mode == "rgb_array" and _draws_by_opengl(env_id):
         from rl.envs.apart import ApartEnv
 
-        env: gymnasium.Env = _call_gym(env_id, lambda: ApartEnv(env_id, kwargs))
+        env = _call_gym(env_id, lambda: ApartEnv(env_id, kwargs))
     else:
         env = _call_gym(env_id, lambda: gymnasium.make(env_id, disable_env_checker=True, **kwargs))
     if render_mode == "rgb_array" and env_id.startswith("MinAtar/"):
@@ -136,10 +141,14 @@ def make_eval_envs(
     Raises:
         UsageError: as `make_gym_env`.
     """
-    if _gym_has(env_id) or not _envpool_has(env_id):
+    if _gym_has(env_id) and _pictures_of_ale(env_id, dict(env_kwargs or {})) and render_mode is None:
+        from rl.envs.ale_host import ALEHost
+
+        host: Any = ALEHost(env_id, num_envs, dict(env_kwargs or {}))
+    elif _gym_has(env_id) or not _envpool_has(env_id):
         from rl.envs.gym_host import GymHost
 
-        host: Any = GymHost([make_gym_env(env_id, env_kwargs, render_mode) for _ in range(num_envs)])
+        host = GymHost([make_gym_env(env_id, env_kwargs, render_mode) for _ in range(num_envs)])
     else:
         from rl.envs.envpool_host import EnvPoolHost
 
@@ -153,6 +162,8 @@ def _stacked(env: Any, backend: str, env_id: str, env_kwargs: dict[str, Any], fr
     from rl.envs.envpool_tasks import usual_frame_stack
 
     usual = usual_frame_stack(env_id, env_kwargs) if backend == "envpool" else 1
+    if _pictures_of_ale(env_id, env_kwargs):
+        usual = 4
     frames = usual if frames is None else frames
     if frames == 1:
         return env
@@ -199,6 +210,10 @@ def _make_gym(
 ) -> HostEnv:
     from rl.envs.gym_host import GymHost, GymVectorHost
 
+    if _pictures_of_ale(env_id, env_kwargs):
+        from rl.envs.ale_host import ALEHost
+
+        return ALEHost(env_id, num_envs, env_kwargs, max_episode_steps)
     if num_envs >= VECTOR_FROM and not _gym_masks(env_id, env_kwargs):
         env = _gym_vector(env_id, num_envs, env_kwargs, max_episode_steps)
         if env is not None:
@@ -241,6 +256,11 @@ def _gym_masks(env_id: str, env_kwargs: dict[str, Any]) -> bool:
         _MASKS[key] = (spec, masks_in_info(env))
         env.close()
     return _MASKS[key][1]
+
+
+def _pictures_of_ale(env_id: str, env_kwargs: dict[str, Any]) -> bool:
+    """Whether it is an Atari game to be seen as agents customarily do (not raw, in `obs_type`)."""
+    return env_id.startswith("ALE/") and "obs_type" not in env_kwargs
 
 
 def _draws_by_opengl(env_id: str) -> bool:
