@@ -6,6 +6,7 @@ Espeholt et al. 2018, https://arxiv.org/abs/1802.01561, figure 3, right.
 from __future__ import annotations
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from rl.hparams.hparams import ModelHParams
@@ -53,6 +54,12 @@ class ImpalaCNN(ImageTorso):
 
     Three sections of 16, 32 and 32 filters; the paper's dense layer has 256 units.
     """
+
+    def __init__(self, model: ModelHParams, inputs: tuple[int, ...], initializers: Initializers, name: str):
+        # TensorFlow's graph optimizer would join convolution, sum and activation, fails at it with an error on
+        # the terminal, and gains nothing where it succeeds.
+        tf.config.optimizer.set_experimental_options({"remapping": False})
+        super().__init__(model, inputs, initializers, name)
 
     def convolutions(self, model: ModelHParams, initializers: Initializers) -> list[keras.layers.Layer]:
         sections: list[keras.layers.Layer] = [
