@@ -56,8 +56,8 @@ class ImpalaCNN(ImageTorso):
     """
 
     def __init__(self, model: ModelHParams, inputs: tuple[int, ...], initializers: Initializers, name: str):
-        # TensorFlow's graph optimizer would join convolution, sum and activation, fails at it with an error on
-        # the terminal, and gains nothing where it succeeds.
+        # TensorFlow's graph optimizer would join convolution, sum and activation, fails at it with an error
+        # on the terminal, and gains nothing where it succeeds.
         tf.config.optimizer.set_experimental_options({"remapping": False})
         super().__init__(model, inputs, initializers, name)
 
