@@ -5,6 +5,9 @@
     python benchmarks/ours.py dqn --envs 10
     python benchmarks/ours.py dqn --backend gym --overlap
     python benchmarks/ours.py sac --backend gym --env HalfCheetah-v5
+    python benchmarks/ours.py pong
+    python benchmarks/ours.py coinrun
+    python benchmarks/ours.py minatar --env MinAtar/Breakout-v1 --envs 64
 
 Named sets with overrides that equal the peers' settings, through the same `build_runner` that train.py uses.
 Steps are real transitions: autoreset steps, which the peers' environments do not have, are not counted.
@@ -26,10 +29,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from peers.meter import Meter
 
-STEPS = {"ppo": 200_000, "dqn": 50_000, "sac": 4_000}
-HOST_WARMUP = {"ppo": 16_384, "dqn": 11_000, "sac": 1_500}  # environment steps, as for the peers
-ENVS = {"ppo": 8, "dqn": 1, "sac": 1}
-SETS = {"ppo": "ppo_cartpole", "dqn": "dqn_cartpole", "sac": "sac_halfcheetah"}
+STEPS = {"ppo": 200_000, "dqn": 50_000, "sac": 4_000, "pong": 8_192, "coinrun": 4_096, "minatar": 1_000_000}
+# Environment steps, as for the peers
+HOST_WARMUP = {"ppo": 16_384, "dqn": 11_000, "sac": 1_500, "pong": 2_048, "coinrun": 2_048}
+ENVS = {"ppo": 8, "dqn": 1, "sac": 1, "pong": 8, "coinrun": 16, "minatar": 64}
+SETS = {
+    "ppo": "ppo_cartpole",
+    "dqn": "dqn_cartpole",
+    "sac": "sac_halfcheetah",
+    "pong": "ppo_pong",
+    "coinrun": "ppo_coinrun",
+    "minatar": "ppo_minatar",
+}
+GAMES = {"sac": "HalfCheetah-v5", "minatar": "MinAtar/Breakout-v1"}  # the default environment
+PIXELS = ("pong", "coinrun")  # on EnvPool; both have 16 minibatches of 256 in a rollout
 
 
 def ppo_overrides(clip_value: bool) -> dict[str, Any]:
@@ -123,6 +136,26 @@ def sac_overrides(env: str) -> dict[str, Any]:
     }
 
 
+def pixel_overrides(algo: str) -> dict[str, Any]:
+    """The peers' PPO on pictures: 4 epochs of minibatches of 256, no annealing, the value not clipped."""
+    overrides = {"lr_schedule": "constant", "clip_value_range": None, "minibatches": 4, "epochs": 4}
+    if algo == "coinrun":
+        overrides |= {"rollout_length": 64, "normalize_reward": False}
+    return overrides
+
+
+def minatar_overrides(env: str) -> dict[str, Any]:
+    """PureJaxRL's PPO on MinAtar: the board flattened, separate 64-64 relu networks, no annealing."""
+    return {
+        "env": env,
+        "lr": 5e-3,
+        "lr_schedule": "constant",
+        "model.name": "mlp",
+        "model.hidden": (64, 64),
+        "model.shared": False,
+    }
+
+
 def resolve_hparams(args: argparse.Namespace) -> Any:
     """The workload's frozen hparams."""
     from rl.hparams.merge import resolve
@@ -131,6 +164,10 @@ def resolve_hparams(args: argparse.Namespace) -> Any:
         workload = ppo_overrides(args.clip_value)
     elif args.algo == "dqn":
         workload = dqn_overrides(args.envs, args.steps)
+    elif args.algo in PIXELS:
+        workload = pixel_overrides(args.algo)
+    elif args.algo == "minatar":
+        workload = minatar_overrides(args.env)
     else:
         workload = sac_overrides(args.env)
     if args.backend != "graph" or args.algo == "sac":
@@ -173,18 +210,18 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("algo", choices=tuple(SETS))
     parser.add_argument("--backend", choices=("graph", "envpool", "gym"), default="graph")
-    parser.add_argument(
-        "--env", choices=("HalfCheetah-v5", "Pendulum-v1"), help="for sac, default HalfCheetah"
-    )
-    parser.add_argument("--envs", type=int, help="default 8 for ppo, 1 for the others")
-    parser.add_argument("--steps", type=int, help="default 200,000 for ppo, 50,000 for dqn, 4,000 for sac")
+    parser.add_argument("--env", help="for sac, default HalfCheetah-v5, and minatar, default its Breakout")
+    parser.add_argument("--envs", type=int, help=f"default {ENVS}")
+    parser.add_argument("--steps", type=int, help=f"default {STEPS}")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--overlap", action="store_true", help="hparam overlap, environments on the host")
     parser.add_argument("--clip-value", action="store_true", help="clip PPO's value loss, as PureJaxRL does")
     args = parser.parse_args()
-    if args.env and args.algo != "sac":
-        parser.error("--env is for sac: the others run CartPole-v1")
-    args.env = args.env or "HalfCheetah-v5"
+    if args.env and args.algo not in GAMES:
+        parser.error("--env is for sac and minatar: the others have one environment")
+    args.env = args.env or GAMES.get(args.algo)
+    if args.algo in PIXELS:
+        args.backend = "envpool"
     args.envs = args.envs or ENVS[args.algo]
     args.steps = args.steps or STEPS[args.algo]
     return args
@@ -199,7 +236,7 @@ def main() -> None:
     in_graph = args.backend == "graph"
     warmup = 0 if in_graph and args.algo != "sac" else HOST_WARMUP[args.algo]
     hparams = resolve_hparams(args)
-    workload = f"sac_{args.env}" if args.algo == "sac" else SETS[args.algo]
+    workload = SETS[args.algo] if args.env is None else f"{args.algo}_{args.env}"
     meter = Meter("rl", f"tensorflow {tf.__version__}", workload, warmup)
     runner = build_runner(hparams, args.seed)
     meter.start()

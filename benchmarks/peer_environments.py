@@ -38,6 +38,30 @@ ENVIRONMENTS = {
     "sb3": Environment(
         ("stable-baselines3==2.9.2", "gymnasium==1.4.0"), "torch, stable_baselines3", torch=True
     ),
+    "sb3px": Environment(  # the same with pictures
+        (
+            "stable-baselines3==2.9.2",
+            "gymnasium==1.4.0",
+            "ale-py==0.12.1",
+            "opencv-python-headless",
+            "envpool==1.2.5",
+            "PyQt5-Qt5",
+        ),
+        "torch, stable_baselines3, ale_py, cv2, envpool, PyQt5",
+        torch=True,
+    ),
+    "clp": Environment(  # CleanRL's Pong, which fails on later EnvPools
+        (
+            "numpy<2",
+            "gym==0.23.1",
+            "gymnasium==0.29.1",
+            "tensorboard",
+            "tyro",
+            "envpool==0.8.4",
+        ),
+        "torch, envpool, tyro, torch.utils.tensorboard",
+        torch=True,
+    ),
     "clv": Environment(  # CleanRL, whose scripts come from a checkout and need Gymnasium 0.29's autoreset
         (
             "numpy<2",

@@ -69,6 +69,22 @@ RUNS = {
     "sbx_sac_cheetah_blocks": Run("jaxv", f"{PEERS}/sbx_sac.py --env {CHEETAH} --block 50 --seed SEED"),
     "sbx_sac_pendulum": Run("jaxv", f"{PEERS}/sbx_sac.py --env {PENDULUM} --seed SEED"),
     "sbx_sac_pendulum_blocks": Run("jaxv", f"{PEERS}/sbx_sac.py --env {PENDULUM} --block 50 --seed SEED"),
+    "ours_pong": Run("ours", "benchmarks/ours.py pong --seed SEED"),
+    "ours_coinrun": Run("ours", "benchmarks/ours.py coinrun --seed SEED"),
+    "ours_breakout": Run("ours", "benchmarks/ours.py minatar --env MinAtar/Breakout-v1 --seed SEED"),
+    "ours_space_invaders": Run(
+        "ours", "benchmarks/ours.py minatar --env MinAtar/SpaceInvaders-v1 --seed SEED"
+    ),
+    "sb3_pong": Run("sb3px", f"{PEERS}/sb3_pixels.py pong --seed SEED"),
+    "sb3_coinrun": Run("sb3px", f"{PEERS}/sb3_pixels.py coinrun --seed SEED"),
+    "cleanrl_pong": Run("clp", f"{PEERS}/cleanrl_pong.py CLEANRL --seed SEED"),
+    "purejaxrl_breakout": Run(
+        "pjq", f"{PEERS}/purejaxrl_ppo.py PUREJAXRL --env Breakout-MinAtar --envs 64 {PPO_1M} --seed SEED"
+    ),
+    "purejaxrl_space_invaders": Run(
+        "pjq",
+        f"{PEERS}/purejaxrl_ppo.py PUREJAXRL --env SpaceInvaders-MinAtar --envs 64 {PPO_1M} --seed SEED",
+    ),
     "tianshou_prioritized": Run("tsh", f"{PEERS}/tianshou_prioritized.py --seed SEED"),
 }
 
@@ -129,6 +145,18 @@ ROWS = {
         ("sbx_sac_pendulum_blocks",),
         UPDATES,
         None,
+    ),
+    "pong": Row("PPO Pong, 8 x 128, steps/s", "ours_pong", ("cleanrl_pong", "sb3_pong"), STEPS, 1.5, aim=2.0),
+    "coinrun": Row("PPO CoinRun, 16 x 64, steps/s", "ours_coinrun", ("sb3_coinrun",), STEPS, 1.5, aim=2.0),
+    "breakout": Row(
+        "PPO MinAtar Breakout, 64 x 128, steps/s", "ours_breakout", ("purejaxrl_breakout",), STEPS, 1.0
+    ),
+    "space_invaders": Row(
+        "PPO MinAtar SpaceInvaders, 64 x 128, steps/s",
+        "ours_space_invaders",
+        ("purejaxrl_space_invaders",),
+        STEPS,
+        1.0,
     ),
     "prioritized": Row(
         "prioritized memory, 256 of a million, rounds/s",
