@@ -66,7 +66,14 @@ class ImageTorso(keras.layers.Layer):
 
 
 def convolution(
-    filters: int, size: int, stride: int, initializer: Any, name: str, activation: str | None, padding: str
+    filters: int,
+    size: int,
+    stride: int,
+    initializer: Any,
+    name: str,
+    activation: str | None,
+    padding: str,
+    bias: bool = True,
 ) -> keras.layers.Conv2D:
     """A Keras convolution over [N, H, W, C]."""
     return keras.layers.Conv2D(
@@ -76,6 +83,7 @@ def convolution(
         padding,
         data_format="channels_last",
         activation=activation,
+        use_bias=bias,
         kernel_initializer=initializer,
         name=name,
     )

@@ -6,7 +6,6 @@ Espeholt et al. 2018, https://arxiv.org/abs/1802.01561, figure 3, right.
 from __future__ import annotations
 
 import keras
-import tensorflow as tf
 from keras import ops
 
 from rl.hparams.hparams import ModelHParams
@@ -19,17 +18,25 @@ FILTERS = (16, 32, 32)
 
 
 class Section(keras.layers.Layer):
-    """A convolution, halved by a maximum over 3 x 3, then two residual blocks."""
+    """A convolution, halved by a maximum over 3 x 3, then two residual blocks.
+
+    The bias of a block's second convolution is added to what the block leaves as it is: TensorFlow's graph
+    optimizer tries to join convolution, bias and sum, fails where the sum is used twice, as here, and says so
+    on the terminal.
+    """
 
     def __init__(self, filters: int, activation: str, initializers: Initializers, name: str):
         super().__init__(name=name)
         self.activation, self.filters = keras.activations.get(activation), filters
 
-        def layer(part: str) -> keras.layers.Conv2D:
-            return convolution(filters, 3, 1, initializers.hidden(activation), part, None, "same")
+        def layer(part: str, bias: bool = True) -> keras.layers.Conv2D:
+            return convolution(filters, 3, 1, initializers.hidden(activation), part, None, "same", bias)
 
         self.enter = layer("enter")
-        self.blocks = [(layer(f"block_{i}_first"), layer(f"block_{i}_second")) for i in range(2)]
+        self.blocks = [(layer(f"block_{i}_first"), layer(f"block_{i}_second", False)) for i in range(2)]
+        self.biases = [
+            self.add_weight(shape=(filters,), initializer="zeros", name=f"block_{i}_bias") for i in range(2)
+        ]
 
     def build(self, shape: tuple[int | None, ...]) -> None:
         self.enter.build(shape)
@@ -43,8 +50,8 @@ class Section(keras.layers.Layer):
 
     def call(self, x: Tensor) -> Tensor:
         x = ops.max_pool(self.enter(x), 3, 2, "same", data_format="channels_last")
-        for first, second in self.blocks:
-            x = x + second(self.activation(first(self.activation(x))))
+        for (first, second), bias in zip(self.blocks, self.biases, strict=True):
+            x = (x + bias) + second(self.activation(first(self.activation(x))))
         return x
 
 
@@ -54,12 +61,6 @@ class ImpalaCNN(ImageTorso):
 
     Three sections of 16, 32 and 32 filters; the paper's dense layer has 256 units.
     """
-
-    def __init__(self, model: ModelHParams, inputs: tuple[int, ...], initializers: Initializers, name: str):
-        # TensorFlow's graph optimizer would join convolution, sum and activation, fails at it with an error
-        # on the terminal, and gains nothing where it succeeds.
-        tf.config.optimizer.set_experimental_options({"remapping": False})
-        super().__init__(model, inputs, initializers, name)
 
     def convolutions(self, model: ModelHParams, initializers: Initializers) -> list[keras.layers.Layer]:
         sections: list[keras.layers.Layer] = [

@@ -115,9 +115,9 @@ def test_the_residual_network_is_that_of_the_figure(shape):
     x = observation / 255.0
     for section in torso.stages[:-1]:
         x = halve(convolve(x, *weights(section.enter), pad=1))
-        for first, second in section.blocks:
+        for (first, second), bias in zip(section.blocks, section.biases, strict=True):
             inner = convolve(relu(x), *weights(first), pad=1)
-            x = x + convolve(relu(inner), *weights(second), pad=1)
+            x = x + convolve(relu(inner), second.kernel.numpy(), bias.numpy(), pad=1)
     expected = dense(torso, relu(x).reshape(2, -1))
     np.testing.assert_allclose(torso(encoder(tf.constant(observation))), expected, rtol=1e-4, atol=1e-4)
 
