@@ -6,7 +6,7 @@ import envpool
 import numpy as np
 import pytest
 
-from rl.envs import make_env, make_eval_envs
+from rl.envs import envpool_tasks, make_env, make_eval_envs
 from rl.envs.envpool_tasks import find_task, has_task, task_ids
 from rl.envs.host import env_seeds
 from rl.errors import UsageError
@@ -98,6 +98,29 @@ def test_coinrun_is_seen_in_colour_with_channels_last():
     # What is drawn is what is seen, larger: means of 8 x 8 pixels are near the pixel.
     small = frame.reshape(64, 8, 64, 8, 3).mean((1, 3))
     assert np.abs(small - first[0]).mean() < 12 < np.abs(small - first[0][:, :, ::-1]).mean() + 12
+
+
+def test_qt_comes_from_its_package_where_the_system_has_none(tmp_path, monkeypatch):
+    folder = tmp_path / "PyQt5" / "Qt5" / "lib"
+    folder.mkdir(parents=True)
+    for name in ("libQt5Core.so.5", "libQt5Gui.so.5"):
+        (folder / name).touch()
+    loaded = []
+
+    def load(name, mode=None):
+        if "/" not in name:
+            raise OSError(f"{name}: cannot open shared object file")
+        loaded.append((name, mode))
+
+    monkeypatch.setattr(envpool_tasks.ctypes, "CDLL", load)
+    monkeypatch.syspath_prepend(tmp_path)
+    envpool_tasks.load_qt()
+    everywhere = envpool_tasks.ctypes.RTLD_GLOBAL  # or the module that draws would not find them
+    names = ("libQt5Core.so.5", "libQt5Gui.so.5")  # the second needs the first
+    assert loaded == [(str(folder / name), everywhere) for name in names]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    envpool_tasks.load_qt()  # EnvPool will say what is missing
+    assert len(loaded) == 2
 
 
 def test_levels_are_those_asked_for():
