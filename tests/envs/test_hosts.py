@@ -257,8 +257,8 @@ def test_envpool_nests_and_float64_arrive_as_float32_without_a_warning() -> None
 def test_envpool_keeps_pixels_as_bytes() -> None:
     host = EnvPoolHost("Pong-v5", 1, {"stack_num": 2})
     observation = host.reset(0)
-    assert (observation.shape, observation.dtype) == ((1, 2, 84, 84), np.uint8)
-    assert host.observation_space == spaces.Box(0, 255, (2, 84, 84), np.uint8)
+    assert (observation.shape, observation.dtype) == ((1, 84, 84, 2), np.uint8)
+    assert host.observation_space == spaces.Box(0, 255, (84, 84, 2), np.uint8)
 
 
 def test_envpool_threads_do_not_change_what_happens() -> None:

@@ -97,7 +97,7 @@ def test_every_form_stands_where_it_should() -> None:
     assert isinstance(made["gym"].env, GymHost) and isinstance(made["gym vector"].env, GymVectorHost)
     hosts = [made[form].backend for form in ("gym vector", "envpool", "evaluation")]
     assert hosts == ["gym", "envpool", "gym"]
-    assert len(made["evaluation"].envs) == 3
+    assert len(made["evaluation"].env.envs) == 3
 
 
 def test_it_compiles_with_static_shapes_and_unchanged_state() -> None:
