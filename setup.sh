@@ -130,7 +130,8 @@ install_qt() {
   "$python" -c 'import ctypes; ctypes.CDLL("libQt5Gui.so.5")' 2>/dev/null && return
   if [[ $EUID -eq 0 ]] && command -v apt-get >/dev/null && (apt_install "$qt_debian"); then return; fi
   say "installing $qt_pypi from PyPI"
-  quietly "installing Qt" "$uv" pip install --quiet --python "$python" "$qt_pypi"
+  "$uv" pip install --quiet --python "$python" "$qt_pypi" >/dev/null 2>&1 ||
+    say "warning: Qt could not be installed: Procgen (CoinRun) will not run"
 }
 
 set_up() {

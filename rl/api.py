@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
-from rl.envs.make import make_eval_envs
+from rl.envs.make import check_window, make_eval_envs
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference, resolve
@@ -68,8 +68,9 @@ class Run:
 class Policy:
     """A trained policy: called with an observation, or a batch of them, it returns actions, greedily.
 
-    Observations and actions are those of the Gymnasium environment that it was trained for. A recurrent
-    policy remembers what it was called with; `reset` begins a new episode.
+    Observations and actions are those of the environment that it was trained for, pictures stacked where it
+    was trained on stacks: the last `frame_stack` ones along the last axis, oldest first. A recurrent policy
+    remembers what it was called with; `reset` begins a new episode.
     """
 
     def __init__(self, agent: Agent):
@@ -157,6 +158,8 @@ def train(
     if eval_episodes < 1 or seed < 0:
         raise UsageError(f"eval_episodes={eval_episodes} must be at least 1, seed={seed} at least 0")
     _use_system(sys)
+    if record_video:
+        headless_setup()
     folder = Path(output_dir if output_dir is not None else Path("runs") / name) / "run_0"
     with StopRequest() as stop:
         words = f"rl.train({name!r})"
@@ -200,6 +203,8 @@ def run(
         raise UsageError(
             "--render: there is no display here; --record_video writes the episodes as mp4 instead"
         )
+    if render:
+        check_window(hparams.env)
     rows = []
     folders = [Path(output_dir) / f"run_{copy}" for copy in range(copies)]
     for copy, run_dir in enumerate(folders):  # all of them before the first one costs time

@@ -21,6 +21,9 @@ from rl.types import Nest
 
 DEFAULTS = {"frameskip": 4, "noop_max": 30, "img_height": 84, "img_width": 84, "use_fire_reset": True}
 LIMIT = 108_000  # frames after which an episode is cut
+OTHERWISE = {"reward_clipping": "reward_augmentation=clip_sign", "stack_num": "frame_stack"}
+FIXED = {"autoreset_mode", "batch_size", "life_loss_info"}  # what resets and lives are made of here
+ENVPOOL_NAMES = {"frame_skip": "frameskip", "gray_scale": "grayscale"}  # the sets of `rl/hparams/atari.py`
 
 
 class ALEHost:
@@ -55,7 +58,7 @@ class ALEHost:
             self._env = ale_py.vector_env.AtariVectorEnv(
                 game, num_envs, stack_num=1, reward_clipping=False, **options
             )
-        except (TypeError, ValueError, RuntimeError) as error:
+        except (TypeError, ValueError, RuntimeError, gymnasium.error.Error) as error:
             raise UsageError(f"ale-py cannot make {env_id} with {env_kwargs}: {error}") from error
         self.num_envs = num_envs
         shape = (options["img_height"], options["img_width"], 1 if options.get("grayscale", True) else 3)
@@ -65,25 +68,47 @@ class ALEHost:
         self.life_lost: np.ndarray | None = np.zeros(num_envs, np.bool_) if episodic else None
         self.fps = 60.0 / options["frameskip"]
         self._lives = np.zeros(num_envs, np.int64)
+        self._carried = np.zeros(num_envs, np.float32)  # rewards of steps that were not to count
+        self._ended_unseen = np.zeros(num_envs, np.bool_)  # games that ended in such a step
 
     def reset(self, seed: int) -> Nest:
         """Observation [B, H, W, C]; game i has the seed `env_seeds(seed, B)[i]`."""
         observation, info = self._env.reset(seed=np.array(env_seeds(seed, self.num_envs)))
         self._lives = np.array(info["lives"])
+        self._carried = np.zeros(self.num_envs, np.float32)
+        self._ended_unseen = np.zeros(self.num_envs, np.bool_)
         if self.life_lost is not None:
             self.life_lost = np.zeros(self.num_envs, np.bool_)
         return self._turned(observation)
 
     def step(self, action: Nest) -> HostStep:
-        """See `HostEnv.step`. ale-py itself would restart the game at each lost life: that is done here."""
-        observation, reward, terminated, truncated, info = self._env.step(self.encode(action))
-        terminated, truncated = np.array(terminated), np.array(truncated)
-        lives = np.array(info["lives"])
+        """See `HostEnv.step`."""
+        action = self.encode(action)
         if self.life_lost is not None:
-            self.life_lost = (lives < self._lives) & ~terminated & ~truncated
-            terminated = terminated | self.life_lost
+            action = np.where(self.life_lost, 0, action)  # the step after a lost life: nothing is done
+        observation, reward, terminated, truncated, info = self._env.step(action)
+        results = np.array(reward, np.float32), np.array(terminated), np.array(truncated)
+        if self.life_lost is not None:
+            results = self._with_lives(*results, np.array(info["lives"]))
+        return self._turned(observation), *results
+
+    def _with_lives(
+        self, reward: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, lives: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A lost life as an end, all [B]. (With ale-py's own option the game would start anew.)
+
+        The game goes on in the step after it, which is to have neither reward nor end: what it has is told a
+        step later.
+        """
+        idle = self.life_lost
+        assert idle is not None
+        reward = reward + self._carried
+        self._carried = np.where(idle, reward, 0.0).astype(np.float32)
+        late, self._ended_unseen = self._ended_unseen, idle & (terminated | truncated)
+        terminated, truncated = (terminated | late) & ~idle, truncated & ~late & ~idle
+        self.life_lost = (lives < self._lives) & (lives > 0) & ~terminated & ~truncated & ~idle
         self._lives = lives
-        return self._turned(observation), np.array(reward, np.float32), terminated, truncated
+        return np.where(idle, 0.0, reward).astype(np.float32), terminated | self.life_lost, truncated
 
     def render(self) -> np.ndarray:
         """Not to be had: `drawn` is for that."""
@@ -99,20 +124,42 @@ class ALEHost:
         return np.array(np.moveaxis(observation, 1, -1), order="C")
 
 
+class FireReset(gymnasium.Wrapper):
+    """Presses fire after a reset, where the game waits for it; then the second action, as ale-py does."""
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict]:
+        """See Gymnasium."""
+        observation, info = self.env.reset(**kwargs)
+        meanings = self.env.unwrapped.get_action_meanings()
+        if len(meanings) >= 3 and meanings[1] == "FIRE":
+            observation, _, terminated, truncated, info = self.env.step(1)
+            if terminated or truncated:
+                observation, info = self.env.reset(**kwargs)
+        return observation, info
+
+
 def drawn(env_id: str, env_kwargs: dict[str, Any], render_mode: str) -> gymnasium.Env:
-    """One game for films, with the pictures that `ALEHost` gives agents."""
+    """One game for films, with the pictures that `ALEHost` gives agents.
+
+    Raises:
+        UsageError: options that only the vector environment has.
+    """
     options, _ = _options(env_id, env_kwargs)
     frameskip = options["frameskip"]
+    unknown = options.keys() - {*DEFAULTS, "repeat_action_probability", "grayscale", "full_action_space"}
+    if unknown:
+        raise UsageError(f"environment {env_id} cannot be filmed with the option {sorted(unknown)[0]}")
     env = gymnasium.make(
         env_id,
         render_mode=render_mode,
         frameskip=1,
         repeat_action_probability=options["repeat_action_probability"],
+        full_action_space=options.get("full_action_space", False),
         max_num_frames_per_episode=LIMIT,
         disable_env_checker=True,
     )
     env.metadata = {**env.metadata, "render_fps": 60.0 / frameskip}
-    return gymnasium.wrappers.AtariPreprocessing(
+    env = gymnasium.wrappers.AtariPreprocessing(
         env,
         noop_max=options["noop_max"],
         frame_skip=frameskip,
@@ -120,13 +167,19 @@ def drawn(env_id: str, env_kwargs: dict[str, Any], render_mode: str) -> gymnasiu
         grayscale_obs=options.get("grayscale", True),
         grayscale_newaxis=True,
     )
+    return FireReset(env) if options["use_fire_reset"] else env
 
 
 def _options(env_id: str, env_kwargs: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     """The options of ale-py's environment, and whether a lost life is an end."""
-    for name, instead in (("reward_clipping", "reward_augmentation=clip_sign"), ("stack_num", "frame_stack")):
+    for name, instead in OTHERWISE.items():
         if name in env_kwargs:
             raise UsageError(f"environment {env_id}: give {instead} in place of the option {name}")
+    for name in FIXED & env_kwargs.keys():
+        raise UsageError(f"environment {env_id}: the option {name} is not to be changed")
+    given = {ENVPOOL_NAMES.get(name, name): value for name, value in env_kwargs.items()}
     sticky = gymnasium.spec(env_id).kwargs["repeat_action_probability"]
-    options = {"repeat_action_probability": sticky, **DEFAULTS, **env_kwargs}
+    options = {"repeat_action_probability": sticky, **DEFAULTS, **given}
+    if not 0.0 <= options["repeat_action_probability"] <= 1.0:
+        raise UsageError(f"environment {env_id}: repeat_action_probability must be in [0, 1]")
     return options, bool(options.pop("episodic_life", False))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import signal
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -31,7 +32,11 @@ class ApartEnv(gymnasium.Env):
         self._child.start()
         theirs.close()
         self._id = env_id
-        self.observation_space, self.action_space, self.metadata, self.spec = self._receive()
+        try:
+            self.observation_space, self.action_space, self.metadata, self.spec = self._receive()
+        except BaseException:
+            self.close()
+            raise
         self.render_mode = kwargs.get("render_mode")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
@@ -81,18 +86,20 @@ class ApartEnv(gymnasium.Env):
 
 def _serve(connection: Connection, env_id: str, kwargs: dict[str, Any]) -> None:
     """The child: makes the environment, then does what it is told until it hears None."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     try:
         env = gymnasium.make(env_id, disable_env_checker=True, **kwargs)
     except Exception as error:
         connection.send((None, _sendable(error)))
         return
     connection.send(((env.observation_space, env.action_space, env.metadata, env.spec), None))
-    while (told := connection.recv()) is not None:
-        name, args, options = told
-        try:
-            connection.send((getattr(env, name)(*args, **options), None))
-        except Exception as error:
-            connection.send((None, _sendable(error)))
+    with contextlib.suppress(EOFError, OSError):  # the parent is gone
+        while (told := connection.recv()) is not None:
+            name, args, options = told
+            try:
+                connection.send((getattr(env, name)(*args, **options), None))
+            except Exception as error:
+                connection.send((None, _sendable(error)))
 
 
 def _sendable(error: Exception) -> Exception:

@@ -83,6 +83,9 @@ def load_qt() -> None:
     """Loads Qt, which Procgen draws with, from the package PyQt5-Qt5 where the system has none.
 
     Without either, EnvPool says what is missing when a game is made.
+
+    Raises:
+        UsageError: the package is there, but a library of the system that it needs is not.
     """
     try:
         ctypes.CDLL(QT_LIBRARIES[-1])
@@ -92,8 +95,14 @@ def load_qt() -> None:
     for folder in () if spec is None else spec.submodule_search_locations or ():
         for name in QT_LIBRARIES:
             path = Path(folder) / "Qt5" / "lib" / name
-            if path.exists():
-                ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+            try:
+                if path.exists():
+                    ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+            except OSError as error:
+                raise UsageError(
+                    f"Procgen draws with Qt, which lacks a library of the system ({error}): "
+                    "install libqt5gui5, or what is named there"
+                ) from error
 
 
 @cache

@@ -6,7 +6,8 @@ TensorFlow is imported when such an environment is made, not with this file.
 from __future__ import annotations
 
 import colorsys
-from typing import TYPE_CHECKING, Any
+import functools
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -14,9 +15,6 @@ import numpy as np
 from rl.envs.board import CELL
 from rl.envs.registry import get_env
 from rl.errors import UsageError
-
-if TYPE_CHECKING:
-    from rl.envs.graph.base import GraphEnv
 
 BACKGROUND = 32  # grey level of cells with nothing in them
 
@@ -43,7 +41,8 @@ class GraphEnvGym(gymnasium.Env[Any, Any]):
         env = get_env(env_id)(1, **env_kwargs)
         self.render_mode = render_mode
         self.observation_space, self.action_space = env.observation_space, env.action_space
-        self._start, self._step = _compiled(env)
+        options = tuple(sorted(env_kwargs.items()))
+        self._start, self._step = _compiled(env_id, options)
         self._state: Any = None
         self._observation: Any = None
         self._key: Any = None
@@ -136,12 +135,14 @@ def draw_channels(board: np.ndarray) -> np.ndarray:
     return pixels
 
 
-def _compiled(env: GraphEnv) -> tuple[Any, Any]:
-    """`start(key)` and `step(state, action, key, count)`, compiled."""
+@functools.cache
+def _compiled(env_id: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, Any]:
+    """`start(key)` and `step(state, action, key, count)`, compiled once for all copies of an environment."""
     import tensorflow as tf
 
     from rl.ops import random
 
+    env = get_env(env_id)(1, **dict(options))
     key, count = tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.int32)
     start = tf.function(env.reset, jit_compile=True).get_concrete_function(key)
     state = tf.nest.map_structure(tf.TensorSpec.from_tensor, start(random.key(0))[0])

@@ -110,8 +110,9 @@ def make_gym_env(
     if _pictures_of_ale(env_id, dict(env_kwargs or {})) and render_mode is not None:
         from rl.envs.ale_host import drawn
 
-        env = _call_gym(env_id, lambda: drawn(env_id, dict(env_kwargs or {}), render_mode))
-    elif render_mode == "rgb_array" and _draws_by_opengl(env_id):
+        name, options = env_id.rpartition(":")[2], dict(env_kwargs or {})
+        env = _call_gym(env_id, lambda: drawn(name, options, render_mode))
+    elif render_mode is not None and _draws_by_opengl(env_id):
         from rl.envs.apart import ApartEnv
 
         env = _call_gym(env_id, lambda: ApartEnv(env_id, kwargs))
@@ -139,12 +140,15 @@ def make_eval_envs(
     They are those of `make_gym_env`, or EnvPool's where Gymnasium has none of that id.
 
     Raises:
-        UsageError: as `make_gym_env`.
+        UsageError: as `make_gym_env`; options that would make episodes or scores other than the game's.
     """
+    for option, instead in _TRAINING_ALONE.items():
+        if (env_kwargs or {}).get(option):
+            raise UsageError(f"option {option} is for training alone: give {instead} in place of env_kwargs")
     if _gym_has(env_id) and _pictures_of_ale(env_id, dict(env_kwargs or {})) and render_mode is None:
         from rl.envs.ale_host import ALEHost
 
-        host: Any = ALEHost(env_id, num_envs, dict(env_kwargs or {}))
+        host: Any = ALEHost(env_id.rpartition(":")[2], num_envs, dict(env_kwargs or {}))
     elif _gym_has(env_id) or not _envpool_has(env_id):
         from rl.envs.gym_host import GymHost
 
@@ -155,6 +159,12 @@ def make_eval_envs(
         host = EnvPoolHost(env_id, num_envs, dict(env_kwargs or {}), None, render_mode)
     host = _stacked(host, host.backend, env_id, dict(env_kwargs or {}), frame_stack)
     return _telling(host, host.backend) if previous_action_reward else host
+
+
+def check_window(env_id: str) -> None:
+    """Raises UsageError where evaluation is on EnvPool, whose environments open no window."""
+    if not _gym_has(env_id) and _envpool_has(env_id):
+        raise UsageError(f"--render: {env_id} is EnvPool's, which opens no window: take --record_video")
 
 
 def _stacked(env: Any, backend: str, env_id: str, env_kwargs: dict[str, Any], frames: int | None) -> Any:
@@ -213,7 +223,7 @@ def _make_gym(
     if _pictures_of_ale(env_id, env_kwargs):
         from rl.envs.ale_host import ALEHost
 
-        return ALEHost(env_id, num_envs, env_kwargs, max_episode_steps)
+        return ALEHost(env_id.rpartition(":")[2], num_envs, env_kwargs, max_episode_steps)
     if num_envs >= VECTOR_FROM and not _gym_masks(env_id, env_kwargs):
         env = _gym_vector(env_id, num_envs, env_kwargs, max_episode_steps)
         if env is not None:
@@ -260,7 +270,7 @@ def _gym_masks(env_id: str, env_kwargs: dict[str, Any]) -> bool:
 
 def _pictures_of_ale(env_id: str, env_kwargs: dict[str, Any]) -> bool:
     """Whether it is an Atari game to be seen as agents customarily do (not raw, in `obs_type`)."""
-    return env_id.startswith("ALE/") and "obs_type" not in env_kwargs
+    return env_id.rpartition(":")[2].startswith("ALE/") and "obs_type" not in env_kwargs
 
 
 def _draws_by_opengl(env_id: str) -> bool:
@@ -345,6 +355,10 @@ def _line(error: Exception) -> str:
 
 
 _MASKS: dict[tuple[str, str], tuple[Any, bool]] = {}
+_TRAINING_ALONE = {
+    "episodic_life": "train_env_kwargs={episodic_life:true}",
+    "reward_clip": "reward_augmentation=clip_sign",
+}
 _GRAPH_ARGUMENTS = ("num_envs", "max_episode_steps")
 _EXTRAS = ("mujoco", "box2d")  # the package's extras that bring Gymnasium environments
 _HAS: dict[str, Callable[[str], bool]] = {"graph": _graph_has, "envpool": _envpool_has, "gym": _gym_has}

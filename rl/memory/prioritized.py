@@ -71,7 +71,7 @@ class Prioritized(Replay):
         ring = self.ring
         leaves = self.tree.leaves().reshape(ring.rows, ring.num_envs)  # [C, B]
         expected = (ring.variables["flags"].numpy().reshape(leaves.shape) & TRANSITION) != 0
-        unready = np.arange(-self.n_step, int(ring.incomplete))
+        unready = np.arange(-self.n_step, ring.history)
         expected[(int(ring.position) + unready) % ring.rows] = False
         wrong = (leaves > 0) != expected
         if wrong.any():

@@ -103,8 +103,8 @@ class Ring:
 
     @property
     def incomplete(self) -> Tensor:
-        """How many of the oldest rows may lack pictures of their stacks, int32 scalar."""
-        return tf.where(self.filled >= self.rows, self.history, 0)
+        """How many of the oldest rows lack pictures of their stacks, or will once the ring is full, int32."""
+        return tf.maximum(self.filled + self.history - self.rows, 0)
 
     def wrap(self, place: Tensor) -> Tensor:
         """`place` brought from [-L, 2 L) into [0, L); by comparing: an integer division costs more."""

@@ -115,8 +115,9 @@ class Sequence:
 
     def size(self) -> Tensor:
         """Steps in the rollouts whose sequences may be sampled, int32 scalar."""
-        lost = tf.where(self.ring.filled >= self.ring.rows, self.lost, 0)
-        return tf.maximum(self.ring.filled - (self.span - 1 + lost) * self.period, 0) * self.num_envs
+        stored = self.ring.filled // self.period
+        lost = tf.maximum(stored + self.lost - self.rollouts, 0)
+        return tf.maximum(stored - (self.span - 1) - lost, 0) * self.period * self.num_envs
 
     def can_sample(self) -> Tensor:
         """Whether `min_replay_size` is reached, bool scalar."""
@@ -137,7 +138,7 @@ class Sequence:
         leaves = self.tree.leaves()
         age = (position // self.period - 1 - np.arange(self.rollouts)) % self.rollouts  # 0: the newest
         stored = filled // self.period
-        lost = self.lost if stored == self.rollouts else 0
+        lost = max(stored + self.lost - self.rollouts, 0)
         expected = (age >= self.span - 1) & (age < stored - lost)  # [M]
         wrong = (leaves.reshape(self.rollouts, -1) > 0) != expected[:, None]
         if wrong.any():

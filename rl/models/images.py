@@ -49,7 +49,7 @@ class ImageTorso(keras.layers.Layer):
             self.stages = self.convolutions(model, initializers)
             shape: tuple[int, ...] = inputs
             for stage in self.stages:
-                shape = _built(stage, shape, model.name, inputs)
+                shape = _built(stage, shape, type(self).__module__.rpartition(".")[2], inputs)
             self.dense = Torso(model, (math.prod(shape),), initializers, "dense")
         self.size = self.dense.size
         self.built = True
@@ -141,7 +141,10 @@ def image_torso(
     """
     if len(inputs) != 3 or model.name == "mlp":
         return Torso(model, inputs, initializers, name)
-    return get_model(model.name if for_images(model.name) else model.image)(model, inputs, initializers, name)
+    chosen = model.name if for_images(model.name) else model.image
+    if chosen != "mlp" and not for_images(chosen):
+        raise UsageError(f"hparam model.image={chosen!r}: needs a model for images, or mlp (--list models)")
+    return get_model(chosen)(model, inputs, initializers, name)
 
 
 def _built(
@@ -150,7 +153,7 @@ def _built(
     """Builds a stage for inputs [H, W, C]; the shape of what it gives."""
     too_small = UsageError(
         f"images of {image[0]} x {image[1]} are too small for the convolutions of model {name}: "
-        "take model.name=minatar_cnn or mlp"
+        "take minatar_cnn or mlp, as model.name, or as model.image where the model remembers"
     )
     try:
         after = tuple(stage.compute_output_shape((None, *shape)))[1:]

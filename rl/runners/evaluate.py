@@ -1,4 +1,4 @@
-"""Evaluation: whole episodes on the unmodified Gymnasium environment, without exploration."""
+"""Evaluation: whole episodes on the environment as everyone else plays it, without exploration."""
 
 from __future__ import annotations
 

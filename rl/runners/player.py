@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from rl.agents.agent import Agent
 from rl.envs.make import make_eval_envs
+from rl.errors import UsageError
 from rl.runners.actor import Actor
 from rl.runners.evaluate import BLOCK
 from rl.utils.video import Preview, VideoWriter
@@ -39,7 +40,21 @@ class Player:
         self.env = make_eval_envs(
             hparams.env, 1, hparams.env_kwargs, mode, hparams.previous_action_reward, hparams.frame_stack
         )
+        if mode == "rgb_array":
+            self._try_to_draw(hparams.env)
         self._actor = Actor(agent, 1, training=False, seed=0, backend=hparams.act_backend)
+
+    def _try_to_draw(self, env_id: str) -> None:
+        """Finds out now, not at the first film, whether there will be pictures."""
+        try:
+            self.env.reset(0)
+            self.env.render()
+        except Exception as error:  # of whatever draws
+            self.env.close()
+            if isinstance(error, UsageError):
+                raise
+            line = " ".join(str(error).split()) or type(error).__name__
+            raise UsageError(f"environment {env_id} cannot be drawn here: {line}") from error
 
     def play(self, seed: int) -> Film:
         """One episode, not filmed."""

@@ -196,9 +196,10 @@ class SyncRunner(Runner):
             alive = tf.maximum(alive, tf.cast(before, tf.float32))  # not a new episode's first step
             ended = tf.logical_and(ended, tf.logical_not(life_lost))
             self._life_lost.assign(life_lost[-1])
-        running = running_sums(
-            trajectory.reward, alive, self._return.value(), self._episode_length.value(), trajectory.mask
-        )
+        start = self._return.value(), self._episode_length.value()
+        if self.learner.agent.experience == "parameters":  # every rollout begins with fresh episodes
+            start = tf.zeros_like(start[0]), tf.zeros_like(start[1])
+        running = running_sums(trajectory.reward, alive, *start, trajectory.mask)
         self._return.assign(running[0][-1])
         self._episode_length.assign(running[1][-1])
         return episode_sums(*running, ended, trajectory.mask)

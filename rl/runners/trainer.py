@@ -179,7 +179,7 @@ class Trainer:
                 last = self._evaluate(before, total, row, progress)
                 logger.log(runner.step, row)
                 logger.log_histograms(runner.step, self.agent.variables)
-                self._film(before, total, logger)
+                self._film(before, total, logger, progress)
                 progress.update(runner.step, row.get("eval/return_mean", row.get("episode/return_mean")))
                 first = False
                 if time.monotonic() - saved >= self.hparams.checkpoint_period:
@@ -226,14 +226,20 @@ class Trainer:
                 progress.message(f"warning: {error}; the best policy so far is not kept")
         return evaluation
 
-    def _film(self, before: int, total: int, logger: Logger) -> None:
+    def _film(self, before: int, total: int, logger: Logger, progress: Progress) -> None:
         """Films an episode where a multiple of `video_period` was passed, and at the end."""
         period = self.hparams.video_period or self.hparams.eval_period
         step = self.runner.step
         if self.player is not None and _is_due(before, step, period, total):
             seed = np.random.SeedSequence([self.seed, step]).generate_state(1)[0]
             label = f"step_{step:09d}"
-            film = self.player.film(int(seed) % 2**31, self.run_dir / "videos", label)
+            try:
+                film = self.player.film(int(seed) % 2**31, self.run_dir / "videos", label)
+            except UsageError as error:
+                progress.message(f"warning: {error}; training goes on without films")
+                self.player.close()
+                self.player = None
+                return
             assert film.preview is not None
             logger.log_video(step, "eval/episode", film.preview)
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rl.errors import UsageError
 from rl.utils.files import plain, reason
 
-FORMAT = 1
+FORMAT = 2  # the newest that can be read; 1 has no pieces
 MANIFEST = "manifest.json"
 Signature = dict[str, tuple[tuple[int, ...], str]]  # name of a variable -> shape, dtype
 
@@ -42,7 +42,7 @@ def write_manifest(
 ) -> None:
     """Writes the manifest of a checkpoint whose other files are in `folder`, durably."""
     body = {
-        "format": FORMAT,
+        "format": 2 if pieces else 1,
         "step": int(step),
         "meta": meta,
         "prefix": prefix,

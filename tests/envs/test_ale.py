@@ -62,7 +62,10 @@ def test_other_observations_are_gymnasiums_own():
             "give reward_augmentation=clip_sign in place of",
         ),
         ({"stack_num": 2}, "give frame_stack in place of the option stack_num"),
-        ({"frame_skip": 2}, "ale-py cannot make ALE/Pong-v5 with {'frame_skip': 2}"),
+        ({"frame_rate": 2}, "ale-py cannot make ALE/Pong-v5 with {'frame_rate': 2}"),
+        ({"frameskip": 0}, "ale-py cannot make ALE/Pong-v5 with {'frameskip': 0}"),
+        ({"autoreset_mode": "SameStep"}, "the option autoreset_mode is not to be changed"),
+        ({"repeat_action_probability": -3.0}, "repeat_action_probability must be in [0, 1]"),
     ],
 )
 def test_options_that_are_not_to_be_given_are_one_clear_line(kwargs, words):

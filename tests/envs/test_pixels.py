@@ -9,6 +9,7 @@ import pytest
 from rl.envs import envpool_tasks, make_env, make_eval_envs
 from rl.envs.envpool_tasks import find_task, has_task, task_ids
 from rl.envs.host import env_seeds
+from rl.envs.make import check_window
 from rl.errors import UsageError
 
 GAMES = [
@@ -147,6 +148,15 @@ def test_mistakes_are_one_clear_line(env_id, kwargs, words):
     assert words in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("option", ["episodic_life", "reward_clip"])
+def test_evaluation_refuses_what_is_for_training_alone(option):
+    with pytest.raises(UsageError, match=f"option {option} is for training alone: give "):
+        make_eval_envs("Pong-v5", 1, {option: True})
+
+
 def test_what_opens_no_window_says_so():
+    with pytest.raises(UsageError, match="--render: coinrun is EnvPool's, which opens no window"):
+        check_window("coinrun")
+    check_window("CartPole-v1")
     with pytest.raises(UsageError, match="opens no window: take --record_video"):
         make_eval_envs("Pong-v5", 1, render_mode="human")

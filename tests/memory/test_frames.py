@@ -97,6 +97,14 @@ def test_every_transition_that_can_be_sampled_is_that_of_whole_stacks(kind, n_st
     assert seen > 50
 
 
+@pytest.mark.parametrize("kind", ["uniform", "prioritized"])
+def test_memory_and_priorities_agree_where_rollouts_do_not_divide_the_ring(kind):
+    memory, _ = pair(kind, envs=1, length=4, replay_capacity=13)
+    for part in split_rows(random_pictures(np.random.default_rng(5), 40, 1), [4] * 10):
+        memory.add(part)
+        memory.check_valid()
+
+
 def test_a_full_memory_samples_no_stack_that_lost_a_picture():
     memory, _ = pair("uniform", envs=1, length=4, replay_capacity=12, batch_size=200)
     trajectory = random_pictures(np.random.default_rng(1), 28, 1)

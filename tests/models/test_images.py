@@ -194,6 +194,18 @@ def test_the_multi_layer_perceptron_flattens_images():
     assert torso.layers[0].kernel.shape == (500, 8)
 
 
+def test_what_remembers_cannot_be_what_looks_at_pictures():
+    with pytest.raises(UsageError, match=r"model.image='gru': needs a model for images"):
+        make(image(BOARD), name="lstm", image="gru")
+    _, torso = make(image(BOARD), name="lstm", image="mlp", hidden=(8,))
+    assert torso.dense.layers[0].kernel.shape == (500, 8)
+
+
+def test_pictures_too_small_for_what_looks_at_them_name_that_model():
+    with pytest.raises(UsageError, match="10 x 10 are too small for the convolutions of model nature_cnn"):
+        make(image(BOARD), name="lstm")
+
+
 @pytest.mark.parametrize("name", ["nature_cnn", "impala_cnn", "minatar_cnn"])
 def test_observations_that_are_no_images_are_refused(name):
     with pytest.raises(UsageError, match=rf"{name} is for images .* shape \[4\]: take model.name=mlp"):

@@ -73,6 +73,27 @@ def test_training_films_an_episode_at_each_evaluation_and_tensorboard_shows_it(t
         )
 
 
+def test_a_film_that_cannot_be_written_costs_a_warning_and_not_the_run(tmp_path, monkeypatch):
+    def fails(*_):
+        raise rl.UsageError("cannot write video: No space left on device")
+
+    monkeypatch.setattr(Player, "film", fails)
+    overrides = {"train_steps": 1_024, "log_period": 256, "compile": "graph", "video_period": 256}
+    run = rl.train("ppo_identity", output_dir=tmp_path, eval_episodes=1, record_video=True, **overrides)
+    text = (run.run_dir / "train.log").read_text()
+    assert run.step == 1_024 and text.count("No space left on device; training goes on without films") == 1
+
+
+def test_what_cannot_be_drawn_is_said_before_training(tmp_path, monkeypatch):
+    def fails(_):
+        raise RuntimeError("no GL here")
+
+    monkeypatch.setattr("rl.envs.gym_host.GymHost.render", fails)
+    with pytest.raises(rl.UsageError, match="Identity-v0 cannot be drawn here: no GL here"):
+        rl.train("ppo_identity", output_dir=tmp_path, record_video=True, train_steps=256)
+    assert not any(tmp_path.iterdir())
+
+
 def test_films_come_as_often_as_is_asked_for(tmp_path):
     overrides = {"train_steps": 2_048, "log_period": 256, "compile": "graph", "video_period": 512}
     run = rl.train("ppo_identity", output_dir=tmp_path, eval_episodes=1, record_video=True, **overrides)

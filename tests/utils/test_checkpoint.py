@@ -273,7 +273,7 @@ def test_a_newer_format_is_refused(tmp_path):
     path = CheckpointManager(tmp_path).save(filled(1), 1)
     body = json.loads((path / "manifest.json").read_text())
     body.pop("checksum")
-    body["format"] = 2
+    body["format"] = 3
     (path / "manifest.json").write_text(json.dumps({"checksum": manifest._body_checksum(body), **body}))
     with pytest.raises(UsageError, match="newer version"):
         CheckpointManager(tmp_path).restore(filled(0))
