@@ -68,15 +68,16 @@ class ALEHost:
         self.life_lost: np.ndarray | None = np.zeros(num_envs, np.bool_) if episodic else None
         self.fps = 60.0 / options["frameskip"]
         self._lives = np.zeros(num_envs, np.int64)
-        self._carried = np.zeros(num_envs, np.float32)  # rewards of steps that were not to count
-        self._ended_unseen = np.zeros(num_envs, np.bool_)  # games that ended in such a step
+        self._idle = np.zeros(num_envs, np.bool_)  # whether the next step follows an end that was told here
+        self._carried = np.zeros(num_envs, np.float32)  # rewards of idle steps
+        self._ended_unseen = np.zeros(num_envs, np.bool_)  # games that ended in an idle step
 
     def reset(self, seed: int) -> Nest:
         """Observation [B, H, W, C]; game i has the seed `env_seeds(seed, B)[i]`."""
         observation, info = self._env.reset(seed=np.array(env_seeds(seed, self.num_envs)))
         self._lives = np.array(info["lives"])
         self._carried = np.zeros(self.num_envs, np.float32)
-        self._ended_unseen = np.zeros(self.num_envs, np.bool_)
+        self._idle, self._ended_unseen = (np.zeros(self.num_envs, np.bool_) for _ in range(2))
         if self.life_lost is not None:
             self.life_lost = np.zeros(self.num_envs, np.bool_)
         return self._turned(observation)
@@ -85,7 +86,7 @@ class ALEHost:
         """See `HostEnv.step`."""
         action = self.encode(action)
         if self.life_lost is not None:
-            action = np.where(self.life_lost, 0, action)  # the step after a lost life: nothing is done
+            action = np.where(self._idle, 0, action)  # nothing is done
         observation, reward, terminated, truncated, info = self._env.step(action)
         results = np.array(reward, np.float32), np.array(terminated), np.array(truncated)
         if self.life_lost is not None:
@@ -100,14 +101,12 @@ class ALEHost:
         The game goes on in the step after it, which is to have neither reward nor end: what it has is told a
         step later.
         """
-        idle = self.life_lost
-        assert idle is not None
-        reward = reward + self._carried
+        idle, reward = self._idle, reward + self._carried
         self._carried = np.where(idle, reward, 0.0).astype(np.float32)
         late, self._ended_unseen = self._ended_unseen, idle & (terminated | truncated)
         terminated, truncated = (terminated | late) & ~idle, truncated & ~late & ~idle
         self.life_lost = (lives < self._lives) & (lives > 0) & ~terminated & ~truncated & ~idle
-        self._lives = lives
+        self._lives, self._idle = lives, self.life_lost | late
         return np.where(idle, 0.0, reward).astype(np.float32), terminated | self.life_lost, truncated
 
     def render(self) -> np.ndarray:
@@ -125,7 +124,7 @@ class ALEHost:
 
 
 class FireReset(gymnasium.Wrapper):
-    """Presses fire after a reset, where the game waits for it; then the second action, as ale-py does."""
+    """Presses fire after a reset, where the game waits for it."""
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict]:
         """See Gymnasium."""

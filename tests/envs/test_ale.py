@@ -44,6 +44,30 @@ def test_the_loss_of_a_life_is_an_end_in_training_but_not_of_the_game():
         assert len(over) and all(np.diff(np.r_[-1, over]) == 5)
 
 
+def test_a_game_that_goes_on_after_a_lost_life_tells_of_it_a_step_later():
+    """The autoreset contract, for one game scripted by hand: what `AtariVectorEnv` would return."""
+    env = make_env("ALE/Breakout-v5", "gym", 1, {**PLAIN, "episodic_life": True}).env
+    env.reset(0)
+    told, script = (
+        [],
+        [  # reward, terminated, lives after it
+            *[(1.0, False, 5), (2.0, False, 4)],  # a life is lost
+            *[(4.0, True, 0), (0.0, False, 5)],  # idle, and the game ends in it; ale-py resets
+            *[(8.0, False, 5), (16.0, False, 5)],  # idle again: it follows an end that was told
+        ],
+    )
+    for reward, terminated, lives in script:
+        result = np.array([reward], np.float32), np.array([terminated]), np.array([False]), np.array([lives])
+        reward, terminated, truncated = env._with_lives(*result)
+        told.append((float(reward[0]), bool(terminated[0]), bool(env.life_lost[0])))
+        assert not truncated[0]
+    assert told == [
+        *[(1.0, False, False), (2.0, True, True)],
+        *[(0.0, False, False), (4.0, True, False)],
+        *[(0.0, False, False), (24.0, False, False)],
+    ]
+
+
 def test_evaluation_is_of_whole_games():
     env = make_eval_envs("ALE/Breakout-v5", 2)
     assert env.life_lost is None and env.observation_space.shape == (84, 84, 4)
