@@ -9,6 +9,7 @@ them with the table.
 from __future__ import annotations
 
 import ast
+import re
 import statistics
 import sys
 import textwrap
@@ -36,8 +37,10 @@ def measured(name: str, rows: list[Row]) -> str:
     score = statistics.mean(float(row["last"]) for row in rows)
     seconds = statistics.median(wall_seconds(row) for row in rows)
     steps = round(max(int(row["steps"]) for row in rows), -3)
+    shorter = re.search(r" --train_steps \d+", rows[0]["command"])  # than the set's own
     return (
-        f"{COMMAND}{name}`: {score:.0f} after {steps:,} steps, in {seconds:.0f} s "
+        f"{COMMAND}{name}{shorter[0] if shorter else ''}`: {score:.0f} after {steps:,} steps, "
+        f"in {seconds:.0f} s "
         f"({len(rows)} seeds, {rows[0]['cores']} cores{', busy' if busy(rows) else ''})."
     )
 

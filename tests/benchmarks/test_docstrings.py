@@ -12,13 +12,18 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import docstrings
 
 ROW = {"last": "-80.4", "steps": "100096", "seconds": "10.0", "first_window_s": "3.0", "cores": "2"}
-ROW |= {"noisy": "False"}
+ROW |= {"noisy": "False", "command": "python train.py --hparams a_set --seed 0 --output_dir DIR"}
 ROWS = [ROW, ROW | {"last": "-82.0", "seconds": "20.0"}, ROW | {"last": "-84.0", "seconds": "90.0"}]
 SAID = "`python train.py --hparams a_set`: -82 after 100,000 steps, in 23 s (3 seeds, 2 cores)."
 
 
 def test_mean_of_the_last_checkpoints_and_median_of_the_seconds():
     assert docstrings.measured("a_set", ROWS) == SAID
+
+
+def test_a_run_shorter_than_the_set_says_so():
+    rows = [row | {"command": f"{row['command']} --train_steps 100000"} for row in ROWS]
+    assert docstrings.measured("a_set", rows) == SAID.replace("a_set", "a_set --train_steps 100000")
 
 
 def test_a_machine_that_was_shared_is_told():
