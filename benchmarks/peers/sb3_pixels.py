@@ -11,8 +11,8 @@ import gymnasium
 import numpy as np
 import torch
 from meter import Meter
+from sb3_marks import UPDATES_PER_ROLLOUT, RolloutMarks
 from stable_baselines3 import PPO
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecMonitor
 
@@ -102,21 +102,6 @@ class EnvPool(VecEnv):
         return [False] * self.num_envs
 
 
-class RolloutMarks(BaseCallback):
-    """Marks the meter at the start of each rollout, that is after each round of updates."""
-
-    def __init__(self, meter: Meter):
-        super().__init__()
-        self.meter, self.rounds = meter, -1
-
-    def _on_rollout_start(self) -> None:
-        self.rounds += 1
-        self.meter.mark(self.num_timesteps, self.rounds * 16)
-
-    def _on_step(self) -> bool:
-        return True
-
-
 def pong(seed: int) -> VecEnv:
     import ale_py  # noqa: F401 (registers the environments)
     from stable_baselines3.common.env_util import make_atari_env
@@ -156,7 +141,7 @@ def main() -> None:
     meter.start()
     model.learn(steps, callback=RolloutMarks(meter))
     meter.mark(
-        model.num_timesteps, 16 * (model.num_timesteps // 1_024)
+        model.num_timesteps, UPDATES_PER_ROLLOUT * (model.num_timesteps // 1_024)
     )  # no rollout follows the last updates
     returns = [info["r"] for info in model.ep_info_buffer]
     mean = float(sum(returns) / len(returns)) if returns else None

@@ -9,8 +9,8 @@ import importlib.metadata
 
 import arguments
 from meter import Meter
+from sb3_marks import StepMarks
 from sbx import SAC
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 
 SETTINGS = {
@@ -23,19 +23,6 @@ SETTINGS = {
     "policy_kwargs": {"net_arch": [256, 256]},
 }
 WARMUP = 1_500  # environment steps
-
-
-class StepMarks(BaseCallback):
-    """Marks the meter every 100 environment steps."""
-
-    def __init__(self, meter: Meter):
-        super().__init__()
-        self.meter = meter
-
-    def _on_step(self) -> bool:
-        if self.num_timesteps % 100 == 0:
-            self.meter.mark(self.num_timesteps, self.model._n_updates)
-        return True
 
 
 def main() -> None:

@@ -102,7 +102,12 @@ def test_memory_and_priorities_agree_where_rollouts_do_not_divide_the_ring(kind)
     memory, _ = pair(kind, envs=1, length=4, replay_capacity=13)
     for part in split_rows(random_pictures(np.random.default_rng(5), 40, 1), [4] * 10):
         memory.add(part)
-        memory.check_valid()
+        memory.check_valid()  # compares them, and raises
+        ring = memory.ring
+        usable = int(ring.filled) - memory.n_step - int(ring.incomplete)
+        assert int(memory.size()) == max(usable, 0)
+        if kind == "prioritized":
+            assert np.count_nonzero(memory.tree.leaves()) <= int(memory.size())
 
 
 def test_a_full_memory_samples_no_stack_that_lost_a_picture():
