@@ -199,16 +199,19 @@ def ddpg_lunarlander_continuous() -> DDPGHParams:
     """DDPG on LunarLanderContinuous-v3."""
     hparams = ddpg()
     hparams.env = "LunarLanderContinuous-v3"
-    hparams.train_steps = 300_000
+    hparams.train_steps = 200_000
     hparams.eval_period = 25_000
-    hparams.gamma = 0.98
     hparams.lr = 1e-3
     hparams.replay_capacity = 200_000
-    hparams.min_replay_size = 10_000
-    hparams.random_steps = 10_000
+    hparams.min_replay_size = 5_000
+    hparams.random_steps = 5_000
     hparams.num_envs = 8
     hparams.rollout_length = 16
-    hparams.updates_per_iteration = 32
+    hparams.updates_per_iteration = 64
+    hparams.batch_size = 128
+    hparams.n_step = 3
+    hparams.model.hidden = (128, 128)
+    hparams.exploration_noise = 0.2
     return hparams
 
 

@@ -74,16 +74,19 @@ def sac_lunarlander_continuous() -> SACHParams:
     """SAC on LunarLanderContinuous-v3."""
     hparams = sac()
     hparams.env = "LunarLanderContinuous-v3"
-    hparams.train_steps = 500_000
+    hparams.train_steps = 200_000
     hparams.eval_period = 25_000
     hparams.lr = 7.3e-4
     hparams.tau = 0.01
-    hparams.replay_capacity = 500_000
-    hparams.min_replay_size = 10_000
-    hparams.random_steps = 10_000
+    hparams.replay_capacity = 200_000
+    hparams.min_replay_size = 5_000
+    hparams.random_steps = 5_000
     hparams.num_envs = 8
     hparams.rollout_length = 16
-    hparams.updates_per_iteration = 32
+    hparams.updates_per_iteration = 64
+    hparams.batch_size = 128
+    hparams.n_step = 3
+    hparams.model.hidden = (128, 128)
     return hparams
 
 
