@@ -29,6 +29,7 @@ from rl.utils.progress import summary_table
 from rl.utils.signals import StopRequest
 from rl.utils.versions import command_line, write_run_files
 from rl.utils.video import has_display, headless_setup
+from rl.workers.plan import Workers
 
 # May differ between a run and its continuation. Some still shape what is to come: schedules run to
 # `train_steps`, rows and evaluations stand where the periods say, `compile` rounds differently.
@@ -42,6 +43,7 @@ FREE_TO_CHANGE = {
     "histograms",
     "compile",
     "act_backend",
+    "worker_timeout",
 }
 TEST_SEED = 1_000_003  # test episodes are not the ones that chose the best checkpoint
 
@@ -133,6 +135,8 @@ def train(
     sys: str = "local",
     eval_episodes: int = 10,
     record_video: bool = False,
+    num_workers: int = 0,
+    ray_address: str | None = None,
     **overrides: Any,
 ) -> Run:
     """Trains a named set (or hparams of one's own) and returns the run; continues one that is there.
@@ -144,6 +148,8 @@ def train(
         sys: local, gpu or tpu.
         eval_episodes: episodes of each evaluation.
         record_video: whether an episode is filmed at each evaluation (`video_period`).
+        num_workers: processes that act while this one learns; 0: none.
+        ray_address: Ray cluster that they are to run on; None: this machine.
         overrides: single hyperparameters; nested ones as `model={"hidden": (64, 64)}`.
 
     Raises:
@@ -155,15 +161,21 @@ def train(
         name, resolved = type(hparams).__name__, type(hparams)(**hparams.model_dump())  # the caller's stays
         apply_overrides(resolved, overrides)
         resolved.freeze()
-    if eval_episodes < 1 or seed < 0:
-        raise UsageError(f"eval_episodes={eval_episodes} must be at least 1, seed={seed} at least 0")
+    if eval_episodes < 1 or seed < 0 or num_workers < 0:
+        raise UsageError(
+            f"eval_episodes={eval_episodes} must be at least 1, seed={seed} and num_workers={num_workers} "
+            "at least 0"
+        )
+    workers = Workers(num_workers, ray_address) if num_workers else None
     _use_system(sys)
     if record_video:
         headless_setup()
     folder = Path(output_dir if output_dir is not None else Path("runs") / name) / "run_0"
     with StopRequest() as stop:
         words = f"rl.train({name!r})"
-        return Run(_train_one(resolved, name, folder, seed, eval_episodes, record_video, stop, words))
+        return Run(
+            _train_one(resolved, name, folder, seed, eval_episodes, record_video, stop, words, workers)
+        )
 
 
 def load(run_dir: str | Path, which: str = "best") -> Policy:
@@ -195,6 +207,7 @@ def run(
     command: list[str],
     hparams_name: str,
     overrides: str,
+    workers: Workers | None = None,
 ) -> int:
     """The command line's work: trains (or not) and tests each copy, prints a table; returns the exit code."""
     _use_system(sys)
@@ -217,9 +230,8 @@ def run(
             result = None
             if training:
                 words = command_line(command)
-                result = _train_one(
-                    hparams, hparams_name, run_dir, seed + copy, eval_episodes, record_video, stop, words
-                )
+                each = seed + copy, eval_episodes, record_video
+                result = _train_one(hparams, hparams_name, run_dir, *each, stop, words, workers)
             if not stop.requested:
                 tests = _test(hparams, run_dir, test_episodes, render, record_video)
                 rows.append(_summary(run_dir, result, tests, test_episodes))
@@ -259,9 +271,10 @@ def _train_one(
     record_video: bool,
     stop: StopRequest,
     command: str,
+    workers: Workers | None,
 ) -> Result:
     _check_same_run(hparams, run_dir, seed)
-    trainer = Trainer(hparams, run_dir, seed, eval_episodes, record_video)
+    trainer = Trainer(hparams, run_dir, seed, eval_episodes, record_video, workers)
     try:
         ensure_writable_dir(run_dir)
         saved = {

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from rl.errors import UsageError, nearest
 from rl.registry import Registry, import_user_modules
+from rl.workers.plan import Workers, check_ray
+from rl.workers.supervise import supervised
 
 if TYPE_CHECKING:
     from rl.hparams.hparams import HParams
@@ -36,6 +38,7 @@ EXAMPLES = """examples:
   python train.py --sys local --hparams dqn_cartpole --output_dir runs/dqn_cartpole
   python train.py --hparams ppo_cartpole --hparam_override "lr=3e-4,model.hidden=[128,128]" --copies 3
   python train.py --hparams ppo --env Acrobot-v1 --train_steps 200000
+  python train.py --hparams impala_cartpole --num_workers 2
   python train.py --hparams dqn_cartpole --output_dir runs/dqn_cartpole --training False --render
   python train.py --list hparams
 """
@@ -102,7 +105,8 @@ def build_parser() -> argparse.ArgumentParser:
     number("--copies", 1, 1, "train N copies, run_0 to run_(N-1), each with its own seed (default 1)")
     switch("--render", False, "show test episodes in a window")
     switch("--record_video", False, "write mp4s: of an episode at each evaluation, of each test episode")
-    number("--num_workers", 0, 0, "asynchronous workers (default 0: none)")
+    number("--num_workers", 0, 0, "processes that act while this one learns (default 0: none)")
+    add("--ray_address", metavar="HOST:PORT", help="Ray cluster for the workers (default: this machine)")
     number("--seed", 0, 0, "seed of the first copy (default 0)")
     add("--list", nargs="?", const=ALL, metavar="REGISTRY", help="list names: " + ", ".join(FAMILIES))
     add("--user_modules", default="", metavar="a,b", help="modules that register components of your own")
@@ -127,10 +131,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # counts only before TensorFlow's first import
     try:
         args = parse(argv)
-        import_user_modules(name.strip() for name in args.user_modules.split(",") if name.strip())
+        modules = tuple(name.strip() for name in args.user_modules.split(",") if name.strip())
+        import_user_modules(modules)
         if args.list is not None:
             return _list(args.list)
         hparams = _checked(args)
+        training, workers = args.training and not args.test_only, None
+        if args.num_workers and training:
+            workers = Workers(args.num_workers, args.ray_address, modules)
+            code = supervised()
+            if code is not None:
+                return code
         _import_tensorflow()
         from rl.api import run
 
@@ -140,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys=args.sys,
             seed=args.seed,
             copies=args.copies,
-            training=args.training and not args.test_only,
+            training=training,
             render=args.render,
             record_video=args.record_video,
             eval_episodes=args.eval_episodes,
@@ -148,6 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             command=["python", "train.py", *argv],
             hparams_name=args.hparams,
             overrides=args.hparam_override,
+            workers=workers,
         )
     except UsageError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
@@ -181,7 +193,9 @@ def _checked(args: argparse.Namespace) -> HParams:
     if not args.hparams:
         raise UsageError("--hparams is missing: name a set, such as dqn_cartpole (all: --list hparams)")
     if args.num_workers:
-        raise UsageError("--num_workers: asynchronous workers are not built yet, leave it at 0")
+        check_ray()
+    elif args.ray_address is not None:
+        raise UsageError("--ray_address is for workers: give --num_workers N with it")
     if args.output_dir == "":
         raise UsageError("--output_dir is empty: name a folder, such as runs/dqn_cartpole")
     from rl.hparams.merge import resolve  # pydantic takes 0.1 s, which --help need not wait for

@@ -6,7 +6,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import tensorflow as tf
 
 from rl.errors import UsageError
 from rl.types import Nest
@@ -18,22 +17,43 @@ ACTION_MASK = "action_mask"
 _NARROW = {"float64": "float32", "int64": "int32"}
 
 
-def space_spec(space: gymnasium.Space[Any], lead: tuple[int, ...] = ()) -> Nest:
-    """The nest of `tf.TensorSpec` of elements of `space`, with leading axes `lead`.
-
-    Dict spaces become dicts, Tuple spaces tuples.
+def space_leaves(space: gymnasium.Space[Any]) -> list[tuple[tuple[int, ...], str]]:
+    """(shape, dtype) of the arrays that an element of `space` is made of, in the order of `space_spec`.
 
     Raises:
         UsageError: the space has elements without one fixed shape and dtype (Text, Graph, Sequence ...).
     """
     if isinstance(space, gymnasium.spaces.Dict):
-        return {name: space_spec(each, lead) for name, each in space.spaces.items()}
+        return [leaf for _, each in sorted(space.spaces.items()) for leaf in space_leaves(each)]
     if isinstance(space, gymnasium.spaces.Tuple):
-        return tuple(space_spec(each, lead) for each in space.spaces)
+        return [leaf for each in space.spaces for leaf in space_leaves(each)]
     if space.shape is None or space.dtype is None or np.dtype(space.dtype).kind not in "biuf":
         raise UsageError(
             f"no tensor can hold elements of {type(space).__name__}: it takes Box, Discrete, MultiDiscrete, "
             "MultiBinary, or Dict / Tuple of these; wrap the environment"
         )
     dtype = "int32" if isinstance(space, gymnasium.spaces.MultiBinary) else np.dtype(space.dtype).name
-    return tf.TensorSpec([*lead, *space.shape], _NARROW.get(dtype, dtype))
+    return [(space.shape, _NARROW.get(dtype, dtype))]
+
+
+def space_structure(space: gymnasium.Space[Any]) -> Nest:
+    """A nest like the elements of `space`, with 0 for each array."""
+    if isinstance(space, gymnasium.spaces.Dict):
+        return {name: space_structure(each) for name, each in space.spaces.items()}
+    if isinstance(space, gymnasium.spaces.Tuple):
+        return tuple(space_structure(each) for each in space.spaces)
+    return 0
+
+
+def space_spec(space: gymnasium.Space[Any], lead: tuple[int, ...] = ()) -> Nest:
+    """The nest of `tf.TensorSpec` of elements of `space`, with leading axes `lead`.
+
+    Dict spaces become dicts, Tuple spaces tuples.
+
+    Raises:
+        UsageError: as `space_leaves`.
+    """
+    import tensorflow as tf  # workers that act without TensorFlow read this module too
+
+    specs = [tf.TensorSpec([*lead, *shape], dtype) for shape, dtype in space_leaves(space)]
+    return tf.nest.pack_sequence_as(space_structure(space), specs)

@@ -20,7 +20,7 @@ from rl.agents.algos.act_select.registry import get_act_select
 from rl.agents.algos.grad_comp.registry import get_grad_comp
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
-from rl.models.layers import Initializers, ObservationEncoder, resample_noise
+from rl.models.layers import Initializers, ObservationEncoder, has_noise, resample_noise
 from rl.ops import random, schedules
 from rl.ops.nests import flatten_time
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
@@ -179,6 +179,18 @@ class Agent:
         for i, network in enumerate(self.networks.values()):
             resample_noise(network, random.fold_in(seed, i))
 
+    @property
+    def acts_with_noise(self) -> bool:
+        """Whether `resample_noise` changes what acting reads."""
+        return hasattr(self, "population") or any(has_noise(each) for each in self.networks.values())
+
+    def act_for(self, first: int, count: int, total: int) -> None:
+        """Says which environments this agent acts for: `count` from the first-th on, of `total` that are
+        played at the same time in several processes. Without this call, for all `num_envs`."""
+        for part in (self.act_select, getattr(self, "population", None)):
+            if hasattr(part, "act_for"):
+                part.act_for(first, count, total)
+
     def act(
         self, observation: Nest, recurrent_state: Nest, seed: Tensor, step: Tensor, training: bool
     ) -> tuple[Nest, dict[str, Tensor], Nest]:
@@ -225,8 +237,8 @@ class Agent:
 
     @property
     def acting_variables(self) -> dict[str, Any]:
-        """What acting in training reads; a superset of `policy_variables`."""
-        return self.policy_variables
+        """What acting in training reads: `policy_variables`, then what else there is."""
+        return self.policy_variables | getattr(self.act_select, "variables", {})
 
     @property
     def variables(self) -> dict[str, Any]:

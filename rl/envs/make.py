@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rl.envs.host import HostEnv
 
 BACKENDS = ("graph", "envpool", "gym")  # in the order in which `auto` asks them
+HOST_BACKENDS = BACKENDS[1:]
 VECTOR_FROM = 8  # environments from which Gymnasium's own vector form of CartPole beats a loop
 
 
@@ -44,7 +45,8 @@ def make_env(
     Args:
         env_id: Gymnasium or EnvPool id; "module:id" imports the module first.
         backend: `graph`, `envpool`, `gym`, or `auto`: the first of these three that has the id (not `envpool`
-            where Gymnasium's environment masks actions: EnvPool's do not say which are legal).
+            where Gymnasium's environment masks actions: EnvPool's do not say which are legal). `host`: the
+            same without `graph`.
         num_envs: B, at least 1.
         env_kwargs: options of that environment.
         max_episode_steps: steps after which an episode is truncated; None takes the environment's own limit.
@@ -56,21 +58,31 @@ def make_env(
         UsageError: unknown id or backend, a backend that lacks the id, options that the environment does not
             take, a package that is missing.
     """
-    if backend not in ("auto", *BACKENDS):
+    if backend not in ("auto", "host", *BACKENDS):
         raise UsageError(f"unknown env_backend {backend!r}: {nearest(backend, ('auto', *BACKENDS))}")
     for what, value in (("num_envs", num_envs), ("max_episode_steps", max_episode_steps)):
         if value is not None and value < 1:
             raise UsageError(f"{what} must be at least 1, not {value}")
-    asked = BACKENDS if backend == "auto" else (backend,)  # a backend that is not asked is not imported
+    # A backend that is not asked is not imported.
+    asked = {"auto": BACKENDS, "host": HOST_BACKENDS}.get(backend, (backend,))
     chosen = next((each for each in asked if _HAS[each](env_id)), None)
     if chosen is None:
         having = [each for each in BACKENDS if each not in asked and _HAS[each](env_id)]
         if not having:
             raise _unknown(env_id)
         others = " or ".join(["auto", *having])
+        if backend == "host":
+            raise UsageError(
+                f"environment {env_id} exists in-graph alone: workers (--num_workers) cannot play it"
+            )
         raise UsageError(f"environment {env_id} is not in backend {backend}: take env_backend {others}")
     kwargs = dict(env_kwargs or {})
-    if backend == "auto" and chosen == "envpool" and _gym_has(env_id) and _gym_masks(env_id, kwargs):
+    if (
+        backend in ("auto", "host")
+        and chosen == "envpool"
+        and _gym_has(env_id)
+        and _gym_masks(env_id, kwargs)
+    ):
         chosen = "gym"
     env = _MAKE[chosen](env_id, num_envs, kwargs, max_episode_steps)
     env = _stacked(env, chosen, env_id, kwargs, frame_stack)
@@ -323,7 +335,10 @@ def _gym_has(env_id: str) -> bool:
         from rl.envs.minatar_gym import register_minatar
 
         register_minatar()
-    return name in _gym_ids()
+    import gymnasium
+
+    # Our own files of Gymnasium environments bring TensorFlow, which a worker can often do without.
+    return name in gymnasium.registry or name in _gym_ids()
 
 
 def _gym_ids() -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -40,6 +40,9 @@ class DQNHParams(HParams):
     exploration_epsilon_start: Fraction = 1.0
     exploration_epsilon_end: Fraction = 0.05
     exploration_steps: Count = 10_000  # environment steps from start to end, linear
+    # act_select=per_worker_epsilon: environment i of N explores with base^(1 + exponent i / (N - 1))
+    exploration_epsilon_base: Annotated[float, Field(gt=0, le=1)] = 0.4
+    exploration_epsilon_exponent: Coefficient = 7.0
     evaluation_epsilon: Fraction = 0.0
 
     @property

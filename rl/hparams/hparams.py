@@ -154,6 +154,14 @@ class HParams(Checked):
     act_backend: Literal["auto", "litert", "compiled"] = "auto"  # how host environments' actions are computed
     overlap: bool = False  # host environments step while the learner works
 
+    # With workers (--num_workers). Each plays `num_envs` environments by itself, or, with `sync_workers`, its
+    # part of them, and all wait for one another.
+    sync_workers: bool = False
+    max_staleness: Count | None = (
+        None  # updates since a rollout's weights, above which it is not used; None: any
+    )
+    worker_timeout: PositiveFloat = 120.0  # seconds without a rollout after which a worker is replaced
+
     log_period: PositiveInt = 5_000  # environment steps between rows of metrics
     eval_period: Count = 0  # environment steps between evaluations; 0: only at the end
     video_period: Count = 0  # with --record_video: environment steps between films; 0: one at each evaluation

@@ -248,6 +248,14 @@ def dense(
 
 def resample_noise(layer: keras.layers.Layer, seed: Tensor) -> None:
     """Draws new noise in every noisy layer inside `layer`; nothing where there is none."""
-    noisy = [each for each in layer._flatten_layers() if isinstance(each, NoisyDense)]
-    for i, each in enumerate(noisy):
+    for i, each in enumerate(_noisy_layers(layer)):
         each.resample(random.fold_in(seed, i))
+
+
+def has_noise(layer: keras.layers.Layer) -> bool:
+    """Whether there is a noisy layer inside `layer`."""
+    return bool(_noisy_layers(layer))
+
+
+def _noisy_layers(layer: keras.layers.Layer) -> list[NoisyDense]:
+    return [each for each in layer._flatten_layers() if isinstance(each, NoisyDense)]

@@ -28,6 +28,7 @@ class Population:
         trainable = network.trainable_variables
         self._shapes = [tuple(each.shape) for each in trainable]
         self.parameters = sum(int(tf.TensorShape(shape).num_elements()) for shape in self._shapes)  # n
+        self.members = slice(0, size)  # those that `__call__` evaluates
         self.noise = _variable(tf.zeros([size // 2, self.parameters]), "noise")
         self.weights = [
             _variable(tf.repeat(tf.convert_to_tensor(each)[None], size, 0), f"weight_{i}")
@@ -44,14 +45,14 @@ class Population:
             weight.assign(value)
 
     def __call__(self, observation: Nest) -> Nest:
-        """The network's output for observations `[P, ...]`, row b by member b.
+        """The network's output for observations `[P, ...]`, row b by the b-th of `members`.
 
         Raises:
-            ValueError: there is not one observation for each member.
+            ValueError: there is not one observation for each of them.
         """
-        count = tf.nest.flatten(observation)[0].shape[0]
-        if count != self.size:
-            raise ValueError(f"{count} observations for a population of {self.size}: each needs its own")
+        count, members = tf.nest.flatten(observation)[0].shape[0], self.members.stop - self.members.start
+        if count != members:
+            raise ValueError(f"{count} observations for {members} members: each needs its own")
         network, trainable = self.network, self.network.trainable_variables
         # Read here: inside, the scope would hide the one in which a caller may have replaced them.
         shared = [(each, tf.convert_to_tensor(each)) for each in network.non_trainable_variables]
@@ -61,7 +62,12 @@ class Population:
             with keras.StatelessScope(state_mapping=[*zip(trainable, row[1], strict=True), *shared]):
                 return tf.nest.map_structure(lambda x: x[0], network(single))
 
-        return tf.vectorized_map(member, (observation, [tf.convert_to_tensor(each) for each in self.weights]))
+        weights = [tf.convert_to_tensor(each)[self.members] for each in self.weights]
+        return tf.vectorized_map(member, (observation, weights))
+
+    def act_for(self, first: int, count: int, total: int) -> None:
+        """Only `count` members from the first-th on are asked for (`Agent.act_for`)."""
+        self.members = slice(first, first + count)
 
     @property
     def acting_variables(self) -> dict[str, Any]:

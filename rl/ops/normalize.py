@@ -30,31 +30,46 @@ class RewardScale:
 
     The usual companion of PPO in continuous control (Engstrom et al. 2020, section 3). The mean is not
     subtracted: that would change which behaviour is best.
+
+    Args:
+        num_envs: B.
+        gamma: discount factor.
+        clip: largest absolute value that is returned.
+        workers: how many processes send rollouts of B environments each; None: one makes them all.
     """
 
-    def __init__(self, num_envs: int, gamma: float, clip: float = 10.0):
-        self.gamma, self.clip = gamma, clip
-        self.discounted_return = tf.Variable(tf.zeros([num_envs]), trainable=False)  # [B]
+    def __init__(self, num_envs: int, gamma: float, clip: float = 10.0, workers: int | None = None):
+        self.gamma, self.clip, self._workers = gamma, clip, workers
+        shape = [num_envs] if workers is None else [workers, num_envs]
+        self.discounted_return = tf.Variable(tf.zeros(shape), trainable=False)  # of the running episodes
         self.mean = tf.Variable(tf.zeros([1]), trainable=False)
         self.variance = tf.Variable(tf.ones([1]), trainable=False)
         self.count = tf.Variable(1e-4, trainable=False)
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
-        names = ("discounted_return", "mean", "variance", "count")
+        """State by name, for checkpoints; the running episodes of workers are not resumed."""
+        names = ["mean", "variance", "count"]
+        if self._workers is None:
+            names.insert(0, "discounted_return")
         return {f"reward_scale/{name}": getattr(self, name) for name in names}
 
-    def __call__(self, reward: Tensor, episode_end: Tensor, mask: Tensor) -> Tensor:
-        """Takes in a rollout's rewards and scales them. reward, episode_end (bool), mask [T, B]."""
+    def __call__(
+        self, reward: Tensor, episode_end: Tensor, mask: Tensor, worker: Tensor | None = None
+    ) -> Tensor:
+        """Takes in a rollout's rewards and scales them.
+
+        reward, episode_end (bool), mask [T, B]; worker: which one's rollout it is, int32 scalar.
+        """
         # The forward recurrence R[t] = r[t] + gamma * R[t-1] * not_ended[t-1] is the reverse one on
         # time-reversed input.
         keep = self.gamma * (1.0 - tf.cast(episode_end, tf.float32))  # [T, B]
         carried = tf.concat([keep[:1] * 0.0 + self.gamma, keep[:-1]], 0)  # [T, B]
         reversed_return = reverse_linear_recurrence(
-            tf.reverse(carried, [0]), tf.reverse(reward, [0]), self.discounted_return.value()
+            tf.reverse(carried, [0]), tf.reverse(reward, [0]), self._running(worker)
         )
         returns = tf.reverse(reversed_return, [0])  # [T, B]
-        self.discounted_return.assign(returns[-1] * (1.0 - tf.cast(episode_end[-1], tf.float32)))
+        self._go_on(returns[-1] * (1.0 - tf.cast(episode_end[-1], tf.float32)), worker)
         moments = merge_moments(
             self.mean.value(),
             self.variance.value(),
@@ -66,3 +81,13 @@ class RewardScale:
             variable.assign(value)
         scale = tf.math.rsqrt(self.variance.value() + 1e-8)
         return tf.clip_by_value(reward * scale, -self.clip, self.clip)
+
+    def _running(self, worker: Tensor | None) -> Tensor:
+        value = self.discounted_return.value()
+        return value if worker is None else tf.gather(value, worker)
+
+    def _go_on(self, value: Tensor, worker: Tensor | None) -> None:
+        if worker is None:
+            self.discounted_return.assign(value)
+        else:
+            self.discounted_return.scatter_update(tf.IndexedSlices(value[None], worker[None]))

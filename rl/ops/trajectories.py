@@ -1,4 +1,4 @@
-"""Parts of trajectories: what minibatches and microbatches of whole sequences are made of."""
+"""Parts of trajectories: what minibatches and microbatches of whole sequences are made of; and their ends."""
 
 from __future__ import annotations
 
@@ -22,6 +22,33 @@ def take(batch: Any, index: Tensor) -> Any:
         rest = _gather(batch._replace(recurrent_state=()), index, 1)
         return rest._replace(recurrent_state=_gather(batch.recurrent_state, index, 0))
     return _gather(batch, index, 0)
+
+
+def closed(trajectory: Trajectory) -> Trajectory:
+    """A trajectory [T, B] as one [T+1, B] that needs no successor in a memory: workers' come in any order.
+
+    Its last row is an ignored step at the observation that was reached, and the step before that row counts
+    as truncated there: n-step returns end at it and bootstrap.
+    """
+    mask = trajectory.mask
+    running = tf.logical_and(mask[-1:] > 0.0, tf.logical_not(trajectory.terminated[-1:]))
+    truncated = tf.concat([trajectory.truncated[:-1], tf.logical_or(trajectory.truncated[-1:], running)], 0)
+
+    def repeated(x: Tensor) -> Tensor:
+        return tf.concat([x, x[-1:]], 0)
+
+    def then_zero(x: Tensor) -> Tensor:
+        return tf.concat([x, tf.zeros_like(x[-1:])], 0)
+
+    return trajectory._replace(
+        observation=tf.nest.map_structure(repeated, trajectory.observation),
+        action=tf.nest.map_structure(repeated, trajectory.action),
+        reward=then_zero(trajectory.reward),
+        terminated=then_zero(trajectory.terminated),
+        truncated=then_zero(truncated),
+        mask=then_zero(mask),
+        extras={name: repeated(x) for name, x in trajectory.extras.items()},
+    )
 
 
 def _gather(nest: Any, index: Tensor, axis: int) -> Any:

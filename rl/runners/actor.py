@@ -9,10 +9,7 @@ takes twice to four times as long, the compiled function is called instead.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -25,14 +22,14 @@ from rl.agents.agent import Agent, network_state
 from rl.errors import UsageError
 from rl.models.images import convolves
 from rl.ops import random
-from rl.spaces import space_spec
-from rl.types import Nest
+from rl.runners.acting import Acting, LiteRTProgram, Portable, Signature, quiet
+from rl.spaces import space_leaves, space_spec, space_structure
 
 log = logging.getLogger("rl")
 
 
-class Actor:
-    """The policy for `num_envs` host environments.
+class Actor(Acting):
+    """The policy of an agent for `num_envs` host environments.
 
     Args:
         agent: whose policy acts; its weights are read at `sync`.
@@ -43,134 +40,97 @@ class Actor:
     """
 
     def __init__(self, agent: Agent, num_envs: int, training: bool, seed: int, backend: str = "auto"):
-        self.agent, self.num_envs, self.training, self.seed = agent, num_envs, training, seed
-        self.extras = agent.trajectory_extras if training else ()
-        self._observation_spec = tf.nest.flatten(space_spec(agent.observation_space, (num_envs,)))
-        self._dtypes = [spec.dtype.as_numpy_dtype for spec in self._observation_spec]
-        self._nested = isinstance(agent.observation_space, (spaces.Dict, spaces.Tuple))
-        self._variables = list(acting_variables(agent, training).values())
-        self._weights: list[np.ndarray] = []
-        self._initial_state = agent.initial_state(num_envs)
-        self._state = [np.array(each) for each in tf.nest.flatten(self._initial_state)]
-        self._action_structure = space_spec(agent.action_space, ())
-        self._actions = len(tf.nest.flatten(self._action_structure))
-        self._program = self._make_program(backend)
+        self.agent, self.training = agent, training
+        tracer = _Tracer(agent, num_envs, training)
+        super().__init__(_program(tracer, backend), tracer.signature, seed)
         self.sync()
-
-    @property
-    def backend(self) -> str:
-        return self._program.name
 
     def sync(self, flat: np.ndarray | None = None) -> None:
         """Takes over the agent's weights; `flat`: the same values, already read (`flat_weights`)."""
-        if flat is None:
-            flat = flat_weights(self.agent, self.training).numpy()
-        self._weights = []
-        start = 0
-        for variable in self._variables:
-            size = int(np.prod(variable.shape))
-            self._weights.append(flat[start : start + size].reshape(variable.shape))
-            start += size
-        self._program.set_weights(self._weights)
+        super().sync(flat_weights(self.agent, self.training).numpy() if flat is None else flat)
 
-    def begin(self, iteration: int, steps: int) -> None:
-        """Draws the random numbers for `steps` steps; the same (seed, iteration) draws the same."""
-        generator = np.random.Generator(np.random.Philox(key=[self.seed, iteration]))
-        draws = []
-        for kind, shape, maxval in self._program.wanted:
-            full = (steps, *shape)
-            if kind == "uniform":
-                draws.append(generator.random(full, np.float32))
-            elif kind == "normal":
-                draws.append(generator.standard_normal(full, np.float32))
-            else:
-                draws.append(generator.integers(0, maxval, full, np.int32))
-        self._draws = list(zip(*draws, strict=True)) if draws else [()] * steps
+    def portable(self) -> Portable | None:
+        """The policy for another process; None where it acts through TensorFlow."""
+        program = self._program
+        if not isinstance(program, LiteRTProgram):
+            return None
+        return Portable(self._signature, program.model, program.names)
 
-    def __call__(self, observation: Nest, t: int, step: int) -> tuple[Nest, list[np.ndarray]]:
-        """(action [B, ...], the extras [B] in the order of `extras`) at the t-th step since `begin`.
 
-        `step`: environment steps so far, for exploration schedules.
-        """
-        inputs = (*self._leaves(observation), *self._state, np.int64(step), *self._draws[t])
-        outputs = self._program(inputs)
-        if self._state:
-            outputs, self._state = outputs[: -len(self._state)], outputs[-len(self._state) :]
-        if self._actions == 1:
-            return outputs[0], outputs[1:]
-        action = tf.nest.pack_sequence_as(self._action_structure, outputs[: self._actions])
-        return action, outputs[self._actions :]
+class _Tracer:
+    """The act function over flat inputs: observation leaves, recurrent state leaves, step, random draws,
+    weights. Its outputs: action leaves, extras, recurrent state leaves."""
 
-    @property
-    def network_state(self) -> list[np.ndarray]:
-        """The leaves `[B, ...]` of the network's recurrent state now; empty for a feed-forward one."""
-        state = network_state(tf.nest.pack_sequence_as(self._initial_state, self._state))
-        return tf.nest.flatten(state)
-
-    def forget(self, starts: np.ndarray | bool = True) -> None:
-        """Starts the recurrent state anew where `starts` [B] (default: everywhere): a new episode."""
-        for i, leaf in enumerate(self._state):
-            keep = ~np.broadcast_to(starts, self.num_envs)
-            self._state[i] = leaf * keep.reshape(-1, *[1] * (leaf.ndim - 1)).astype(leaf.dtype)
-
-    def _leaves(self, observation: Nest) -> list[np.ndarray]:
-        """The arrays of an observation in the policy's own types: integers of environments have 64 bits."""
-        leaves = tf.nest.flatten(observation) if self._nested else [observation]
-        return [x.astype(dtype, copy=False) for x, dtype in zip(leaves, self._dtypes, strict=True)]
-
-    def _make_program(self, backend: str) -> Any:
-        if backend == "compiled" or (backend == "auto" and convolves(self.agent.networks["network"])):
-            return _CompiledProgram(self)
-        try:
-            return _LiteRTProgram(self)
-        except UsageError:
-            raise
-        except Exception as error:  # the converter raises many kinds; none of them is the user's fault
-            if backend == "litert":
-                raise
-            log.info("acting through the compiled function: LiteRT refused (%s)", str(error).split("\n")[0])
-            return _CompiledProgram(self)
-
-    def trace(self) -> tuple[Any, list[tuple[str, tuple[int, ...], int]]]:
-        """(the act function over flat inputs as a concrete function, the random draws it wants).
-
-        Inputs: observation leaves, recurrent state leaves, step, random draws, weights. Outputs: action
-        leaves, extras, recurrent state leaves.
-        """
+    def __init__(self, agent: Agent, num_envs: int, training: bool):
+        self.agent, self.training = agent, training
+        self.variables = list(acting_variables(agent, training).values())
+        self._initial_state = agent.initial_state(num_envs)
+        leaves = tf.nest.flatten(self._initial_state)
+        self._structure = space_spec(agent.observation_space, (num_envs,))
+        self._head = [*tf.nest.flatten(self._structure), *(tf.TensorSpec(x.shape, x.dtype) for x in leaves)]
+        self.observations = len(self._head) - len(leaves)
+        self._extras = agent.trajectory_extras if training else ()
         tape = random.NoiseTape()
-        observation_count = len(self._observation_spec)
-        structure = space_spec(self.agent.observation_space, (self.num_envs,))
-        head = [*self._observation_spec, *(tf.TensorSpec(each.shape, each.dtype) for each in self._state)]
-
-        def act(noise: random.NoiseTape, inputs: list, step: Any, weights: list) -> list:
-            pairs = list(zip(self._variables, weights, strict=True))
-            with keras.StatelessScope(state_mapping=pairs):
-                observation = tf.nest.pack_sequence_as(structure, inputs[:observation_count])
-                state = tf.nest.pack_sequence_as(self._initial_state, inputs[observation_count:])
-                action, extras, state = self.agent.act(observation, state, noise, step, self.training)
-            outputs = [*tf.nest.flatten(action), *(extras[name] for name in self.extras)]
-            return [tf.identity(each) for each in (*outputs, *tf.nest.flatten(state))]
-
         # A first pass in a graph of its own finds out which random numbers are wanted.
         with tf.Graph().as_default():
-            act(
+            self._act(
                 tape,
-                [tf.zeros(spec.shape, spec.dtype) for spec in head],
+                [tf.zeros(spec.shape, spec.dtype) for spec in self._head],
                 tf.constant(0, tf.int64),
-                [tf.zeros(variable.shape) for variable in self._variables],
+                [tf.zeros(variable.shape) for variable in self.variables],
             )
+        order = tf.nest.pack_sequence_as(self._initial_state, list(range(len(leaves))))
+        self.signature = Signature(
+            num_envs=num_envs,
+            dtypes=[dtype for _, dtype in space_leaves(agent.observation_space)],
+            nested=isinstance(agent.observation_space, (spaces.Dict, spaces.Tuple)),
+            action=space_structure(agent.action_space),
+            weights=[tuple(variable.shape) for variable in self.variables],
+            state=[np.array(each) for each in leaves],
+            network_state=tf.nest.flatten(network_state(order)),
+            extras=self._extras,
+            wanted=tape.wanted,
+        )
+
+    def function(self) -> Any:
+        """As a concrete function."""
         kinds = {"uniform": tf.float32, "normal": tf.float32, "randint": tf.int32}
-        specs = [*head, tf.TensorSpec([], tf.int64)]
-        specs += [tf.TensorSpec(shape, kinds[kind]) for kind, shape, _ in tape.wanted]
-        specs += [tf.TensorSpec(variable.shape, tf.float32) for variable in self._variables]
+        wanted, head = self.signature.wanted, len(self._head)
+        specs = [*self._head, tf.TensorSpec([], tf.int64)]
+        specs += [tf.TensorSpec(shape, kinds[kind]) for kind, shape, _ in wanted]
+        specs += [tf.TensorSpec(variable.shape, tf.float32) for variable in self.variables]
         specs = [tf.TensorSpec(spec.shape, spec.dtype, f"x{i}") for i, spec in enumerate(specs)]
 
         def flat(*inputs: Any) -> list:
-            step, rest = inputs[len(head)], list(inputs[len(head) + 1 :])
-            draws, weights = rest[: len(tape.wanted)], rest[len(tape.wanted) :]
-            return act(random.NoiseTape(draws), list(inputs[: len(head)]), step, weights)
+            step, rest = inputs[head], list(inputs[head + 1 :])
+            draws, weights = rest[: len(wanted)], rest[len(wanted) :]
+            return self._act(random.NoiseTape(draws), list(inputs[:head]), step, weights)
 
-        return tf.function(flat, input_signature=specs, autograph=False), tape.wanted
+        return tf.function(flat, input_signature=specs, autograph=False).get_concrete_function()
+
+    def _act(self, noise: random.NoiseTape, inputs: list, step: Any, weights: list) -> list:
+        pairs = list(zip(self.variables, weights, strict=True))
+        with keras.StatelessScope(state_mapping=pairs):
+            observation = tf.nest.pack_sequence_as(self._structure, inputs[: self.observations])
+            state = tf.nest.pack_sequence_as(self._initial_state, inputs[self.observations :])
+            action, extras, state = self.agent.act(observation, state, noise, step, self.training)
+        outputs = [*tf.nest.flatten(action), *(extras[name] for name in self._extras)]
+        return [tf.identity(each) for each in (*outputs, *tf.nest.flatten(state))]
+
+
+def _program(tracer: _Tracer, backend: str) -> Any:
+    concrete = tracer.function()
+    if backend == "compiled" or (backend == "auto" and convolves(tracer.agent.networks["network"])):
+        return _CompiledProgram(concrete)
+    try:
+        return _converted(concrete, tracer)
+    except UsageError:
+        raise
+    except Exception as error:  # the converter raises many kinds; none of them is the user's fault
+        if backend == "litert":
+            raise
+        log.info("acting through the compiled function: LiteRT refused (%s)", str(error).split("\n")[0])
+        return _CompiledProgram(concrete)
 
 
 class _CompiledProgram:
@@ -178,9 +138,8 @@ class _CompiledProgram:
 
     name = "compiled"
 
-    def __init__(self, actor: Actor):
-        function, self.wanted = actor.trace()
-        self._function = function.get_concrete_function()
+    def __init__(self, concrete: Any):
+        self._function = concrete
 
     def set_weights(self, weights: list[np.ndarray]) -> None:
         self._weights = [tf.constant(each) for each in weights]
@@ -190,69 +149,44 @@ class _CompiledProgram:
         return [each.numpy() for each in outputs]
 
 
-class _LiteRTProgram:
-    """The act function in LiteRT's interpreter."""
+def _converted(concrete: Any, tracer: _Tracer) -> LiteRTProgram:
+    """The act function in LiteRT, which says what the original says of random input.
 
-    name = "litert"
+    Raises:
+        RuntimeError: it does not.
+    """
+    with quiet():
+        model = tf.lite.TFLiteConverter.from_concrete_functions([concrete]).convert()
+    names = [tensor.op.name for tensor in concrete.inputs[: len(concrete.structured_input_signature[0])]]
+    weights = len(tracer.variables)
+    program = LiteRTProgram(model, names, weights)
+    values = _random_inputs(concrete, tracer)
+    expected = concrete(*[tf.constant(value) for value in values])
+    split = len(values) - weights
+    program.set_weights(values[split:])
+    found = program(tuple(values[:split]))
+    same = len(expected) == len(found) and all(
+        a.shape == b.shape and np.allclose(a.numpy(), b, rtol=1e-3, atol=1e-3)
+        for a, b in zip(expected, found, strict=True)
+    )
+    if not same:
+        raise RuntimeError("the converted policy disagrees with the original")
+    return program
 
-    def __init__(self, actor: Actor):
-        function, self.wanted = actor.trace()
-        concrete = function.get_concrete_function()
-        with _quiet():
-            from ai_edge_litert.interpreter import Interpreter
 
-            converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete])
-            self._interpreter = Interpreter(model_content=converter.convert(), num_threads=1)
-            self._interpreter.allocate_tensors()
-        by_name = {
-            each["name"].split(":")[0]: each["index"] for each in self._interpreter.get_input_details()
-        }
-        # An input that the graph does not use (the step, for a policy without schedule) is dropped.
-        names = [tensor.op.name for tensor in concrete.inputs[: len(concrete.structured_input_signature[0])]]
-        indices = [by_name.get(name) for name in names]
-        head = len(names) - len(actor._variables)
-        self._inputs, self._weight_inputs = indices[:head], indices[head:]
-        details = self._interpreter.get_output_details()
-        self._outputs = [each["index"] for each in details]
-        self._check(concrete, actor)
-
-    def set_weights(self, weights: list[np.ndarray]) -> None:
-        for index, value in zip(self._weight_inputs, weights, strict=True):
-            if index is not None:
-                self._interpreter.set_tensor(index, np.asarray(value, np.float32, order="C"))
-
-    def __call__(self, inputs: tuple) -> list[np.ndarray]:
-        interpreter = self._interpreter
-        for index, value in zip(self._inputs, inputs, strict=True):
-            if index is not None:
-                interpreter.set_tensor(index, value)
-        interpreter.invoke()
-        return [interpreter.get_tensor(index) for index in self._outputs]
-
-    def _check(self, concrete: Any, actor: Actor) -> None:
-        """Raises RuntimeError unless the converted graph says what the original says of random input."""
-        generator = np.random.Generator(np.random.Philox(key=[0, 0]))
-        observations = batch_space(actor.agent.observation_space, actor.num_envs)
-        observations.seed(0)
-        values = actor._leaves(observations.sample())
-        for spec in concrete.structured_input_signature[0][len(values) :]:
-            shape = tuple(spec.shape)
-            if spec.dtype == tf.float32:
-                values.append(generator.random(shape, np.float32))
-            else:
-                values.append(np.zeros(shape, spec.dtype.as_numpy_dtype))
-        for index, value in zip([*self._inputs, *self._weight_inputs], values, strict=True):
-            if index is not None:
-                self._interpreter.set_tensor(index, value)
-        self._interpreter.invoke()
-        expected = concrete(*[tf.constant(value) for value in values])
-        found = [self._interpreter.get_tensor(index) for index in self._outputs]
-        same = len(expected) == len(found) and all(
-            a.shape == b.shape and np.allclose(a.numpy(), b, rtol=1e-3, atol=1e-3)
-            for a, b in zip(expected, found, strict=True)
-        )
-        if not same:
-            raise RuntimeError("the converted policy disagrees with the original")
+def _random_inputs(concrete: Any, tracer: _Tracer) -> list[np.ndarray]:
+    generator = np.random.Generator(np.random.Philox(key=[0, 0]))
+    observations = batch_space(tracer.agent.observation_space, tracer.signature.num_envs)
+    observations.seed(0)
+    leaves = tf.nest.flatten(observations.sample())
+    values = [x.astype(dtype) for x, dtype in zip(leaves, tracer.signature.dtypes, strict=True)]
+    for spec in concrete.structured_input_signature[0][len(values) :]:
+        shape = tuple(spec.shape)
+        if spec.dtype == tf.float32:
+            values.append(generator.random(shape, np.float32))
+        else:
+            values.append(np.zeros(shape, spec.dtype.as_numpy_dtype))
+    return values
 
 
 def acting_variables(agent: Agent, training: bool) -> dict[str, Any]:
@@ -264,21 +198,3 @@ def flat_weights(agent: Agent, training: bool = True) -> Any:
     """All acting variables in one float32 vector: one read from Python instead of one per variable."""
     variables = acting_variables(agent, training).values()
     return tf.concat([tf.reshape(tf.cast(each.value, tf.float32), [-1]) for each in variables], 0)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silences the converter's and the interpreter's chatter on the C side of standard error."""
-    absl = logging.getLogger("absl")
-    level = absl.level
-    absl.setLevel(logging.ERROR)
-    saved = os.dup(2)
-    sink = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(sink, 2)
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(sink)
-        absl.setLevel(level)

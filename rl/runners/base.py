@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from rl.ops import random
 from rl.runners.learner import Learner
-from rl.types import Tensor
+from rl.types import Tensor, Trajectory
 
 
 class Runner:
@@ -18,11 +18,12 @@ class Runner:
     bit. `step` counts environment steps, autoreset steps included, so that it is known in advance.
     """
 
-    def __init__(self, env: Any, learner: Learner, seed: int):
-        self.env, self.learner = env, learner
+    def __init__(self, learner: Learner, seed: int):
+        self.learner = learner
         self.seed, self.root_seed = seed, random.key(seed)
         self.iteration = tf.Variable(0, dtype=tf.int64, trainable=False, name="iteration")
-        self.steps_per_iteration = learner.agent.hparams.rollout_length * env.num_envs
+        hparams = learner.agent.hparams
+        self.steps_per_iteration = hparams.rollout_length * hparams.num_envs
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -39,6 +40,20 @@ class Runner:
     def run(self, iterations: int) -> dict[str, float]:
         """Makes `iterations` iterations; returns sums over them (see `window_metrics`)."""
         raise NotImplementedError
+
+    def learn(
+        self, trajectory: Trajectory, metrics: dict[str, Tensor], worker: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Learning from a rollout that the host made (`worker`: which of several); adds to `metrics`."""
+        noise_seed, learn_seed = random.split(random.fold_in(self.root_seed, self.iteration + 1), 2)
+        metrics = metrics | self.learner.learn(trajectory, learn_seed, self.step_tensor(), worker)
+        self.learner.agent.resample_noise(noise_seed)  # of the next rollout
+        self.iteration.assign_add(1)
+        return metrics
+
+    def scalars(self) -> dict[str, float]:
+        """What else is logged with every row, since the last one."""
+        return {}
 
     def restored(self) -> None:
         """Called after a checkpoint has been read into `variables`."""

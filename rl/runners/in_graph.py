@@ -54,7 +54,8 @@ class InGraphRunner(Runner):
     """
 
     def __init__(self, env: Any, learner: Learner, seed: int, jit_compile: bool):
-        super().__init__(env, learner, seed)
+        super().__init__(learner, seed)
+        self.env = env
         start = self._start(random.fold_in(self.root_seed, 0))
         self._carry = tf.nest.map_structure(lambda x: tf.Variable(x, trainable=False), start)
         self._pack = loops.MetricPack()

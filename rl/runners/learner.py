@@ -9,6 +9,7 @@ import tensorflow as tf
 from rl.agents.agent import Agent
 from rl.ops import loops, random
 from rl.ops.normalize import RewardScale
+from rl.ops.trajectories import closed
 from rl.types import Tensor, Trajectory
 
 
@@ -19,13 +20,19 @@ class Learner:
         agent: what learns.
         memory: what agents of experience "transition" or "sequence" sample from; keeps nothing for others.
         augment: reward augmentation (rl.envs.rewards), None for the environment's own reward.
+        workers: how many processes send rollouts, in any order; None where each goes on from the last.
     """
 
-    def __init__(self, agent: Agent, memory: Any, augment: Any = None):
+    def __init__(self, agent: Agent, memory: Any, augment: Any = None, workers: int | None = None):
         self.agent, self.memory, self.augment = agent, memory, augment
+        self._closes = workers is not None
         hparams = agent.hparams
         self._pack = loops.MetricPack()
-        self.reward_scale = RewardScale(hparams.num_envs, hparams.gamma) if hparams.normalize_reward else None
+        self.reward_scale = (
+            RewardScale(hparams.num_envs, hparams.gamma, workers=workers)
+            if hparams.normalize_reward
+            else None
+        )
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -40,17 +47,21 @@ class Learner:
         """Variables that change nowhere but where rows are appended, by name, with the rows ever appended."""
         return {f"memory/{name}": rows for name, rows in self.memory.appended().items()}
 
-    def learn(self, trajectory: Trajectory, seed: Tensor, step: Tensor) -> dict[str, Tensor]:
-        """One iteration's learning. `step`: environment steps so far, int64 scalar.
+    def learn(
+        self, trajectory: Trajectory, seed: Tensor, step: Tensor, worker: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """One iteration's learning.
+
+        step: environment steps so far, int64 scalar; worker: which one made the trajectory, int32 scalar.
 
         Returns sums to be divided by `updates`: each metric times the number of updates it is a mean of.
         """
-        processed = trajectory._replace(reward=self._reward(trajectory))
+        processed = trajectory._replace(reward=self._reward(trajectory, worker))
         if self.agent.experience in ("rollout", "parameters"):
             metrics = self.agent.update(processed, seed).metrics
             metrics = {"updates": tf.constant(1.0), **metrics}
         else:
-            self.memory.add(processed)
+            self.memory.add(closed(processed) if self._closes else processed)
             metrics = self._replay(seed, step)
         self.agent.observe(trajectory)
         updates = metrics.pop("updates")
@@ -76,7 +87,7 @@ class Learner:
             tf.function(updates, autograph=False).get_concrete_function()
         return pack.unpack(tf.cond(self.memory.can_sample(), updates, pack.zeros))
 
-    def _reward(self, trajectory: Trajectory) -> Tensor:
+    def _reward(self, trajectory: Trajectory, worker: Tensor | None) -> Tensor:
         reward = trajectory.reward
         if self.augment is not None:
             now = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
@@ -87,5 +98,5 @@ class Learner:
             reward = reward * trajectory.mask
         if self.reward_scale is not None:
             episode_end = tf.logical_or(trajectory.terminated, trajectory.truncated)
-            reward = self.reward_scale(reward, episode_end, trajectory.mask)
+            reward = self.reward_scale(reward, episode_end, trajectory.mask, worker)
         return reward

@@ -34,6 +34,8 @@ from rl.utils.checkpoint import CheckpointError, CheckpointManager, read_manifes
 from rl.utils.logger import Logger
 from rl.utils.progress import Progress
 from rl.utils.signals import StopRequest
+from rl.workers.plan import Workers
+from rl.workers.worker import worker_env
 
 
 class Result(NamedTuple):
@@ -49,13 +51,44 @@ class Result(NamedTuple):
     exit_code: int  # 0, or 128 + signal when asked to stop
 
 
-def build_runner(hparams: HParams, seed: int) -> Runner:
-    """Environment, agent, memory and runner from hparams.
+def build_runner(hparams: HParams, seed: int, workers: Workers | None = None) -> Runner:
+    """Environment, agent, memory and runner from hparams; with `workers` the environments are theirs.
 
     Raises:
         UsageError: parts that do not fit together.
     """
-    env = make_env(
+    env = _training_env(hparams, workers)
+    agent: Agent = get_algo(hparams.algo)(hparams, env.observation_space, env.action_space, seed)
+    augment = None
+    if hparams.reward_augmentation is not None:
+        augment = get_reward_augmentation(hparams.reward_augmentation)
+        if hparams.reward_augmentation.startswith("mountain_car"):
+            _check_mountain_car(hparams, env.observation_space)
+    memory = _memory(hparams, agent, getattr(env, "frame_stack", 1), workers)
+    learner = Learner(agent, memory, augment, None if workers is None else workers.count)
+    in_graph = hasattr(env, "dynamics")
+    mode = compile_mode(agent, in_graph)
+    tf.config.run_functions_eagerly(mode == "eager")
+    jit_compile = mode == "xla"
+    if workers is not None:
+        env.close()
+        from rl.runners.async_ray import AsyncRunner
+
+        return AsyncRunner(learner, seed, jit_compile, workers)
+    if in_graph:
+        from rl.runners.in_graph import InGraphRunner
+
+        return InGraphRunner(env, learner, seed, jit_compile)
+    from rl.runners.sync import SyncRunner
+
+    return SyncRunner(env, learner, seed, jit_compile)
+
+
+def _training_env(hparams: HParams, workers: Workers | None) -> Any:
+    """The environments to train in; with workers one, which shows what theirs look like."""
+    if workers is not None:
+        return worker_env(hparams, 1)
+    return make_env(
         hparams.env,
         hparams.env_backend,
         hparams.num_envs,
@@ -64,10 +97,9 @@ def build_runner(hparams: HParams, seed: int) -> Runner:
         hparams.previous_action_reward,
         hparams.frame_stack,
     )
-    augment = (
-        None if hparams.reward_augmentation is None else get_reward_augmentation(hparams.reward_augmentation)
-    )
-    agent: Agent = get_algo(hparams.algo)(hparams, env.observation_space, env.action_space, seed)
+
+
+def _memory(hparams: HParams, agent: Agent, frame_stack: int, workers: Workers | None) -> Any:
     make_memory = get_memory(hparams.memory_name)
     if agent.experience not in make_memory.experiences:
         kinds = " or ".join(make_memory.experiences)
@@ -75,28 +107,18 @@ def build_runner(hparams: HParams, seed: int) -> Runner:
             f"memory {hparams.memory_name} is for {kinds} experience, {hparams.algo} learns "
             f"from {agent.experience} experience: take another memory (--list memory)"
         )
-    spec = MemorySpec(
-        env.observation_space,
-        env.action_space,
-        hparams.num_envs,
-        hparams.rollout_length,
-        network_state(agent.initial_state(hparams.num_envs)),
-        getattr(env, "frame_stack", 1),
-    )
-    if augment is not None and str(hparams.reward_augmentation).startswith("mountain_car"):
-        _check_mountain_car(hparams, env.observation_space)
-    learner = Learner(agent, make_memory(spec, hparams), augment)
-    in_graph = hasattr(env, "dynamics")
-    mode = compile_mode(agent, in_graph)
-    tf.config.run_functions_eagerly(mode == "eager")
-    jit_compile = mode == "xla"
-    if in_graph:
-        from rl.runners.in_graph import InGraphRunner
-
-        return InGraphRunner(env, learner, seed, jit_compile)
-    from rl.runners.sync import SyncRunner
-
-    return SyncRunner(env, learner, seed, jit_compile)
+    state = network_state(agent.initial_state(hparams.num_envs))
+    length = hparams.rollout_length
+    if workers is not None:  # what workers send has a row more and does not continue (`trajectories.closed`)
+        length, frame_stack = length + 1, 1
+        needed = getattr(hparams, "burn_in", 0) + getattr(hparams, "unroll_length", 0)
+        if agent.experience == "sequence" and hparams.rollout_length < needed:
+            raise UsageError(
+                f"with workers a sequence lies in one rollout: rollout_length={hparams.rollout_length} must "
+                f"be burn_in + unroll_length = {needed} or more"
+            )
+    views = agent.observation_space, agent.action_space
+    return make_memory(MemorySpec(*views, hparams.num_envs, length, state, frame_stack), hparams)
 
 
 def _check_mountain_car(hparams: HParams, space: Any) -> None:
@@ -128,10 +150,16 @@ class Trainer:
     """
 
     def __init__(
-        self, hparams: HParams, run_dir: Path, seed: int, eval_episodes: int, record_video: bool = False
+        self,
+        hparams: HParams,
+        run_dir: Path,
+        seed: int,
+        eval_episodes: int,
+        record_video: bool = False,
+        workers: Workers | None = None,
     ):
         self.hparams, self.run_dir, self.seed = hparams, run_dir, seed
-        self.runner = build_runner(hparams, seed)
+        self.runner = build_runner(hparams, seed, workers)
         self.agent = self.runner.learner.agent
         self.evaluator = Evaluator(self.agent, eval_episodes)
         self.level_evaluator = None  # of the levels trained on, where the evaluation is on others
@@ -175,7 +203,7 @@ class Trainer:
                 if not first:
                     timed_steps, timed_seconds = timed_steps + runner.step - before, timed_seconds + seconds
                 row = window_metrics(sums) | self.agent.scalars(runner.step)
-                row |= _perf(runner.step - before, sums["updates"], seconds)
+                row |= _perf(runner.step - before, sums["updates"], seconds) | runner.scalars()
                 last = self._evaluate(before, total, row, progress)
                 logger.log(runner.step, row)
                 logger.log_histograms(runner.step, self.agent.variables)

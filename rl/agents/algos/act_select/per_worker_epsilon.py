@@ -1,0 +1,53 @@
+"""Actions from action values: each environment explores with an epsilon of its own, which stays as it is.
+
+Horgan et al. 2018, "Distributed prioritized experience replay" (Ape-X), https://arxiv.org/abs/1803.00933,
+section 4.1: epsilon_i = epsilon^(1 + alpha i / (N - 1)).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from rl.agents.algos.act_select.epsilon_greedy import EpsilonGreedy
+from rl.agents.algos.act_select.registry import register
+from rl.types import Tensor
+
+
+@register
+def per_worker_epsilon(hparams: Any) -> Any:
+    """The best action, or a random one with a probability that differs from environment to environment."""
+    return PerWorkerEpsilon(hparams)
+
+
+class PerWorkerEpsilon(EpsilonGreedy):
+    """The first environment explores most, the last one least. With several to a worker, the paper's workers
+    are our environments: those of all workers are one sequence."""
+
+    def __init__(self, hparams: Any):
+        super().__init__(hparams)
+        self.act_for(0, hparams.num_envs, hparams.num_envs)
+
+    def act_for(self, first: int, count: int, total: int) -> None:
+        """Which environments of how many these are (`Agent.act_for`)."""
+        base, alpha = self.hparams.exploration_epsilon_base, self.hparams.exploration_epsilon_exponent
+        last = max(total - 1, 1)
+        epsilon = [base ** (1.0 + alpha * i / last) for i in range(first, first + count)]
+        # A variable, so that one converted policy serves all workers.
+        self._epsilon = keras.Variable(epsilon, trainable=False, name="epsilon")
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """What acting reads (`Agent.acting_variables`)."""
+        return {"act_select/epsilon": self._epsilon}
+
+    def epsilon(self, step: Tensor) -> Tensor:
+        """Probability of a random action of each environment, `[B]`."""
+        return tf.convert_to_tensor(self._epsilon)
+
+    def scalars(self, step: int) -> dict[str, float]:
+        """The mean over the environments."""
+        return {"train/exploration_epsilon": float(np.mean(self._epsilon))}

@@ -1,0 +1,47 @@
+"""Named sets of Ape-X: DQN and DDPG with prioritized memory and many who explore, made for `--num_workers`.
+
+Horgan et al. 2018, "Distributed prioritized experience replay", https://arxiv.org/abs/1803.00933. Transitions
+enter the memory with the largest priority so far, not with one that the worker computed.
+"""
+
+from __future__ import annotations
+
+from rl.hparams.ddpg import DDPGHParams, ddpg, ddpg_pendulum
+from rl.hparams.dqn import DQNHParams, cartpole, dqn
+from rl.hparams.registry import register
+
+
+@register
+def apex_dqn() -> DQNHParams:
+    """Ape-X DQN on any environment with discrete actions: give --env ID, and --num_workers N."""
+    hparams = dqn()
+    hparams.act_select = "per_worker_epsilon"
+    hparams.dueling = True
+    hparams.prioritized = True
+    hparams.n_step = 3
+    return hparams
+
+
+@register
+def apex_dqn_cartpole() -> DQNHParams:
+    """Ape-X DQN on CartPole-v1: give --num_workers N."""
+    hparams = apex_dqn()
+    cartpole(hparams)
+    return hparams
+
+
+@register
+def apex_ddpg() -> DDPGHParams:
+    """Ape-X DDPG on any environment with continuous actions: give --env ID, and --num_workers N."""
+    hparams = ddpg()
+    hparams.prioritized = True
+    hparams.n_step = 5
+    return hparams
+
+
+@register
+def apex_ddpg_pendulum() -> DDPGHParams:
+    """Ape-X DDPG on Pendulum-v1: give --num_workers N."""
+    hparams = ddpg_pendulum()
+    hparams.prioritized = True
+    return hparams

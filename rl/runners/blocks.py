@@ -1,0 +1,65 @@
+"""The arrays of a rollout that the host made, as a compiled function takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from rl.agents.agent import Agent, network_state
+from rl.runners.collect import NUMBERS
+from rl.spaces import space_spec
+from rl.types import Tensor, Trajectory
+
+
+class BlockLayout:
+    """What the arrays of a block are, for a compiled function that takes them.
+
+    Few arguments: each costs tens of microseconds, which with one environment is more than a step takes.
+    """
+
+    def __init__(self, agent: Agent, num_envs: int):
+        self.observation_structure = space_spec(agent.observation_space, ())
+        self.action_structure = space_spec(agent.action_space, ())
+        lead = (agent.hparams.rollout_length, num_envs)
+        observation = tf.nest.flatten(space_spec(agent.observation_space, (lead[0] + 1, lead[1])))
+        action = tf.nest.flatten(space_spec(agent.action_space, lead))
+        self._state_structure = network_state(agent.initial_state(num_envs))
+        state = [tf.TensorSpec(each.shape, each.dtype) for each in tf.nest.flatten(self._state_structure)]
+        self._names = (*NUMBERS, *agent.trajectory_extras)
+        self._extras = agent.trajectory_extras
+        self.signature = [*observation, *action, *state, tf.TensorSpec((len(self._names), *lead), tf.float32)]
+        self._split, self._end = len(observation), len(observation) + len(action)
+
+    def joined(self, blocks: list[list[np.ndarray]]) -> list[np.ndarray]:
+        """The arrays of one block of all environments, from blocks of some each."""
+        if len(blocks) == 1:
+            return blocks[0]
+        last = len(self.signature) - 1
+        axes = [1 if i < self._end else 2 if i == last else 0 for i in range(last + 1)]
+        return [
+            np.concatenate(part, axis) for part, axis in zip(zip(*blocks, strict=True), axes, strict=True)
+        ]
+
+    def trajectory(self, arrays: tuple[Tensor, ...]) -> tuple[Trajectory, Tensor]:
+        """(the trajectory, life_lost bool [T, B])."""
+        numbers = dict(zip(self._names, tf.unstack(arrays[-1]), strict=True))  # [T, B] each
+        trajectory = Trajectory(
+            tf.nest.pack_sequence_as(self.observation_structure, arrays[: self._split]),
+            tf.nest.pack_sequence_as(self.action_structure, arrays[self._split : self._end]),
+            numbers["reward"],
+            numbers["terminated"] > 0.0,
+            numbers["truncated"] > 0.0,
+            numbers["mask"],
+            {name: numbers[name] for name in self._extras},
+            tf.nest.pack_sequence_as(self._state_structure, arrays[self._end : -1]),
+        )
+        return trajectory, numbers["life_lost"] > 0.0
+
+
+def compiled(function: Any, signature: list, jit_compile: bool) -> Any:
+    """The function compiled, as a function of a list of arrays; a concrete one, whose calls check nothing."""
+    traced = tf.function(function, jit_compile=jit_compile, input_signature=signature, autograph=False)
+    concrete = traced if tf.config.functions_run_eagerly() else traced.get_concrete_function()
+    return lambda arrays: concrete(*[tf.constant(each) for each in arrays])

@@ -1,0 +1,137 @@
+"""Rollouts in host environments: who plays them, and the arrays that they are written to. No TensorFlow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import optree
+from gymnasium import spaces
+
+from rl.runners.acting import Acting
+from rl.spaces import space_leaves
+from rl.types import Nest
+
+# Rows of a block's one array of numbers, [T, B] each; the agent's extras follow.
+NUMBERS = ("reward", "terminated", "truncated", "mask", "life_lost")
+
+
+class Collector:
+    """Plays rollouts in a HostEnv, one after another.
+
+    Attributes:
+        observation: `[B, ...]`, what the next rollout begins with; None before `reset`.
+        ended: `[B]` bool, whether the next step is an ignored one, of an autoreset.
+
+    Args:
+        env: a HostEnv of B environments (rl.envs.host).
+        actor: acts in them.
+        length: T, steps of a rollout.
+        fresh: whether every rollout begins with fresh episodes, for agents that compare parameters.
+        seed: of these episodes.
+    """
+
+    def __init__(self, env: Any, actor: Acting, length: int, fresh: bool, seed: int):
+        self.env, self.actor, self.length, self.seed = env, actor, length, seed
+        self._begins_fresh = fresh
+        self.observation: Nest = None
+        self._fresh: Nest | None = (
+            None  # what a restarted environment shows, while `observation` stands for it
+        )
+
+    def reset(self, seed: int, reached: Nest | None = None) -> None:
+        """Starts the environments.
+
+        reached: `[B, ...]` observations of episodes that were cut: they stand as those of an autoreset step,
+        so that transitions before them keep their true successors.
+        """
+        self.observation = self.env.reset(seed)
+        self.ended = np.zeros(self.env.num_envs, bool)
+        if reached is not None:
+            self._fresh, self.observation = self.observation, reached
+            self.ended = np.ones(self.env.num_envs, bool)
+
+    def block(self) -> Block:
+        """Arrays for one rollout."""
+        return Block(self.env, self.length, self.actor.extras)
+
+    def collect(self, block: Block, iteration: int, step: int) -> None:
+        """One rollout into `block`. `step`: environment steps before it, for exploration schedules."""
+        actor, num_envs = self.actor, self.env.num_envs
+        observation, ended = self.observation, self.ended
+        actor.begin(iteration, self.length)
+        if self._begins_fresh:
+            observation, ended = self._fresh_episodes(iteration)
+        block.write_state(actor.network_state)
+        for t in range(self.length):
+            action, extras = actor(observation, t, step + t * num_envs)
+            block.write(t, observation, action, ended, extras)
+            observation, reward, terminated, truncated = self._step(action)
+            if ended.any():
+                actor.forget(ended)
+            ended = terminated | truncated
+            block.write_result(t, reward, terminated, truncated)
+            if self.env.life_lost is not None:
+                block.numbers[4, t] = self.env.life_lost
+        block.write_observation(self.length, observation)
+        self.observation, self.ended = observation, ended
+
+    def _fresh_episodes(self, iteration: int) -> tuple[Nest, np.ndarray]:
+        """Starts all environments anew."""
+        seed = np.random.SeedSequence([self.seed, 1, iteration]).generate_state(1)[0]
+        self.actor.forget()
+        self._fresh = None
+        return self.env.reset(int(seed) % 2**31), np.zeros(self.env.num_envs, bool)
+
+    def _step(self, action: Nest) -> tuple[Nest, np.ndarray, np.ndarray, np.ndarray]:
+        if self._fresh is None:
+            return self.env.step(action)
+        fresh, self._fresh = self._fresh, None
+        never = np.zeros(self.env.num_envs, bool)
+        return fresh, np.zeros(self.env.num_envs, np.float32), never, never
+
+
+class Block:
+    """The arrays of one rollout on the host, written row by row."""
+
+    def __init__(self, env: Any, length: int, extras: tuple[str, ...]):
+        lead = (length, env.num_envs)
+
+        def empty(space: Any, lead: tuple[int, int]) -> list[np.ndarray]:
+            return [np.zeros((*lead, *shape), dtype) for shape, dtype in space_leaves(space)]
+
+        self.observation = empty(env.observation_space, (lead[0] + 1, lead[1]))
+        self.action = empty(env.action_space, lead)
+        self.state: list[np.ndarray] = []  # of the network, before the first step
+        self.numbers = np.zeros((len(NUMBERS) + len(extras), *lead), np.float32)
+        self._extras = self.numbers[len(NUMBERS) :]
+        self._nested_observation = isinstance(env.observation_space, (spaces.Dict, spaces.Tuple))
+        self._nested_action = isinstance(env.action_space, (spaces.Dict, spaces.Tuple))
+
+    def write(self, t: int, observation: Nest, action: Nest, ended: np.ndarray, extras: list) -> None:
+        """What was known before the step."""
+        self.write_observation(t, observation)
+        for array, leaf in self._pairs(self.action, action, self._nested_action):
+            array[t] = leaf
+        self.numbers[3, t] = ~ended
+        for array, value in zip(self._extras, extras, strict=True):
+            array[t] = value
+
+    def write_result(self, t: int, *numbers: np.ndarray) -> None:
+        """What the step returned: reward, terminated, truncated."""
+        for i, value in enumerate(numbers):
+            self.numbers[i, t] = value
+
+    def write_state(self, leaves: list[np.ndarray]) -> None:
+        self.state = leaves
+
+    def write_observation(self, t: int, observation: Nest) -> None:
+        for array, leaf in self._pairs(self.observation, observation, self._nested_observation):
+            array[t] = leaf
+
+    def arrays(self) -> list[np.ndarray]:
+        return [*self.observation, *self.action, *self.state, self.numbers]
+
+    @staticmethod
+    def _pairs(arrays: list[np.ndarray], value: Nest, nested: bool) -> Any:
+        return zip(arrays, optree.tree_leaves(value) if nested else (value,), strict=True)

@@ -1,0 +1,65 @@
+"""A worker's policy through TensorFlow: where LiteRT is slower or refuses, and where acting has noise."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # acting is for cores; accelerators are the learner's
+
+import tensorflow as tf
+
+from rl.agents.algos.registry import get_algo
+from rl.ops import random
+from rl.runners.actor import Actor, flat_weights
+from rl.types import Tensor
+
+
+class AgentPolicy:
+    """An agent of the worker's own, whose weights are the learner's and whose noise is drawn here.
+
+    Args:
+        hparams: of the run.
+        env: the worker's environments.
+        assignment: what the worker is (rl.workers.worker).
+    """
+
+    def __init__(self, hparams: Any, env: Any, assignment: Any):
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+        views = env.observation_space, env.action_space
+        self._agent = get_algo(hparams.algo)(hparams, *views, assignment.seed)
+        self._agent.act_for(assignment.first, assignment.count, assignment.environments)
+        self.actor = Actor(self._agent, assignment.count, True, assignment.own_seed, hparams.act_backend)
+        self._root, self._own = random.key(assignment.seed), random.key(assignment.own_seed)
+        self._resample = tf.function(self._resampled, autograph=False)
+
+    def take(self, flat: np.ndarray) -> None:
+        """The policy's newest weights, float32 [n]."""
+        start = 0
+        for variable in self._agent.policy_variables.values():
+            size = int(np.prod(variable.shape))
+            variable.assign(flat[start : start + size].reshape(variable.shape))
+            start += size
+        if not self._agent.acts_with_noise:
+            self.actor.sync()
+
+    def begin(self, made: int, iteration: int | None) -> None:
+        """Draws the noise of the next rollout: the learner's own where all workers make one together, so that
+        directions of parameters are agreed on by a number and not sent."""
+        if self._agent.acts_with_noise:
+            seed = random.fold_in(self._own, made) if iteration is None else noise_seed(self._root, iteration)
+            self.actor.sync(self._resample(seed).numpy())
+
+    def _resampled(self, seed: Tensor) -> Tensor:
+        self._agent.resample_noise(seed)
+        return flat_weights(self._agent)
+
+
+def noise_seed(root: Tensor, iteration: int) -> Tensor:
+    """The seed of the noise that an agent acts with in an iteration, as `Runner.learn` draws it."""
+    seed = random.fold_in(root, iteration)
+    return seed if iteration == 0 else random.split(seed, 2)[0]

@@ -1,0 +1,89 @@
+"""Ray: joined where an address is given, else started on this machine and ended with the run."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import rl
+from rl.errors import UsageError
+from rl.workers.plan import check_ray
+
+_log = logging.getLogger("rl.workers.ray")
+
+
+class Cluster:
+    """A connection to Ray.
+
+    Args:
+        address: of a running cluster ("auto" finds the one of this machine); None starts one of its own.
+        processes: how many workers it must hold side by side where it is started here.
+
+    Raises:
+        UsageError: Ray is missing, or nothing answers at `address`.
+    """
+
+    def __init__(self, address: str | None, processes: int):
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # reports nothing to anyone
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        check_ray()
+        import ray
+
+        _quiet(ray)
+        self.ray: Any = ray
+        self._own = not ray.is_initialized()
+        if not self._own:
+            return
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if address is None:
+            # Workers mostly wait (for environments, for the learner): more of them than cores are welcome.
+            options |= {"address": "local", "num_cpus": max(processes, os.cpu_count() or 1) + 1}
+            options |= {"include_dashboard": False}
+        else:
+            options["address"] = address
+        handlers, path = _handlers(), os.environ.get("PYTHONPATH")
+        # Processes that Ray starts here must find this package, and modules of the user's own.
+        os.environ["PYTHONPATH"] = os.pathsep.join(
+            [str(Path(rl.__file__).parents[1]), os.getcwd(), *filter(None, [path])]
+        )
+        try:
+            ray.init(**options)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            what = str(error).strip().split("\n")[0]
+            where = "on this machine" if address is None else f"at {address}"
+            raise UsageError(f"cannot use Ray {where}: {what}") from error
+        finally:
+            _restore(handlers)  # Ray's own would end the process without a last checkpoint
+            os.environ.pop("PYTHONPATH")
+            if path is not None:
+                os.environ["PYTHONPATH"] = path
+
+    def close(self) -> None:
+        """Leaves the cluster; one that was started here ends, with all its processes."""
+        if self._own and self.ray.is_initialized():
+            handlers = _handlers()
+            with contextlib.suppress(Exception):
+                self.ray.shutdown()
+            _restore(handlers)
+
+
+def _quiet(ray: Any) -> None:
+    """Keeps Ray from printing a paragraph over the progress line for every process that ends: the pool of
+    workers says it in one line. There is no setting for it (`log_to_driver` is about workers' own output)."""
+    printer = "print_to_stdstream"
+    if hasattr(ray._private.worker, printer):
+        setattr(ray._private.worker, printer, lambda data, **_: _log.debug("Ray: %s", data.get("lines")))
+
+
+def _handlers() -> dict[int, Any]:
+    return {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+
+
+def _restore(handlers: dict[int, Any]) -> None:
+    for number, handler in handlers.items():
+        with contextlib.suppress(ValueError):  # outside the main thread nothing was installed
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -1,0 +1,159 @@
+"""The workers of a run as the learner sees them: what they deliver, and who replaces one that fails.
+
+Each worker has at most `IN_FLIGHT` rollouts on order, so that it plays the next one while the learner is busy
+with the last; that is also all that can wait for the learner. A worker whose process ends, whose node is lost
+or that sends nothing for `timeout` seconds is replaced, and what it had under way is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import ray
+
+from rl.errors import UsageError
+from rl.workers.worker import Rollout
+
+IN_FLIGHT = 2
+POLL = 0.5  # seconds between two looks at who is late
+STARTUP = 600.0  # seconds that a new worker may take for its first rollout, imports and compilation included
+log = logging.getLogger("rl.workers")
+
+
+class Slot:
+    """The place of one worker."""
+
+    def __init__(self, index: int):
+        self.index = index
+        self.incarnation = 0  # how many workers had this place before
+        self.handle: Any = None
+        self.pending: deque[Any] = deque()  # object references, oldest first
+        self.heard = 0.0  # time of its last delivery, or of its start
+        self.delivered = False  # whether anything came of it
+
+
+class Counts(NamedTuple):
+    """What went wrong so far."""
+
+    replaced: int
+    lost: int  # rollouts on order when their worker was replaced
+
+
+class WorkerPool:
+    """Starts workers, orders rollouts and replaces workers.
+
+    Args:
+        make: (index, incarnation) to the handle of a new worker's actor.
+        count: how many.
+        timeout: seconds without a delivery after which a worker is taken to hang.
+        wake: called while nothing arrives, at most every `POLL` seconds.
+    """
+
+    def __init__(self, make: Callable[[int, int], Any], count: int, timeout: float, wake: Callable[[], None]):
+        self._make, self._timeout, self._wake = make, timeout, wake
+        self._slots = [Slot(i) for i in range(count)]
+        self._replaced = self._lost = 0
+        self._failures = 0  # one after another, with no delivery between them
+        self._turn = 0
+        for slot in self._slots:
+            self._start(slot)
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(self._replaced, self._lost)
+
+    def next(self) -> Rollout:
+        """The next rollout of whichever worker has one; waits for it.
+
+        Raises:
+            UsageError: workers fail one after another.
+        """
+        for slot in self._slots:
+            while len(slot.pending) < IN_FLIGHT:
+                slot.pending.append(slot.handle.rollout.remote())
+        while True:
+            for slot in self._ready([each for each in self._slots if each.pending]):
+                rollout = self._take(slot)
+                while len(slot.pending) < IN_FLIGHT:
+                    slot.pending.append(slot.handle.rollout.remote())
+                if rollout is not None:
+                    self._turn = slot.index + 1  # the others come first next time
+                    return rollout
+
+    def gather(self, iteration: int) -> list[Rollout]:
+        """One rollout of every worker, in their order, by the same weights; waits for all.
+
+        Raises:
+            UsageError: workers fail one after another.
+        """
+        found: dict[int, Rollout] = {}
+        while len(found) < len(self._slots):
+            missing = [slot for slot in self._slots if slot.index not in found]
+            for slot in missing:
+                if not slot.pending:
+                    slot.pending.append(slot.handle.rollout.remote(iteration))
+                    slot.heard = time.monotonic()
+            for slot in self._ready(missing):
+                rollout = self._take(slot)
+                if rollout is not None:
+                    found[slot.index] = rollout
+        return [found[i] for i in range(len(self._slots))]
+
+    def close(self) -> None:
+        """Ends all workers."""
+        for slot in self._slots:
+            with contextlib.suppress(Exception):
+                ray.kill(slot.handle)
+
+    def _ready(self, slots: list[Slot]) -> list[Slot]:
+        """Those of `slots` whose oldest order has come to something; replaces the late ones."""
+        slots = slots[self._turn % len(slots) :] + slots[: self._turn % len(slots)]
+        oldest = {slot.pending[0]: slot for slot in slots}
+        ready, _ = ray.wait(list(oldest), num_returns=1, timeout=POLL)
+        if not ready:
+            self._wake()
+        for slot in slots:
+            limit = self._timeout if slot.delivered else max(self._timeout, STARTUP)
+            late = time.monotonic() - slot.heard
+            if late > limit and slot.pending[0] not in ready:
+                self._replace(slot, f"sent nothing for {late:.0f} s")
+        return [oldest[each] for each in ready if oldest[each].pending and oldest[each].pending[0] == each]
+
+    def _take(self, slot: Slot) -> Rollout | None:
+        """The oldest order of a worker; None where it failed, and the worker was replaced."""
+        try:
+            rollout: Rollout = ray.get(slot.pending[0])
+        except ray.exceptions.RayTaskError as error:  # what the environment or the policy raised
+            if isinstance(error.cause, UsageError):
+                raise error.cause from error
+            cause = str(error.cause or error).strip().split("\n")[-1]
+            self._replace(slot, f"failed ({type(error.cause).__name__}: {cause})")
+            return None
+        except ray.exceptions.RayError as error:
+            self._replace(slot, f"was lost ({type(error).__name__})")
+            return None
+        slot.pending.popleft()
+        slot.heard, slot.delivered, self._failures = time.monotonic(), True, 0
+        return rollout
+
+    def _replace(self, slot: Slot, why: str) -> None:
+        self._failures += 1
+        if self._failures > 3 + 2 * len(self._slots):
+            raise UsageError(f"workers fail one after another; the last one {why}")
+        with contextlib.suppress(Exception):
+            ray.kill(slot.handle)
+        self._replaced += 1
+        self._lost += len(slot.pending)
+        log.warning("worker %d %s: a new one takes its place", slot.index, why)
+        slot.incarnation += 1
+        self._start(slot)
+
+    def _start(self, slot: Slot) -> None:
+        slot.handle = self._make(slot.index, slot.incarnation)
+        slot.pending.clear()
+        slot.heard, slot.delivered = time.monotonic(), False

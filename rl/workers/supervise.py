@@ -1,0 +1,75 @@
+"""A process that does nothing but start the learner again, from its last checkpoint, when it is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+
+_FORWARDED = (signal.SIGINT, signal.SIGTERM)
+_ASKED_FOR = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # a learner ended by these is not started again
+_PR_SET_PDEATHSIG = 1
+LEAST = 30.0  # seconds: a learner that lived less has probably met what will kill the next one too
+TRIES = 3  # such learners in a row, after which it is given up
+
+
+def supervised() -> int | None:
+    """Splits the process in two: returns None in the learner's, and in the other one, once the learner has
+    ended for good, its exit code (128 + signal where a signal ended it).
+
+    To be called before TensorFlow and threads of any kind exist. Where the system has no fork, there is no
+    second process.
+    """
+    if not hasattr(os, "fork"):
+        return None
+    early = 0
+    while True:
+        begun = time.monotonic()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        supervisor = os.getpid()
+        child = os.fork()
+        if child == 0:
+            _become_learner(supervisor)
+            return None
+        status = _wait(child)
+        with contextlib.suppress(ProcessLookupError):  # what Ray's own processes leave behind
+            os.killpg(child, signal.SIGKILL)
+        if not os.WIFSIGNALED(status) or os.WTERMSIG(status) in _ASKED_FOR:
+            return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+        early = early + 1 if time.monotonic() - begun < LEAST else 0
+        name = signal.Signals(os.WTERMSIG(status)).name
+        if early >= TRIES:
+            print(f"error: the learner was ended by {name} {TRIES} times in a row", file=sys.stderr)
+            return 128 + os.WTERMSIG(status)
+        print(f"the learner was ended by {name}: going on from its last checkpoint", file=sys.stderr)
+
+
+def _become_learner(supervisor: int) -> None:
+    """A process group of its own, so that a key on the terminal reaches the learner once, from its
+    supervisor, and Ray's processes not at all; and a request to stop if the supervisor dies."""
+    os.setpgid(0, 0)
+    with contextlib.suppress(OSError, AttributeError):  # Linux alone has it
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != supervisor:  # it died before that call
+        os._exit(128 + signal.SIGTERM)
+
+
+def _wait(child: int) -> int:
+    """The status a child ended with; signals that arrive meanwhile are handed to it."""
+    earlier = {}
+
+    def forward(number: int, _: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
+
+    for each in _FORWARDED:
+        earlier[each] = signal.signal(each, forward)
+    try:
+        return os.waitpid(child, 0)[1]
+    finally:
+        for each, handler in earlier.items():
+            signal.signal(each, handler)

@@ -1,0 +1,179 @@
+"""The role that acts: environments of its own, and the newest weights whenever it begins a rollout.
+
+Nothing here imports TensorFlow: where the policy can be converted, a worker starts in a second without it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rl.envs.make import make_env
+from rl.errors import UsageError
+from rl.hparams.hparams import HParams
+from rl.registry import import_user_modules
+from rl.runners.acting import Acting, Portable
+from rl.runners.collect import Collector
+
+
+class Assignment(NamedTuple):
+    """What a worker is told once."""
+
+    worker: int  # which one it is, from 0
+    hparams: dict[str, Any]  # HParams.to_dict
+    user_modules: tuple[str, ...]  # that registered components of the user's own
+    first: int  # it plays environments first, first + 1 ... of `environments`
+    count: int  # how many
+    environments: int  # of all workers together
+    fresh: bool  # whether every rollout begins with fresh episodes
+    own_values: np.ndarray  # float32 [m], what acting reads beside the weights: its own exploration
+    seed: int  # of the run: of noise that learner and workers must agree on
+    own_seed: int  # of its environments and its exploration; another for a worker that replaces one
+
+
+class Rollout(NamedTuple):
+    """What a worker sends."""
+
+    worker: int  # who made it
+    arrays: list[np.ndarray]  # `Block.arrays`
+    version: int  # of the weights that acted
+    sums: dict[str, float]  # over its finished episodes, as rl.runners.base.episode_sums
+    seconds: float  # that it took
+
+
+class Worker:
+    """A process that plays rollouts. Its methods are called through Ray, one after another.
+
+    Args:
+        assignment: what it is.
+        weights: handle of the `Weights` actor.
+        policy: how it acts, converted by the learner; None: through TensorFlow, from the hparams.
+    """
+
+    def __init__(self, assignment: Assignment, weights: Any, policy: Portable | None = None):
+        self._assignment, self._weights, self._portable = assignment, weights, policy
+        self._version, self._step, self._made = -1, 0, 0
+        self._collector: Collector | None = None
+
+    def rollout(self, iteration: int | None = None) -> Rollout:
+        """The next rollout, with the newest weights.
+
+        iteration: of the learner, where all workers make one rollout together; None: they go on freely.
+        """
+        collector = self._collector or self._prepare()
+        begun = time.perf_counter()
+        self._update(iteration)
+        if collector.observation is None:
+            collector.reset(self._assignment.own_seed)
+        number = self._made if iteration is None else iteration
+        collector.collect(self._block, number, self._step)
+        self._made += 1
+        sums = self._episodes.sums(self._block.numbers)
+        worker, seconds = self._assignment.worker, time.perf_counter() - begun
+        return Rollout(worker, self._block.arrays(), self._version, sums, seconds)
+
+    def _prepare(self) -> Collector:
+        """Environments and policy; not in the constructor, whose errors Ray reports as the actor's death."""
+        assignment = self._assignment
+        import_user_modules(assignment.user_modules)
+        hparams = HParams.from_dict(assignment.hparams).freeze()
+        env = worker_env(hparams, assignment.count)
+        self._policy: Any
+        if self._portable is not None:
+            self._policy = Converted(self._portable, assignment)
+        else:
+            from rl.workers.agent_policy import AgentPolicy
+
+            self._policy = AgentPolicy(hparams, env, assignment)
+        length, fresh = hparams.rollout_length, assignment.fresh
+        collector = Collector(env, self._policy.actor, length, fresh, assignment.own_seed)
+        self._block = collector.block()
+        self._episodes = Episodes(assignment.count, fresh)
+        self._collector = collector
+        return collector
+
+    def _update(self, iteration: int | None) -> None:
+        """Takes the newest weights where there are newer ones."""
+        import ray
+
+        newest = ray.get(self._weights.newest.remote())
+        while newest is None:  # the role that hands them out was restarted: the learner will tell it
+            time.sleep(0.05)
+            newest = ray.get(self._weights.newest.remote())
+        if newest.number != self._version:
+            self._policy.take(ray.get(newest.flat[0]))
+            self._version, self._step = newest.number, newest.step
+        self._policy.begin(self._made, iteration)
+
+
+class Converted:
+    """A policy that the learner has converted: no TensorFlow here."""
+
+    def __init__(self, portable: Portable, assignment: Assignment):
+        self.actor = Acting.of(portable, assignment.own_seed)
+        self._own = assignment.own_values
+
+    def take(self, flat: np.ndarray) -> None:
+        """The policy's newest weights, float32 [n]."""
+        self.actor.sync(np.concatenate([flat, self._own]))
+
+    def begin(self, made: int, iteration: int | None) -> None:
+        """Called before each rollout."""
+
+
+class Episodes:
+    """Returns and lengths of the running episodes of B environments, summed where they end.
+
+    Args:
+        count: B.
+        fresh: whether every rollout begins with fresh episodes.
+    """
+
+    def __init__(self, count: int, fresh: bool):
+        self._fresh = fresh
+        self._return, self._length = np.zeros(count), np.zeros(count)
+        self._life_lost = np.zeros(count, bool)
+
+    def sums(self, numbers: np.ndarray) -> dict[str, float]:
+        """Over the episodes that end in a rollout; `numbers`: rows of `rl.runners.collect.NUMBERS`."""
+        reward, terminated, truncated, mask, life_lost = numbers[:5]  # [T, B] each
+        if self._fresh:
+            self._return[:] = self._length[:] = 0.0
+        episodes = total = length = 0.0
+        for t in range(len(reward)):
+            goes_on = np.maximum(mask[t], self._life_lost)  # a lost life is no new episode
+            self._return = self._return * goes_on + reward[t]
+            self._length = self._length * goes_on + mask[t]
+            self._life_lost = life_lost[t] > 0.0
+            ended = ((terminated[t] + truncated[t]) > 0.0) & ~self._life_lost
+            if ended.any():
+                episodes += float(ended.sum())
+                total += float(self._return[ended].sum())
+                length += float(self._length[ended].sum())
+        return {
+            "episodes": episodes,
+            "episode_return": total,
+            "episode_length": length,
+            "transitions": float(mask.sum()),
+        }
+
+
+def worker_env(hparams: Any, count: int) -> Any:
+    """`count` environments of a worker: on the host, whatever in-graph ones there are.
+
+    Raises:
+        UsageError: as `make_env`; `env_backend` asks for in-graph ones.
+    """
+    if hparams.env_backend == "graph":
+        raise UsageError("env_backend=graph is for runs without workers: leave it at auto with --num_workers")
+    return make_env(
+        hparams.env,
+        "host" if hparams.env_backend == "auto" else hparams.env_backend,
+        count,
+        hparams.env_kwargs | hparams.train_env_kwargs,
+        hparams.max_episode_steps,
+        hparams.previous_action_reward,
+        hparams.frame_stack,
+    )
