@@ -32,14 +32,24 @@ def build():
 
     made = []
 
-    def make(name, seed=0, **overrides):
-        runner = build_runner(resolve(name, {"compile": "graph", **overrides}), seed)
+    def make(name, seed=0, workers=None, **overrides):
+        runner = build_runner(resolve(name, {"compile": "graph", **overrides}), seed, workers)
         made.append(runner)
         return runner
 
     yield make
     for runner in made:
         runner.close()
+
+
+@pytest.fixture(scope="session")
+def ray_here():
+    """Ray on this machine, for all tests of a process."""
+    from rl.workers.cluster import Cluster
+
+    cluster = Cluster(None, 8)
+    yield cluster.ray
+    cluster.close()
 
 
 @pytest.fixture

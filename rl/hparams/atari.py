@@ -69,6 +69,19 @@ def ppo_pong() -> PPOHParams:
 
 
 @register
+def ppo_pong_small() -> PPOHParams:
+    """PPO on Pong-v5 in pictures of 42 x 42, which two cores learn within the hour."""
+    hparams = ppo_pong()
+    hparams.env_kwargs |= {"img_height": 42, "img_width": 42}
+    hparams.train_steps = 3_000_000
+    hparams.eval_period = 250_000
+    hparams.log_period = 25_000
+    hparams.lr = 5e-4
+    hparams.overlap = True
+    return hparams
+
+
+@register
 def impala_atari() -> IMPALAHParams:
     """IMPALA with its residual network on Breakout-v5, or on the Atari game given by --env."""
     hparams = impala()

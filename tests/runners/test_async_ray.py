@@ -1,0 +1,147 @@
+"""Learning from workers: what is learned, in which order, and what is not used."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rl.errors import UsageError
+from rl.hparams.merge import resolve
+from rl.runners.async_ray import AsyncRunner
+from rl.runners.evaluate import Evaluator
+from rl.runners.trainer import Trainer
+from rl.workers.plan import Workers
+from rl.workers.worker import Rollout
+
+TWO = Workers(2)
+pytestmark = pytest.mark.usefixtures("ray_here")
+
+
+def learned(runner):
+    """Mean return of a trained runner's policy."""
+    runner.run(-(-runner.learner.agent.hparams.train_steps // runner.steps_per_iteration))
+    evaluator = Evaluator(runner.learner.agent, 4)
+    found = evaluator.run(0).returns.mean()
+    evaluator.close()
+    return found
+
+
+@pytest.mark.parametrize("name", ["ppo_identity", "dqn_identity"])
+def test_workers_learn_the_smallest_environment(build, name):
+    assert learned(build(name, workers=TWO)) >= 18.0  # 20 at best, 5 at random
+
+
+def test_workers_without_tensorflow_and_with_it_learn(build):
+    assert learned(build("es_identity", workers=TWO)) >= 18.0
+    noisy = {"noisy": True, "act_select": "greedy"}
+    assert learned(build("dqn_identity", workers=TWO, **noisy)) >= 18.0
+
+
+def test_together_the_same_seed_gives_the_same_run(build, state_of, assert_same_bits):
+    settings = {"env": "CartPole-v1", "num_envs": 4, "rollout_length": 16, "sync_workers": True}
+    states = []
+    for _ in range(2):
+        runner = build("ppo", seed=3, workers=TWO, minibatches=4, **settings)
+        sums = runner.run(4)
+        states.append(state_of(runner))
+        assert sums["transitions"] > 200.0 and runner.step == 4 * 64
+        runner.close()
+    assert_same_bits(states[0], states[1])
+
+
+def test_memories_hold_no_transition_from_one_worker_to_another(build):
+    runner = build("dqn", env="CartPole-v1", workers=TWO, rollout_length=8, num_envs=2, n_step=3)
+    runner.run(12)
+    memory = runner.learner.memory
+    memory.check_valid()
+    ring = memory.ring
+    flags = ring.variables["flags"].numpy().reshape(ring.rows, 2)[: 12 * 9]
+    assert (flags[8::9] == 0).all()  # each rollout ends with a row that is no step
+    before = flags[7::9]
+    assert ((before & 4 == 0) | (before & 3 != 0)).all()  # and the step before it with an end
+
+
+class Old:
+    """A pool whose every third rollout is by weights that are five updates old."""
+
+    counts = (0, 0)
+
+    def __init__(self, rollout):
+        self.rollout, self.made, self.used = rollout, 0, []
+
+    def next(self):
+        self.made += 1
+        age = 5 if self.made % 3 == 0 else 1
+        version = max(self.made - 1 - len([m for m in range(1, self.made) if m % 3 == 0]) - age, -age)
+        return Rollout(0, self.rollout, version, {"episodes": 0.0}, 0.0)
+
+    def close(self):
+        """Nothing to end."""
+
+
+def test_rollouts_that_are_too_old_are_not_learned_from(build):
+    runner = build("ppo", env="CartPole-v1", workers=TWO, num_envs=2, rollout_length=8, max_staleness=2)
+    arrays = [np.zeros(spec.shape, spec.dtype.as_numpy_dtype) for spec in runner._layout.signature]
+    runner.run(1)  # starts the cluster, which publishes
+    runner._pool.close()
+    runner._pool = Old(arrays)
+    begun = int(runner.iteration.numpy())
+    runner._pool.made = 0
+    runner.iteration.assign(0)
+    runner._dropped, runner._staleness = 0, []
+    runner.run(6)
+    assert int(runner.iteration.numpy()) == 6 and begun == 1
+    assert runner._dropped == 2 and max(runner._staleness) <= 2
+
+
+def test_a_run_with_workers_resumes_from_its_checkpoint(tmp_path, assert_same_bits):
+    settings = {
+        "env": "CartPole-v1",
+        "rollout_length": 8,
+        "num_envs": 2,
+        "log_period": 64,
+        "compile": "graph",
+    }
+    settings |= {"normalize_reward": True, "normalize_observation": True, "train_steps": 128}
+    for steps in (128, 256):
+        trainer = Trainer(resolve("ppo", settings | {"train_steps": steps}), tmp_path, 1, 2, workers=TWO)
+        try:
+            assert trainer.resumed == (steps == 256)
+            assert trainer.train(NoStop(), {}).step == steps
+        finally:
+            trainer.close()
+    rows = (tmp_path / "metrics.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in rows] == ["step", "64", "128", "192", "256"]
+    names = (tmp_path / "perf.csv").read_text().splitlines()[0].split(",")
+    assert {"perf/staleness_mean", "perf/learner_wait_fraction", "perf/workers_replaced"} <= set(names)
+
+
+class NoStop:
+    """A `StopRequest` that never comes."""
+
+    requested, exit_code = False, 0
+
+
+@pytest.mark.parametrize(
+    "overrides, message",
+    [
+        ({"sync_workers": True, "num_envs": 3}, "2 workers cannot share num_envs=3"),
+        ({"env_backend": "graph"}, "env_backend=graph is for runs without workers"),
+    ],
+)
+def test_settings_that_do_not_fit_workers_are_refused(overrides, message):
+    from rl.runners.trainer import build_runner
+
+    with pytest.raises(UsageError, match=message):
+        build_runner(resolve("a2c", {"env": "CartPole-v1", "compile": "graph", **overrides}), 0, TWO)
+
+
+def test_r2d2_needs_rollouts_that_hold_a_sequence(build):
+    settings = {"env": "CartPole-v1", "burn_in": 4, "unroll_length": 8, "workers": TWO}
+    with pytest.raises(UsageError, match="must be burn_in . unroll_length = 12 or more"):
+        build("r2d2", rollout_length=8, **settings)
+    runner = build("r2d2", rollout_length=12, num_envs=2, min_replay_size=24, batch_size=4, **settings)
+    assert isinstance(runner, AsyncRunner)
+    sums = runner.run(6)
+    assert sums["updates"] > 0 and np.isfinite(list(sums.values())).all()
+    runner.learner.memory.check_valid()

@@ -1,0 +1,106 @@
+"""Workers that die, hang or fail, and who takes their place."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from rl.errors import UsageError
+from rl.workers import pool as pools
+from rl.workers.pool import WorkerPool
+from rl.workers.worker import Rollout
+
+
+class Scripted:
+    """A worker without environments: does what its script says, one word a rollout; then it is well."""
+
+    def __init__(self, index, incarnation, script):
+        self.index, self.incarnation, self.made = index, incarnation, 0
+        self.script = script if incarnation == 0 else ()
+
+    def rollout(self, iteration=None):
+        word = self.script[self.made] if self.made < len(self.script) else "well"
+        self.made += 1
+        if word == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if word == "hang":
+            time.sleep(600)
+        if word == "fail":
+            raise ValueError("the environment broke")
+        if word == "refuse":
+            raise UsageError("there is no such environment")
+        number = self.made if iteration is None else iteration
+        return Rollout(self.index, [], number, {"incarnation": self.incarnation}, 0.0)
+
+
+@pytest.fixture
+def pool_of(ray_here, monkeypatch):
+    """A pool whose workers follow scripts."""
+    monkeypatch.setattr(pools, "STARTUP", 20.0)
+    monkeypatch.setattr(pools, "POLL", 0.05)
+    made = []
+
+    def make(*scripts, timeout=60.0, every=False):
+        actor = ray_here.remote(Scripted).options(num_cpus=0)
+
+        def worker(index, incarnation):
+            return actor.remote(index, 0 if every else incarnation, scripts[index])
+
+        made.append(WorkerPool(worker, len(scripts), timeout, lambda: None))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def test_rollouts_come_from_all_workers_in_each_one_s_order(pool_of):
+    pool = pool_of((), (), ())
+    found = [pool.next() for _ in range(30)]
+    for worker in range(3):
+        numbers = [each.version for each in found if each.worker == worker]
+        assert len(numbers) >= 5 and numbers == list(range(1, len(numbers) + 1))
+    assert pool.counts == (0, 0)
+
+
+@pytest.mark.parametrize("word", ["die", "fail"])
+def test_a_worker_that_ends_is_replaced_and_what_it_had_on_order_is_counted(pool_of, word):
+    pool = pool_of(("well", word), ())
+    found = [pool.next() for _ in range(20)]
+    assert {each.sums["incarnation"] for each in found if each.worker == 0} == {0, 1}
+    assert {each.sums["incarnation"] for each in found if each.worker == 1} == {0}
+    assert pool.counts == (1, 2)
+
+
+def test_a_worker_that_hangs_is_replaced(pool_of):
+    pool = pool_of(("well", "hang"), (), timeout=1.0)
+    deadline = time.monotonic() + 60.0
+    while pool.counts.replaced == 0 and time.monotonic() < deadline:
+        pool.next()
+        time.sleep(0.02)
+    assert pool.counts.replaced == 1
+    assert any(pool.next().sums["incarnation"] == 1 for _ in range(40))
+
+
+def test_workers_that_always_fail_end_the_run_with_one_line(pool_of):
+    pool = pool_of(("fail",), ("fail",), every=True)
+    with pytest.raises(
+        UsageError, match="workers fail one after another; the last one failed .ValueError: the"
+    ):
+        pool.next()
+
+
+def test_what_the_user_got_wrong_is_said_as_it_is(pool_of):
+    with pytest.raises(UsageError, match="^there is no such environment$"):
+        pool_of(("refuse",)).next()
+
+
+def test_gathered_rollouts_are_one_of_each_worker_in_their_order(pool_of):
+    pool = pool_of((), ("well", "die"), ())
+    for iteration in range(4):
+        found = pool.gather(iteration)
+        assert [(each.worker, each.version) for each in found] == [(i, iteration) for i in range(3)]
+    assert pool.counts == (1, 1)
