@@ -187,7 +187,8 @@ class Agent:
     def act_for(self, first: int, count: int, total: int) -> None:
         """Says which environments this agent acts for: `count` from the first-th on, of `total` that are
         played at the same time in several processes. Without this call, for all `num_envs`."""
-        for part in (self.act_select, getattr(self, "population", None)):
+        parts: tuple[Any, ...] = (self.act_select, getattr(self, "population", None))
+        for part in parts:
             if hasattr(part, "act_for"):
                 part.act_for(first, count, total)
 

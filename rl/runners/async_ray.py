@@ -27,7 +27,7 @@ from rl.runners.blocks import BlockLayout, compiled
 from rl.runners.learner import Learner
 from rl.types import Tensor
 from rl.workers.cluster import Cluster
-from rl.workers.plan import Workers
+from rl.workers.plan import Workers, rollouts_sent_as_one
 from rl.workers.pool import WorkerPool
 from rl.workers.weights import Version, Weights
 from rl.workers.worker import Assignment, Worker
@@ -50,16 +50,18 @@ class AsyncRunner(Runner):
         super().__init__(learner, seed)
         agent, hparams = learner.agent, learner.agent.hparams
         self.together = together(agent)
-        if self.together and hparams.num_envs % workers.count:
+        if self.together and hparams.num_envs % workers.number:
             raise UsageError(
-                f"{workers.count} workers cannot share num_envs={hparams.num_envs}: take a divisor of it"
+                f"{workers.number} workers cannot share num_envs={hparams.num_envs}: take a divisor of it"
             )
         self.workers = workers
         self._pack = loops.MetricPack()
-        self._layout = BlockLayout(agent, hparams.num_envs)
+        self._window = rollouts_sent_as_one(agent)
+        self._layout = BlockLayout(agent, hparams.num_envs, self._window * hparams.rollout_length)
         self._learn = self._learn_function(jit_compile)
         agent.resample_noise(random.fold_in(self.root_seed, 0))
         self._cluster: Cluster | None = None
+        self._weights: Any = None
         self._pool: WorkerPool | None = None
         self._version: Version | None = None
         self._staleness: list[int] = []
@@ -119,7 +121,7 @@ class AsyncRunner(Runner):
 
     def _start(self) -> WorkerPool:
         """Ray, the role that hands out weights, and the workers."""
-        count = self.workers.count
+        count = self.workers.number
         self._cluster = Cluster(self.workers.address, count)
         self._weights = ray.remote(Weights).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
         self._publish(int(self.iteration.numpy()), flat_weights(self.learner.agent, training=False).numpy())
@@ -131,11 +133,11 @@ class AsyncRunner(Runner):
     @property
     def _each(self) -> int:
         """Environments of a worker."""
-        return self.learner.agent.hparams.num_envs // (self.workers.count if self.together else 1)
+        return self.learner.agent.hparams.num_envs // (self.workers.number if self.together else 1)
 
     def _convert(self) -> None:
         """The policy as workers get it, and what each of them explores with."""
-        agent, count = self.learner.agent, self.workers.count
+        agent, count = self.learner.agent, self.workers.number
         agent.act_for(0, self._each, count * self._each)
         self._portable: Any = None
         if not agent.acts_with_noise:
@@ -155,8 +157,9 @@ class AsyncRunner(Runner):
             hparams=agent.hparams.to_dict(),
             user_modules=self.workers.user_modules,
             first=index * each,
-            count=each,
-            environments=self.workers.count * each,
+            size=each,
+            environments=self.workers.number * each,
+            window=self._window,
             fresh=agent.experience == "parameters",
             own_values=self._own_values[index],
             seed=self.seed,

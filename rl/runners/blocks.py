@@ -17,12 +17,17 @@ class BlockLayout:
     """What the arrays of a block are, for a compiled function that takes them.
 
     Few arguments: each costs tens of microseconds, which with one environment is more than a step takes.
+
+    Args:
+        agent: that learns from them.
+        num_envs: B.
+        length: T, steps of a block.
     """
 
-    def __init__(self, agent: Agent, num_envs: int):
+    def __init__(self, agent: Agent, num_envs: int, length: int):
         self.observation_structure = space_spec(agent.observation_space, ())
         self.action_structure = space_spec(agent.action_space, ())
-        lead = (agent.hparams.rollout_length, num_envs)
+        lead = (length, num_envs)
         observation = tf.nest.flatten(space_spec(agent.observation_space, (lead[0] + 1, lead[1])))
         action = tf.nest.flatten(space_spec(agent.action_space, lead))
         self._state_structure = network_state(agent.initial_state(num_envs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -135,3 +136,27 @@ class Block:
     @staticmethod
     def _pairs(arrays: list[np.ndarray], value: Nest, nested: bool) -> Any:
         return zip(arrays, optree.tree_leaves(value) if nested else (value,), strict=True)
+
+
+class Window:
+    """The newest `count` blocks as one, for memories of sequences that are longer than a rollout."""
+
+    def __init__(self, count: int):
+        self._blocks: deque[tuple[list[np.ndarray], ...]] = deque(maxlen=count)
+
+    def add(self, block: Block) -> bool:
+        """Takes a block in; says whether there are `count` now."""
+        parts = block.observation, block.action, block.state, [block.numbers]
+        self._blocks.append(tuple([each.copy() for each in part] for part in parts))
+        return len(self._blocks) == self._blocks.maxlen
+
+    def arrays(self) -> list[np.ndarray]:
+        """As `Block.arrays`, of all their steps; the state is that before the first of them."""
+        observation, action, state, numbers = zip(*self._blocks, strict=True)
+        steps = [[each[:-1] for each in leaves] for leaves in observation[:-1]] + [observation[-1]]
+        return [*_along(0, steps), *_along(0, action), *state[0], *_along(1, numbers)]
+
+
+def _along(axis: int, blocks: Any) -> list[np.ndarray]:
+    """Each array of several blocks, one after another in time."""
+    return [np.concatenate(leaves, axis) for leaves in zip(*blocks, strict=True)]

@@ -115,7 +115,7 @@ class SyncRunner(Runner):
 
     def _learn_function(self, jit_compile: bool) -> Any:
         """The compiled function: a block's arrays in; packed metrics and new weights out, as one vector."""
-        layout = BlockLayout(self.learner.agent, self.env.num_envs)
+        layout = BlockLayout(self.learner.agent, self.env.num_envs, self.collector.length)
 
         def learn(*arrays: Tensor) -> Tensor:
             trajectory, life_lost = layout.trajectory(arrays)

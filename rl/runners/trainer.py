@@ -34,7 +34,7 @@ from rl.utils.checkpoint import CheckpointError, CheckpointManager, read_manifes
 from rl.utils.logger import Logger
 from rl.utils.progress import Progress
 from rl.utils.signals import StopRequest
-from rl.workers.plan import Workers
+from rl.workers.plan import Workers, rollouts_sent_as_one
 from rl.workers.worker import worker_env
 
 
@@ -65,7 +65,7 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None) ->
         if hparams.reward_augmentation.startswith("mountain_car"):
             _check_mountain_car(hparams, env.observation_space)
     memory = _memory(hparams, agent, getattr(env, "frame_stack", 1), workers)
-    learner = Learner(agent, memory, augment, None if workers is None else workers.count)
+    learner = Learner(agent, memory, augment, None if workers is None else workers.number)
     in_graph = hasattr(env, "dynamics")
     mode = compile_mode(agent, in_graph)
     tf.config.run_functions_eagerly(mode == "eager")
@@ -110,13 +110,7 @@ def _memory(hparams: HParams, agent: Agent, frame_stack: int, workers: Workers |
     state = network_state(agent.initial_state(hparams.num_envs))
     length = hparams.rollout_length
     if workers is not None:  # what workers send has a row more and does not continue (`trajectories.closed`)
-        length, frame_stack = length + 1, 1
-        needed = getattr(hparams, "burn_in", 0) + getattr(hparams, "unroll_length", 0)
-        if agent.experience == "sequence" and hparams.rollout_length < needed:
-            raise UsageError(
-                f"with workers a sequence lies in one rollout: rollout_length={hparams.rollout_length} must "
-                f"be burn_in + unroll_length = {needed} or more"
-            )
+        length, frame_stack = length * rollouts_sent_as_one(agent) + 1, 1
     views = agent.observation_space, agent.action_space
     return make_memory(MemorySpec(*views, hparams.num_envs, length, state, frame_stack), hparams)
 

@@ -15,7 +15,7 @@ from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.registry import import_user_modules
 from rl.runners.acting import Acting, Portable
-from rl.runners.collect import Collector
+from rl.runners.collect import Collector, Window
 
 
 class Assignment(NamedTuple):
@@ -25,8 +25,9 @@ class Assignment(NamedTuple):
     hparams: dict[str, Any]  # HParams.to_dict
     user_modules: tuple[str, ...]  # that registered components of the user's own
     first: int  # it plays environments first, first + 1 ... of `environments`
-    count: int  # how many
+    size: int  # how many
     environments: int  # of all workers together
+    window: int  # rollouts that are sent as one, each but the first few of them several times
     fresh: bool  # whether every rollout begins with fresh episodes
     own_values: np.ndarray  # float32 [m], what acting reads beside the weights: its own exploration
     seed: int  # of the run: of noise that learner and workers must agree on
@@ -40,7 +41,6 @@ class Rollout(NamedTuple):
     arrays: list[np.ndarray]  # `Block.arrays`
     version: int  # of the weights that acted
     sums: dict[str, float]  # over its finished episodes, as rl.runners.base.episode_sums
-    seconds: float  # that it took
 
 
 class Worker:
@@ -58,28 +58,35 @@ class Worker:
         self._collector: Collector | None = None
 
     def rollout(self, iteration: int | None = None) -> Rollout:
-        """The next rollout, with the newest weights.
+        """The next rollout, with the newest weights; and the ones before, where a window has several.
 
         iteration: of the learner, where all workers make one rollout together; None: they go on freely.
         """
         collector = self._collector or self._prepare()
-        begun = time.perf_counter()
+        sums = self._play(collector, iteration)
+        if self._window is None:
+            return Rollout(self._assignment.worker, self._block.arrays(), self._version, sums)
+        while not self._window.add(self._block):
+            more = self._play(collector, iteration)
+            sums = {name: value + more[name] for name, value in sums.items()}
+        return Rollout(self._assignment.worker, self._window.arrays(), self._version, sums)
+
+    def _play(self, collector: Collector, iteration: int | None) -> dict[str, float]:
+        """One rollout into the block; sums over its finished episodes."""
         self._update(iteration)
         if collector.observation is None:
             collector.reset(self._assignment.own_seed)
         number = self._made if iteration is None else iteration
         collector.collect(self._block, number, self._step)
         self._made += 1
-        sums = self._episodes.sums(self._block.numbers)
-        worker, seconds = self._assignment.worker, time.perf_counter() - begun
-        return Rollout(worker, self._block.arrays(), self._version, sums, seconds)
+        return self._episodes.sums(self._block.numbers)
 
     def _prepare(self) -> Collector:
         """Environments and policy; not in the constructor, whose errors Ray reports as the actor's death."""
         assignment = self._assignment
         import_user_modules(assignment.user_modules)
         hparams = HParams.from_dict(assignment.hparams).freeze()
-        env = worker_env(hparams, assignment.count)
+        env = worker_env(hparams, assignment.size)
         self._policy: Any
         if self._portable is not None:
             self._policy = Converted(self._portable, assignment)
@@ -90,7 +97,8 @@ class Worker:
         length, fresh = hparams.rollout_length, assignment.fresh
         collector = Collector(env, self._policy.actor, length, fresh, assignment.own_seed)
         self._block = collector.block()
-        self._episodes = Episodes(assignment.count, fresh)
+        self._window = Window(assignment.window) if assignment.window > 1 else None
+        self._episodes = Episodes(assignment.size, fresh)
         self._collector = collector
         return collector
 

@@ -7,7 +7,6 @@ import pytest
 
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
-from rl.runners.async_ray import AsyncRunner
 from rl.runners.evaluate import Evaluator
 from rl.runners.trainer import Trainer
 from rl.workers.plan import Workers
@@ -31,10 +30,14 @@ def test_workers_learn_the_smallest_environment(build, name):
     assert learned(build(name, workers=TWO)) >= 18.0  # 20 at best, 5 at random
 
 
-def test_workers_without_tensorflow_and_with_it_learn(build):
+def test_populations_are_played_in_parts(build):
     assert learned(build("es_identity", workers=TWO)) >= 18.0
-    noisy = {"noisy": True, "act_select": "greedy"}
-    assert learned(build("dqn_identity", workers=TWO, **noisy)) >= 18.0
+
+
+def test_noisy_networks_are_played_with_noise_of_each_worker_s_own(build):
+    runner = build("dqn_identity", workers=TWO, noisy=True, act_select="greedy")
+    sums = runner.run(2)
+    assert sums["transitions"] > 0 and np.isfinite(list(sums.values())).all()
 
 
 def test_together_the_same_seed_gives_the_same_run(build, state_of, assert_same_bits):
@@ -73,7 +76,7 @@ class Old:
         self.made += 1
         age = 5 if self.made % 3 == 0 else 1
         version = max(self.made - 1 - len([m for m in range(1, self.made) if m % 3 == 0]) - age, -age)
-        return Rollout(0, self.rollout, version, {"episodes": 0.0}, 0.0)
+        return Rollout(0, self.rollout, version, {"episodes": 0.0})
 
     def close(self):
         """Nothing to end."""
@@ -136,12 +139,12 @@ def test_settings_that_do_not_fit_workers_are_refused(overrides, message):
         build_runner(resolve("a2c", {"env": "CartPole-v1", "compile": "graph", **overrides}), 0, TWO)
 
 
-def test_r2d2_needs_rollouts_that_hold_a_sequence(build):
+def test_recurrent_replay_gets_whole_sequences_from_one_worker(build):
     settings = {"env": "CartPole-v1", "burn_in": 4, "unroll_length": 8, "workers": TWO}
-    with pytest.raises(UsageError, match="must be burn_in . unroll_length = 12 or more"):
-        build("r2d2", rollout_length=8, **settings)
-    runner = build("r2d2", rollout_length=12, num_envs=2, min_replay_size=24, batch_size=4, **settings)
-    assert isinstance(runner, AsyncRunner)
+    sizes = {"num_envs": 2, "min_replay_size": 24, "batch_size": 4, "rollout_length": 5}
+    runner = build("r2d2", **sizes, **settings)
     sums = runner.run(6)
     assert sums["updates"] > 0 and np.isfinite(list(sums.values())).all()
-    runner.learner.memory.check_valid()
+    memory = runner.learner.memory
+    memory.check_valid()
+    assert memory.period == 3 * 5 + 1 and memory.span == 1

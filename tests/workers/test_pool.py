@@ -33,7 +33,7 @@ class Scripted:
         if word == "refuse":
             raise UsageError("there is no such environment")
         number = self.made if iteration is None else iteration
-        return Rollout(self.index, [], number, {"incarnation": self.incarnation}, 0.0)
+        return Rollout(self.index, [], number, {"incarnation": self.incarnation})
 
 
 @pytest.fixture
@@ -59,17 +59,23 @@ def pool_of(ray_here, monkeypatch):
 
 def test_rollouts_come_from_all_workers_in_each_one_s_order(pool_of):
     pool = pool_of((), (), ())
-    found = [pool.next() for _ in range(30)]
+    found = []
+    while {each.worker for each in found} != {0, 1, 2}:  # the first to start is ahead
+        found.append(pool.next())
+    found += [pool.next() for _ in range(60)]
     for worker in range(3):
         numbers = [each.version for each in found if each.worker == worker]
-        assert len(numbers) >= 5 and numbers == list(range(1, len(numbers) + 1))
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert sum(each.worker == worker for each in found[-60:]) >= 10
     assert pool.counts == (0, 0)
 
 
 @pytest.mark.parametrize("word", ["die", "fail"])
 def test_a_worker_that_ends_is_replaced_and_what_it_had_on_order_is_counted(pool_of, word):
     pool = pool_of(("well", word), ())
-    found = [pool.next() for _ in range(20)]
+    found = [pool.next()]
+    while (0, 1) not in {(each.worker, each.sums["incarnation"]) for each in found}:
+        found.append(pool.next())
     assert {each.sums["incarnation"] for each in found if each.worker == 0} == {0, 1}
     assert {each.sums["incarnation"] for each in found if each.worker == 1} == {0}
     assert pool.counts == (1, 2)
@@ -82,19 +88,18 @@ def test_a_worker_that_hangs_is_replaced(pool_of):
         pool.next()
         time.sleep(0.02)
     assert pool.counts.replaced == 1
-    assert any(pool.next().sums["incarnation"] == 1 for _ in range(40))
+    while pool.next().sums["incarnation"] == 0:
+        assert time.monotonic() < deadline
 
 
 def test_workers_that_always_fail_end_the_run_with_one_line(pool_of):
-    pool = pool_of(("fail",), ("fail",), every=True)
-    with pytest.raises(
-        UsageError, match="workers fail one after another; the last one failed .ValueError: the"
-    ):
+    pool = pool_of(("fail",), every=True)
+    with pytest.raises(UsageError, match="workers fail one after another; the last one failed"):
         pool.next()
 
 
 def test_what_the_user_got_wrong_is_said_as_it_is(pool_of):
-    with pytest.raises(UsageError, match="^there is no such environment$"):
+    with pytest.raises(UsageError, match=r"^there is no such environment$"):
         pool_of(("refuse",)).next()
 
 
