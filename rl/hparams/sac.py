@@ -74,7 +74,7 @@ def sac_lunarlander_continuous() -> SACHParams:
     """SAC on LunarLanderContinuous-v3."""
     hparams = sac()
     hparams.env = "LunarLanderContinuous-v3"
-    hparams.train_steps = 200_000
+    hparams.train_steps = 300_000
     hparams.eval_period = 25_000
     hparams.lr = 7.3e-4
     hparams.tau = 0.01
@@ -85,7 +85,7 @@ def sac_lunarlander_continuous() -> SACHParams:
     hparams.rollout_length = 16
     hparams.updates_per_iteration = 64
     hparams.batch_size = 128
-    hparams.n_step = 3
+    hparams.n_step = 5
     hparams.model.hidden = (128, 128)
     return hparams
 

@@ -115,12 +115,13 @@ class SyncRunner(Runner):
 
     def _learn_function(self, jit_compile: bool) -> Any:
         """The compiled function: a block's arrays in; packed metrics and new weights out, as one vector."""
-        layout = BlockLayout(self.learner.agent, self.env.num_envs, self.collector.length)
+        agent = self.learner.agent
+        layout = BlockLayout(agent, self.env.num_envs, agent.hparams.rollout_length)
 
         def learn(*arrays: Tensor) -> Tensor:
             trajectory, life_lost = layout.trajectory(arrays)
             metrics = self.learn(trajectory, self._episode_metrics(trajectory, life_lost))
-            return tf.concat([self._pack.pack(metrics), flat_weights(self.learner.agent)], 0)
+            return tf.concat([self._pack.pack(metrics), flat_weights(agent)], 0)
 
         return compiled(learn, layout.signature, jit_compile)
 
