@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from rl.errors import UsageError, nearest
 from rl.registry import Registry, import_user_modules
-from rl.workers.plan import Workers, check_ray
+from rl.workers.plan import Workers, check_address, check_ray
 from rl.workers.supervise import supervised
 
 if TYPE_CHECKING:
@@ -194,6 +194,8 @@ def _checked(args: argparse.Namespace) -> HParams:
         raise UsageError("--hparams is missing: name a set, such as dqn_cartpole (all: --list hparams)")
     if args.num_workers:
         check_ray()
+        if args.ray_address is not None:
+            check_address(args.ray_address)
     elif args.ray_address is not None:
         raise UsageError("--ray_address is for workers: give --num_workers N with it")
     if args.output_dir == "":

@@ -205,11 +205,11 @@ def test_it_learns_with_legal_actions_alone(build, monkeypatch, algo, backend):
     """Half of the legal actions are right. Gymnasium's form of the environment raises at an illegal one."""
     learn = Learner.learn
 
-    def learn_and_count(self, trajectory, seed, step):
+    def learn_and_count(self, trajectory, seed, *rest):
         mask = tf.cast(trajectory.observation["action_mask"][:-1], tf.float32)  # [T, B, A]
         chosen = tf.gather(mask, trajectory.action, axis=-1, batch_dims=2)
         illegal = tf.reduce_sum((1.0 - chosen) * trajectory.mask)
-        return learn(self, trajectory, seed, step) | {"illegal": illegal}
+        return learn(self, trajectory, seed, *rest) | {"illegal": illegal}
 
     monkeypatch.setattr(Learner, "learn", learn_and_count)
     name, overrides = parts_settings(algo, backend, "dict", "masked")

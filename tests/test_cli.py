@@ -102,6 +102,7 @@ def test_defaults_train_one_copy_into_a_folder_named_after_the_set(folder):
         "test_episodes": 10,
         "hparams_name": "my_set",
         "overrides": "",
+        "workers": None,
     }
 
 
@@ -111,6 +112,7 @@ def test_every_flag_reaches_the_trainer(folder):
         *("--sys", "gpu", "--env", "Acrobot-v1", "--output_dir", "here", "--train_steps", "1e3"),
         *("--hparam_override", "lr=0.5,model.hidden=[3,4]", "--seed", "11", "--copies", "3"),
         *("--eval_episodes", "4", "--test_episodes", "5", "--record_video", "--render"),
+        *("--num_workers", "3", "--ray_address", "auto"),
     )
     hparams = request["hparams"]
     assert (hparams["env"], hparams["train_steps"], hparams["lr"]) == ("Acrobot-v1", 1000, 0.5)
@@ -124,6 +126,7 @@ def test_every_flag_reaches_the_trainer(folder):
         "render": True,
     }
     expected |= {"eval_episodes": 4, "test_episodes": 5, "overrides": "lr=0.5,model.hidden=[3,4]"}
+    expected |= {"workers": [3, "auto", ["my_module"]]}
     assert {name: request[name] for name in expected} == expected
 
 
@@ -166,7 +169,19 @@ WRONG = [
     (["--hparams", "dqn_cartpole", "--seed", "-1"], "--seed: needs an integer >= 0"),
     (["--hparams", "dqn_cartpole", "--seed", "9" * 30], "--seed: needs an integer <="),
     (["--hparams", "dqn_cartpole", "--training", "maybe"], "--training: needs True or False, not 'maybe'"),
-    (["--hparams", "dqn_cartpole", "--num_workers", "2"], "asynchronous workers are not built yet"),
+    (["--hparams", "dqn_cartpole", "--num_workers", "-1"], "--num_workers: needs an integer >= 0, not -1"),
+    (
+        ["--hparams", "dqn_cartpole", "--ray_address", "auto"],
+        "--ray_address is for workers: give --num_workers",
+    ),
+    (
+        ["--hparams", "dqn_cartpole", "--num_workers", "2", "--ray_address", "10.0.0.7"],
+        "--ray_address '10.0.0.7': needs HOST:PORT",
+    ),
+    (
+        ["--hparams", "dqn_cartpole", "--num_workers", "2", "--ray_address", "127.0.0.1:1"],
+        "--ray_address 127.0.0.1:1: nothing answers there (Connection refused)",
+    ),
     (["--hparams", "dqn_cartpole", "--output_dir", ""], "--output_dir is empty"),
     (["--hparams", "dqn_cartpole", "--hparam_override", "lrr=1"], "unknown hparam 'lrr': did you mean lr"),
     (["--hparams", "dqn_cartpole", "--hparam_override", "lr=fast"], "lr='fast': needs a number > 0"),

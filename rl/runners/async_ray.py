@@ -60,7 +60,9 @@ class AsyncRunner(Runner):
         self._layout = BlockLayout(agent, hparams.num_envs, self._window * hparams.rollout_length)
         self._learn = self._learn_function(jit_compile)
         agent.resample_noise(random.fold_in(self.root_seed, 0))
-        self._cluster: Cluster | None = None
+        self._cluster = Cluster(
+            workers.address, workers.number
+        )  # here: it may refuse, and nothing is written yet
         self._weights: Any = None
         self._pool: WorkerPool | None = None
         self._version: Version | None = None
@@ -116,18 +118,15 @@ class AsyncRunner(Runner):
     def close(self) -> None:
         if self._pool is not None:
             self._pool.close()
-        if self._cluster is not None:
-            self._cluster.close()
+        self._cluster.close()
 
     def _start(self) -> WorkerPool:
-        """Ray, the role that hands out weights, and the workers."""
-        count = self.workers.number
-        self._cluster = Cluster(self.workers.address, count)
+        """The role that hands out weights, and the workers."""
         self._weights = ray.remote(Weights).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
         self._publish(int(self.iteration.numpy()), flat_weights(self.learner.agent, training=False).numpy())
         self._convert()
         timeout = self.learner.agent.hparams.worker_timeout
-        self._pool = WorkerPool(self._worker, count, timeout, self._republish)
+        self._pool = WorkerPool(self._worker, self.workers.number, timeout, self._republish)
         return self._pool
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 
 import rl
 from rl.errors import UsageError
-from rl.workers.plan import check_ray
+from rl.workers.plan import check_address, check_ray
 
 _log = logging.getLogger("rl.workers.ray")
 
@@ -44,6 +44,7 @@ class Cluster:
             options |= {"address": "local", "num_cpus": max(processes, os.cpu_count() or 1) + 1}
             options |= {"include_dashboard": False}
         else:
+            check_address(address)
             options["address"] = address
         handlers, path = _handlers(), os.environ.get("PYTHONPATH")
         # Processes that Ray starts here must find this package, and modules of the user's own.

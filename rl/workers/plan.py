@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import socket
 from typing import Any, NamedTuple
 
 from rl.errors import UsageError
@@ -22,6 +23,27 @@ def check_ray() -> None:
         raise UsageError(
             "workers need Ray, which is not installed: run ./setup.sh, or pip install 'ray>=2.60,<3'"
         )
+
+
+def check_address(address: str) -> None:
+    """Raises UsageError unless something answers at the address of a Ray cluster; Ray would try for ever.
+
+    address: HOST:PORT of its head, or "auto": the cluster that this machine belongs to.
+    """
+    if address == "auto":
+        return
+    host, colon, port = address.rpartition(":")
+    if not (colon and host and port.isdecimal() and int(port) < 65536) or "/" in host:
+        raise UsageError(
+            f"--ray_address {address!r}: needs HOST:PORT of a cluster's head, such as 10.0.0.7:6379, or auto"
+        )
+    try:
+        socket.create_connection((host, int(port)), timeout=5.0).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(
+            f"--ray_address {address}: nothing answers there ({reason}): is the cluster up (ray status)?"
+        ) from error
 
 
 def rollouts_sent_as_one(agent: Any) -> int:
