@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 SOURCES = {
@@ -24,6 +25,7 @@ class Bar(NamedTuple):
     seconds: float | None = None  # of wall time, compilation left out
 
 
+WITH_WORKERS = re.compile(r"_workers_\d+$")  # how results of a set with N workers are called
 DISTRIBUTIONAL = ("c51", "qrdqn", "iqn", "rainbow")
 
 BARS: dict[str, Bar] = {
@@ -39,6 +41,7 @@ BARS: dict[str, Bar] = {
     **{f"{algo}_acrobot": Bar(-88.0, "C, C51", 500_000) for algo in DISTRIBUTIONAL[1:]},
     **{f"{algo}_mountaincar": Bar(-100.8, "Z, DQN", 120_000) for algo in DISTRIBUTIONAL},
     **{f"{algo}_lunarlander": Bar(154.0, "Z, DQN", 100_000) for algo in DISTRIBUTIONAL},
+    "apex_dqn_cartpole": Bar(475.0, "G"),
     "r2d2_cartpole": Bar(475.0, "G"),
     "r2d2_cartpole_no_velocity": Bar(150.0, "R", 1_000_000),
     # Policy gradient.
@@ -68,6 +71,7 @@ BARS: dict[str, Bar] = {
     "ddpg_cartpole": Bar(475.0, "G"),
     "ddpg_mountaincar": Bar(-110.0, "G"),
     "ddpg_pendulum": Bar(-152.0, "Z", 20_000),
+    "apex_ddpg_pendulum": Bar(-152.0, "Z, DDPG", 20_000),
     "ddpg_mountaincar_continuous": Bar(90.0, "G"),
     "ddpg_lunarlander_continuous": Bar(230.0, "Z", 300_000),
     "td3_pendulum": Bar(-152.0, "Z", 20_000),
@@ -97,3 +101,9 @@ BARS: dict[str, Bar] = {
         for env, score in scores.items()
     },
 }
+
+
+def bar_of(name: str) -> Bar | None:
+    """The bar of a set; with workers (`SET_workers_N`) it is the return of the set's own, in as many steps."""
+    bar = BARS.get(WITH_WORKERS.sub("", name))
+    return bar if bar is None or name in BARS else bar._replace(seconds=None)

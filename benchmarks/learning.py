@@ -64,16 +64,19 @@ def jobs(name: str, args: argparse.Namespace) -> list[Job]:
     found = []
     for seed in range(args.first_seed, args.first_seed + args.seeds):
         hparams = named(name)
-        folder = RUNS / name / f"seed_{seed}"
+        called = f"{name}_workers_{args.num_workers}" if args.num_workers else name
+        folder = RUNS / called / f"seed_{seed}"
         shown = os.path.relpath(folder, ROOT)
         command = ["train.py", "--hparams", name, "--seed", str(seed), "--output_dir", shown]
+        if args.num_workers:
+            command += ["--num_workers", str(args.num_workers)]
         if args.train_steps:
             hparams.train_steps = args.train_steps
             command += ["--train_steps", str(args.train_steps)]
         if not hparams.eval_period:
             hparams.eval_period = max(hparams.train_steps // args.evaluations, 1)
             command += ["--hparam_override", f"eval_period={hparams.eval_period}"]
-        found.append(Job(name, seed, hparams, tuple(command), folder))
+        found.append(Job(called, seed, hparams, tuple(command), folder))
     return found
 
 
@@ -223,6 +226,9 @@ def main() -> int:
     add("--hparams", nargs="+", metavar="SET", default=default_sets(), help="default: those with a bar")
     add("--seeds", type=int, default=3, help="how many (default 3)")
     add("--first_seed", type=int, default=0)
+    add(
+        "--num_workers", type=int, default=0, metavar="N", help="as of train.py; results are of SET_workers_N"
+    )
     add("--train_steps", type=int, help="default: each set's own")
     add("--evaluations", type=int, default=20, help="during training (default 20)")
     add("--episodes", type=int, default=100, help="of the evaluation afterwards (default 100)")
@@ -238,7 +244,8 @@ def main() -> int:
         futures = {name: [pool.submit(do, job, args) for job in mine] for name, mine in todo.items()}
         try:
             for name in todo:
-                passed &= collect(name, todo[name], futures[name], Path(args.results))
+                called = todo[name][0].name if todo[name] else name
+                passed &= collect(called, todo[name], futures[name], Path(args.results))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

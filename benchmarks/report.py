@@ -23,7 +23,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from bars import BARS, SOURCES  # noqa: E402
+from bars import SOURCES, bar_of  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
 RESAMPLES = 10_000
@@ -71,9 +71,9 @@ def interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def bar_text(name: str) -> str:
-    if name not in BARS:
+    bar = bar_of(name)
+    if bar is None:
         return "-"
-    bar = BARS[name]
     limits = [f">= {bar.mean_return:g}"]
     limits += [f"within {bar.steps:,} steps"] if bar.steps else []
     limits += [f"{bar.seconds:g} s"] if bar.seconds else []
@@ -87,9 +87,10 @@ def verdict(name: str, rows: list[Row]) -> str:
     the nearer of the two is short; the slowest seed's steps and seconds count. Iterations are whole, so that
     runs end a little after their train_steps: half a percent is let pass.
     """
-    if name not in BARS:
+    bar = bar_of(name)
+    if bar is None:
         return "-"
-    bar, wrong, notes = BARS[name], [], []
+    wrong, notes = [], []
     returns = {which: [float(row[which]) for row in rows] for which in ("best", "last")}
     means = {which: sum(values) / len(values) for which, values in returns.items()}
     which = "best" if means["best"] >= min(bar.mean_return, means["last"]) else "last"
@@ -231,8 +232,9 @@ def plot(name: str, folder: Path, curves: dict[int, dict[int, float]]) -> None:
     figure, axes = plt.subplots(figsize=(4.8, 3.2), layout="constrained")
     axes.fill_between(steps, lower, upper, alpha=0.25, linewidth=0)
     axes.plot(steps, middle)
-    if name in BARS:
-        axes.axhline(BARS[name].mean_return, color="gray", linestyle="--", linewidth=1)
+    bar = bar_of(name)
+    if bar is not None:
+        axes.axhline(bar.mean_return, color="gray", linestyle="--", linewidth=1)
     axes.set(xlabel="environment steps", ylabel="evaluation return", title=f"{name}, {len(curves)} seeds")
     axes.grid(alpha=0.3)
     figure.savefig(folder / f"learning_{name}.png", dpi=80)

@@ -134,3 +134,10 @@ def test_the_report_is_that_of_the_tables():
     rows = report.read_table(report.RESULTS / "learning.csv")
     assert rows
     assert (report.RESULTS / "README.md").read_text() == report.markdown(rows, report.RESULTS)
+
+
+def test_results_with_workers_have_the_bar_of_the_set_but_for_its_time():
+    assert bars.bar_of("ppo_cartpole").seconds == 15.0
+    with_workers = bars.bar_of("ppo_cartpole_workers_2")
+    assert with_workers == bars.BARS["ppo_cartpole"]._replace(seconds=None)
+    assert bars.bar_of("no_such_set_workers_2") is None and bars.bar_of("no_such_set") is None
