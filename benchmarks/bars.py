@@ -104,6 +104,6 @@ BARS: dict[str, Bar] = {
 
 
 def bar_of(name: str) -> Bar | None:
-    """The bar of a set; with workers (`SET_workers_N`) it is the return of the set's own, in as many steps."""
+    """The bar of a set; with workers (`SET_workers_N`) that of the set without, but for its time."""
     bar = BARS.get(WITH_WORKERS.sub("", name))
     return bar if bar is None or name in BARS else bar._replace(seconds=None)

@@ -55,6 +55,7 @@ class AsyncRunner(Runner):
                 f"{workers.number} workers cannot share num_envs={hparams.num_envs}: take a divisor of it"
             )
         self.workers = workers
+        self.starting = f"starting {workers.number} workers ..."
         self._pack = loops.MetricPack()
         self._window = rollouts_sent_as_one(agent)
         self._layout = BlockLayout(agent, hparams.num_envs, self._window * hparams.rollout_length)
@@ -146,6 +147,7 @@ class AsyncRunner(Runner):
         for i in range(count):
             agent.act_for(i * self._each, self._each, count * self._each)
             self._own_values.append(flat_weights(agent).numpy()[len(flat_weights(agent, False)) :])
+        agent.act_for(0, count * self._each, count * self._each)  # what is logged is of all
 
     def _worker(self, index: int, incarnation: int) -> Any:
         """The actor of a new worker."""

@@ -18,6 +18,8 @@ class Runner:
     bit. `step` counts environment steps, autoreset steps included, so that it is known in advance.
     """
 
+    starting = "compiling ..."  # what a person is told before the first window, which takes longer
+
     def __init__(self, learner: Learner, seed: int):
         self.learner = learner
         self.seed, self.root_seed = seed, random.key(seed)

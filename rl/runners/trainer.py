@@ -191,7 +191,7 @@ class Trainer:
                 left = -(-(total - runner.step) // runner.steps_per_iteration)
                 before, begun = runner.step, time.perf_counter()
                 if first:
-                    progress.message("compiling ...")
+                    progress.message(runner.starting)
                 sums = runner.run(min(iterations_per_window, left))
                 seconds = time.perf_counter() - begun
                 if not first:
