@@ -92,6 +92,7 @@ def _serve(connection: Connection, env_id: str, kwargs: dict[str, Any]) -> None:
     except Exception as error:
         connection.send((None, _sendable(error)))
         return
+    follow(env)
     connection.send(((env.observation_space, env.action_space, env.metadata, env.spec), None))
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
         while (told := connection.recv()) is not None:
@@ -100,6 +101,17 @@ def _serve(connection: Connection, env_id: str, kwargs: dict[str, Any]) -> None:
                 connection.send((getattr(env, name)(*args, **options), None))
             except Exception as error:
                 connection.send((None, _sendable(error)))
+
+
+def follow(env: gymnasium.Env) -> None:
+    """Takes the model's camera that goes along with the body, where the view given stays behind: since 1.4
+    Gymnasium does not choose it by itself, and HalfCheetah runs out of the picture."""
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer is None or renderer.camera_id != -1 or "trackbodyid" in (renderer.default_cam_config or {}):
+        return
+    import mujoco
+
+    renderer.camera_id = mujoco.mj_name2id(renderer.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")  # -1: none
 
 
 def _sendable(error: Exception) -> Exception:

@@ -70,12 +70,12 @@ def ppo_pong() -> PPOHParams:
 
 @register
 def ppo_pong_small() -> PPOHParams:
-    """PPO on Pong-v5 with a small network, which two cores train within two hours.
+    """PPO on Pong-v5 with a small network, which two cores train within the hour.
 
     The network is about that of Mnih et al. 2013 (https://arxiv.org/abs/1312.5602).
     """
     hparams = ppo_pong()
-    hparams.train_steps = 2_500_000
+    hparams.train_steps = 1_500_000
     hparams.eval_period = 250_000
     hparams.log_period = 25_000
     hparams.lr = 1e-3

@@ -25,20 +25,24 @@ def minatar(hparams: HParams, env: str) -> None:
 
 @register
 def ppo_minatar() -> PPOHParams:
-    """PPO on MinAtar's Breakout, or on the game given by --env."""
+    """PPO on MinAtar's Breakout, or on the game given by --env; network and rates of PureJaxRL.
+
+    `model.name=minatar_cnn` is the network of the games' authors: ten times slower here.
+    """
     hparams = ppo()
     minatar(hparams, BREAKOUT)
     hparams.train_steps = 10_000_000
     hparams.eval_period = 1_000_000
     hparams.num_envs = 64
     hparams.rollout_length = 128
-    hparams.lr = 1e-3
+    hparams.lr = 5e-3
     hparams.lr_schedule = "linear"
+    hparams.model.name = "mlp"
+    hparams.model.hidden = (64, 64)
     hparams.epochs = 4
     hparams.minibatches = 8
     hparams.entropy_coef = 0.01
     hparams.clip_value_range = 0.2
-    hparams.model.shared = True
     return hparams
 
 
