@@ -73,15 +73,14 @@ class WorkerPool:
         Raises:
             UsageError: workers fail one after another.
         """
-        for slot in self._slots:
-            while len(slot.pending) < IN_FLIGHT:
-                slot.pending.append(slot.handle.rollout.remote())
         while True:
-            for slot in self._ready([each for each in self._slots if each.pending]):
-                rollout = self._take(slot)
+            for slot in self._slots:
                 while len(slot.pending) < IN_FLIGHT:
                     slot.pending.append(slot.handle.rollout.remote())
+            for slot in self._ready(self._slots):
+                rollout = self._take(slot)
                 if rollout is not None:
+                    slot.pending.append(slot.handle.rollout.remote())
                     self._turn = slot.index + 1  # the others come first next time
                     return rollout
 
@@ -118,11 +117,14 @@ class WorkerPool:
         if not ready:
             self._wake()
         for slot in slots:
-            limit = self._timeout if slot.delivered else max(self._timeout, STARTUP)
-            late = time.monotonic() - slot.heard
-            if late > limit and slot.pending[0] not in ready:
-                self._replace(slot, f"sent nothing for {late:.0f} s")
+            if self._is_late(slot) and not ray.wait([slot.pending[0]], timeout=0)[0]:
+                self._replace(slot, f"sent nothing for {time.monotonic() - slot.heard:.0f} s")
         return [oldest[each] for each in ready if oldest[each].pending and oldest[each].pending[0] == each]
+
+    def _is_late(self, slot: Slot) -> bool:
+        """Whether nothing was taken from a worker for too long; it may still be the learner that was busy."""
+        limit = self._timeout if slot.delivered else max(self._timeout, STARTUP)
+        return time.monotonic() - slot.heard > limit
 
     def _take(self, slot: Slot) -> Rollout | None:
         """The oldest order of a worker; None where it failed, and the worker was replaced."""

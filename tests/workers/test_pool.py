@@ -66,13 +66,13 @@ def test_rollouts_come_from_all_workers_in_each_one_s_order(pool_of):
     for worker in range(3):
         numbers = [each.version for each in found if each.worker == worker]
         assert numbers == list(range(1, len(numbers) + 1))
-        assert sum(each.worker == worker for each in found[-60:]) >= 10
+        assert any(each.worker == worker for each in found[-60:])
     assert pool.counts == (0, 0)
 
 
 @pytest.mark.parametrize("word", ["die", "fail"])
 def test_a_worker_that_ends_is_replaced_and_what_it_had_on_order_is_counted(pool_of, word):
-    pool = pool_of(("well", word), ())
+    pool = pool_of((*["well"] * 5, word), ())
     found = [pool.next()]
     while (0, 1) not in {(each.worker, each.sums["incarnation"]) for each in found}:
         found.append(pool.next())
@@ -81,7 +81,13 @@ def test_a_worker_that_ends_is_replaced_and_what_it_had_on_order_is_counted(pool
     assert pool.counts == (1, 2)
 
 
-def test_a_worker_that_hangs_is_replaced(pool_of):
+def test_a_worker_that_hangs_is_replaced_though_it_is_the_only_one(pool_of):
+    pool = pool_of(("well", "hang"), timeout=1.0)
+    assert [pool.next().sums["incarnation"] for _ in range(2)] == [0, 1]
+    assert pool.counts == (1, 2)
+
+
+def test_a_worker_that_hangs_is_replaced_while_others_go_on(pool_of):
     pool = pool_of(("well", "hang"), (), timeout=1.0)
     deadline = time.monotonic() + 60.0
     while pool.counts.replaced == 0 and time.monotonic() < deadline:
@@ -90,6 +96,16 @@ def test_a_worker_that_hangs_is_replaced(pool_of):
     assert pool.counts.replaced == 1
     while pool.next().sums["incarnation"] == 0:
         assert time.monotonic() < deadline
+
+
+def test_workers_that_waited_for_a_busy_learner_are_not_taken_to_hang(pool_of):
+    pool = pool_of((), (), timeout=1.0)
+    while {pool.next().worker, pool.next().worker} != {0, 1}:
+        pass
+    time.sleep(3.0)  # an evaluation, say
+    for _ in range(20):
+        pool.next()
+    assert pool.counts == (0, 0)
 
 
 def test_workers_that_always_fail_end_the_run_with_one_line(pool_of):
