@@ -1,4 +1,4 @@
-"""The command line: reads and checks what the user typed, lists names, then calls `rl.api.run`.
+"""The command line: reads and checks what the user typed, lists names, then calls `rl.experiment.run`.
 
 Nothing here imports TensorFlow before all input has been checked, so that help, lists and error messages
 come at once.
@@ -39,6 +39,7 @@ EXAMPLES = """examples:
   python train.py --hparams ppo_cartpole --hparam_override "lr=3e-4,model.hidden=[128,128]" --copies 3
   python train.py --hparams ppo --env Acrobot-v1 --train_steps 200000
   python train.py --hparams impala_cartpole --num_workers 2
+  python train.py --hparams ppo_cartpole --copies 4 --parallel 2
   python train.py --hparams dqn_cartpole --output_dir runs/dqn_cartpole --training False --render
   python train.py --list hparams
 """
@@ -103,6 +104,7 @@ def build_parser() -> argparse.ArgumentParser:
     switch("--training", True, "False: no training, test what --output_dir holds (default True)")
     switch("--test_only", False, "the same as --training False")
     number("--copies", 1, 1, "train N copies, run_0 to run_(N-1), each with its own seed (default 1)")
+    number("--parallel", 1, 1, "copies trained side by side, with cores of their own (default 1)")
     switch("--render", False, "show test episodes in a window")
     switch("--record_video", False, "write mp4s: of an episode at each evaluation, of each test episode")
     number("--num_workers", 0, 0, "processes that act while this one learns (default 0: none)")
@@ -143,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if code is not None:
                 return code
         _import_tensorflow()
-        from rl.api import run
+        from rl.experiment import run
 
         return run(
             hparams,
@@ -160,6 +162,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             hparams_name=args.hparams,
             overrides=args.hparam_override,
             workers=workers,
+            parallel=args.parallel,
+            user_modules=modules,
         )
     except UsageError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
@@ -198,6 +202,11 @@ def _checked(args: argparse.Namespace) -> HParams:
             check_address(args.ray_address)
     elif args.ray_address is not None:
         raise UsageError("--ray_address is for workers: give --num_workers N with it")
+    if args.parallel > 1:
+        check_ray()
+        if args.num_workers or args.render:
+            other = "--num_workers" if args.num_workers else "--render"
+            raise UsageError(f"--parallel {args.parallel} and {other}: take one of them")
     if args.output_dir == "":
         raise UsageError("--output_dir is empty: name a folder, such as runs/dqn_cartpole")
     from rl.hparams.merge import resolve  # pydantic takes 0.1 s, which --help need not wait for

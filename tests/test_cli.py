@@ -61,7 +61,7 @@ def run(hparams, **arguments):
     return 7
 
 sys.modules["tensorflow"] = types.ModuleType("tensorflow")
-sys.modules["rl.api"] = types.SimpleNamespace(run=run)
+sys.modules["rl.experiment"] = types.SimpleNamespace(run=run)
 '''
 
 
@@ -103,6 +103,8 @@ def test_defaults_train_one_copy_into_a_folder_named_after_the_set(folder):
         "hparams_name": "my_set",
         "overrides": "",
         "workers": None,
+        "parallel": 1,
+        "user_modules": ["my_module"],
     }
 
 
@@ -275,7 +277,7 @@ def test_answers_that_need_no_tensorflow_do_not_import_it(folder, flags):
     assert done.returncode in (0, 2)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
     assert "rl.cli" in imported
-    assert not imported & {"tensorflow", "keras", "numpy", "gymnasium", "envpool", "rl.api"}
+    assert not imported & {"tensorflow", "keras", "numpy", "gymnasium", "envpool", "rl.experiment"}
 
 
 def test_help_names_every_flag(capsys):

@@ -1,0 +1,303 @@
+"""What the command line asks for: copies of a run, trained, continued or only tested."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rl.agents.agent import Agent
+from rl.agents.algos.registry import get_algo
+from rl.envs.make import check_window, make_eval_envs
+from rl.errors import UsageError
+from rl.hparams.hparams import HParams
+from rl.hparams.merge import difference
+from rl.hparams.overrides import parse_overrides
+from rl.runners.evaluate import Evaluation, Evaluator
+from rl.runners.player import Player
+from rl.runners.trainer import Result, Trainer, best_return
+from rl.systems.system import get_system
+from rl.utils.checkpoint import CheckpointManager, read_manifest, read_single
+from rl.utils.files import ensure_writable_dir
+from rl.utils.progress import summary_table
+from rl.utils.signals import StopRequest
+from rl.utils.versions import command_line, write_run_files
+from rl.utils.video import has_display, headless_setup
+from rl.workers.plan import Workers
+
+# May differ between a run and its continuation. Some still shape what is to come: schedules run to
+# `train_steps`, rows and evaluations stand where the periods say, `compile` rounds differently.
+FREE_TO_CHANGE = {
+    "train_steps",
+    "log_period",
+    "eval_period",
+    "video_period",
+    "checkpoint_period",
+    "keep_checkpoints",
+    "histograms",
+    "compile",
+    "act_backend",
+    "worker_timeout",
+}
+TEST_SEED = 1_000_003  # test episodes are not the ones that chose the best checkpoint
+
+
+class Plan(NamedTuple):
+    """What all copies of a run share."""
+
+    hparams: HParams
+    name: str  # of the set
+    seed: int  # of the first copy; the next has the next
+    training: bool
+    render: bool
+    record_video: bool
+    eval_episodes: int
+    test_episodes: int
+    command: str
+    workers: Workers | None
+
+
+def run(
+    hparams: HParams,
+    *,
+    output_dir: str,
+    sys: str,
+    seed: int,
+    copies: int,
+    training: bool,
+    render: bool,
+    record_video: bool,
+    eval_episodes: int,
+    test_episodes: int,
+    command: list[str],
+    hparams_name: str,
+    overrides: str,
+    workers: Workers | None = None,
+    parallel: int = 1,
+    user_modules: tuple[str, ...] = (),
+) -> int:
+    """The command line's work: trains (or not) and tests each copy, prints a table; returns the exit code."""
+    use_system(sys)
+    headless = headless_setup()
+    if render and headless and not has_display():
+        raise UsageError(
+            "--render: there is no display here; --record_video writes the episodes as mp4 instead"
+        )
+    if render:
+        check_window(hparams.env)
+    folders = [Path(output_dir) / f"run_{copy}" for copy in range(copies)]
+    for copy, run_dir in enumerate(folders):  # all of them before the first one costs time
+        if training:
+            _check_same_run(hparams, run_dir, seed + copy)
+        else:
+            _check_overrides(hparams, run_dir, overrides)
+    each = eval_episodes, test_episodes, command_line(command), workers
+    plan = Plan(hparams, hparams_name, seed, training, render, record_video, *each)
+    with StopRequest() as stop:
+        if parallel > 1 and copies > 1 and training:
+            from rl.workers.copies import side_by_side
+
+            rows = side_by_side(plan, folders, parallel, sys, user_modules, stop)
+        else:
+            rows = []
+            for copy, run_dir in enumerate(folders):
+                rows += one_copy(plan, run_dir, copy, stop)
+                if stop.requested:
+                    break
+    if rows:
+        summary_table(rows, title="")
+    return stop.exit_code
+
+
+def one_copy(plan: Plan, run_dir: Path, copy: int, stop: StopRequest) -> list[dict[str, Any]]:
+    """Trains (or not) and tests one copy: its line of the summary, none where there is nothing to say."""
+    result = None
+    if plan.training:
+        each = plan.seed + copy, plan.eval_episodes, plan.record_video
+        result = train_one(plan.hparams, plan.name, run_dir, *each, stop, plan.command, plan.workers)
+    if not stop.requested:
+        tests = _test(plan.hparams, run_dir, plan.test_episodes, plan.render, plan.record_video)
+        return [_summary(run_dir, result, tests, plan.test_episodes)]
+    return [] if result is None else [_summary(run_dir, result, {}, 0)]
+
+
+def use_system(name: str) -> None:
+    """Sets the devices up. Raises UsageError where they are not there, or not built for yet."""
+    if get_system(name).name == "tpu":
+        raise UsageError("--sys tpu: a TPU is here, but training on it is not built yet: use --sys local")
+
+
+def _check_overrides(hparams: HParams, run_dir: Path, overrides: str) -> None:
+    """Raises UsageError where the run to be tested was trained with other values than are asked for."""
+    saved = _read_saved(run_dir)
+    there = {} if saved is None else _flatten(HParams.from_dict(saved["hparams"]).to_dict())
+    here = _flatten(hparams.to_dict())
+    for key in parse_overrides(overrides):
+        if key in there and key not in FREE_TO_CHANGE and there[key] != here.get(key):
+            raise UsageError(
+                f"{run_dir} was trained with {key}={there[key]}, not {here.get(key)}: leave the override out"
+            )
+
+
+def train_one(
+    hparams: HParams,
+    name: str,
+    run_dir: Path,
+    seed: int,
+    eval_episodes: int,
+    record_video: bool,
+    stop: StopRequest,
+    command: str,
+    workers: Workers | None,
+) -> Result:
+    """Trains in `run_dir`, or goes on with the run that is there.
+
+    Raises:
+        UsageError: it holds another run; parts that do not fit together.
+    """
+    _check_same_run(hparams, run_dir, seed)
+    trainer = Trainer(hparams, run_dir, seed, eval_episodes, record_video, workers)
+    try:
+        ensure_writable_dir(run_dir)
+        saved = {
+            "name": name,
+            "seed": seed,
+            "hparams": hparams.to_dict(),
+            "difference_from_default": {
+                key: list(pair) for key, pair in difference(hparams, HParams()).items()
+            },
+        }
+        write_run_files(run_dir, saved, command)
+        return trainer.train(stop, hparams.flat())
+    finally:
+        trainer.close()
+
+
+def _check_same_run(hparams: HParams, run_dir: Path, seed: int) -> None:
+    """Raises UsageError where `run_dir` holds a run that this one would not continue but spoil."""
+    saved = _read_saved(run_dir)
+    if saved is None or CheckpointManager(run_dir / "checkpoints").latest_step() is None:
+        return
+    there, here = HParams.from_dict(saved["hparams"]), hparams  # what is younger than the run has its default
+    flat_there, flat_here = _flatten(there.to_dict()), _flatten(here.to_dict())
+    keys = [key for key in {**flat_there, **flat_here} if key not in FREE_TO_CHANGE]
+    changed = [key for key in keys if flat_there.get(key) != flat_here.get(key)]
+    differences = [f"{key} is {flat_there.get(key)} there, {flat_here.get(key)} here" for key in changed[:3]]
+    if saved["seed"] != seed:
+        differences.insert(0, f"seed is {saved['seed']} there, {seed} here")
+    if differences:
+        raise UsageError(
+            f"{run_dir} holds another run ({'; '.join(differences)}): choose another --output_dir, "
+            "or repeat that run's own settings to continue it"
+        )
+
+
+def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and key not in ("env_kwargs", "train_env_kwargs"):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _read_saved(run_dir: Path) -> dict[str, Any] | None:
+    path = run_dir / "hparams.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError as error:
+        raise UsageError(f"cannot read {path} ({error.strerror}): choose another --output_dir") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"cannot read {path} ({error}): was it edited? choose another --output_dir"
+        ) from error
+
+
+def saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
+    """The agent as it was trained in `run_dir`, weights not read yet.
+
+    Raises:
+        UsageError: there is none, or not the one that is asked for.
+    """
+    saved = _read_saved(run_dir)
+    if saved is None:
+        raise UsageError(
+            f"there is no trained agent in {run_dir}: train one there first, or name another folder"
+        )
+    hparams = HParams.from_dict(saved["hparams"]).freeze()
+    if asked is not None and (asked.algo, asked.env) != (hparams.algo, hparams.env):
+        raise UsageError(
+            f"{run_dir} holds {hparams.algo} on {hparams.env}, not {asked.algo} on {asked.env}: "
+            f"ask for --hparams {saved['name']}, or choose another --output_dir"
+        )
+    env = make_eval_envs(
+        hparams.env, 1, hparams.env_kwargs, None, hparams.previous_action_reward, hparams.frame_stack
+    )
+    views = env.observation_space, env.action_space
+    env.close()
+    agent: Agent = get_algo(hparams.algo)(hparams, *views, saved["seed"])
+    return agent
+
+
+def read_weights(agent: Agent, run_dir: Path, which: str) -> int:
+    """Reads the policy "best" or "last"; returns the step that it is of.
+
+    Raises:
+        UsageError: there is no checkpoint, or all are damaged.
+    """
+    if which not in ("best", "last"):
+        raise UsageError(f"which={which!r}: a run keeps its 'best' and its 'last' policy")
+    if which == "best" and best_return(run_dir) is not None:
+        best = run_dir / "checkpoints" / "best"
+        read_single(best, agent.policy_variables)
+        return read_manifest(best).step
+    manager = CheckpointManager(run_dir / "checkpoints")
+    if manager.restore(agent.policy_variables, partial=True) is None:
+        raise UsageError(f"there is no checkpoint in {run_dir}: train first, or name another --output_dir")
+    return manager.restored_step or 0
+
+
+def _test(
+    hparams: HParams, run_dir: Path, episodes: int, render: bool, record_video: bool
+) -> dict[str, Evaluation]:
+    """Test episodes of the best and of the last policy; the best one's may be shown or filmed."""
+    agent = saved_agent(run_dir, hparams)
+    tests: dict[str, Evaluation] = {}
+    evaluator = Evaluator(agent, episodes)
+    try:
+        for which in ("last", "best"):  # the best one stays in the agent
+            step = read_weights(agent, run_dir, which)
+            tests[which] = evaluator.run(TEST_SEED)
+    finally:
+        evaluator.close()
+    if record_video:
+        with contextlib.closing(Player(agent, "rgb_array")) as player:
+            for episode in range(episodes):
+                label = f"best_step_{step:09d}_episode_{episode}"
+                player.film(TEST_SEED + episode, run_dir / "videos", label)
+    if render:
+        with contextlib.closing(Player(agent, "human")) as player:
+            for episode in range(episodes):
+                player.play(TEST_SEED + episode)
+    return tests
+
+
+def _summary(
+    run_dir: Path, result: Result | None, tests: dict[str, Evaluation], episodes: int
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"run": str(run_dir)}
+    for which, title in (("best", "best checkpoint"), ("last", "last checkpoint")):
+        if which in tests:
+            returns = tests[which].returns
+            row[f"return, {title}"] = f"{returns.mean():.1f} +- {returns.std():.1f} ({episodes} episodes)"
+    if result is not None:
+        row["steps"] = result.step
+        row["time"] = f"{result.seconds:.1f} s"
+        if result.steps_per_second:
+            row["steps/s"] = round(result.steps_per_second)
+    row["tensorboard"] = f"tensorboard --logdir {run_dir.parent}"
+    return row

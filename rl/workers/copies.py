@@ -1,0 +1,184 @@
+"""Copies of a run side by side on one machine, each in a process with cores of its own.
+
+Ray starts the processes. A copy that is killed goes on from its last checkpoint in a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from rl.errors import UsageError
+from rl.utils.signals import StopRequest
+from rl.workers.cluster import Cluster
+
+POLL = 1.0  # seconds between two looks at the processes
+PERIOD = 10.0  # seconds between two tables of progress
+TRIES = 3  # processes that a copy may lose
+
+
+class Copy:
+    """The process of one copy.
+
+    Args:
+        cores: those that it may use; none: all.
+        modules: of the user's, imported first.
+    """
+
+    def __init__(self, cores: list[int], modules: tuple[str, ...]):
+        if cores and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, cores)
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        self._modules = modules
+
+    def pid(self) -> int:
+        """Of this process."""
+        return os.getpid()
+
+    def train(self, plan: dict[str, Any], run_dir: str, copy: int, system: str) -> list[dict[str, Any]]:
+        """As `rl.experiment.one_copy`."""
+        from rl.registry import import_user_modules
+
+        import_user_modules(self._modules)
+        from rl import experiment
+        from rl.hparams.hparams import HParams
+
+        experiment.use_system(system)
+        hparams = HParams.from_dict(plan.pop("hparams")).freeze()
+        with StopRequest(announce=False) as stop:
+            return experiment.one_copy(experiment.Plan(hparams, **plan), Path(run_dir), copy, stop)
+
+
+class _Place:
+    """Cores, and the copy that has them now."""
+
+    def __init__(self, cores: list[int]):
+        self.cores = cores
+        self.copy, self.pid = -1, 0
+        self.actor: Any = None
+        self.result: Any = None  # what the copy will come to; None: the place is free
+
+
+def side_by_side(
+    plan: Any, folders: list[Path], parallel: int, system: str, modules: tuple[str, ...], stop: StopRequest
+) -> list[dict[str, Any]]:
+    """Trains and tests all copies, `parallel` at a time; their lines of the summary.
+
+    Raises:
+        UsageError: what a copy raises, or one that is killed again and again; the others stop and save.
+    """
+    copies = _Copies(plan, folders, parallel, system, modules)
+    told, asked = time.monotonic(), False
+    try:
+        while copies.go_on(starts=not stop.requested):
+            if stop.requested and not asked:
+                asked = True
+                copies.ask_to_stop()
+            if time.monotonic() - told >= PERIOD:
+                told = time.monotonic()
+                print(copies.table(), flush=True)
+    finally:
+        copies.close()
+    return [row for copy in sorted(copies.rows) for row in copies.rows[copy]]
+
+
+class _Copies:
+    """All copies of a run: those that wait, those under way, and what came of the others."""
+
+    def __init__(self, plan: Any, folders: list[Path], parallel: int, system: str, modules: tuple[str, ...]):
+        self._cluster = Cluster(None, parallel)
+        self._ray = self._cluster.ray
+        self._plan = plan._asdict() | {"hparams": plan.hparams.to_dict()}
+        self._folders, self._system, self._modules = folders, system, modules
+        self._places = [_Place(cores) for cores in shares(parallel)]
+        self._waiting, self._lost = list(range(len(folders))), [0] * len(folders)
+        self._begun = time.monotonic()
+        self.rows: dict[int, list[dict[str, Any]]] = {}  # by copy, of the summary
+
+    def go_on(self, starts: bool) -> bool:
+        """Fills free places (where `starts`), waits a little for a copy to end; False once none is left."""
+        for place in self._places:
+            if place.result is None and self._waiting and starts:
+                self._start(place, self._waiting.pop(0))
+        busy = self._busy()
+        if not busy:
+            return False
+        ready, _ = self._ray.wait([place.result for place in busy], num_returns=1, timeout=POLL)
+        for place in busy:
+            if place.result in ready:
+                self._finish(place)
+        return True
+
+    def ask_to_stop(self) -> None:
+        """Lets the copies under way save and end."""
+        for place in self._busy():
+            with contextlib.suppress(OSError):
+                os.kill(place.pid, signal.SIGTERM)
+
+    def table(self) -> str:
+        """How far each copy is: the last line of its log."""
+        lines = [f"-- after {time.monotonic() - self._begun:.0f} s"]
+        running = {place.copy for place in self._busy()}
+        for copy, folder in enumerate(self._folders):
+            said = "done" if copy in self.rows else "waiting"
+            if copy in running:
+                said = _last_line(folder / "train.log") or "starting"
+            lines.append(f"{folder.name}  {said}")
+        return "\n".join(lines)
+
+    def close(self) -> None:
+        """Ends what is under way, after it has saved."""
+        self.ask_to_stop()
+        with contextlib.suppress(Exception):
+            results = [place.result for place in self._busy()]
+            self._ray.wait(results, num_returns=len(results), timeout=60.0)
+        self._cluster.close()
+
+    def _busy(self) -> list[_Place]:
+        return [place for place in self._places if place.result is not None]
+
+    def _start(self, place: _Place, copy: int) -> None:
+        gpu = 1.0 / len(self._places) if self._system == "gpu" else 0
+        actor = self._ray.remote(Copy).options(num_cpus=1, num_gpus=gpu)
+        place.actor = actor.remote(place.cores, self._modules)
+        place.copy, place.pid = copy, self._ray.get(place.actor.pid.remote())
+        folder = str(self._folders[copy])
+        place.result = place.actor.train.remote(dict(self._plan), folder, copy, self._system)
+
+    def _finish(self, place: _Place) -> None:
+        copy, result, place.result = place.copy, place.result, None
+        folder = self._folders[copy]
+        errors = self._ray.exceptions
+        try:
+            self.rows[copy] = self._ray.get(result)
+        except errors.RayTaskError as error:
+            raise (error.cause if isinstance(error.cause, UsageError) else error) from None
+        except errors.RayError:
+            self._lost[copy] += 1
+            if self._lost[copy] >= TRIES:
+                raise UsageError(f"the process of {folder} was lost {TRIES} times") from None
+            print(f"{folder}: its process was lost, going on from its last checkpoint", flush=True)
+            self._waiting.insert(0, copy)
+        finally:
+            self._ray.kill(place.actor)  # its memory, and the cores that TensorFlow has taken
+
+
+def shares(parallel: int) -> list[list[int]]:
+    """The cores of each of `parallel` places; empty lists where there are fewer cores than places."""
+    if not hasattr(os, "sched_getaffinity"):
+        return [[] for _ in range(parallel)]
+    cores = sorted(os.sched_getaffinity(0))
+    each = len(cores) // parallel
+    return [cores[i * each : (i + 1) * each] for i in range(parallel)]
+
+
+def _last_line(path: Path) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    return lines[-1][20:] if lines else ""  # without date and time
