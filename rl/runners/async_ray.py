@@ -61,9 +61,8 @@ class AsyncRunner(Runner):
         self._layout = BlockLayout(agent, hparams.num_envs, self._window * hparams.rollout_length)
         self._learn = self._learn_function(jit_compile)
         agent.resample_noise(random.fold_in(self.root_seed, 0))
-        self._cluster = Cluster(
-            workers.address, workers.number
-        )  # here: it may refuse, and nothing is written yet
+        # Here, where nothing is written yet: it may refuse.
+        self._cluster = Cluster(workers.address, workers.number)
         self._weights: Any = None
         self._pool: WorkerPool | None = None
         self._version: Version | None = None
