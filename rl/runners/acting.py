@@ -1,7 +1,7 @@
 """Acting with a converted policy: numpy observations in, numpy actions out, and no TensorFlow.
 
 `rl.runners.actor.Actor` makes what is used here from an agent. A worker's process gets it ready made
-(`Portable`): it starts in a second and takes a fifth of the memory that it would take with TensorFlow.
+(`Portable`): it starts in a second and takes a third of the memory that it would take with TensorFlow.
 """
 
 from __future__ import annotations
