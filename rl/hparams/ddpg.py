@@ -196,7 +196,11 @@ def ddpg_mountaincar() -> DDPGHParams:
 
 @register
 def ddpg_lunarlander_continuous() -> DDPGHParams:
-    """DDPG on LunarLanderContinuous-v3."""
+    """DDPG on LunarLanderContinuous-v3.
+
+    `python train.py --hparams ddpg_lunarlander_continuous`: 232 after 200,000 steps, in 133 s (3 seeds, 2
+    cores, busy).
+    """
     hparams = ddpg()
     hparams.env = "LunarLanderContinuous-v3"
     hparams.train_steps = 200_000

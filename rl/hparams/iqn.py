@@ -80,7 +80,10 @@ def iqn_mountaincar() -> IQNHParams:
 
 @register
 def iqn_lunarlander() -> IQNHParams:
-    """IQN on LunarLander-v3."""
+    """IQN on LunarLander-v3.
+
+    `python train.py --hparams iqn_lunarlander`: 80 after 100,000 steps, in 138 s (3 seeds, 2 cores, busy).
+    """
     hparams = iqn()
     lunarlander(hparams)
     hparams.model.hidden = (64, 64)

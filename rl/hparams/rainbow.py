@@ -49,7 +49,10 @@ def rainbow_cartpole() -> RainbowHParams:
 
 @register
 def rainbow_acrobot() -> RainbowHParams:
-    """Rainbow on Acrobot-v1."""
+    """Rainbow on Acrobot-v1.
+
+    `python train.py --hparams rainbow_acrobot`: -218 after 100,000 steps, in 74 s (3 seeds, 2 cores, busy).
+    """
     hparams = rainbow()
     acrobot(hparams)
     hparams.model.hidden = (64, 64)
@@ -64,7 +67,8 @@ def rainbow_acrobot() -> RainbowHParams:
 def rainbow_mountaincar() -> RainbowHParams:
     """Rainbow on MountainCar-v0.
 
-    `python train.py --hparams rainbow_mountaincar`: -97 after 120,000 steps (one seed; 150 s of CPU time).
+    `python train.py --hparams rainbow_mountaincar`: -96 after 120,000 steps, in 240 s (3 seeds, 2 cores,
+    busy).
     """
     hparams = rainbow()
     mountaincar(hparams)
@@ -76,7 +80,11 @@ def rainbow_mountaincar() -> RainbowHParams:
 
 @register
 def rainbow_lunarlander() -> RainbowHParams:
-    """Rainbow on LunarLander-v3."""
+    """Rainbow on LunarLander-v3.
+
+    `python train.py --hparams rainbow_lunarlander`: 153 after 100,000 steps, in 352 s (3 seeds, 2 cores,
+    busy).
+    """
     hparams = rainbow()
     lunarlander(hparams)
     hparams.model.hidden = (64, 64)

@@ -71,7 +71,11 @@ def sac_mountaincar_continuous() -> SACHParams:
 
 @register
 def sac_lunarlander_continuous() -> SACHParams:
-    """SAC on LunarLanderContinuous-v3."""
+    """SAC on LunarLanderContinuous-v3.
+
+    `python train.py --hparams sac_lunarlander_continuous`: 277 after 300,000 steps, in 323 s (3 seeds, 2
+    cores, busy).
+    """
     hparams = sac()
     hparams.env = "LunarLanderContinuous-v3"
     hparams.train_steps = 300_000

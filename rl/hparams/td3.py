@@ -75,7 +75,11 @@ def td3_mountaincar_continuous() -> TD3HParams:
 
 @register
 def td3_lunarlander_continuous() -> TD3HParams:
-    """TD3 on LunarLanderContinuous-v3."""
+    """TD3 on LunarLanderContinuous-v3.
+
+    `python train.py --hparams td3_lunarlander_continuous`: 164 after 200,000 steps, in 148 s (3 seeds, 2
+    cores, busy).
+    """
     hparams = td3()
     hparams.env = "LunarLanderContinuous-v3"
     hparams.train_steps = 200_000
