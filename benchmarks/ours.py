@@ -145,9 +145,14 @@ def pixel_overrides(algo: str) -> dict[str, Any]:
 
 
 def minatar_overrides(env: str) -> dict[str, Any]:
-    """PureJaxRL's PPO on MinAtar: the board flattened, separate 64-64 relu networks, no annealing."""
+    """PureJaxRL's PPO on MinAtar: the board flattened, separate 64-64 relu networks, no annealing.
+
+    Gymnax's games have neither sticky actions nor ramping, which make the original's harder: after a million
+    steps Breakout gives 17 with them, 23 without, as PureJaxRL.
+    """
     return {
         "env": env,
+        "env_kwargs": {"sticky_action_prob": 0.0, "difficulty_ramping": False},
         "lr": 5e-3,
         "lr_schedule": "constant",
         "model.name": "mlp",
