@@ -39,7 +39,7 @@ def q_output(row=(1.0, 3.0, 2.0, 0.0), count=MANY):
 def test_selected_actions_and_their_log_probs(name, training):
     logits = random.normal(random.key(1), [9, 4])
     output = PolicyOutput(q_values=logits, distribution=Categorical(logits))
-    select = selector(name)
+    select = selector(name, num_envs=9)
     state = (select.initial_state(spaces.Discrete(4), 9),) if hasattr(select, "initial_state") else ()
     action, log_prob, *_ = select(output, SEED, STEP, training, *state)
     assert action.dtype == tf.int32 and action.shape == (9,)

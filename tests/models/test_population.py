@@ -128,5 +128,5 @@ def test_values_put_in_place_of_variables_are_used():
 
 def test_another_number_of_observations_than_members_is_refused():
     _, population = make()
-    with pytest.raises(ValueError, match="4 observations for a population of 6"):
+    with pytest.raises(ValueError, match="4 observations for 6 members"):
         population(observations(BOX, 4))
