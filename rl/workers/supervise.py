@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-_FORWARDED = (signal.SIGINT, signal.SIGTERM)
+_AWAITED = {signal.SIGINT, signal.SIGTERM, signal.SIGCHLD}
 _ASKED_FOR = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # a learner ended by these is not started again
 _PR_SET_PDEATHSIG = 1
 LEAST = 30.0  # seconds: a learner that lived less has probably met what will kill the next one too
@@ -31,11 +31,14 @@ def supervised() -> int | None:
         sys.stdout.flush()
         sys.stderr.flush()
         supervisor = os.getpid()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)  # before the fork: none may be missed
         child = os.fork()
         if child == 0:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _become_learner(supervisor)
             return None
         status = _wait(child)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         with contextlib.suppress(ProcessLookupError):  # what Ray's own processes leave behind
             os.killpg(child, signal.SIGKILL)
         if not os.WIFSIGNALED(status) or os.WTERMSIG(status) in _ASKED_FOR:
@@ -59,17 +62,17 @@ def _become_learner(supervisor: int) -> None:
 
 
 def _wait(child: int) -> int:
-    """The status a child ended with; signals that arrive meanwhile are handed to it."""
-    earlier = {}
+    """The status a child ended with; signals that arrive meanwhile are handed to it.
 
-    def forward(number: int, _: object) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, number)
-
-    for each in _FORWARDED:
-        earlier[each] = signal.signal(each, forward)
-    try:
-        return os.waitpid(child, 0)[1]
-    finally:
-        for each, handler in earlier.items():
-            signal.signal(each, handler)
+    They are blocked and taken one by one: a handler would not run while the wait for the child lasts, if its
+    signal came just before that began.
+    """
+    while True:
+        number = signal.sigwait(_AWAITED)
+        if number != signal.SIGCHLD:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, number)
+            continue
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status
