@@ -37,11 +37,12 @@ def measured(name: str, rows: list[Row]) -> str:
     score = statistics.mean(float(row["last"]) for row in rows)
     seconds = statistics.median(wall_seconds(row) for row in rows)
     steps = round(max(int(row["steps"]) for row in rows), -3)
+    seeds = f"{len(rows)} seed{'s' if len(rows) > 1 else ''}"
     shorter = re.search(r" --train_steps \d+", rows[0]["command"])  # than the set's own
     return (
         f"{COMMAND}{name}{shorter[0] if shorter else ''}`: {score:.0f} after {steps:,} steps, "
         f"in {seconds:.0f} s "
-        f"({len(rows)} seeds, {rows[0]['cores']} cores{', busy' if busy(rows) else ''})."
+        f"({seeds}, {rows[0]['cores']} cores{', busy' if busy(rows) else ''})."
     )
 
 

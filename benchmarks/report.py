@@ -166,12 +166,13 @@ How well it learns: this page. How fast: [speed.md](speed.md). Compilation and m
 [compile_and_memory.md](compile_and_memory.md). How all of it is measured: [../README.md](../README.md).
 
 Written by `python benchmarks/report.py` from learning.csv and learning_curves.csv. Each set was trained as
-the commands at the end say, without a GPU. Returns are means of 100 episodes on the unmodified Gymnasium
-environment, without exploration and undiscounted; neither checkpoint was chosen by those episodes. The best
-one was chosen by the evaluations of 10 episodes during training. A bar is passed by the mean over seeds, of
-the best checkpoints or of the last ones, and missed by what the nearer of them is short. Where a set has 5
-seeds or more, "mean" is the interquartile mean; brackets are 95 % bootstrap intervals over seeds, which 3
-seeds make little more than the range from the worst to the best. Wall time is that of training, its
+the commands at the end say, without a GPU (`ppo_pong_small` was stopped after 845,000 steps, and resumed with
+`train_steps` lowered from 2,500,000). Returns are means of 100 episodes (Pong: 20) on the unmodified
+Gymnasium environment, without exploration and undiscounted; neither checkpoint was chosen by those episodes.
+The best one was chosen by the evaluations of 10 episodes during training. A bar is passed by the mean over
+seeds, of the best checkpoints or of the last ones, and missed by what the nearer of them is short. Where a
+set has 5 seeds or more, "mean" is the interquartile mean; brackets are 95 % bootstrap intervals over seeds,
+which 3 seeds make little more than the range from the worst to the best. Wall time is that of training, its
 evaluations and compilation included; "busy" marks sets of which a run had to share the machine. Bars,
 in brackets the source:
 

@@ -71,12 +71,7 @@ class Acting:
 
     def sync(self, flat: np.ndarray) -> None:
         """Takes over weights, all in one vector (`flat_weights`)."""
-        self._weights = []
-        start = 0
-        for shape in self._signature.weights:
-            size = int(np.prod(shape))
-            self._weights.append(flat[start : start + size].reshape(shape))
-            start += size
+        self._weights = split_flat(flat, self._signature.weights)
         self._program.set_weights(self._weights)
 
     def begin(self, iteration: int, steps: int) -> None:
@@ -121,6 +116,12 @@ class Acting:
         """The arrays of an observation in the policy's own types: integers of environments have 64 bits."""
         leaves = optree.tree_leaves(observation) if self._signature.nested else [observation]
         return [x.astype(dtype, copy=False) for x, dtype in zip(leaves, self._signature.dtypes, strict=True)]
+
+
+def split_flat(flat: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
+    """The arrays of these shapes that were joined in one vector."""
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+    return [part.reshape(shape) for part, shape in zip(np.split(flat, ends)[:-1], shapes, strict=True)]
 
 
 class LiteRTProgram:

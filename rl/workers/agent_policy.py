@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # acting is for cores; accelerators are the learner's
-
 import tensorflow as tf
 
 from rl.agents.algos.registry import get_algo
 from rl.ops import random
+from rl.runners.acting import split_flat
 from rl.runners.actor import Actor, flat_weights
 from rl.types import Tensor
 
@@ -39,11 +35,10 @@ class AgentPolicy:
 
     def take(self, flat: np.ndarray) -> None:
         """The policy's newest weights, float32 [n]."""
-        start = 0
-        for variable in self._agent.policy_variables.values():
-            size = int(np.prod(variable.shape))
-            variable.assign(flat[start : start + size].reshape(variable.shape))
-            start += size
+        variables = list(self._agent.policy_variables.values())
+        values = split_flat(flat, [tuple(variable.shape) for variable in variables])
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
         if not self._agent.acts_with_noise:
             self.actor.sync()
 

@@ -5,6 +5,7 @@ Nothing here imports TensorFlow: where the policy can be converted, a worker sta
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, NamedTuple
 
@@ -91,6 +92,8 @@ class Worker:
         if self._portable is not None:
             self._policy = Converted(self._portable, assignment)
         else:
+            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+            os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # acting is for cores; accelerators are the learner's
             from rl.workers.agent_policy import AgentPolicy
 
             self._policy = AgentPolicy(hparams, env, assignment)
