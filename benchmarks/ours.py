@@ -236,7 +236,7 @@ def main() -> None:
     args = parse()
     import tensorflow as tf
 
-    from rl.runners.trainer import build_runner
+    from rl.runners.build import build_runner
 
     in_graph = args.backend == "graph"
     warmup = 0 if in_graph and args.algo != "sac" else HOST_WARMUP[args.algo]

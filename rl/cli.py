@@ -14,10 +14,10 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from rl.errors import UsageError, nearest
+from rl.errors import LearnerLost, UsageError, nearest
 from rl.registry import Registry, import_user_modules
 from rl.workers.plan import Workers, check_address, check_ray
-from rl.workers.supervise import supervised
+from rl.workers.supervise import AGAIN, supervised
 
 if TYPE_CHECKING:
     from rl.hparams.hparams import HParams
@@ -168,6 +168,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    except LearnerLost as error:
+        print(f"error: {error}", file=sys.stderr)
+        return AGAIN
     except KeyboardInterrupt:  # before training starts, or asked for twice
         print("interrupted", file=sys.stderr)
         return 130

@@ -1,4 +1,4 @@
-"""The one exception that stands for a mistake of the person at the terminal."""
+"""The exceptions that `train.py` knows: a mistake of the person at the terminal, a learner that is gone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import Iterable
 
 class UsageError(Exception):
     """Bad input: its text is one clear line; `train.py` prints it and exits with code 2."""
+
+
+class LearnerLost(Exception):
+    """One of several learners is gone: the run can only go on from its last checkpoint."""
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> str:

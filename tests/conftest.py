@@ -28,7 +28,7 @@ def build():
     Compiled as a graph unless a test says otherwise: XLA takes four times as long to compile.
     """
     from rl.hparams.merge import resolve
-    from rl.runners.trainer import build_runner
+    from rl.runners.build import build_runner
 
     made = []
 

@@ -173,7 +173,7 @@ def save_restore_and_repeat(build, tmp_path, name, overrides):
     moved = state(again)
     assert all((moved[key] != value).any() for key, value in saved.items() if key.startswith("network/torso"))
     manager.restore(again.variables)
-    again.restored()
+    again.restored(tmp_path)
     assert_same(state(again), saved)
     if overrides["env_backend"] == "graph":  # of host environments the state is not saved
         assert again.run(8) == late

@@ -21,7 +21,7 @@ from rl.agents.algos.grad_comp.registry import get_grad_comp
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.models.layers import Initializers, ObservationEncoder, has_noise, resample_noise
-from rl.ops import random, schedules
+from rl.ops import random, replicas, schedules
 from rl.ops.nests import flatten_time
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
@@ -136,7 +136,8 @@ class Agent:
         updates: steps of this optimizer per iteration, default `updates_per_iteration()`.
         """
         hparams = self.hparams
-        iterations = -(-hparams.train_steps // (hparams.num_envs * hparams.rollout_length))
+        steps = replicas.count() * hparams.num_envs * hparams.rollout_length  # of an iteration
+        iterations = -(-hparams.train_steps // steps)
         updates = self.updates_per_iteration() if updates is None else updates
         rate = schedules.learning_rate(hparams, iterations * updates, lr)
         optimizer = OPTIMIZERS[hparams.optimizer](rate, hparams.adam_epsilon)

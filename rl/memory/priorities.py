@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from rl.errors import UsageError
 from rl.memory.sum_tree import SumTree
-from rl.ops import schedules
+from rl.ops import replicas, schedules
 from rl.types import Tensor
 
 
@@ -72,7 +72,7 @@ class Priorities(SumTree):
         start, end = hparams.importance_sampling_exponent, hparams.importance_sampling_exponent_end
         beta = schedules.linear(step, start, end, hparams.train_steps)
         # The weight of the least likely one is the largest: N and the total cancel.
-        least = tf.reduce_min(tf.where(valid, leaf, np.inf))
+        least = replicas.smallest(tf.reduce_min(tf.where(valid, leaf, np.inf)))
         sample_weight = tf.where(valid, (least / tf.where(valid, leaf, 1.0)) ** beta, 0.0)
         return index, sample_weight, tf.cast(valid, tf.float32)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from rl.ops import replicas
 from rl.ops.returns import reverse_linear_recurrence
 from rl.types import Tensor
 
@@ -13,12 +14,13 @@ def merge_moments(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Moments of the union of what was seen and a batch (Chan, Golub and LeVeque 1979, equation 2.1).
 
-    mean, variance [F], count scalar; x [N, F], weight [N] of 0 or 1. Returns the three, updated.
+    mean, variance [F], count scalar; x [N, F], weight [N] of 0 or 1. Returns the three, updated. Of several
+    learners the batch is what all of them have.
     """
-    batch_count = tf.reduce_sum(weight)
+    batch_count = replicas.total(tf.reduce_sum(weight))
     safe = tf.maximum(batch_count, 1.0)
-    batch_mean = tf.reduce_sum(x * weight[:, None], 0) / safe
-    batch_variance = tf.reduce_sum(tf.square(x - batch_mean) * weight[:, None], 0) / safe
+    batch_mean = replicas.total(tf.reduce_sum(x * weight[:, None], 0)) / safe
+    batch_variance = replicas.total(tf.reduce_sum(tf.square(x - batch_mean) * weight[:, None], 0)) / safe
     total = tf.maximum(count + batch_count, 1.0)
     delta = batch_mean - mean
     squares = variance * count + batch_variance * batch_count + tf.square(delta) * count * batch_count / total

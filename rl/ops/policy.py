@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from rl.ops import replicas
 from rl.types import Tensor
 
 
@@ -39,7 +40,8 @@ def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
 
 
 def standardize(x: Tensor, mask: Tensor, epsilon: float = 1e-8) -> Tensor:
-    """(x - mean) / std with the statistics of the unmasked entries. Same shape as x."""
-    mean = masked_mean(x, mask)
-    deviation = tf.sqrt(masked_mean(tf.square(x - mean), mask))
+    """(x - mean) / std with the statistics of the unmasked entries, of all learners'. Same shape as x."""
+    counted = tf.maximum(replicas.total(tf.reduce_sum(mask)), 1.0)
+    mean = replicas.total(tf.reduce_sum(x * mask)) / counted
+    deviation = tf.sqrt(replicas.total(tf.reduce_sum(tf.square(x - mean) * mask)) / counted)
     return (x - mean) / (deviation + epsilon)

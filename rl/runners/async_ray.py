@@ -8,67 +8,63 @@ becomes Ape-X. Rollouts are by weights a few updates old; those older than `max_
 With `sync_workers`, and always for agents that compare parameters (ES, ARS), the workers share `num_envs`
 among them, all play with the newest weights, and the learner waits for all (DPPO): the same seed gives the
 same run.
+
+With `buffer_shards` the replay memory is in processes of its own (Ape-X's layout), and with `num_learners`
+this process is the first of several whose gradients are averaged (DD-PPO).
 """
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import ray
 import tensorflow as tf
 
-from rl.errors import UsageError
-from rl.ops import loops, random
+from rl.errors import LearnerLost
+from rl.ops import loops, random, replicas
 from rl.runners.actor import Actor, flat_weights
 from rl.runners.base import Runner
-from rl.runners.blocks import BlockLayout, compiled
+from rl.runners.learn_function import Learned, LearnFunction
 from rl.runners.learner import Learner
-from rl.types import Tensor
-from rl.workers.cluster import Cluster
+from rl.workers.buffers import Buffers
 from rl.workers.plan import Workers, rollouts_sent_as_one
 from rl.workers.pool import WorkerPool
+from rl.workers.roles import Roles
 from rl.workers.weights import Version, Weights
-from rl.workers.worker import Assignment, Worker
+from rl.workers.worker import Assignment, Rollout, Worker
 
 
 class AsyncRunner(Runner):
     """Learns from the rollouts of workers.
 
     Args:
-        learner: agent and memory.
+        learner: agent and memory of this process.
         seed: of everything random in the run.
-        jit_compile: whether XLA compiles the learning.
+        function: compiles its learning: (this runner) to the `LearnFunction`.
         workers: how many, and where.
-
-    Raises:
-        UsageError: `num_envs` cannot be shared among the workers; Ray cannot be used.
+        roles: the processes that are there beside workers.
     """
 
-    def __init__(self, learner: Learner, seed: int, jit_compile: bool, workers: Workers):
+    def __init__(self, learner: Learner, seed: int, function: Any, workers: Workers, roles: Roles):
         super().__init__(learner, seed)
-        agent, hparams = learner.agent, learner.agent.hparams
+        agent = learner.agent
         self.together = together(agent)
-        if self.together and hparams.num_envs % workers.number:
-            raise UsageError(
-                f"{workers.number} workers cannot share num_envs={hparams.num_envs}: take a divisor of it"
-            )
-        self.workers = workers
+        self.workers, self._roles = workers, roles
         self.starting = f"starting {workers.number} workers ..."
-        self._pack = loops.MetricPack()
-        self._window = rollouts_sent_as_one(agent)
-        self._layout = BlockLayout(agent, hparams.num_envs, self._window * hparams.rollout_length)
-        self._learn = self._learn_function(jit_compile)
+        self._function: LearnFunction = function(self)
         agent.resample_noise(random.fold_in(self.root_seed, 0))
-        # Here, where nothing is written yet: it may refuse.
-        self._cluster = Cluster(workers.address, workers.number)
         self._weights: Any = None
         self._pool: WorkerPool | None = None
+        self._buffers: Buffers | None = None
         self._version: Version | None = None
+        self._restored: Path | None = None
         self._staleness: list[int] = []
         self._dropped = 0
-        self._waited, self._since = 0.0, time.perf_counter()
+        self._waited = {"rollouts": 0.0, "buffers": 0.0}  # seconds
+        self._since = time.perf_counter()
 
     def run(self, iterations: int) -> dict[str, float]:
         pool = self._pool or self._start()
@@ -78,8 +74,8 @@ class AsyncRunner(Runner):
         end = made + iterations
         while made < end:
             begun = time.perf_counter()
-            rollouts = pool.gather(made) if self.together else [pool.next()]
-            self._waited += time.perf_counter() - begun
+            rollouts = self._rollouts(pool, made)
+            self._waited["rollouts"] += time.perf_counter() - begun
             for rollout in rollouts:
                 for name, value in rollout.sums.items():
                     played[name] = played.get(name, 0.0) + value
@@ -89,18 +85,18 @@ class AsyncRunner(Runner):
                 self._dropped += 1
                 continue
             self._staleness.append(staleness)
-            blocks = [rollout.arrays for rollout in rollouts]
-            worker = np.int32(0 if self.together else rollouts[0].worker)
-            vector = self._learn([*self._layout.joined(blocks), worker]).numpy()
-            total += vector[: loops.MAX_METRICS]
+            learned = self._learn(made, rollouts)
             made += 1
-            self._publish(made, vector[loops.MAX_METRICS :])
-        return {name: float(total[i]) for i, name in enumerate(self._pack.names)} | played
+            if learned is not None:
+                total += learned.metrics
+            self._publish(made, None if learned is None else learned.weights)
+        return {name: float(total[i]) for i, name in enumerate(self._function.names)} | played
 
     def scalars(self) -> dict[str, float]:
-        """Staleness in updates, the share of time that the learner waited, and what was lost so far."""
+        """Staleness in updates, the shares of time that the learner waited, and what was lost so far."""
         now = time.perf_counter()
-        found = {"perf/learner_wait_fraction": self._waited / max(now - self._since, 1e-9)}
+        seconds = max(now - self._since, 1e-9)
+        found = {"perf/learner_wait_fraction": self._waited["rollouts"] / seconds}
         if self._staleness:
             found |= {
                 "perf/staleness_mean": float(np.mean(self._staleness)),
@@ -112,45 +108,106 @@ class AsyncRunner(Runner):
                 "perf/rollouts_lost": self._pool.counts.lost,
                 "perf/rollouts_too_old": self._dropped,
             }
-        self._waited, self._since, self._staleness = 0.0, now, []
+        if self._buffers is not None:
+            found |= {
+                "perf/buffer_wait_fraction": self._waited["buffers"] / seconds,
+                "perf/buffer_transitions": self._buffers.size,
+                "perf/buffers_replaced": self._buffers.replaced,
+                "perf/transitions_lost": self._buffers.lost,
+            }
+        self._waited, self._since, self._staleness = dict.fromkeys(self._waited, 0.0), now, []
         return found
 
+    def save(self, run_dir: Path) -> None:
+        """Buffers write checkpoints of their own."""
+        if self._buffers is not None and self.learner.agent.hparams.save_buffers:
+            self._buffers.save(run_dir / "buffers", self.step)
+
+    def restored(self, run_dir: Path) -> None:
+        self._restored = run_dir / "buffers"
+
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.close()
-        self._cluster.close()
+        for each in (self._pool, self._buffers):
+            if each is not None:
+                each.close()
+        self._roles.close()
+
+    def _rollouts(self, pool: WorkerPool, made: int) -> list[Rollout]:
+        """What an iteration learns from: a rollout of every worker, or one for every learner."""
+        if self.together:
+            return pool.gather(made)
+        learners = replicas.count()
+        return [pool.next(rank, learners) for rank in range(learners)]
+
+    def _learn(self, made: int, rollouts: list[Rollout]) -> Learned | None:
+        """The iteration's learning, by all learners; None where there was nothing to learn from."""
+        try:
+            if self._buffers is not None:
+                return self._learn_from_batches(made, self._buffers, rollouts)
+            return self._learn_from_rollouts(made, rollouts)
+        except tf.errors.OpError as error:
+            if replicas.count() == 1:
+                raise
+            raise LearnerLost(f"a learner was lost ({type(error).__name__})") from error
+
+    def _learn_from_rollouts(self, made: int, rollouts: list[Rollout]) -> Learned:
+        size = len(rollouts) // replicas.count()  # of a learner's part
+        parts = [rollouts[i : i + size] for i in range(0, len(rollouts), size)]
+        makers = [0 if self.together else part[0].worker for part in parts]
+        blocks = [[rollout.arrays for rollout in part] for part in parts]
+        self._roles.peers.learn(made, list(zip(makers[1:], blocks[1:], strict=True)))
+        own = blocks[0] if replicas.count() == 1 else ray.get(blocks[0])
+        return self._function.from_rollouts(own, makers[0])
+
+    def _learn_from_batches(self, made: int, buffers: Buffers, rollouts: list[Rollout]) -> Learned | None:
+        for rollout in rollouts:
+            buffers.add(rollout.worker, rollout.arrays)
+        begun = time.perf_counter()
+        sampled = buffers.next(made * self.steps_per_iteration)
+        arrays = None if sampled is None else buffers.arrays(sampled[0])
+        self._waited["buffers"] += time.perf_counter() - begun
+        if sampled is None or arrays is None:
+            self.iteration.assign(made + 1)
+            return None
+        others = sampled[1:]
+        priorities = self._roles.peers.learn(made, [(-1, [each.arrays]) for each in others])
+        learned = self._function.from_batches(arrays)
+        for each, new in zip(sampled, [learned.priorities, *priorities], strict=True):
+            buffers.update_priorities(each, new)
+        return learned
 
     def _start(self) -> WorkerPool:
-        """The role that hands out weights, and the workers."""
+        """The other learners, the role that hands out weights, the buffers and the workers."""
+        self._roles.start(self)
         self._weights = ray.remote(Weights).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
-        self._publish(int(self.iteration.numpy()), flat_weights(self.learner.agent, training=False).numpy())
+        made = int(self.iteration.numpy())
+        self._publish(made, flat_weights(self.learner.agent, training=False).numpy())
         self._convert()
-        timeout = self.learner.agent.hparams.worker_timeout
-        self._pool = WorkerPool(self._worker, self.workers.number, timeout, self._republish)
+        self._buffers = self._roles.buffers(made, replicas.count())
+        if self._buffers is not None and self._restored is not None:
+            self._buffers.restore(self._restored)
+        timeout, count = self.learner.agent.hparams.worker_timeout, self.workers.number
+        fetch = self._buffers is None and replicas.count() == 1
+        self._pool = WorkerPool(self._worker, count, timeout, self._republish, fetch)
         return self._pool
-
-    @property
-    def _each(self) -> int:
-        """Environments of a worker."""
-        return self.learner.agent.hparams.num_envs // (self.workers.number if self.together else 1)
 
     def _convert(self) -> None:
         """The policy as workers get it, and what each of them explores with."""
-        agent, count = self.learner.agent, self.workers.number
-        agent.act_for(0, self._each, count * self._each)
+        agent, count, each = self.learner.agent, self.workers.number, self._roles.envs_of_a_worker
+        agent.act_for(0, each, count * each)
         self._portable: Any = None
         if not agent.acts_with_noise:
-            portable = Actor(agent, self._each, True, 0, agent.hparams.act_backend).portable()
+            portable = Actor(agent, each, True, 0, agent.hparams.act_backend).portable()
             self._portable = None if portable is None else ray.put(portable)
         self._own_values = []
         for i in range(count):
-            agent.act_for(i * self._each, self._each, count * self._each)
+            agent.act_for(i * each, each, count * each)
             self._own_values.append(flat_weights(agent).numpy()[len(flat_weights(agent, False)) :])
-        agent.act_for(0, count * self._each, count * self._each)  # what is logged is of all
+        agent.act_for(0, count * each, count * each)  # what is logged is of all
 
     def _worker(self, index: int, incarnation: int) -> Any:
         """The actor of a new worker."""
-        agent, each = self.learner.agent, self._each
+        agent, each = self.learner.agent, self._roles.envs_of_a_worker
         entropy = [self.seed, index, int(self.iteration.numpy()), incarnation]
         assignment = Assignment(
             worker=index,
@@ -159,7 +216,7 @@ class AsyncRunner(Runner):
             first=index * each,
             size=each,
             environments=self.workers.number * each,
-            window=self._window,
+            window=rollouts_sent_as_one(agent),
             fresh=agent.experience == "parameters",
             own_values=self._own_values[index],
             seed=self.seed,
@@ -167,26 +224,16 @@ class AsyncRunner(Runner):
         )
         return ray.remote(Worker).options(num_cpus=1).remote(assignment, self._weights, self._portable)
 
-    def _publish(self, number: int, flat: np.ndarray) -> None:
-        self._version = Version(number, number * self.steps_per_iteration, [ray.put(flat)])
+    def _publish(self, number: int, flat: np.ndarray | None) -> None:
+        """A new version; `flat` None: of the same weights."""
+        weights = self._version.flat if flat is None and self._version is not None else [ray.put(flat)]
+        self._version = Version(number, number * self.steps_per_iteration, weights)
         self._weights.publish.remote(self._version)
 
     def _republish(self) -> None:
         """Again, for a role that was restarted and knows nothing."""
         if self._version is not None:
             self._weights.publish.remote(self._version)
-
-    def _learn_function(self, jit_compile: bool) -> Any:
-        """The compiled function: a block's arrays in; packed metrics and new weights out, as one vector."""
-        agent = self.learner.agent
-
-        def learn(*inputs: Tensor) -> Tensor:
-            *arrays, worker = inputs
-            metrics = self.learn(self._layout.trajectory(tuple(arrays))[0], {}, worker)
-            return tf.concat([self._pack.pack(metrics), flat_weights(agent, training=False)], 0)
-
-        signature = [*self._layout.signature, tf.TensorSpec([], tf.int32)]
-        return compiled(learn, signature, jit_compile)
 
 
 def together(agent: Any) -> bool:

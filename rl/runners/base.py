@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from rl.ops import random
+from rl.memory.samples import Samples
+from rl.ops import random, replicas
 from rl.runners.learner import Learner
 from rl.types import Tensor, Trajectory
 
@@ -25,7 +27,7 @@ class Runner:
         self.seed, self.root_seed = seed, random.key(seed)
         self.iteration = tf.Variable(0, dtype=tf.int64, trainable=False, name="iteration")
         hparams = learner.agent.hparams
-        self.steps_per_iteration = hparams.rollout_length * hparams.num_envs
+        self.steps_per_iteration = replicas.count() * hparams.rollout_length * hparams.num_envs
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -47,8 +49,23 @@ class Runner:
         self, trajectory: Trajectory, metrics: dict[str, Tensor], worker: Tensor | None = None
     ) -> dict[str, Tensor]:
         """Learning from a rollout that the host made (`worker`: which of several); adds to `metrics`."""
-        noise_seed, learn_seed = random.split(random.fold_in(self.root_seed, self.iteration + 1), 2)
+        noise_seed, learn_seed = self._seeds()
         metrics = metrics | self.learner.learn(trajectory, learn_seed, self.step_tensor(), worker)
+        return self._next(metrics, noise_seed)
+
+    def learn_sampled(self, samples: Samples) -> dict[str, Tensor]:
+        """Learning from batches that were sampled in other processes."""
+        noise_seed, learn_seed = self._seeds()
+        return self._next(self.learner.learn_sampled(samples, learn_seed), noise_seed)
+
+    def _seeds(self) -> tuple[Tensor, Tensor]:
+        """Of the next iteration's noise, and of this one's learning."""
+        noise_seed, learn_seed = random.split(random.fold_in(self.root_seed, self.iteration + 1), 2)
+        if replicas.rank():  # learners have noise in common, but not what they draw for their own data
+            learn_seed = random.fold_in(learn_seed, replicas.rank())
+        return noise_seed, learn_seed
+
+    def _next(self, metrics: dict[str, Tensor], noise_seed: Tensor) -> dict[str, Tensor]:
         self.learner.agent.resample_noise(noise_seed)  # of the next rollout
         self.iteration.assign_add(1)
         return metrics
@@ -57,8 +74,11 @@ class Runner:
         """What else is logged with every row, since the last one."""
         return {}
 
-    def restored(self) -> None:
-        """Called after a checkpoint has been read into `variables`."""
+    def save(self, run_dir: Path) -> None:
+        """Called after `variables` went into a checkpoint: what is kept elsewhere follows."""
+
+    def restored(self, run_dir: Path) -> None:
+        """Called after a checkpoint of the run in that folder has been read into `variables`."""
 
     def close(self) -> None:
         """Frees what the runner holds outside TensorFlow."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -10,7 +10,21 @@ import tensorflow as tf
 from rl.agents.agent import Agent, network_state
 from rl.runners.collect import NUMBERS
 from rl.spaces import space_spec
-from rl.types import Tensor, Trajectory
+from rl.types import Nest, Tensor, Trajectory
+
+
+class BlockContent(NamedTuple):
+    """What the blocks of an agent hold."""
+
+    observation_space: Any
+    action_space: Any
+    extras: tuple[str, ...]  # Agent.trajectory_extras
+    state: Nest  # [1, ...] of the network: numpy zeros
+
+    @classmethod
+    def of(cls, agent: Agent) -> BlockContent:
+        state = tf.nest.map_structure(np.array, network_state(agent.initial_state(1)))
+        return cls(agent.observation_space, agent.action_space, agent.trajectory_extras, state)
 
 
 class BlockLayout:
@@ -19,21 +33,21 @@ class BlockLayout:
     Few arguments: each costs tens of microseconds, which with one environment is more than a step takes.
 
     Args:
-        agent: that learns from them.
+        content: what they hold.
         num_envs: B.
         length: T, steps of a block.
     """
 
-    def __init__(self, agent: Agent, num_envs: int, length: int):
-        self.observation_structure = space_spec(agent.observation_space, ())
-        self.action_structure = space_spec(agent.action_space, ())
+    def __init__(self, content: BlockContent, num_envs: int, length: int):
+        self.observation_structure = space_spec(content.observation_space, ())
+        self.action_structure = space_spec(content.action_space, ())
         lead = (length, num_envs)
-        observation = tf.nest.flatten(space_spec(agent.observation_space, (lead[0] + 1, lead[1])))
-        action = tf.nest.flatten(space_spec(agent.action_space, lead))
-        self._state_structure = network_state(agent.initial_state(num_envs))
-        state = [tf.TensorSpec(each.shape, each.dtype) for each in tf.nest.flatten(self._state_structure)]
-        self._names = (*NUMBERS, *agent.trajectory_extras)
-        self._extras = agent.trajectory_extras
+        observation = tf.nest.flatten(space_spec(content.observation_space, (lead[0] + 1, lead[1])))
+        action = tf.nest.flatten(space_spec(content.action_space, lead))
+        self._state_structure = content.state
+        state = [tf.TensorSpec((num_envs, *x.shape[1:]), x.dtype) for x in tf.nest.flatten(content.state)]
+        self._names = (*NUMBERS, *content.extras)
+        self._extras = content.extras
         self.signature = [*observation, *action, *state, tf.TensorSpec((len(self._names), *lead), tf.float32)]
         self._split, self._end = len(observation), len(observation) + len(action)
 

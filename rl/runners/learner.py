@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from rl.agents.agent import Agent
+from rl.memory.samples import Samples
 from rl.ops import loops, random
 from rl.ops.normalize import RewardScale
 from rl.ops.trajectories import closed
-from rl.types import Tensor, Trajectory
+from rl.types import Nest, Tensor, Trajectory
 
 
 class Learner:
@@ -64,22 +66,45 @@ class Learner:
             self.memory.add(closed(processed) if self._closes else processed)
             metrics = self._replay(seed, step)
         self.agent.observe(trajectory)
-        updates = metrics.pop("updates")
-        return {name: value * updates for name, value in metrics.items()} | {"updates": updates}
+        return _sums(metrics)
+
+    def learn_sampled(self, samples: Samples, seed: Tensor) -> dict[str, Tensor]:
+        """One iteration's learning from batches that were sampled elsewhere; returns what `learn` returns."""
+        metrics, made = self._updates(seed, lambda i, _: samples.sample(i), samples.update_priorities)
+        return _sums(metrics | {"updates": made})
+
+    def _updates(
+        self,
+        seed: Tensor,
+        sample: Callable[[Tensor, Tensor], Nest],
+        prioritize: Callable[[Tensor, Nest, Tensor], None],
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """The updates of an iteration: (means of their metrics, how many).
+
+        sample: (number of the update, seed) to a batch; prioritize: takes the number, the batch and its new
+        priorities.
+        """
+
+        def one_update(i: Tensor) -> dict[str, Tensor]:
+            sample_seed, update_seed = random.split(random.fold_in(seed, i), 2)
+            batch = sample(i, sample_seed)
+            update = self.agent.update(batch, update_seed)
+            if update.priorities is not None:
+                prioritize(i, batch, update.priorities)
+            return update.metrics
+
+        return loops.repeat(self.agent.updates_per_iteration(), one_update)
 
     def _replay(self, seed: Tensor, step: Tensor) -> dict[str, Tensor]:
         pack = self._pack
 
-        def one_update(i: Tensor) -> dict[str, Tensor]:
-            sample_seed, update_seed = random.split(random.fold_in(seed, i), 2)
-            batch = self.memory.sample(sample_seed, step)
-            update = self.agent.update(batch, update_seed)
-            if update.priorities is not None:
-                self.memory.update_priorities(batch, update.priorities)
-            return update.metrics
-
         def updates() -> Tensor:
-            metrics, made = loops.repeat(self.agent.updates_per_iteration(), one_update)
+            memory = self.memory
+            metrics, made = self._updates(
+                seed,
+                lambda _, each: memory.sample(each, step),
+                lambda _, batch, priorities: memory.update_priorities(batch, priorities),
+            )
             return pack.pack(metrics | {"updates": made})
 
         if tf.executing_eagerly() and not pack.names:
@@ -88,15 +113,24 @@ class Learner:
         return pack.unpack(tf.cond(self.memory.can_sample(), updates, pack.zeros))
 
     def _reward(self, trajectory: Trajectory, worker: Tensor | None) -> Tensor:
-        reward = trajectory.reward
-        if self.augment is not None:
-            now = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
-            following = tf.nest.map_structure(lambda x: x[1:], trajectory.observation)
-            reward = self.augment(
-                now, trajectory.action, reward, following, trajectory.terminated, self.agent.hparams.gamma
-            )
-            reward = reward * trajectory.mask
+        reward = augmented(trajectory, self.augment, self.agent.hparams.gamma)
         if self.reward_scale is not None:
             episode_end = tf.logical_or(trajectory.terminated, trajectory.truncated)
             reward = self.reward_scale(reward, episode_end, trajectory.mask, worker)
         return reward
+
+
+def augmented(trajectory: Trajectory, augment: Any, gamma: float) -> Tensor:
+    """The rewards [T, B] after reward augmentation; the environment's own where `augment` is None."""
+    if augment is None:
+        return trajectory.reward
+    now = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
+    following = tf.nest.map_structure(lambda x: x[1:], trajectory.observation)
+    reward = augment(now, trajectory.action, trajectory.reward, following, trajectory.terminated, gamma)
+    return reward * trajectory.mask
+
+
+def _sums(metrics: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Each metric times the number of updates that it is a mean of."""
+    updates = metrics.pop("updates")
+    return {name: value * updates for name, value in metrics.items()} | {"updates": updates}

@@ -8,6 +8,7 @@ metrics, where everything is brought to rest: results do not depend on which of 
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import tensorflow as tf
 from rl.ops import loops, random
 from rl.runners.actor import Actor, flat_weights
 from rl.runners.base import Runner, episode_sums, running_sums
-from rl.runners.blocks import BlockLayout, compiled
+from rl.runners.blocks import BlockContent, BlockLayout, compiled
 from rl.runners.collect import Block, Collector
 from rl.runners.learner import Learner
 from rl.spaces import space_spec
@@ -61,7 +62,7 @@ class SyncRunner(Runner):
         found |= {"host/running_return": self._return, "host/running_length": self._episode_length}
         return super().variables | found
 
-    def restored(self) -> None:
+    def restored(self, run_dir: Path) -> None:
         self._restored = True
         self.actor.sync()
 
@@ -116,7 +117,7 @@ class SyncRunner(Runner):
     def _learn_function(self, jit_compile: bool) -> Any:
         """The compiled function: a block's arrays in; packed metrics and new weights out, as one vector."""
         agent = self.learner.agent
-        layout = BlockLayout(agent, self.env.num_envs, agent.hparams.rollout_length)
+        layout = BlockLayout(BlockContent.of(agent), self.env.num_envs, agent.hparams.rollout_length)
 
         def learn(*arrays: Tensor) -> Tensor:
             trajectory, life_lost = layout.trajectory(arrays)

@@ -16,26 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from rl.agents.agent import Agent, network_state
-from rl.agents.algos.registry import get_algo
-from rl.envs.make import make_env
-from rl.envs.rewards import get_reward_augmentation
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
-from rl.memory.registry import get_memory
-from rl.memory.spec import MemorySpec
-from rl.models.images import convolves
-from rl.runners.base import Runner, window_metrics
+from rl.runners.base import window_metrics
+from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluation, Evaluator
-from rl.runners.learner import Learner
 from rl.runners.player import Player
 from rl.spaces import space_spec
 from rl.utils.checkpoint import CheckpointError, CheckpointManager, read_manifest, write_single
 from rl.utils.logger import Logger
 from rl.utils.progress import Progress
 from rl.utils.signals import StopRequest
-from rl.workers.plan import Workers, rollouts_sent_as_one
-from rl.workers.worker import worker_env
+from rl.workers.plan import Workers
 
 
 class Result(NamedTuple):
@@ -49,92 +41,6 @@ class Result(NamedTuple):
     best_return: float | None
     last: Evaluation | None
     exit_code: int  # 0, or 128 + signal when asked to stop
-
-
-def build_runner(hparams: HParams, seed: int, workers: Workers | None = None) -> Runner:
-    """Environment, agent, memory and runner from hparams; with `workers` the environments are theirs.
-
-    Raises:
-        UsageError: parts that do not fit together.
-    """
-    env = _training_env(hparams, workers)
-    agent: Agent = get_algo(hparams.algo)(hparams, env.observation_space, env.action_space, seed)
-    augment = None
-    if hparams.reward_augmentation is not None:
-        augment = get_reward_augmentation(hparams.reward_augmentation)
-        if hparams.reward_augmentation.startswith("mountain_car"):
-            _check_mountain_car(hparams, env.observation_space)
-    memory = _memory(hparams, agent, getattr(env, "frame_stack", 1), workers)
-    learner = Learner(agent, memory, augment, None if workers is None else workers.number)
-    in_graph = hasattr(env, "dynamics")
-    mode = compile_mode(agent, in_graph)
-    tf.config.run_functions_eagerly(mode == "eager")
-    jit_compile = mode == "xla"
-    if workers is not None:
-        env.close()
-        from rl.runners.async_ray import AsyncRunner
-
-        return AsyncRunner(learner, seed, jit_compile, workers)
-    if in_graph:
-        from rl.runners.in_graph import InGraphRunner
-
-        return InGraphRunner(env, learner, seed, jit_compile)
-    from rl.runners.sync import SyncRunner
-
-    return SyncRunner(env, learner, seed, jit_compile)
-
-
-def _training_env(hparams: HParams, workers: Workers | None) -> Any:
-    """The environments to train in; with workers one, which shows what theirs look like."""
-    if workers is not None:
-        return worker_env(hparams, 1)
-    return make_env(
-        hparams.env,
-        hparams.env_backend,
-        hparams.num_envs,
-        hparams.env_kwargs | hparams.train_env_kwargs,
-        hparams.max_episode_steps,
-        hparams.previous_action_reward,
-        hparams.frame_stack,
-    )
-
-
-def _memory(hparams: HParams, agent: Agent, frame_stack: int, workers: Workers | None) -> Any:
-    make_memory = get_memory(hparams.memory_name)
-    if agent.experience not in make_memory.experiences:
-        kinds = " or ".join(make_memory.experiences)
-        raise UsageError(
-            f"memory {hparams.memory_name} is for {kinds} experience, {hparams.algo} learns "
-            f"from {agent.experience} experience: take another memory (--list memory)"
-        )
-    state = network_state(agent.initial_state(hparams.num_envs))
-    length = hparams.rollout_length
-    if workers is not None:  # what workers send has a row more and does not continue (`trajectories.closed`)
-        length, frame_stack = length * rollouts_sent_as_one(agent) + 1, 1
-    views = agent.observation_space, agent.action_space
-    return make_memory(MemorySpec(*views, hparams.num_envs, length, state, frame_stack), hparams)
-
-
-def _check_mountain_car(hparams: HParams, space: Any) -> None:
-    if space.shape != (2,):
-        raise UsageError(
-            f"reward_augmentation {hparams.reward_augmentation} reads position and velocity, {hparams.env} "
-            f"observes {space}: leave it out"
-        )
-
-
-def compile_mode(agent: Agent, in_graph: bool) -> str:
-    """ "xla", "graph" or "eager".
-
-    `auto` looks at the networks: XLA wins where they are made of dense layers; TensorFlow's own kernels
-    (oneDNN) are twice as fast for convolutions on a CPU. In-graph environments need XLA: their many small
-    operations would cost more than any convolution.
-    """
-    if agent.hparams.compile != "auto":
-        return agent.hparams.compile
-    on_cpu = not tf.config.list_logical_devices("GPU")
-    slow = on_cpu and not in_graph and any(convolves(network) for network in agent.networks.values())
-    return "graph" if slow else "xla"
 
 
 class Trainer:
@@ -167,7 +73,7 @@ class Trainer:
         self.best_return: float | None = None
         if meta is not None:
             self.best_return = best_return(run_dir)
-            self.runner.restored()
+            self.runner.restored(run_dir)
 
     def train(self, stop: StopRequest, log_hparams: dict[str, Any]) -> Result:
         """Trains to `train_steps` or until `stop` is requested; always leaves a checkpoint of where it is."""
@@ -278,6 +184,7 @@ class Trainer:
     def _write_checkpoint(self) -> None:
         runner, meta = self.runner, {"seed": self.seed, "best_return": self.best_return}
         self.checkpoints.save(runner.variables, runner.step, meta, runner.learner.appended())
+        runner.save(self.run_dir)
 
     def _policy_graph(self) -> Any:
         """The policy as a plain function, whose graph TensorBoard shows."""

@@ -52,3 +52,82 @@ def rollouts_sent_as_one(agent: Any) -> int:
     if agent.experience != "sequence":
         return 1
     return -(-(hparams.burn_in + hparams.unroll_length) // hparams.rollout_length)
+
+
+class Division(NamedTuple):
+    """Who has which part of a run."""
+
+    own: Any  # HParams of one learner's part
+    envs_of_a_worker: int
+    envs_of_a_learner: int  # B of the rollouts that it learns from, after joining
+
+
+def division(hparams: Any, workers: Workers, alone: bool) -> Division:
+    """Divides a run among its workers and learners.
+
+    alone: whether each worker makes rollouts of its own; else all of them make one together.
+
+    Raises:
+        UsageError: it cannot be divided.
+    """
+    number, learners = workers.number, hparams.num_learners
+    if number % learners:
+        raise UsageError(
+            f"{learners} learners cannot share {number} workers: take a multiple of them for --num_workers"
+        )
+    if alone:
+        return Division(hparams, hparams.num_envs, hparams.num_envs)
+    if hparams.num_envs % number:
+        raise UsageError(f"{number} workers cannot share num_envs={hparams.num_envs}: take a divisor of it")
+    own = type(hparams)(**hparams.model_dump())
+    own.num_envs = hparams.num_envs // learners
+    if hparams.buffer_shards and learners > 1:
+        if hparams.batch_size % learners:
+            raise UsageError(f"{learners} learners cannot share batch_size={hparams.batch_size}")
+        own.batch_size = hparams.batch_size // learners
+    return Division(own.freeze(), hparams.num_envs // number, own.num_envs)
+
+
+def shard_of(hparams: Any, batch_size: int) -> Any:
+    """The hparams of one of `buffer_shards` buffers.
+
+    batch_size: of one learner.
+    """
+    shards = hparams.buffer_shards
+    own = type(hparams)(**hparams.model_dump())
+    own.replay_capacity = hparams.replay_capacity // shards
+    own.min_replay_size = -(-hparams.min_replay_size // shards)
+    own.batch_size = batch_size
+    return own.freeze()
+
+
+def check_roles(agent_type: Any, hparams: Any, workers: Workers | None) -> None:
+    """Raises UsageError where buffers or several learners are asked for that cannot be."""
+    learners, shards = hparams.num_learners, hparams.buffer_shards
+    if learners == 1 and not shards:
+        return
+    asked = f"num_learners={learners}" if learners > 1 else f"buffer_shards={shards}"
+    samples = agent_type.experience in ("transition", "sequence")
+    if workers is None:
+        raise UsageError(f"{asked} is for runs with workers: give --num_workers N with it")
+    if agent_type.experience == "parameters":
+        raise UsageError(
+            f"{asked}: {hparams.algo} compares parameters, which takes one learner and no buffer"
+        )
+    if shards and not samples:
+        raise UsageError(
+            f"buffer_shards={shards}: {hparams.algo} learns from rollouts, which no buffer keeps"
+        )
+    if samples and not shards:
+        raise UsageError(
+            f"{asked}: learners of {hparams.algo} sample from buffers: set buffer_shards=1 or more"
+        )
+    if shards and (hparams.normalize_reward or hparams.normalize_observation):
+        raise UsageError(
+            f"buffer_shards={shards}: statistics for normalize_reward and normalize_observation are the "
+            "learner's, which rollouts do not pass: leave them out, or the buffers"
+        )
+    if learners > 1 and hparams.compile == "xla":
+        raise UsageError(
+            f"{asked} and compile=xla: XLA cannot compile what learners exchange; leave compile at auto"
+        )

@@ -52,10 +52,18 @@ class WorkerPool:
         count: how many.
         timeout: seconds without a delivery after which a worker is taken to hang.
         wake: called while nothing arrives, at most every `POLL` seconds.
+        fetch: whether the arrays of rollouts are wanted here, or references to them.
     """
 
-    def __init__(self, make: Callable[[int, int], Any], count: int, timeout: float, wake: Callable[[], None]):
-        self._make, self._timeout, self._wake = make, timeout, wake
+    def __init__(
+        self,
+        make: Callable[[int, int], Any],
+        count: int,
+        timeout: float,
+        wake: Callable[[], None],
+        fetch: bool = True,
+    ):
+        self._make, self._timeout, self._wake, self._fetch = make, timeout, wake, fetch
         self._slots = [Slot(i) for i in range(count)]
         self._replaced = self._lost = 0
         self._failures = 0  # one after another, with no delivery between them
@@ -67,20 +75,23 @@ class WorkerPool:
     def counts(self) -> Counts:
         return Counts(self._replaced, self._lost)
 
-    def next(self) -> Rollout:
+    def next(self, part: int = 0, parts: int = 1) -> Rollout:
         """The next rollout of whichever worker has one; waits for it.
+
+        part, parts: of the part-th among `parts` groups of workers.
 
         Raises:
             UsageError: workers fail one after another.
         """
+        slots = self._slots[part::parts]
         while True:
             for slot in self._slots:
                 while len(slot.pending) < IN_FLIGHT:
-                    slot.pending.append(slot.handle.rollout.remote())
-            for slot in self._ready(self._slots):
+                    slot.pending.append(self._order(slot))
+            for slot in self._ready(slots):
                 rollout = self._take(slot)
                 if rollout is not None:
-                    slot.pending.append(slot.handle.rollout.remote())
+                    slot.pending.append(self._order(slot))
                     self._turn = slot.index + 1  # the others come first next time
                     return rollout
 
@@ -95,7 +106,7 @@ class WorkerPool:
             missing = [slot for slot in self._slots if slot.index not in found]
             for slot in missing:
                 if not slot.pending:
-                    slot.pending.append(slot.handle.rollout.remote(iteration))
+                    slot.pending.append(self._order(slot, iteration))
                     slot.heard = time.monotonic()
             for slot in self._ready(missing):
                 rollout = self._take(slot)
@@ -109,17 +120,27 @@ class WorkerPool:
             with contextlib.suppress(Exception):
                 ray.kill(slot.handle)
 
+    def _order(self, slot: Slot, iteration: int | None = None) -> Any:
+        """Asks a worker for a rollout: reference to it, or to what it says of it and to its arrays."""
+        if self._fetch:
+            return slot.handle.rollout.remote(iteration)
+        return tuple(slot.handle.rollout_apart.options(num_returns=2).remote(iteration))
+
     def _ready(self, slots: list[Slot]) -> list[Slot]:
         """Those of `slots` whose oldest order has come to something; replaces the late ones."""
         slots = slots[self._turn % len(slots) :] + slots[: self._turn % len(slots)]
-        oldest = {slot.pending[0]: slot for slot in slots}
+        oldest = {_heard_by(slot.pending[0]): slot for slot in slots}
         ready, _ = ray.wait(list(oldest), num_returns=1, timeout=POLL)
         if not ready:
             self._wake()
         for slot in slots:
-            if self._is_late(slot) and not ray.wait([slot.pending[0]], timeout=0)[0]:
+            if self._is_late(slot) and not ray.wait([_heard_by(slot.pending[0])], timeout=0)[0]:
                 self._replace(slot, f"sent nothing for {time.monotonic() - slot.heard:.0f} s")
-        return [oldest[each] for each in ready if oldest[each].pending and oldest[each].pending[0] == each]
+        return [
+            oldest[each]
+            for each in ready
+            if oldest[each].pending and _heard_by(oldest[each].pending[0]) == each
+        ]
 
     def _is_late(self, slot: Slot) -> bool:
         """Whether nothing was taken from a worker for too long; it may still be the learner that was busy."""
@@ -129,7 +150,7 @@ class WorkerPool:
     def _take(self, slot: Slot) -> Rollout | None:
         """The oldest order of a worker; None where it failed, and the worker was replaced."""
         try:
-            rollout: Rollout = ray.get(slot.pending[0])
+            rollout: Rollout = ray.get(_heard_by(slot.pending[0]))
         except ray.exceptions.RayTaskError as error:  # what the environment or the policy raised
             if isinstance(error.cause, UsageError):
                 raise error.cause from error
@@ -139,7 +160,9 @@ class WorkerPool:
         except ray.exceptions.RayError as error:
             self._replace(slot, f"was lost ({type(error).__name__})")
             return None
-        slot.pending.popleft()
+        order = slot.pending.popleft()
+        if not self._fetch:
+            rollout = rollout._replace(arrays=order[1])
         slot.heard, slot.delivered, self._failures = time.monotonic(), True, 0
         return rollout
 
@@ -159,3 +182,8 @@ class WorkerPool:
         slot.handle = self._make(slot.index, slot.incarnation)
         slot.pending.clear()
         slot.heard, slot.delivered = time.monotonic(), False
+
+
+def _heard_by(order: Any) -> Any:
+    """The reference whose arrival says that an order has come to something."""
+    return order[0] if isinstance(order, tuple) else order

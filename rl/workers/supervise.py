@@ -12,6 +12,7 @@ import time
 _AWAITED = {signal.SIGINT, signal.SIGTERM, signal.SIGCHLD}
 _ASKED_FOR = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # a learner ended by these is not started again
 _PR_SET_PDEATHSIG = 1
+AGAIN = 75  # exit code of a learner that can only go on from its last checkpoint (EX_TEMPFAIL)
 LEAST = 30.0  # seconds: a learner that lived less has probably met what will kill the next one too
 TRIES = 3  # such learners in a row, after which it is given up
 
@@ -41,14 +42,15 @@ def supervised() -> int | None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         with contextlib.suppress(ProcessLookupError):  # what Ray's own processes leave behind
             os.killpg(child, signal.SIGKILL)
-        if not os.WIFSIGNALED(status) or os.WTERMSIG(status) in _ASKED_FOR:
-            return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+        code = os.waitstatus_to_exitcode(status)  # minus the signal that ended it
+        if code != AGAIN and (code >= 0 or -code in _ASKED_FOR):
+            return code if code >= 0 else 128 - code
         early = early + 1 if time.monotonic() - begun < LEAST else 0
-        name = signal.Signals(os.WTERMSIG(status)).name
+        ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else "has lost another learner"
         if early >= TRIES:
-            print(f"error: the learner was ended by {name} {TRIES} times in a row", file=sys.stderr)
-            return 128 + os.WTERMSIG(status)
-        print(f"the learner was ended by {name}: going on from its last checkpoint", file=sys.stderr)
+            print(f"error: the learner {ended} {TRIES} times in a row", file=sys.stderr)
+            return code if code >= 0 else 128 - code
+        print(f"the learner {ended}: going on from its last checkpoint", file=sys.stderr)
 
 
 def _become_learner(supervisor: int) -> None:

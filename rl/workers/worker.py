@@ -39,7 +39,7 @@ class Rollout(NamedTuple):
     """What a worker sends."""
 
     worker: int  # who made it
-    arrays: list[np.ndarray]  # `Block.arrays`
+    arrays: Any  # list of arrays, `Block.arrays`; or a reference to it
     version: int  # of the weights that acted
     sums: dict[str, float]  # over its finished episodes, as rl.runners.base.episode_sums
 
@@ -71,6 +71,11 @@ class Worker:
             more = self._play(collector, iteration)
             sums = {name: value + more[name] for name, value in sums.items()}
         return Rollout(self._assignment.worker, self._window.arrays(), self._version, sums)
+
+    def rollout_apart(self, iteration: int | None = None) -> tuple[Rollout, list[np.ndarray]]:
+        """The next rollout without its arrays, and they: two objects, which may go to different processes."""
+        rollout = self.rollout(iteration)
+        return rollout._replace(arrays=None), rollout.arrays
 
     def _play(self, collector: Collector, iteration: int | None) -> dict[str, float]:
         """One rollout into the block; sums over its finished episodes."""
@@ -110,7 +115,9 @@ class Worker:
         import ray
 
         newest = ray.get(self._weights.newest.remote())
-        while newest is None:  # the role that hands them out was restarted: the learner will tell it
+        # None: the role that hands them out was restarted, and the learner will tell it. Where all workers
+        # make a rollout together, they play with that iteration's weights, which may still be on their way.
+        while newest is None or (iteration is not None and newest.number < iteration):
             time.sleep(0.05)
             newest = ray.get(self._weights.newest.remote())
         if newest.number != self._version:

@@ -133,7 +133,7 @@ class NoStop:
     ],
 )
 def test_settings_that_do_not_fit_workers_are_refused(overrides, message):
-    from rl.runners.trainer import build_runner
+    from rl.runners.build import build_runner
 
     with pytest.raises(UsageError, match=message):
         build_runner(resolve("a2c", {"env": "CartPole-v1", "compile": "graph", **overrides}), 0, TWO)

@@ -27,7 +27,7 @@ from rl.agents.algos.registry import register
 from rl.errors import UsageError
 from rl.hparams.ppo import PPOHParams
 from rl.models.networks import ActorCritic, ActorCriticOutput
-from rl.ops import distributions, loops, random, returns
+from rl.ops import distributions, loops, random, replicas, returns
 from rl.ops.policy import approximate_kl, clipped_surrogate, clipped_value_loss, masked_mean, standardize
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
@@ -138,7 +138,7 @@ class PPO(Agent):
                 part = tf.nest.map_structure(lambda x: tf.gather(x, i), shuffled)
                 metrics = self.gradient_step(part, seed).metrics
                 if hparams.target_kl:
-                    too_far = metrics["approximate_kl"] > 1.5 * hparams.target_kl
+                    too_far = replicas.mean(metrics["approximate_kl"]) > 1.5 * hparams.target_kl
                     metrics["stopped"] = tf.cast(too_far, tf.float32)
                 return metrics
 

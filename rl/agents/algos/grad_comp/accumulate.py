@@ -9,7 +9,7 @@ import tensorflow as tf
 from rl.agents.algos.grad_comp.backprop import apply_gradients, backprop
 from rl.agents.algos.grad_comp.registry import register
 from rl.errors import UsageError
-from rl.ops import loops, trajectories
+from rl.ops import loops, replicas, trajectories
 from rl.types import Tensor, Update
 
 
@@ -28,13 +28,14 @@ def accumulate(hparams: Any) -> Any:
     def compute(loss_fn: Any, batch: Any, variables: list[Any], optimizer: Any) -> Update:
         size = _part_size(batch, parts)
         values = [tf.convert_to_tensor(variable) for variable in variables]
-        total = tf.maximum(tf.reduce_sum(batch.mask), 1.0)
+        own = tf.reduce_sum(batch.mask)
+        total = tf.maximum(replicas.total(own), 1.0)
         pack = loops.MetricPack()
         priorities: list[Tensor] = []  # noted by the trace: whether the loss has any
 
         def body(i: Tensor, gradients: list[Tensor], sums: Tensor, array: tf.TensorArray) -> tuple:
             part = trajectories.take(batch, i * size + tf.range(size))
-            weight = tf.reduce_sum(part.mask) / total
+            weight = tf.reduce_sum(part.mask) / tf.maximum(own, 1.0)
             with tf.GradientTape() as tape:
                 loss, metrics, found = loss_fn(part)
                 share = tf.reduce_sum(loss) / total
@@ -48,7 +49,7 @@ def accumulate(hparams: Any) -> Any:
             if found is not None:
                 priorities.append(found)
                 array = array.write(i, found)
-            return i + 1, gradients, sums + pack.pack({"loss": share} | weighted), array
+            return i + 1, gradients, sums + pack.pack({"loss": share * replicas.count()} | weighted), array
 
         zeros = [tf.zeros_like(value) for value in values]
         array = tf.TensorArray(tf.float32, parts, element_shape=[size])
@@ -59,7 +60,7 @@ def accumulate(hparams: Any) -> Any:
             maximum_iterations=parts,
         )
         metrics = pack.unpack(sums)
-        metrics |= apply_gradients(gradients, variables, optimizer, hparams.max_grad_norm)
+        metrics |= apply_gradients(replicas.totals(gradients), variables, optimizer, hparams.max_grad_norm)
         return Update(metrics, array.concat() if priorities else None)
 
     return compute

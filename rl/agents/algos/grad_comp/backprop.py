@@ -7,25 +7,30 @@ from typing import Any
 import tensorflow as tf
 
 from rl.agents.algos.grad_comp.registry import register
+from rl.ops import replicas
 from rl.types import Tensor, Update
 
 
 @register
 def backprop(hparams: Any) -> Any:
-    """The batch's mean gradient, clipped to `max_grad_norm` over all variables, then the optimizer."""
+    """The batch's mean gradient, clipped to `max_grad_norm` over all variables, then the optimizer.
+
+    Where there are several learners the batch is what all of them have, and so is the mean.
+    """
 
     def compute(loss_fn: Any, batch: Any, variables: list[Any], optimizer: Any) -> Update:
         with tf.GradientTape() as tape:
             loss, metrics, priorities = loss_fn(batch)  # [N]
             # Losses are per example and already weighed by the mask; the mean is over what counts.
-            mean = tf.reduce_sum(loss) / tf.maximum(tf.reduce_sum(batch.mask), 1.0)
+            counted = replicas.total(tf.reduce_sum(batch.mask))
+            share = tf.reduce_sum(loss) / tf.maximum(counted, 1.0)
         gradients = tape.gradient(
-            mean,
+            share,
             [variable.value for variable in variables],
             unconnected_gradients=tf.UnconnectedGradients.ZERO,  # a head that this loss leaves out
         )
-        metrics = {"loss": mean, **metrics}
-        metrics |= apply_gradients(gradients, variables, optimizer, hparams.max_grad_norm)
+        metrics = {"loss": share * replicas.count(), **metrics}
+        metrics |= apply_gradients(replicas.totals(gradients), variables, optimizer, hparams.max_grad_norm)
         return Update(metrics, priorities)
 
     return compute

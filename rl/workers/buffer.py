@@ -1,0 +1,161 @@
+"""The role that remembers: a replay memory, or a shard of one, in a process of its own.
+
+Workers' rollouts come to it without passing through the learner; it samples all batches of an iteration at
+once, ahead of time, and takes their new priorities back (Horgan et al. 2018, "Distributed prioritized
+experience replay", https://arxiv.org/abs/1803.00933). So priorities are new from iteration to iteration, not
+from update to update.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rl.hparams.hparams import HParams
+from rl.registry import import_user_modules
+from rl.types import Nest, Tensor
+
+KEPT = 16  # sampled batches whose new priorities are still awaited
+
+
+class Shelf(NamedTuple):
+    """What a buffer is told once."""
+
+    hparams: dict[str, Any]  # HParams.to_dict, of one shard
+    user_modules: tuple[str, ...]
+    content: Any  # rl.runners.blocks.BlockContent
+    memory: Any  # rl.memory.spec.MemorySpec
+    length: int  # T of the blocks that come
+    updates: int  # U, batches of an iteration
+    seed: int  # of its draws
+
+
+class Buffer:
+    """A shard; called through Ray, one call after another."""
+
+    def __init__(self, shelf: Shelf):
+        self._shelf = shelf
+        self._indices: OrderedDict[int, Any] = OrderedDict()  # of sampled batches, by number
+        self._built = False
+
+    def add(self, block: list[np.ndarray]) -> None:
+        """Takes in a rollout as a worker made it (`Block.arrays`)."""
+        self._build()
+        self._add(block)
+
+    def sample(self, number: int, step: int) -> tuple[tuple[int, bool], list[np.ndarray]]:
+        """((transitions that may be sampled, whether they are enough), leaves of U batches [U, N, ...]); no
+        batches while there are fewer than `min_replay_size`.
+
+        number: seed of the draw, and what its priorities come back with; step: environment steps so far.
+        """
+        self._build()
+        outputs = [each.numpy() for each in self._sample([np.int64(number), np.int64(step)])]
+        size, can_sample, *leaves = outputs
+        if not can_sample:
+            return (int(size), False), []
+        self._indices[number] = leaves[self._index_leaf]
+        while len(self._indices) > KEPT:
+            self._indices.popitem(last=False)
+        return (int(size), True), leaves
+
+    def update_priorities(self, number: int, priorities: np.ndarray) -> None:
+        """The new priorities [U, N] of batches that were sampled as `number`."""
+        index = self._indices.pop(number, None)
+        if index is not None and priorities.size:
+            self._prioritize([index, priorities])
+
+    def save(self, folder: str, step: int) -> None:
+        """Writes all that it holds to a checkpoint of its own."""
+        self._build()
+        self._checkpoints(folder).save(self._memory.variables, step, {}, self._memory.appended())
+
+    def restore(self, folder: str) -> int | None:
+        """Reads the newest checkpoint; its step, None where there is none."""
+        self._build()
+        checkpoints = self._checkpoints(folder)
+        if checkpoints.restore(self._memory.variables) is None:
+            return None
+        return checkpoints.latest_step()
+
+    def _checkpoints(self, folder: str) -> Any:
+        from rl.utils.checkpoint import CheckpointManager
+
+        return CheckpointManager(folder, 1)
+
+    def _build(self) -> None:
+        """Memory and compiled functions; not in the constructor, whose errors Ray reports as a death."""
+        if self._built:
+            return
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+        import tensorflow as tf
+
+        from rl.envs.rewards import get_reward_augmentation
+        from rl.memory.registry import get_memory
+        from rl.ops import loops, random
+        from rl.ops.trajectories import closed
+        from rl.runners.blocks import BlockLayout, compiled
+        from rl.runners.learner import augmented
+
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+        shelf = self._shelf
+        import_user_modules(shelf.user_modules)
+        hparams: Any = HParams.from_dict(shelf.hparams).freeze()
+        memory = self._memory = get_memory(hparams.memory_name)(shelf.memory, hparams)
+        layout = BlockLayout(shelf.content, shelf.memory.num_envs, shelf.length)
+        name, root = hparams.reward_augmentation, random.key(shelf.seed)
+        augment = None if name is None else get_reward_augmentation(name)
+
+        def add(*arrays: Tensor) -> Tensor:
+            trajectory = layout.trajectory(arrays)[0]
+            memory.add(closed(trajectory._replace(reward=augmented(trajectory, augment, hparams.gamma))))
+            return memory.size()
+
+        def batches(number: Tensor, step: Tensor) -> list[Tensor]:
+            seed = random.fold_in(root, number)
+
+            def one(i: Tensor) -> Nest:
+                return memory.sample(random.fold_in(seed, i), step)
+
+            spec = tf.nest.map_structure(
+                lambda x: tf.TensorSpec(x.shape, x.dtype),
+                tf.function(one, autograph=False).get_concrete_function(tf.constant(0)).structured_outputs,
+            )
+            every = tf.map_fn(one, tf.range(shelf.updates), fn_output_signature=spec)
+            self._index_leaf = _place_of_index(every)
+            return [memory.size(), memory.can_sample(), *tf.nest.flatten(every)]
+
+        def prioritize(index: Tensor, priorities: Tensor) -> Tensor:
+            def one(i: Tensor) -> dict[str, Tensor]:
+                memory.update_priorities(_Indexed(tf.gather(index, i)), tf.gather(priorities, i))
+                return {}
+
+            loops.repeat(shelf.updates, one)
+            return memory.size()
+
+        jit = hparams.compile in ("auto", "xla")
+        scalar = tf.TensorSpec([], tf.int64)
+        self._add = compiled(add, layout.signature, jit)
+        self._sample = compiled(batches, [scalar, scalar], jit)
+        drawn = shelf.updates, hparams.batch_size
+        signature = [tf.TensorSpec(drawn, tf.int32), tf.TensorSpec(drawn, tf.float32)]
+        self._prioritize = compiled(prioritize, signature, jit)
+        self._built = True
+
+
+class _Indexed(NamedTuple):
+    """What of a batch a memory reads to update its priorities."""
+
+    index: Tensor
+
+
+def _place_of_index(batches: Any) -> int:
+    """Which of the flattened leaves is the batches' index."""
+    import tensorflow as tf
+
+    marks = tf.nest.map_structure(lambda _: False, batches)._replace(index=True)
+    return int(tf.nest.flatten(marks).index(True))

@@ -1,0 +1,163 @@
+"""The buffers of a run as the learner sees them: what enters, what is sampled, who replaces a lost one."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ray
+
+AHEAD = 2  # iterations whose batches are ordered before they are needed
+ADDING = 4  # rollouts on their way into a shard, after which the learner waits
+log = logging.getLogger("rl.workers")
+
+
+class Shard:
+    """The place of one buffer."""
+
+    def __init__(self, index: int):
+        self.index = index
+        self.incarnation = 0
+        self.handle: Any = None
+        self.adding: deque[Any] = deque()
+        self.size = 0  # transitions that could be sampled, when it last said
+
+
+class Sampled(NamedTuple):
+    """The batches of one iteration, of one learner."""
+
+    shard: Shard
+    incarnation: int  # of the shard that sampled them
+    number: int
+    size: Any  # reference to how many transitions there are
+    arrays: Any  # reference to their leaves
+
+
+class Buffers:
+    """Hands rollouts to the shards, batches to the learners, and priorities back.
+
+    Args:
+        make: (index, incarnation) to the handle of a new buffer's actor.
+        count: how many shards.
+        learners: how many sets of batches an iteration needs.
+        first: number of the first set, which a resumed run goes on from.
+    """
+
+    def __init__(self, make: Callable[[int, int], Any], count: int, learners: int, first: int):
+        self._make, self._learners = make, learners
+        self._shards = [Shard(i) for i in range(count)]
+        self._ordered: deque[Sampled] = deque()
+        self._orders = first
+        self.replaced = self.lost = 0  # buffers; transitions that were in them
+        for shard in self._shards:
+            shard.handle = make(shard.index, 0)
+
+    def add(self, worker: int, arrays: Any) -> None:
+        """Hands on a rollout, by reference; all rollouts of a worker go to the same shard."""
+        shard = self._shards[worker % len(self._shards)]
+        shard.adding.append(shard.handle.add.remote(arrays))
+        if len(shard.adding) > ADDING:
+            try:
+                ray.get(shard.adding.popleft())
+            except ray.exceptions.RayError as error:
+                self._replace(shard, error)
+
+    def next(self, step: int) -> list[Sampled] | None:
+        """The batches of an iteration, for every learner a set; waits for them. None where there are none: a
+        buffer is not full enough, or was lost. step: environment steps so far."""
+        while len(self._ordered) < AHEAD * self._learners:
+            self._order(step)
+        taken = [self._ordered.popleft() for _ in range(self._learners)]
+        for _ in taken:
+            self._order(step)
+        ready = [self._is_there(each) for each in taken]
+        return taken if all(ready) else None
+
+    def update_priorities(self, sampled: Sampled, priorities: Any) -> None:
+        """New priorities [U, N] for what was sampled, or a reference to them."""
+        if sampled.incarnation == sampled.shard.incarnation:
+            sampled.shard.handle.update_priorities.remote(sampled.number, priorities)
+
+    def arrays(self, sampled: Sampled) -> list[Any] | None:
+        """The leaves of the batches; None where they were lost on the way."""
+        try:
+            found: list[Any] = ray.get(sampled.arrays)
+            return found
+        except ray.exceptions.RayError as error:
+            self._lost(sampled, error)
+            return None
+
+    @property
+    def size(self) -> int:
+        """Transitions that could be sampled, when the shards last said."""
+        return sum(shard.size for shard in self._shards)
+
+    def save(self, folder: Path, step: int) -> None:
+        """Each shard writes a checkpoint of its own; one that fails costs a warning."""
+        saving = [shard.handle.save.remote(str(folder / str(shard.index)), step) for shard in self._shards]
+        for shard, reference in zip(self._shards, saving, strict=True):
+            try:
+                ray.get(reference)
+            except ray.exceptions.RayTaskError as error:
+                log.warning("buffer %d was not saved: %s", shard.index, str(error.cause).split("\n")[0])
+            except ray.exceptions.RayError as error:
+                self._replace(shard, error)
+
+    def restore(self, folder: Path) -> list[int | None]:
+        """The steps of the checkpoints that the shards found and read."""
+        return ray.get(
+            [shard.handle.restore.remote(str(folder / str(shard.index))) for shard in self._shards]
+        )
+
+    def close(self) -> None:
+        """Ends all buffers."""
+        for shard in self._shards:
+            with contextlib.suppress(Exception):
+                ray.kill(shard.handle)
+
+    def _order(self, step: int) -> None:
+        shard = self._shards[self._orders % len(self._shards)]
+        references = shard.handle.sample.options(num_returns=2).remote(self._orders, step)
+        self._ordered.append(Sampled(shard, shard.incarnation, self._orders, *references))
+        self._orders += 1
+
+    def _is_there(self, sampled: Sampled) -> bool:
+        """Whether there are batches."""
+        try:
+            size, can_sample = ray.get(sampled.size)
+        except ray.exceptions.RayError as error:
+            self._lost(sampled, error)
+            return False
+        sampled.shard.size = size
+        return bool(can_sample)
+
+    def _lost(self, sampled: Sampled, error: Exception) -> None:
+        if sampled.incarnation == sampled.shard.incarnation:
+            self._replace(sampled.shard, error)
+
+    def _replace(self, shard: Shard, error: Exception) -> None:
+        """A new, empty buffer.
+
+        Raises:
+            RayTaskError: its own code failed, and would again.
+        """
+        if isinstance(error, ray.exceptions.RayTaskError):
+            raise error
+        with contextlib.suppress(Exception):
+            ray.kill(shard.handle)
+        self.replaced += 1
+        self.lost += shard.size
+        log.warning(
+            "buffer %d was lost (%s) with %d transitions: a new one takes its place",
+            shard.index,
+            type(error).__name__,
+            shard.size,
+        )
+        shard.incarnation += 1
+        shard.size = 0
+        shard.adding.clear()
+        shard.handle = self._make(shard.index, shard.incarnation)

@@ -1,0 +1,161 @@
+"""Several learners: this process and peers of it, whose gradients are averaged in every update.
+
+The layout of DD-PPO (Wijmans et al. 2020, https://arxiv.org/abs/1911.00357). Each learner has its own part of
+the data and the same weights; sums over all of them are exchanged inside the compiled function
+(`rl.ops.replicas`), through TensorFlow's collective operations, which
+`tf.distribute.MultiWorkerMirroredStrategy` connects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from typing import Any, NamedTuple
+
+import numpy as np
+import ray
+
+from rl.errors import LearnerLost, UsageError
+from rl.hparams.hparams import HParams
+from rl.ops import replicas
+from rl.registry import import_user_modules
+
+_strategy: Any = None  # keeps the connection
+
+
+class Part(NamedTuple):
+    """What a peer is told once."""
+
+    hparams: dict[str, Any]  # HParams.to_dict, of one learner's part
+    user_modules: tuple[str, ...]
+    seed: int
+    num_envs: int  # B of the rollouts that it learns from
+    workers: int  # how many there are
+    envs_of_a_worker: int
+    sampled: bool  # whether it learns from batches that buffers sample
+
+
+class PeerLearner:
+    """A learner in a process of its own; called through Ray by the first one."""
+
+    def address(self) -> str:
+        """HOST:PORT at which the others reach this one."""
+        return own_address()
+
+    def join(self, addresses: list[str], rank: int) -> None:
+        """Connects; returns when all have."""
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+        join(addresses, rank)
+
+    def build(self, part: Part) -> None:
+        """Agent and compiled function."""
+        from rl.runners.build_async import build_part
+
+        import_user_modules(part.user_modules)
+        hparams = HParams.from_dict(part.hparams).freeze()
+        self._runner, self._function = build_part(hparams, part)
+
+    def take(self, values: list[np.ndarray]) -> None:
+        """The first learner's variables, in its order."""
+        for variable, value in zip(shared_variables(self._runner), values, strict=True):
+            variable.assign(value)
+
+    def learn(self, iteration: int, worker: int, references: list[Any]) -> Any:
+        """One iteration, in step with the others: from the blocks of a rollout, or from sampled batches
+        (worker -1). Returns their priorities.
+
+        Where it fails, the process ends: the others wait for its gradients, and only that tells them.
+        """
+        try:
+            self._runner.iteration.assign(iteration)
+            found = ray.get(references)
+            if worker < 0:
+                return self._function.from_batches(found[0]).priorities
+            return self._function.from_rollouts(found, worker).priorities
+        except BaseException:
+            os._exit(1)
+
+
+class Peers:
+    """The peers of this process, which is the first learner. Without any, all of this does nothing.
+
+    Args:
+        count: how many learners there are, this one included.
+    """
+
+    def __init__(self, count: int):
+        actor: Any = ray.remote(PeerLearner).options(num_cpus=1)
+        self._handles = [actor.remote() for _ in range(count - 1)]
+        self._pending: list[Any] = []
+        if not self._handles:
+            return
+        addresses = [own_address(), *ray.get([each.address.remote() for each in self._handles])]
+        joined = [each.join.remote(addresses, i + 1) for i, each in enumerate(self._handles)]
+        join(addresses, 0)
+        ray.get(joined)
+
+    def build(self, part: Part, runner: Any) -> None:
+        """Makes the peers' agents, and gives them the state of the first learner's."""
+        built = [each.build.remote(part) for each in self._handles]
+        values = ray.put([variable.numpy() for variable in shared_variables(runner)])
+        ray.get(built + [each.take.remote(values) for each in self._handles])
+
+    def learn(self, iteration: int, each: list[tuple[int, list[Any]]]) -> list[Any]:
+        """Orders an iteration: for each peer who made its data, and references to it. Returns references to
+        what `PeerLearner.learn` returns.
+
+        Raises:
+            LearnerLost: one did not end its last iteration.
+        """
+        try:
+            ray.get(self._pending)
+        except ray.exceptions.RayError as error:
+            raise LearnerLost(f"a learner was lost ({type(error).__name__})") from error
+        pairs = zip(self._handles, each, strict=True)
+        self._pending = [handle.learn.remote(iteration, *what) for handle, what in pairs]
+        return self._pending
+
+    def close(self) -> None:
+        """Ends them."""
+        for each in self._handles:
+            with contextlib.suppress(Exception):
+                ray.kill(each)
+
+
+def join(addresses: list[str], rank: int) -> None:
+    """Connects this process, the rank-th of the learners at `addresses`; waits for all of them.
+
+    Raises:
+        UsageError: TensorFlow has already been used in this process.
+    """
+    global _strategy
+    task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
+    os.environ["TF_CONFIG"] = json.dumps(task)
+    import tensorflow as tf
+
+    try:
+        _strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    except RuntimeError as error:
+        raise UsageError(
+            "num_learners: TensorFlow has already been used in this process, and learners must be connected "
+            "before: start a process for this run"
+        ) from error
+    finally:
+        del os.environ["TF_CONFIG"]
+    replicas.join(replicas.Group(len(addresses), rank))
+
+
+def shared_variables(runner: Any) -> list[Any]:
+    """The variables that all learners have alike: everything but memories and running episodes."""
+    named = runner.learner.variables
+    return [named[name] for name in sorted(named) if not name.startswith("memory/")]
+
+
+def own_address() -> str:
+    """HOST:PORT with a port that is free now."""
+    host = ray.util.get_node_ip_address()
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return f"{host}:{probe.getsockname()[1]}"
