@@ -161,6 +161,7 @@ class HParams(Checked):
         None  # updates since a rollout's weights, above which it is not used; None: any
     )
     worker_timeout: PositiveFloat = 120.0  # seconds without a rollout after which a worker is replaced
+    compress_rollouts: bool = False  # pictures, by LZ4, on their way from workers: for slow networks
     num_learners: PositiveInt = 1  # processes that average their gradients, each with a part of the workers
     buffer_shards: Count = 0  # processes that hold the replay memory; 0: the learner holds it
     save_buffers: bool = True  # whether these are part of checkpoints

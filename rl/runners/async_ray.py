@@ -30,6 +30,7 @@ from rl.runners.base import Runner
 from rl.runners.learn_function import Learned, LearnFunction
 from rl.runners.learner import Learner
 from rl.workers.buffers import Buffers
+from rl.workers.exchange import Sent, unpacked
 from rl.workers.plan import Workers, rollouts_sent_as_one
 from rl.workers.pool import WorkerPool
 from rl.workers.roles import Roles
@@ -62,6 +63,7 @@ class AsyncRunner(Runner):
         self._version: Version | None = None
         self._restored: Path | None = None
         self._staleness: list[int] = []
+        self._sent: list[Sent] = []
         self._dropped = 0
         self._waited = {"rollouts": 0.0, "buffers": 0.0}  # seconds
         self._since = time.perf_counter()
@@ -79,6 +81,7 @@ class AsyncRunner(Runner):
             for rollout in rollouts:
                 for name, value in rollout.sums.items():
                     played[name] = played.get(name, 0.0) + value
+                self._sent.append(rollout.sent)
             staleness = made - min(rollout.version for rollout in rollouts)
             limit = self.learner.agent.hparams.max_staleness
             if limit is not None and staleness > limit:
@@ -115,7 +118,16 @@ class AsyncRunner(Runner):
                 "perf/buffers_replaced": self._buffers.replaced,
                 "perf/transitions_lost": self._buffers.lost,
             }
-        self._waited, self._since, self._staleness = dict.fromkeys(self._waited, 0.0), now, []
+        if self._sent:
+            raw, sent, spent = (float(np.sum(each)) for each in zip(*self._sent, strict=True))
+            found["perf/megabytes_per_second"] = sent / seconds / 1e6
+            if self.learner.agent.hparams.compress_rollouts:
+                found |= {
+                    "perf/compression_ratio": raw / max(sent, 1.0),
+                    "perf/compression_seconds": spent / len(self._sent),
+                }
+        self._waited, self._since = dict.fromkeys(self._waited, 0.0), now
+        self._staleness, self._sent = [], []
         return found
 
     def save(self, run_dir: Path) -> None:
@@ -157,7 +169,7 @@ class AsyncRunner(Runner):
         blocks = [[rollout.arrays for rollout in part] for part in parts]
         self._roles.peers.learn(made, list(zip(makers[1:], blocks[1:], strict=True)))
         own = blocks[0] if replicas.count() == 1 else ray.get(blocks[0])
-        return self._function.from_rollouts(own, makers[0])
+        return self._function.from_rollouts([unpacked(each) for each in own], makers[0])
 
     def _learn_from_batches(self, made: int, buffers: Buffers, rollouts: list[Rollout]) -> Learned | None:
         for rollout in rollouts:

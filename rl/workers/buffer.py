@@ -17,6 +17,7 @@ import numpy as np
 from rl.hparams.hparams import HParams
 from rl.registry import import_user_modules
 from rl.types import Nest, Tensor
+from rl.workers.exchange import unpacked
 
 KEPT = 16  # sampled batches whose new priorities are still awaited
 
@@ -41,10 +42,10 @@ class Buffer:
         self._indices: OrderedDict[int, Any] = OrderedDict()  # of sampled batches, by number
         self._built = False
 
-    def add(self, block: list[np.ndarray]) -> None:
-        """Takes in a rollout as a worker made it (`Block.arrays`)."""
+    def add(self, block: list[Any]) -> None:
+        """Takes in a rollout as a worker sent it."""
         self._build()
-        self._add(block)
+        self._add(unpacked(block))
 
     def sample(self, number: int, step: int) -> tuple[tuple[int, bool], list[np.ndarray]]:
         """((transitions that may be sampled, whether they are enough), leaves of U batches [U, N, ...]); no

@@ -11,7 +11,10 @@ from typing import Any, NamedTuple
 
 import ray
 
+from rl.errors import UsageError
+
 AHEAD = 2  # iterations whose batches are ordered before they are needed
+SAVING = 300.0  # seconds that a checkpoint of a buffer may take
 ADDING = 4  # rollouts on their way into a shard, after which the learner waits
 log = logging.getLogger("rl.workers")
 
@@ -51,6 +54,7 @@ class Buffers:
         self._make, self._learners = make, learners
         self._shards = [Shard(i) for i in range(count)]
         self._ordered: deque[Sampled] = deque()
+        self._saving: list[tuple[Shard, Any]] = []
         self._orders = first
         self.replaced = self.lost = 0  # buffers; transitions that were in them
         for shard in self._shards:
@@ -97,27 +101,42 @@ class Buffers:
         return sum(shard.size for shard in self._shards)
 
     def save(self, folder: Path, step: int) -> None:
-        """Each shard writes a checkpoint of its own; one that fails costs a warning."""
-        saving = [shard.handle.save.remote(str(folder / str(shard.index)), step) for shard in self._shards]
-        for shard, reference in zip(self._shards, saving, strict=True):
-            try:
-                ray.get(reference)
-            except ray.exceptions.RayTaskError as error:
-                log.warning("buffer %d was not saved: %s", shard.index, str(error.cause).split("\n")[0])
-            except ray.exceptions.RayError as error:
-                self._replace(shard, error)
+        """Orders from each shard a checkpoint of its own, and does not wait for it; one that fails costs a
+        warning, later."""
+        self._end_saving()
+        for shard in self._shards:
+            self._saving.append((shard, shard.handle.save.remote(str(folder / str(shard.index)), step)))
 
-    def restore(self, folder: Path) -> list[int | None]:
-        """The steps of the checkpoints that the shards found and read."""
-        return ray.get(
-            [shard.handle.restore.remote(str(folder / str(shard.index))) for shard in self._shards]
-        )
+    def restore(self, folder: Path) -> None:
+        """Each shard reads its newest checkpoint, if there is one.
+
+        Raises:
+            UsageError: all that there are are damaged.
+        """
+        pairs = [(shard, str(folder / str(shard.index))) for shard in self._shards]
+        try:
+            ray.get([shard.handle.restore.remote(place) for shard, place in pairs])
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, UsageError):
+                raise error.cause from error
+            raise
 
     def close(self) -> None:
-        """Ends all buffers."""
+        """Ends all buffers, after they have written what they were asked to."""
+        self._end_saving()
         for shard in self._shards:
             with contextlib.suppress(Exception):
                 ray.kill(shard.handle)
+
+    def _end_saving(self) -> None:
+        """Waits for the checkpoints that were ordered."""
+        for shard, reference in self._saving:
+            try:
+                ray.get(reference, timeout=SAVING)
+            except ray.exceptions.RayError as error:  # of a lost buffer too: its absence is noticed elsewhere
+                cause = str(getattr(error, "cause", None) or error).strip().split("\n")[0]
+                log.warning("buffer %d was not saved: %s", shard.index, cause)
+        self._saving.clear()
 
     def _order(self, step: int) -> None:
         shard = self._shards[self._orders % len(self._shards)]

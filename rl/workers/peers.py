@@ -21,6 +21,7 @@ from rl.errors import LearnerLost, UsageError
 from rl.hparams.hparams import HParams
 from rl.ops import replicas
 from rl.registry import import_user_modules
+from rl.workers.exchange import unpacked
 
 _strategy: Any = None  # keeps the connection
 
@@ -73,7 +74,7 @@ class PeerLearner:
             found = ray.get(references)
             if worker < 0:
                 return self._function.from_batches(found[0]).priorities
-            return self._function.from_rollouts(found, worker).priorities
+            return self._function.from_rollouts([unpacked(each) for each in found], worker).priorities
         except BaseException:
             os._exit(1)
 
@@ -91,16 +92,16 @@ class Peers:
         self._pending: list[Any] = []
         if not self._handles:
             return
-        addresses = [own_address(), *ray.get([each.address.remote() for each in self._handles])]
+        addresses = [own_address(), *_results([each.address.remote() for each in self._handles])]
         joined = [each.join.remote(addresses, i + 1) for i, each in enumerate(self._handles)]
         join(addresses, 0)
-        ray.get(joined)
+        _results(joined)
 
     def build(self, part: Part, runner: Any) -> None:
         """Makes the peers' agents, and gives them the state of the first learner's."""
         built = [each.build.remote(part) for each in self._handles]
         values = ray.put([variable.numpy() for variable in shared_variables(runner)])
-        ray.get(built + [each.take.remote(values) for each in self._handles])
+        _results(built + [each.take.remote(values) for each in self._handles])
 
     def learn(self, iteration: int, each: list[tuple[int, list[Any]]]) -> list[Any]:
         """Orders an iteration: for each peer who made its data, and references to it. Returns references to
@@ -109,19 +110,28 @@ class Peers:
         Raises:
             LearnerLost: one did not end its last iteration.
         """
-        try:
-            ray.get(self._pending)
-        except ray.exceptions.RayError as error:
-            raise LearnerLost(f"a learner was lost ({type(error).__name__})") from error
+        _results(self._pending)
         pairs = zip(self._handles, each, strict=True)
         self._pending = [handle.learn.remote(iteration, *what) for handle, what in pairs]
         return self._pending
 
     def close(self) -> None:
         """Ends them."""
+        replicas.join(replicas.Group())
         for each in self._handles:
             with contextlib.suppress(Exception):
                 ray.kill(each)
+
+
+def _results(references: list[Any]) -> list[Any]:
+    """What calls of peers returned. Raises LearnerLost where one is gone."""
+    try:
+        found: list[Any] = ray.get(references)
+        return found
+    except ray.exceptions.RayTaskError:
+        raise  # its code failed, and would again
+    except ray.exceptions.RayError as error:
+        raise LearnerLost(f"a learner was lost ({type(error).__name__})") from error
 
 
 def join(addresses: list[str], rank: int) -> None:

@@ -127,6 +127,8 @@ def check_roles(agent_type: Any, hparams: Any, workers: Workers | None) -> None:
             f"buffer_shards={shards}: statistics for normalize_reward and normalize_observation are the "
             "learner's, which rollouts do not pass: leave them out, or the buffers"
         )
+    if shards > workers.number:
+        raise UsageError(f"buffer_shards={shards}: {workers.number} workers fill at most as many buffers")
     if learners > 1 and hparams.compile == "xla":
         raise UsageError(
             f"{asked} and compile=xla: XLA cannot compile what learners exchange; leave compile at auto"

@@ -17,6 +17,7 @@ from rl.hparams.hparams import HParams
 from rl.registry import import_user_modules
 from rl.runners.acting import Acting, Portable
 from rl.runners.collect import Collector, Window
+from rl.workers.exchange import Sent, packed
 
 
 class Assignment(NamedTuple):
@@ -39,9 +40,10 @@ class Rollout(NamedTuple):
     """What a worker sends."""
 
     worker: int  # who made it
-    arrays: Any  # list of arrays, `Block.arrays`; or a reference to it
+    arrays: Any  # `Block.arrays`, as `exchange.packed` gave them; or a reference to that
     version: int  # of the weights that acted
     sums: dict[str, float]  # over its finished episodes, as rl.runners.base.episode_sums
+    sent: Sent = Sent(0, 0, 0.0)
 
 
 class Worker:
@@ -66,16 +68,20 @@ class Worker:
         collector = self._collector or self._prepare()
         sums = self._play(collector, iteration)
         if self._window is None:
-            return Rollout(self._assignment.worker, self._block.arrays(), self._version, sums)
+            return self._sent(self._block.arrays(), sums)
         while not self._window.add(self._block):
             more = self._play(collector, iteration)
             sums = {name: value + more[name] for name, value in sums.items()}
-        return Rollout(self._assignment.worker, self._window.arrays(), self._version, sums)
+        return self._sent(self._window.arrays(), sums)
 
     def rollout_apart(self, iteration: int | None = None) -> tuple[Rollout, list[np.ndarray]]:
         """The next rollout without its arrays, and they: two objects, which may go to different processes."""
         rollout = self.rollout(iteration)
         return rollout._replace(arrays=None), rollout.arrays
+
+    def _sent(self, arrays: list[np.ndarray], sums: dict[str, float]) -> Rollout:
+        arrays, sent = packed(arrays, self._compress)
+        return Rollout(self._assignment.worker, arrays, self._version, sums, sent)
 
     def _play(self, collector: Collector, iteration: int | None) -> dict[str, float]:
         """One rollout into the block; sums over its finished episodes."""
@@ -103,6 +109,7 @@ class Worker:
 
             self._policy = AgentPolicy(hparams, env, assignment)
         length, fresh = hparams.rollout_length, assignment.fresh
+        self._compress = hparams.compress_rollouts
         collector = Collector(env, self._policy.actor, length, fresh, assignment.own_seed)
         self._block = collector.block()
         self._window = Window(assignment.window) if assignment.window > 1 else None

@@ -40,14 +40,20 @@ def test_noisy_networks_are_played_with_noise_of_each_worker_s_own(build):
     assert sums["transitions"] > 0 and np.isfinite(list(sums.values())).all()
 
 
-def test_together_the_same_seed_gives_the_same_run(build, state_of, assert_same_bits):
+BUFFERS = {"buffer_shards": 2, "min_replay_size": 32, "replay_capacity": 400, "prioritized": True}
+
+
+@pytest.mark.parametrize(
+    "name, overrides", [("ppo", {"minibatches": 4}), ("dqn", {"updates_per_iteration": 3, **BUFFERS})]
+)
+def test_together_the_same_seed_gives_the_same_run(build, state_of, assert_same_bits, name, overrides):
     settings = {"env": "CartPole-v1", "num_envs": 4, "rollout_length": 16, "sync_workers": True}
     states = []
     for _ in range(2):
-        runner = build("ppo", seed=3, workers=TWO, minibatches=4, **settings)
+        runner = build(name, seed=3, workers=TWO, **overrides, **settings)
         sums = runner.run(4)
         states.append(state_of(runner))
-        assert sums["transitions"] > 200.0 and runner.step == 4 * 64
+        assert sums["transitions"] > 200.0 and sums["updates"] > 0.0 and runner.step == 4 * 64
         runner.close()
     assert_same_bits(states[0], states[1])
 

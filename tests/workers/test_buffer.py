@@ -1,0 +1,125 @@
+"""Buffers: what they sample, what they keep, and what happens when one is lost."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import ray
+
+from rl.errors import UsageError
+from rl.hparams.merge import resolve
+from rl.runners.build import build_runner
+from rl.workers.buffer import Buffer
+from rl.workers.buffers import AHEAD
+from rl.workers.plan import Workers
+
+TWO = Workers(2)
+SMALL = {
+    "env": "CartPole-v1",
+    "num_envs": 2,
+    "rollout_length": 8,
+    "buffer_shards": 2,
+    "min_replay_size": 32,
+    "replay_capacity": 400,
+    "batch_size": 16,
+    "prioritized": True,
+    "updates_per_iteration": 3,
+    "sync_workers": True,
+    "log_period": 32,
+}
+pytestmark = pytest.mark.usefixtures("ray_here")
+
+
+@pytest.fixture
+def shard(build):
+    """A buffer in this process, and the blocks that it took in."""
+    runner = build("dqn", workers=TWO, **SMALL)
+    shelf = runner._roles._shelf
+    buffer, generator = Buffer(shelf), np.random.default_rng(0)
+    blocks = []
+    for number in range(6):
+        observation = generator.normal(size=(9, 1, 4)).astype(np.float32)
+        observation[:, 0, 0] = number * 10 + np.arange(9)  # says which row it is
+        numbers = np.zeros((5, 8, 1), np.float32)
+        numbers[0], numbers[3] = 1.0, 1.0  # reward, mask
+        blocks.append([observation, generator.integers(0, 2, (8, 1), np.int32), numbers])
+        buffer.add(blocks[-1])
+    return buffer, shelf, blocks
+
+
+def test_batches_are_transitions_of_one_rollout_each(shard):
+    buffer, _, _ = shard
+    (size, enough), leaves = buffer.sample(0, 0)
+    assert enough and size >= 6 * 8
+    assert all(leaf.shape[:2] == (3, 16) for leaf in leaves)  # U batches of N
+    first, following = (leaf for leaf in leaves if leaf.shape == (3, 16, 4))
+    assert (following[..., 0] == first[..., 0] + 1).all()
+    assert set(np.unique(first[..., 0] % 10)) <= set(range(8))  # never the row that closes a rollout
+
+
+def test_draws_are_of_the_number_alone(shard):
+    buffer, _, _ = shard
+    one, again, other = (buffer.sample(number, 0)[1] for number in (1, 1, 2))
+    assert all(np.array_equal(a, b) for a, b in zip(one, again, strict=True))
+    assert any(not np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_new_priorities_change_what_is_drawn(shard):
+    buffer, _, _ = shard
+    index = buffer.sample(1, 0)[1][buffer._index_leaf]
+    priorities = np.where(index == index[0, 0], 1000.0, 1e-6).astype(np.float32)
+    buffer.update_priorities(1, priorities)
+    drawn = buffer.sample(2, 0)[1][buffer._index_leaf]
+    assert (drawn == index[0, 0]).mean() > 0.5
+    buffer.update_priorities(77, priorities)  # of batches that nobody knows any more: nothing
+
+
+def test_too_few_transitions_are_not_sampled(build):
+    buffer = Buffer(build("dqn", workers=TWO, **SMALL)._roles._shelf)
+    assert buffer.sample(0, 0) == ((0, False), [])
+
+
+def test_what_was_saved_is_sampled_again(shard, tmp_path):
+    buffer, shelf, _ = shard
+    buffer.save(str(tmp_path), 48)
+    again = Buffer(shelf)
+    assert Buffer(shelf).restore(str(tmp_path / "nothing")) is None
+    assert again.restore(str(tmp_path)) == 48
+    for a, b in zip(buffer.sample(5, 0)[1], again.sample(5, 0)[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_lost_buffer_is_replaced_and_what_it_held_is_counted(build):
+    runner = build("dqn", workers=TWO, **SMALL)
+    runner.run(6)
+    buffers = runner._buffers
+    held = buffers._shards[0].size
+    assert held > 0
+    ray.kill(buffers._shards[0].handle)
+    time.sleep(0.2)
+    sums = runner.run(4 + AHEAD)
+    assert np.isfinite(list(sums.values())).all()
+    scalars = runner.scalars()
+    assert scalars["perf/buffers_replaced"] == 1 and scalars["perf/transitions_lost"] >= held
+    assert runner.run(8)["updates"] > 0.0  # it fills again
+
+
+@pytest.mark.parametrize(
+    "name, workers, overrides, message",
+    [
+        ("dqn", None, {"buffer_shards": 1}, "buffer_shards=1 is for runs with workers"),
+        ("ppo", None, {"num_learners": 2}, "num_learners=2 is for runs with workers"),
+        ("ppo", TWO, {"buffer_shards": 1}, "ppo learns from rollouts, which no buffer keeps"),
+        ("dqn", TWO, {"buffer_shards": 3}, "2 workers fill at most as many buffers"),
+        ("dqn", TWO, {"num_learners": 2}, "set buffer_shards=1 or more"),
+        ("es", TWO, {"num_learners": 2}, "es compares parameters"),
+        ("ppo", Workers(3), {"num_learners": 2}, "2 learners cannot share 3 workers"),
+        ("ppo", TWO, {"num_learners": 2, "compile": "xla"}, "leave compile at auto"),
+        ("dqn", TWO, {"buffer_shards": 1, "normalize_reward": True}, "normalize_reward"),
+    ],
+)
+def test_roles_that_cannot_be_are_refused(name, workers, overrides, message):
+    with pytest.raises(UsageError, match=message):
+        build_runner(resolve(name, {"env": "CartPole-v1", **overrides}), 0, workers)
