@@ -42,6 +42,7 @@ class Counts(NamedTuple):
 
     replaced: int
     lost: int  # rollouts on order when their worker was replaced
+    playing: int  # workers that have delivered since they were started
 
 
 class WorkerPool:
@@ -73,7 +74,7 @@ class WorkerPool:
 
     @property
     def counts(self) -> Counts:
-        return Counts(self._replaced, self._lost)
+        return Counts(self._replaced, self._lost, sum(slot.delivered for slot in self._slots))
 
     def next(self, part: int = 0, parts: int = 1) -> Rollout:
         """The next rollout of whichever worker has one; waits for it.
