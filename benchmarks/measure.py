@@ -59,8 +59,9 @@ def run(
 ) -> dict[str, Any]:
     """Runs `command` in `folder` and returns its `JSON {...}` line's fields (none if it prints none) with
 
-    wall_s: of the whole process; others_cpu: cores that others used meanwhile; noisy: whether that was too
-    much, before or meanwhile; output: the end of what it printed; error: only where it failed.
+    wall_s: of the whole process; others_cpu: cores that others used meanwhile; idle: whether others used
+    little before; noisy: whether they used too much, before or meanwhile; output: the end of what it printed;
+    error: only where it failed. Processes that outlive the one that started them, as Ray's, count as others.
     """
     idle = wait_until_idle(idle_limit_s)
     others = Others()
@@ -90,6 +91,7 @@ def run(
     row |= {
         "wall_s": round(wall, 2),
         "others_cpu": round(cores, 2),
+        "idle": idle,
         "noisy": not idle or cores > IDLE_CORES,
         "output": output[-1500:],
     }

@@ -90,6 +90,11 @@ ENVIRONMENTS = {
         "sbx, mujoco",
         torch=True,
     ),
+    "rayv": Environment(  # RLlib; Gymnasium at the version that it pins
+        ("ray[rllib]==2.60.0", "gymnasium==1.2.2"),
+        "torch, gymnasium, ray.rllib.algorithms.impala, ray.rllib.algorithms.appo",
+        torch=True,
+    ),
     "tsh": Environment(("tianshou==2.0.1", "gymnasium==1.4.0"), "torch, tianshou.data", torch=True),
 }
 

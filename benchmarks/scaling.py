@@ -1,0 +1,181 @@
+"""Steps per second with 1 to 16 workers, and the time to solve CartPole, beside RLlib's.
+
+    python benchmarks/scaling.py --venvs build/peers            # everything, with RLlib in the same run
+    python benchmarks/scaling.py --skip_peers --task rate       # the curves of this project alone
+    python benchmarks/scaling.py --report                       # report and picture again, from the CSV file
+
+rate: an environment that sleeps 5 ms a step (sleeping_env.py), one for each worker, so that the cores are
+not the limit; from some seconds after the moment when all workers play and the learner updates. learn: from
+the launch of the process until the mean return of the last 100 training episodes is 450, on CartPole-v1.
+
+In each round everything runs once. Rows that are in scaling.csv are not measured again, so that an
+interrupted run goes on (`--restart` forgets them). Writes scaling.csv, scaling.md and scaling.png in
+benchmarks/results. What each library runs is in ours_workers.py and peers/rllib_workers.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import datetime
+import os
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import measure
+import peer_environments
+import scaling_report
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+WORKERS = (1, 2, 4, 8, 16)
+OURS, RLLIB = "benchmarks/ours_workers.py", "benchmarks/peers/rllib_workers.py"
+PLACE = "rayv"  # RLlib's environment
+FIELDS = (
+    "task", "library", "version", "algo", "env", "workers", "envs", "round", "env_steps_per_s",
+    "updates_per_s", "learner_waits", "staleness", "trained_steps", "reached", "seconds_from_launch",
+    "seconds_from_first_update", "best_return", "return_mean", "total_env_steps", "measured_s", "startup_s",
+    "memory_mb", "idle", "date", "command",
+)  # fmt: skip
+KEY = ("task", "library", "algo", "env", "workers", "envs", "round")
+SHOWN = ("env_steps_per_s", "updates_per_s", "learner_waits", "reached", "seconds_from_launch",
+         "seconds_from_first_update", "startup_s", "memory_mb")  # fmt: skip
+
+
+class Run(NamedTuple):
+    """One process of one round."""
+
+    task: str  # "rate" or "learn"
+    library: str  # "ours", "rllib", or "environment": one alone, without agent and workers
+    algo: str
+    workers: int = 1
+    envs: int = 1  # of each worker
+    env: str = "SleepingCartPole-v1"
+
+    def arguments(self, round_number: int, args: argparse.Namespace) -> list[str]:
+        """Of the interpreter."""
+        script = RLLIB if self.library == "rllib" else OURS
+        words = [script, self.algo, "--task", self.task, "--workers", str(self.workers)]
+        words += ["--envs", str(self.envs), "--env", self.env, "--seed", str(round_number)]
+        if self.task == "rate":
+            return [*words, "--warmup_s", f"{args.warmup_s:g}", "--measure_s", f"{args.measure_s:g}"]
+        return [*words, "--limit_s", f"{args.limit_s:g}"]
+
+    def key(self, round_number: int) -> tuple[str, ...]:
+        """What tells its row from others, in the order of `KEY`."""
+        values = (self.task, self.library, self.algo, self.env, self.workers, self.envs, round_number)
+        return tuple(str(value) for value in values)
+
+
+def plan(args: argparse.Namespace) -> list[Run]:
+    """What a round runs, in this order: what is compared lies side by side."""
+    runs: list[Run] = []
+    libraries = ["ours"] if args.skip_peers else ["ours", "rllib"]
+    if args.task != "learn":
+        runs.append(Run("rate", "environment", "environment"))
+        for count in args.workers:
+            runs += [Run("rate", "ours", algo, count) for algo in ("impala", "apex")]
+            if not args.skip_peers and count in args.peer_workers:
+                runs += [Run("rate", "rllib", algo, count) for algo in ("impala", "appo")]
+    if args.task != "rate":
+        for count in args.learn_workers:
+            for algo in ("impala", "appo"):
+                runs += [Run("learn", each, algo, count, 16, "CartPole-v1") for each in libraries]
+    return [run for run in runs if not args.only or run.algo in args.only]
+
+
+def read_rows(path: Path) -> dict[tuple[str, ...], dict[str, Any]]:
+    """The rows measured so far, by their keys."""
+    if not path.exists():
+        return {}
+    with path.open(newline="") as file:
+        return {tuple(row[name] for name in KEY): row for row in csv.DictReader(file)}
+
+
+def write_rows(path: Path, rows: dict[tuple[str, ...], dict[str, Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n", extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows.values())
+
+
+def one_run(run: Run, round_number: int, args: argparse.Namespace) -> dict[str, Any]:
+    """Its row; with `error` where it failed."""
+    words = run.arguments(round_number, args)
+    python = sys.executable
+    if run.library == "rllib":
+        python = str(peer_environments.python_of(Path(args.venvs).resolve(), PLACE))
+    environ = dict(os.environ, CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2")
+    for name in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME", "OMP_NUM_THREADS"):
+        environ.pop(name, None)
+    found = measure.run([python, *words], str(ROOT), environ, args.wait, args.timeout)
+    row = found | {name: getattr(run, name) for name in ("task", "library", "algo", "env", "workers", "envs")}
+    row |= {"round": round_number, "idle": found["idle"], "command": "python " + " ".join(words)}
+    return row | {"date": datetime.datetime.now().isoformat(timespec="seconds")}
+
+
+def measure_all(args: argparse.Namespace, path: Path) -> bool:
+    """Measures what is missing, writing after every run; whether all went well."""
+    rows = {} if args.restart else read_rows(path)
+    runs = plan(args)
+    todo = [(i, run) for i in range(1, args.rounds + 1) for run in runs if run.key(i) not in rows]
+    well = True
+    for done, (round_number, run) in enumerate(todo):
+        row = one_run(run, round_number, args)
+        shown = "  ".join(f"{name} {row[name]}" for name in SHOWN if row.get(name) not in (None, ""))
+        what = f"{run.task} {run.library} {run.algo} x {run.workers}"
+        noise = "" if row["idle"] else "  (others used the machine)"
+        print(f"[{done + 1}/{len(todo)}] round {round_number}  {what}  {shown}{noise}", flush=True)
+        if "error" in row or not {"env_steps_per_s", "seconds_from_launch"} & set(row):
+            well = False
+            print(f"failed: {row.get('error')}: {row['output'][-800:]}", flush=True)
+            continue
+        rows[run.key(round_number)] = {name: str(row.get(name, "")) for name in FIELDS}
+        write_rows(path, rows)
+    return well
+
+
+def command_line() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--task", choices=("both", "rate", "learn"), default="both")
+    add("--only", nargs="+", metavar="ALGO", help="of environment, impala, apex, appo")
+    add("--rounds", type=int, default=3)
+    add("--workers", type=int, nargs="+", default=list(WORKERS))
+    add("--peer_workers", type=int, nargs="+", default=[1, 4, 8, 16], help="of RLlib")
+    add("--learn_workers", type=int, nargs="+", default=[2])
+    add("--skip_peers", action="store_true", help="without RLlib")
+    add("--venvs", default=str(ROOT / "build" / "peers"), metavar="DIR", help="where RLlib's environment is")
+    add("--warmup_s", type=float, default=5.0)
+    add("--measure_s", type=float, default=15.0)
+    add("--limit_s", type=float, default=240.0, help="longest training")
+    add("--timeout", type=float, default=420.0, help="longest process, seconds")
+    add("--wait", type=float, default=60.0, help="longest wait for an idle machine, seconds")
+    add("--restart", action="store_true", help="forget the rows measured before")
+    add("--report", action="store_true", help="only write the report")
+    add("--results", default=str(RESULTS), metavar="DIR")
+    return parser
+
+
+def main() -> int:
+    args = command_line().parse_args()
+    folder = Path(args.results)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "scaling.csv"
+    well = True
+    if not args.report:
+        if not args.skip_peers:
+            peer_environments.prepare(Path(args.venvs).resolve(), PLACE)
+        well = measure_all(args, path)
+    print(scaling_report.write(list(read_rows(path).values()), folder))
+    return 0 if well else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except peer_environments.EnvironmentFailure as failure:
+        sys.exit(f"error: {failure}")

@@ -1,0 +1,197 @@
+"""The report of `scaling.py`: scaling.md and scaling.png, from the rows of scaling.csv."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+Row = dict[str, Any]
+LINEAR_BAR, PEER_BAR = 0.9, 1.5
+NAMES = {
+    ("ours", "impala"): "IMPALA",
+    ("ours", "apex"): "Ape-X",
+    ("ours", "appo"): "APPO",
+    ("rllib", "impala"): "RLlib IMPALA",
+    ("rllib", "appo"): "RLlib APPO",
+}
+Rates = dict[tuple[str, str], dict[int, list[float]]]  # (library, algo) -> workers -> steps/s of each round
+
+
+def rates(rows: Iterable[Row]) -> Rates:
+    """Environment steps per second, by who and with how many workers."""
+    found: Rates = {}
+    for row in rows:
+        if row["task"] == "rate":
+            counts = found.setdefault((row["library"], row["algo"]), {})
+            counts.setdefault(int(row["workers"]), []).append(float(row["env_steps_per_s"]))
+    return found
+
+
+def fractions(counts: dict[int, list[float]]) -> dict[int, float]:
+    """Workers -> steps/s as a share of that many times the steps/s of one worker; of medians."""
+    one = median(counts[1])
+    return {count: median(values) / (count * one) for count, values in counts.items()}
+
+
+def fastest_peer(found: Rates, count: int) -> tuple[str, float] | None:
+    """(algorithm, steps/s) of RLlib's fastest with so many workers; None where none was measured."""
+    peers = [
+        (algo, median(counts[count]))
+        for (library, algo), counts in found.items()
+        if library == "rllib" and count in counts
+    ]
+    return max(peers, key=lambda each: each[1]) if peers else None
+
+
+def table(header: list[str], rows: list[list[str]]) -> list[str]:
+    """Lines of Markdown."""
+    return ["| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows]]
+
+
+def _span(values: list[float]) -> str:
+    return f"{median(values):,.0f}" + (f" ({min(values):,.0f} to {max(values):,.0f})" if values[1:] else "")
+
+
+def rate_lines(rows: list[Row]) -> list[str]:
+    """The curves as a table."""
+    found = rates(rows)
+    alone = found.get(("environment", "environment"), {}).get(1)
+    lines = ["## Steps per second", ""]
+    if alone:
+        lines += [f"The environment alone, in one process: {_span(alone)} steps/s.", ""]
+    cells = []
+    for who, name in NAMES.items():
+        counts = found.get(who, {})
+        shares = fractions(counts) if 1 in counts else {}
+        for count in sorted(counts):
+            each = median(counts[count])
+            peer = fastest_peer(found, count) if who[0] == "ours" else None
+            cells.append(
+                [
+                    name,
+                    str(count),
+                    _span(counts[count]),
+                    f"{shares[count]:.2f}" if count in shares else "-",
+                    f"{each / (count * median(alone)):.2f}" if alone else "-",
+                    f"{each / peer[1]:.2f} ({peer[0].upper()})" if peer else "-",
+                    str(len(counts[count])),
+                ]
+            )
+    header = [
+        "",
+        "workers",
+        "steps/s",
+        "of linear",
+        "of the environments alone",
+        "of RLlib's faster",
+        "rounds",
+    ]
+    return [*lines, *table(header, cells), ""]
+
+
+def learn_lines(rows: list[Row]) -> list[str]:
+    """Time to solve CartPole."""
+    groups: dict[tuple[str, str, str, str, str], list[Row]] = {}
+    for row in rows:
+        if row["task"] == "learn":
+            key = (row["env"], row["algo"], row["workers"], row["envs"], row["library"])
+            groups.setdefault(key, []).append(row)
+    if not groups:
+        return []
+    cells = []
+    for (env, algo, workers, envs, library), each in sorted(groups.items()):
+        good = [row for row in each if row["reached"] == "True"]
+
+        def spread(field: str, chosen: list[Row] = good) -> str:
+            return ", ".join(f"{float(row[field]):.1f}" for row in chosen) or "-"
+
+        steps = ", ".join(f"{int(row['total_env_steps']):,}" for row in good) or "-"
+        name = NAMES[library, algo]
+        reached = f"{len(good)} of {len(each)}"
+        cells.append(
+            [
+                *(env, name, f"{workers} x {envs}", reached),
+                *(spread("seconds_from_launch"), spread("seconds_from_first_update"), steps),
+            ]
+        )
+    header = ["environment", "", "workers x environments", "reached"]
+    header += ["s from launch", "s from the first update", "steps"]
+    return ["## Time to 450 on CartPole", "", *table(header, cells), ""]
+
+
+def notes(rows: list[Row]) -> list[str]:
+    """How it was measured."""
+    versions = sorted({f"{row['library']}: {row['version']}" for row in rows if row["library"] != "ours"})
+    noisy = sum(row["idle"] != "True" for row in rows)
+    return [
+        "## How",
+        "",
+        f"Medians of rounds in which everything ran once; in brackets the least and the most. {noisy} of "
+        f"{len(rows)} runs began while others used more than 0.3 of a core. Bars: {LINEAR_BAR:g} of linear, "
+        f"{PEER_BAR:g} times RLlib's faster one of IMPALA and APPO.",
+        "",
+        "SleepingCartPole-v1 is CartPole whose step sleeps 5 ms first; one for each worker. of linear: "
+        "steps/s by N times the steps/s of one worker. Steps are counted where the learner gets them; "
+        "start-up, compilation and some seconds of warm-up are left out. Both libraries have networks of "
+        "64-64 tanh and rollouts of 50 steps (RLlib's default). Our IMPALA makes two passes over each "
+        "rollout, RLlib's one over 500 steps, its default. Ape-X makes an update of 512 transitions for 50 "
+        "steps, 13 times as many as in its paper; its shipped set learns 64 transitions for every step, "
+        "which is more than one core can at this rate.",
+        "",
+        "To 450: the mean return of the last 100 training episodes, from the launch of the process, imports, "
+        "compilation and start of the workers included. Our shipped sets as they are; RLlib's own examples "
+        "for CartPole, whose target is 450 too, with as many workers as ours. One number for each seed.",
+        "",
+        f"Versions: {'; '.join(versions)}. The commands are in scaling.csv.",
+        "",
+    ]
+
+
+def write(rows: list[Row], folder: Path) -> str:
+    """Writes scaling.md and, where there are curves, scaling.png; the text of the former."""
+    cores = len(os.sched_getaffinity(0))
+    lines = ["# Scaling with workers", "", f"{cores} cores, no GPU. Written by "]
+    lines[-1] += "`python benchmarks/scaling.py`; see ../README.md."
+    lines += ["", *rate_lines(rows), *learn_lines(rows), *notes(rows)]
+    text = "\n".join(lines)
+    (folder / "scaling.md").write_text(text)
+    found = rates(rows)
+    if any(library == "ours" for library, _ in found):
+        _draw(found, folder / "scaling.png")
+    return text
+
+
+def _draw(found: Rates, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")
+    alone = found.get(("environment", "environment"), {}).get(1)
+    most = max(count for who, counts in found.items() if who in NAMES for count in counts)
+    if alone:
+        ends = [1, most]
+        each = median(alone)
+        axes.plot(ends, [each * n for n in ends], "k--", lw=1, label="environments alone, times N")
+    for who, name in NAMES.items():
+        counts = found.get(who)
+        if counts:
+            at = sorted(counts)
+            style = "o-" if who[0] == "ours" else "s:"
+            axes.plot(at, [median(counts[n]) for n in at], style, label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    ticks = [2**i for i in range(most.bit_length())]
+    axes.set_xticks(ticks, [str(each) for each in ticks])
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.set_xlabel("workers")
+    axes.set_ylabel("environment steps per second")
+    axes.set_title("An environment that sleeps 5 ms a step, one for each worker")
+    axes.grid(True, alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
