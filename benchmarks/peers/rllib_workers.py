@@ -94,8 +94,13 @@ def main() -> None:
     args = options.parse_args()
     watch = Watch("rllib", f"ray {ray.__version__}", args)
     logging.disable(logging.WARNING)
-    cpus = args.workers + args.learners + 2
-    ray.init(num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    ray.init(
+        address="local",  # not a cluster that somebody else runs here
+        num_cpus=args.workers + args.learners + 2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
     tune.register_env("workload", make_env)
     algorithm = build(args)
     watch.start()
