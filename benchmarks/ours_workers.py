@@ -31,7 +31,7 @@ MODULE = "benchmarks.sleeping_env"
 # What a learner on one slow core can keep up with when 16 workers send 3000 steps a second.
 RATE = {
     # The set's own two passes over every rollout. 50 steps are RLlib's default (`rollout_fragment_length`).
-    "impala": {"rollout_length": 50},
+    "impala": {"rollout_length": 50, "lr": 5e-4},
     "appo": {"rollout_length": 50, "minibatches": 1},
     # The paper makes an update of 512 for about 650 steps; here it is one for 50, 13 times as much learning.
     # (The set's own 128 updates of 128 for 256 steps would be 1500 updates a second.)

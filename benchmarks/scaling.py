@@ -36,7 +36,7 @@ FIELDS = (
     "task", "library", "version", "algo", "env", "workers", "envs", "round", "env_steps_per_s",
     "updates_per_s", "learner_waits", "staleness", "trained_steps", "reached", "seconds_from_launch",
     "seconds_from_first_update", "best_return", "return_mean", "total_env_steps", "measured_s", "startup_s",
-    "memory_mb", "idle", "date", "command",
+    "memory_mb", "idle", "nice", "date", "command",
 )  # fmt: skip
 KEY = ("task", "library", "algo", "env", "workers", "envs", "round")
 SHOWN = ("env_steps_per_s", "updates_per_s", "learner_waits", "reached", "seconds_from_launch",
@@ -107,11 +107,14 @@ def one_run(run: Run, round_number: int, args: argparse.Namespace) -> dict[str, 
     if run.library == "rllib":
         python = str(peer_environments.python_of(Path(args.venvs).resolve(), PLACE))
     environ = dict(os.environ, CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2")
+    environ["RAY_worker_niceness"] = (
+        "0"  # RLlib's workers too: by default they go behind everyone's processes
+    )
     for name in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME", "OMP_NUM_THREADS"):
         environ.pop(name, None)
     found = measure.run([python, *words], str(ROOT), environ, args.wait, args.timeout)
     row = found | {name: getattr(run, name) for name in ("task", "library", "algo", "env", "workers", "envs")}
-    row |= {"round": round_number, "idle": found["idle"], "command": "python " + " ".join(words)}
+    row |= {"round": round_number, "nice": os.nice(0), "command": "python " + " ".join(words)}
     return row | {"date": datetime.datetime.now().isoformat(timespec="seconds")}
 
 

@@ -126,11 +126,13 @@ def notes(rows: list[Row]) -> list[str]:
     """How it was measured."""
     versions = sorted({f"{row['library']}: {row['version']}" for row in rows if row["library"] != "ours"})
     noisy = sum(row["idle"] != "True" for row in rows)
+    nice = sorted({int(row["nice"] or 0) for row in rows})
     return [
         "## How",
         "",
         f"Medians of rounds in which everything ran once; in brackets the least and the most. {noisy} of "
-        f"{len(rows)} runs began while others used more than 0.3 of a core. Bars: {LINEAR_BAR:g} of linear, "
+        f"{len(rows)} runs began while others used more than 0.3 of a core; niceness of all runs: "
+        f"{', '.join(map(str, nice))}. Bars: {LINEAR_BAR:g} of linear, "
         f"{PEER_BAR:g} times RLlib's faster one of IMPALA and APPO.",
         "",
         "SleepingCartPole-v1 is CartPole whose step sleeps 5 ms first; one for each worker. of linear: "
