@@ -218,8 +218,8 @@ def _checked(args: argparse.Namespace) -> HParams:
     check_components(hparams)
     if hparams.num_learners > 1 and args.copies > 1 and args.training:
         raise UsageError(
-            f"num_learners={hparams.num_learners} and --copies {args.copies}: learners are connected once in a "
-            "process; start a command for each copy, with --seed"
+            f"num_learners={hparams.num_learners} and --copies {args.copies}: learners are connected once in "
+            "a process; start a command for each copy, with --seed"
         )
     return hparams
 

@@ -240,8 +240,11 @@ class AsyncRunner(Runner):
 
     def _publish(self, number: int, flat: np.ndarray | None) -> None:
         """A new version; `flat` None: of the same weights."""
-        weights = self._version.flat if flat is None and self._version is not None else [ray.put(flat)]
-        self._version = Version(number, number * self.steps_per_iteration, weights)
+        step = number * self.steps_per_iteration
+        if flat is None and self._version is not None:
+            self._version = self._version._replace(number=number, step=step)
+        else:
+            self._version = Version.of(number, step, flat)
         self._weights.publish.remote(self._version)
 
     def _republish(self) -> None:

@@ -18,6 +18,7 @@ from rl.registry import import_user_modules
 from rl.runners.acting import Acting, Portable
 from rl.runners.collect import Collector, Window
 from rl.workers.exchange import Sent, packed
+from rl.workers.weights import Version
 
 
 class Assignment(NamedTuple):
@@ -121,16 +122,21 @@ class Worker:
         """Takes the newest weights where there are newer ones."""
         import ray
 
-        newest = ray.get(self._weights.newest.remote())
+        newest = ray.get(self._weights.newest.remote(self._version))
         # None: the role that hands them out was restarted, and the learner will tell it. Where all workers
         # make a rollout together, they play with that iteration's weights, which may still be on their way.
-        while newest is None or (iteration is not None and newest.number < iteration):
+        while newest is None or (iteration is not None and _number(newest) < iteration):
             time.sleep(0.05)
-            newest = ray.get(self._weights.newest.remote())
-        if newest.number != self._version:
-            self._policy.take(ray.get(newest.flat[0]))
+            newest = ray.get(self._weights.newest.remote(self._version))
+        if isinstance(newest, Version):
+            self._policy.take(newest.weights())
             self._version, self._step = newest.number, newest.step
         self._policy.begin(self._made, iteration)
+
+
+def _number(newest: Version | int) -> int:
+    """The number of a version, or of the one that a worker has."""
+    return newest if isinstance(newest, int) else newest.number
 
 
 class Converted:
