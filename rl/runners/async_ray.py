@@ -33,7 +33,7 @@ from rl.workers.buffers import Buffers
 from rl.workers.exchange import Sent, unpacked
 from rl.workers.plan import Workers, rollouts_sent_as_one
 from rl.workers.pool import WorkerPool
-from rl.workers.roles import Roles
+from rl.workers.roles import QUIET, Roles
 from rl.workers.weights import Version, Weights
 from rl.workers.worker import Assignment, Rollout, Worker
 
@@ -144,7 +144,8 @@ class AsyncRunner(Runner):
         for each in (self._pool, self._buffers):
             if each is not None:
                 each.close()
-        self._roles.close()
+        lost = self._pool is not None and self._pool.counts.replaced > 0
+        self._roles.close(keep_logs=lost or (self._buffers is not None and self._buffers.replaced > 0))
 
     def _rollouts(self, pool: WorkerPool, made: int) -> list[Rollout]:
         """What an iteration learns from: a rollout of every worker, or one for every learner."""
@@ -193,13 +194,17 @@ class AsyncRunner(Runner):
     def _start(self) -> WorkerPool:
         """The other learners, the role that hands out weights, the buffers and the workers."""
         self._roles.start(self)
-        self._weights = ray.remote(Weights).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
+        # Beside the learner, not on a node that may be lost while the learner goes on.
+        lasting = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, **QUIET}
+        role = ray.remote(Weights).options(**lasting, scheduling_strategy=self._roles.cluster.here())
+        self._weights = role.remote()
         made = int(self.iteration.numpy())
         self._publish(made, flat_weights(self.learner.agent, training=False).numpy())
         self._convert()
         self._buffers = self._roles.buffers(made, replicas.count())
         if self._buffers is not None and self._restored is not None:
             self._buffers.restore(self._restored)
+        self._roles.tell_of_room()
         timeout, count = self.learner.agent.hparams.worker_timeout, self.workers.number
         fetch = self._buffers is None and replicas.count() == 1
         self._pool = WorkerPool(self._worker, count, timeout, self._republish, fetch)
@@ -236,15 +241,16 @@ class AsyncRunner(Runner):
             seed=self.seed,
             own_seed=int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31,
         )
-        return ray.remote(Worker).options(num_cpus=1).remote(assignment, self._weights, self._portable)
+        actor = ray.remote(Worker).options(num_cpus=1, **QUIET)
+        return actor.remote(assignment, self._weights, self._portable)
 
     def _publish(self, number: int, flat: np.ndarray | None) -> None:
         """A new version; `flat` None: of the same weights."""
         step = number * self.steps_per_iteration
-        if flat is None and self._version is not None:
-            self._version = self._version._replace(number=number, step=step)
-        else:
+        if flat is not None:
             self._version = Version.of(number, step, flat)
+        elif self._version is not None:
+            self._version = self._version._replace(number=number, step=step)
         self._weights.publish.remote(self._version)
 
     def _republish(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ class Cluster:
         _quiet(ray)
         self.ray: Any = ray
         self._own = not ray.is_initialized()
+        self._folder: Path | None = None  # where Ray has its sockets and logs, if it was started here
         if not self._own:
             return
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
@@ -54,8 +56,8 @@ class Cluster:
             [str(Path(rl.__file__).parents[1]), os.getcwd(), *filter(None, [path])]
         )
         try:
-            ray.init(**options)
-        except Exception as error:  # Ray raises many kinds, a bare Exception where its start takes too long
+            context: Any = ray.init(**options)
+        except (ConnectionError, ValueError, RuntimeError) as error:
             what = str(error).strip().split("\n")[0]
             where = "on this machine" if address is None else f"at {address}"
             raise UsageError(f"cannot use Ray {where}: {what}") from error
@@ -64,14 +66,34 @@ class Cluster:
             os.environ.pop("PYTHONPATH")
             if path is not None:
                 os.environ["PYTHONPATH"] = path
+        if address is None:
+            self._folder = Path(context.address_info["session_dir"])
 
-    def close(self) -> None:
-        """Leaves the cluster; one that was started here ends, with all its processes."""
+    def here(self) -> Any:
+        """The scheduling strategy of an actor that is to be on this process's node."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        return NodeAffinitySchedulingStrategy(self.ray.get_runtime_context().get_node_id(), soft=True)
+
+    def tell_of_room(self, processes: int) -> None:
+        """Warns where the cluster has fewer cores than that: the other processes begin when it grows."""
+        room = int(self.ray.cluster_resources().get("CPU", 0))
+        if room < processes:
+            what = "the cluster has cores for %d of %d processes: the others wait for one"
+            _log.warning(what, room, processes)
+
+    def close(self, keep_logs: bool = False) -> None:
+        """Leaves the cluster; one that was started here ends, with all its processes and files.
+
+        keep_logs: Ray's own files stay: what a worker that was lost wrote before its end is among them.
+        """
         if self._own and self.ray.is_initialized():
             handlers = _handlers()
             with contextlib.suppress(Exception):
                 self.ray.shutdown()
             _restore(handlers)
+            if self._folder is not None and not keep_logs:
+                shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _quiet(ray: Any) -> None:

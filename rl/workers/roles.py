@@ -13,6 +13,8 @@ from rl.workers.cluster import Cluster
 from rl.workers.peers import Part, Peers
 from rl.workers.plan import Division, Workers
 
+QUIET = {"enable_task_events": False}  # else the cluster's head keeps a record of every single rollout
+
 
 class Roles:
     """Ray, the other learners and the buffers of a run.
@@ -27,14 +29,15 @@ class Roles:
 
     def __init__(self, workers: Workers, learners: int, shards: int):
         self._shards = shards
-        self._cluster = Cluster(workers.address, workers.number + learners - 1 + shards)
+        self._processes = workers.number + learners - 1 + shards
+        self.cluster = Cluster(workers.address, self._processes)
         self.envs_of_a_worker = 0
         self._part: Part | None = None
         self._shelf: Shelf | None = None
         try:
             self.peers = Peers(learners)
         except BaseException:
-            self._cluster.close()
+            self.cluster.close()
             raise
 
     def plan(self, division: Division, part: Part, shelf: Shelf | None) -> None:
@@ -56,10 +59,15 @@ class Roles:
         def make(index: int, incarnation: int) -> Any:
             entropy = [shelf.seed, index, incarnation]
             seed = int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31
-            return ray.remote(Buffer).options(num_cpus=1).remote(shelf._replace(seed=seed))
+            return ray.remote(Buffer).options(num_cpus=1, **QUIET).remote(shelf._replace(seed=seed))
 
         return Buffers(make, self._shards, learners, iteration * learners)
 
-    def close(self) -> None:
+    def tell_of_room(self) -> None:
+        """Warns where the cluster has fewer cores than there are processes."""
+        self.cluster.tell_of_room(self._processes)
+
+    def close(self, keep_logs: bool = False) -> None:
+        """Ends the peers, and leaves Ray as `Cluster.close` does."""
         self.peers.close()
-        self._cluster.close()
+        self.cluster.close(keep_logs)

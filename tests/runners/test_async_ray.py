@@ -10,6 +10,7 @@ from rl.hparams.merge import resolve
 from rl.runners.evaluate import Evaluator
 from rl.runners.trainer import Trainer
 from rl.workers.plan import Workers
+from rl.workers.pool import Counts
 from rl.workers.worker import Rollout
 
 TWO = Workers(2)
@@ -73,7 +74,7 @@ def test_memories_hold_no_transition_from_one_worker_to_another(build):
 class Old:
     """A pool whose every third rollout is by weights that are five updates old."""
 
-    counts = (0, 0)
+    counts = Counts(0, 0)
 
     def __init__(self, rollout):
         self.rollout, self.made, self.used = rollout, 0, []

@@ -1,0 +1,137 @@
+"""A cluster of several nodes: what is lost with a worker's process or a whole node is replaced."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+REPLACED = re.compile(r"worker (\d+) .*: a new one takes its place")
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """A head, where the learner is, and two nodes with room for all workers each."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the workers' processes
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    from ray.cluster_utils import Cluster
+
+    store = 80 * 2**20
+    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": store}
+    made = Cluster(initialize_head=True, head_node_args=head)
+    for _ in range(2):
+        made.add_node(num_cpus=2, object_store_memory=store)
+    folder = made.head_node.get_session_dir_path()
+    yield made
+    made.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_run_survives_the_loss_of_a_worker_and_of_a_node(cluster, command, tmp_path):
+    words = ["--hparams", "ppo_cartpole", "--train_steps", "5000000", "--output_dir", tmp_path]
+    words += ["--hparam_override", "log_period=2000,compile=graph", "--num_workers", 2]
+    process = command(*words, "--ray_address", cluster.address, wait=False)
+    run_dir = tmp_path / "run_0"
+
+    def trains_on():
+        """Waits for three more rows of metrics."""
+        rows = len(read(run_dir / "metrics.csv").splitlines())
+        until(lambda: len(read(run_dir / "metrics.csv").splitlines()) >= max(rows, 1) + 3, process)
+
+    def replaced():
+        """Which workers were, one after another, by the log."""
+        return REPLACED.findall(read(run_dir / "train.log"))
+
+    trains_on()
+    os.kill(workers(cluster)[0], signal.SIGKILL)
+    until(lambda: len(replaced()) == 1, process)
+    until(lambda: len(workers(cluster)) == 2, process)
+    node = next(each for each in cluster.worker_nodes if children(raylet(each), "ray::Worker"))
+    lost = len(children(raylet(node), "ray::Worker"))
+    cluster.remove_node(node, allow_graceful=False)
+    until(lambda: len(replaced()) == 1 + lost, process)
+    until(lambda: len(workers(cluster)) == 2, process)
+    trains_on()
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 143, (out, err)
+    assert len(replaced()) == 1 + lost
+    rows = [line.split(",") for line in read(run_dir / "perf.csv").splitlines()]
+    assert float(rows[-1][rows[0].index("perf/workers_replaced")]) == 1 + lost
+    until(lambda: not actors(cluster))
+
+
+PROGRAM = """
+from rl.workers.cluster import Cluster
+cluster = Cluster(None, 1)
+folder = cluster._folder
+print(sorted(each.name for each in folder.iterdir() if each.name in ("logs", "sockets")))
+cluster.tell_of_room(1)
+cluster.tell_of_room(10_000)
+cluster.close()
+print(folder.exists())
+"""
+
+
+def test_a_cluster_of_the_run_s_own_leaves_no_files_and_tells_where_workers_will_wait():
+    words = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=180)
+    assert done.stdout.splitlines() == ["['logs', 'sockets']", "False"], done.stderr
+    (warning,) = [line for line in done.stderr.splitlines() if "the others wait" in line]
+    assert "of 10000 workers" in warning
+
+
+def read(path):
+    return path.read_text() if path.exists() else ""
+
+
+def raylet(node):
+    """Id of the process that manages a node."""
+    return node.all_processes["raylet"][0].process.pid
+
+
+def children(parent, title):
+    """Ids of the living processes of that title that one has started."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                state, up = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+                name = (folder / "cmdline").read_text()
+            except OSError:  # it has just ended
+                continue
+            if int(up) == parent and state != "Z" and name.startswith(title):
+                found.append(int(folder.name))
+    return found
+
+
+def workers(cluster):
+    return [pid for node in cluster.list_all_nodes() for pid in children(raylet(node), "ray::Worker")]
+
+
+def actors(cluster):
+    """All processes of a run that the cluster has."""
+    nodes = cluster.list_all_nodes()
+    return [
+        pid
+        for each in nodes
+        for name in ("Worker", "Weights")
+        for pid in children(raylet(each), f"ray::{name}")
+    ]
+
+
+def until(true, process=None):
+    """Waits for it, as long as the process lives."""
+    deadline = time.monotonic() + 180.0
+    while not true():
+        assert time.monotonic() < deadline
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.1)
