@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 
+from rl.cli import main
 from rl.workers.copies import shares
 
-SMALL = ["--hparams", "ppo_identity", "--test_episodes", "2", "--eval_episodes", "2"]
+SMALL = ["--hparams", "ppo_identity", "--test_episodes", "2", "--eval_episodes", "2", "--copies", "3"]
+SMALL += ["--hparam_override", "compile=graph"]  # XLA takes four times as long to compile
 
 
 def test_places_share_the_cores(monkeypatch):
@@ -19,53 +22,74 @@ def test_places_share_the_cores(monkeypatch):
     assert shares(6) == [[]] * 6
 
 
-def test_copies_side_by_side_are_those_one_after_another(command, tmp_path):
+def test_copies_side_by_side_are_those_one_after_another(ray_here, tmp_path, capsys):
+    # In this process, which has TensorFlow and Ray already; copies side by side get processes all the same.
     one, other = tmp_path / "one", tmp_path / "other"
-    done = command(*SMALL, "--copies", 3, "--parallel", 2, "--output_dir", one)
-    assert done.returncode == 0, done.stderr
-    assert all(f"{one}/run_{copy}" in done.stdout for copy in range(3)), done.stdout
-    done = command(*SMALL, "--copies", 3, "--output_dir", other)
-    assert done.returncode == 0, done.stderr
+    assert main([*SMALL, "--parallel", "2", "--output_dir", str(one)]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"{one}/run_{copy}" in shown for copy in range(3)), shown
+    assert main([*SMALL, "--output_dir", str(other)]) == 0
     for copy in range(3):
         rows = [(folder / f"run_{copy}" / "metrics.csv").read_bytes() for folder in (one, other)]
         assert rows[0] == rows[1]
 
 
-def test_a_copy_that_is_killed_goes_on_and_a_request_to_stop_reaches_all(command, tmp_path):
-    settings = "checkpoint_period=0.1,log_period=2000,env_backend=gym"
+def test_a_copy_that_is_killed_goes_on_and_a_request_to_stop_reaches_all(ray_here, tmp_path, capsys):
+    settings = "checkpoint_period=0.1,log_period=2000,eval_period=2000000,env_backend=gym,compile=graph"
     words = ["--hparams", "ppo_cartpole", "--train_steps", "5000000", "--hparam_override", settings]
-    process = command(*words, "--copies", 2, "--parallel", 2, "--output_dir", tmp_path, wait=False)
-    logs = [tmp_path / f"run_{copy}" / "train.log" for copy in range(2)]
-    until(lambda: all(log.exists() and "steps/s" in log.read_text() for log in logs), process)
-    killed = children("ray::Copy", process)[0]
-    os.kill(killed, signal.SIGKILL)
-    until(lambda: any("resumed at step" in log.read_text() for log in logs), process)
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 143, err
-    assert out.count("its process was lost, going on from its last checkpoint") == 1
-    for log in logs:
-        assert any((log.parent / "checkpoints").iterdir())
+    folders = [tmp_path / f"run_{copy}" for copy in range(2)]
+
+    def meddle():
+        try:
+            until(lambda: all(rows(folder) >= 2 for folder in folders))  # so there is a checkpoint
+            os.kill(copies()[0], signal.SIGKILL)
+            until(lambda: any("resumed at step" in read(folder / "train.log") for folder in folders))
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    other = threading.Thread(target=meddle)
+    handler = signal.signal(signal.SIGTERM, lambda *_: None)  # should the command have ended by then
+    try:
+        other.start()
+        code = main([*words, "--copies", "2", "--parallel", "2", "--output_dir", str(tmp_path)])
+        other.join()
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert code == 143
+    assert sum("resumed at step" in read(folder / "train.log") for folder in folders) == 1
+    assert capsys.readouterr().out.count("its process was lost, going on from its last checkpoint") == 1
+    for folder in folders:
+        assert any((folder / "checkpoints").iterdir())
+    until(lambda: not copies())
 
 
-def until(true, process):
-    """Waits for it, as long as the process lives."""
+def until(true):
+    """Waits for it."""
     deadline = time.monotonic() + 180.0
     while not true():
-        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
-        time.sleep(0.2)
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
-def children(name, process):
-    """Ids of the processes of that name among the descendants of one."""
-    rows = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout.splitlines()
-    parents = {int(row.split()[0]): int(row.split()[1]) for row in rows[1:]}
+def read(path):
+    return path.read_text() if path.exists() else ""
+
+
+def rows(folder):
+    """Of metrics, so far."""
+    return len(read(folder / "metrics.csv").splitlines()) - 1
+
+
+def copies():
+    """Ids of the processes of copies that this one has started."""
+    lines = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout.splitlines()
+    table = [line.split(maxsplit=2) for line in lines[1:]]
+    parents = {int(pid): int(parent) for pid, parent, _ in table}
     found = []
-    for row in rows[1:]:
-        pid, up = int(row.split()[0]), int(row.split()[0])
-        while up in parents and up != process.pid:
+    for pid, _, title in table:
+        up = int(pid)
+        while up in parents and up != os.getpid():
             up = parents[up]
-        if up == process.pid and name in row:
-            found.append(pid)
-    assert found, rows
+        if up == os.getpid() and title.startswith("ray::Copy"):
+            found.append(int(pid))
     return found
