@@ -15,6 +15,7 @@ from rl.errors import UsageError
 from rl.workers.plan import check_address, check_ray
 
 _log = logging.getLogger("rl.workers.ray")
+STARTS = 3  # of a Ray of this run's own, until one succeeds
 
 
 class Cluster:
@@ -58,8 +59,8 @@ class Cluster:
             [str(Path(rl.__file__).parents[1]), os.getcwd(), *filter(None, [path])]
         )
         try:
-            context: Any = ray.init(**options)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+            context = _connected(ray, options, STARTS if address is None else 1)
+        except Exception as error:  # Ray raises all kinds, a bare Exception where its start takes too long
             what = str(error).strip().split("\n")[0]
             where = "on this machine" if address is None else f"at {address}"
             raise UsageError(f"cannot use Ray {where}: {what}") from error
@@ -96,6 +97,18 @@ class Cluster:
             _restore(handlers)
             if self._folder is not None and not keep_logs:
                 shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _connected(ray: Any, options: dict[str, Any], tries: int) -> Any:
+    """What `ray.init` returns. Ray gives its processes 30 s to start, a very busy machine may not."""
+    while True:
+        tries -= 1
+        try:
+            return ray.init(**options)
+        except Exception:
+            ray.shutdown()
+            if tries == 0:
+                raise
 
 
 def _quiet(ray: Any) -> None:
