@@ -1,0 +1,306 @@
+"""Kills workers, buffers and nodes of a Ray cluster at random while a run uses it: what comes of the run?
+
+    python benchmarks/endurance.py --kills 10              # ten of them, one a whole node; then to the bar
+    python benchmarks/endurance.py --minutes 30            # kills all the time; the memory of all processes
+
+The cluster (a head and two nodes, `ray.cluster_utils.Cluster`) and the run (`train.py`, as it is typed) are
+processes of this machine. When the run has ended it must have said of each worker that was killed that it was
+replaced, must have reached the bar of its set (bars.py; 100 episodes of the best or the last checkpoint), and
+neither from it nor from the cluster may a process be left. With `--minutes` the run is asked to stop at
+their end, and memory is sampled meanwhile: endurance.csv and endurance.png. The outcome is a part of
+endurance.md, in benchmarks/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import report  # noqa: E402
+from kills import Kills, Nodes, left_over  # noqa: E402
+from processes import Process, descendants  # noqa: E402
+
+RESULTS = ROOT / "benchmarks" / "results"
+SAMPLE_S = 10.0  # between two looks at the memory
+YOUNG_S = 30.0  # a process younger than this is still importing: left out
+WARM_UP_S = 300.0  # left out of the straight line
+ENDING_S = 20.0  # that processes may take to end
+# Memory is flat where a role's processes grow, by the straight line, by no more than the larger of these.
+FLAT_MIB, FLAT_SHARE = 16.0, 0.03  # MiB/hour; of what they hold, per hour
+FIELDS = ("seconds", "role", "processes", "mean_mib", "largest_mib", "mean_own_mib")
+REPLACED = re.compile(r"worker \d+ .*: a new one takes its place")
+
+
+class Outcome(NamedTuple):
+    """What came of a run under kills."""
+
+    code: int
+    seconds: float
+    kills: Kills
+    log: str  # train.log
+    perf: list[report.Row]
+    left: list[Process]
+    memory: list[dict[str, Any]]  # rows of FIELDS
+
+
+def learner_of(supervisor: int) -> int | None:
+    """The learner's process: the supervisor's child."""
+    mine = [each.pid for each in descendants(supervisor) if each.parent == supervisor]
+    return mine[0] if len(mine) == 1 else None
+
+
+def sample(seconds: float, supervisor: int, under: list[Process]) -> list[dict[str, Any]]:
+    """A row for each role: how many processes, and MiB in memory; "own" is what no other process maps too."""
+    learner = learner_of(supervisor)
+    groups: dict[str, list[Process]] = {}
+    for each in under:
+        role = {supervisor: "supervisor", learner: "learner"}.get(each.pid, each.role)
+        if each.age >= YOUNG_S:
+            groups.setdefault(role, []).append(each)
+    rows = []
+    for role, members in sorted(groups.items()):
+        sizes = np.array([each.resident for each in members]) / 2**20
+        own = sizes - np.array([each.shared for each in members]) / 2**20
+        numbers = sizes.mean(), sizes.max(), own.mean()
+        row = {"seconds": round(seconds), "role": role, "processes": len(members)}
+        rows.append(row | dict(zip(FIELDS[3:], (round(float(each), 1) for each in numbers), strict=True)))
+    return rows
+
+
+def command_of(args: argparse.Namespace, address: str) -> list[str]:
+    """The run, as typed after "python"."""
+    words = ["train.py", "--hparams", args.hparams, "--num_workers", str(args.num_workers)]
+    words += ["--ray_address", address, "--output_dir", str(args.output_dir)]
+    if args.train_steps:
+        words += ["--train_steps", str(args.train_steps)]
+    if args.hparam_override:
+        words += ["--hparam_override", args.hparam_override]
+    return words
+
+
+def run(args: argparse.Namespace, nodes: Nodes) -> Outcome:
+    """The run under kills, from its start to the end of the cluster."""
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    with (args.output_dir / "output.txt").open("w") as output:
+        command = [sys.executable, *command_of(args, nodes.address)]
+        child = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
+    begun = time.monotonic()
+    try:
+        kills, kept, memory = watch(args, nodes, child)
+    finally:
+        if child.poll() is None:  # something went wrong here
+            child.terminate()
+            child.wait()
+    seconds = time.monotonic() - begun
+    actors = {each for each in kept.values() if each.role in ("worker", "buffer", "weights")}
+    mine = {each for each in kept.values() if f" {args.output_dir}" in each.title}
+    left = left_over(actors | mine, ENDING_S)  # what the cluster, which goes on, should have ended
+    nodes.close()
+    left += left_over(set(kept.values()), ENDING_S)
+    if kills is None:
+        raise SystemExit(f"the run did not begin to train: see {args.output_dir / 'output.txt'}")
+    run_dir = args.output_dir / "run_0"
+    log = (run_dir / "train.log").read_text()
+    perf = report.read_table(run_dir / "perf.csv")
+    return Outcome(child.returncode, seconds, kills, log, perf, left, memory)
+
+
+def watch(
+    args: argparse.Namespace, nodes: Nodes, child: subprocess.Popen[bytes]
+) -> tuple[Kills | None, dict[tuple[int, int], Process], list[dict[str, Any]]]:
+    """Kills, and looks at the memory, until the run has ended.
+
+    Returns:
+        The kills (None: it never trained), all processes that were seen, rows of FIELDS.
+    """
+    begun, sampled, stopped = time.monotonic(), 0.0, False
+    kept: dict[tuple[int, int], Process] = {}
+    memory: list[dict[str, Any]] = []
+    kills: Kills | None = None
+    while child.poll() is None:
+        under = descendants(os.getpid())
+        kept |= {(each.pid, each.started): each for each in under}
+        now = time.monotonic() - begun
+        if kills is None and report.read_table(args.output_dir / "run_0" / "perf.csv"):  # it trains
+            kills = plan(args, nodes)
+        if kills is not None and not stopped and (args.minutes or kills.total < args.kills):
+            kills.step(learner_of(child.pid), under)
+        if args.minutes and now - sampled >= SAMPLE_S:
+            sampled = now
+            memory += sample(now, child.pid, under)
+        if args.minutes and not stopped and now >= 60.0 * args.minutes:
+            child.send_signal(signal.SIGTERM)
+            stopped = True
+        time.sleep(0.5)
+    return kills, kept, memory
+
+
+def plan(args: argparse.Namespace, nodes: Nodes) -> Kills:
+    """The kills to come: with `--kills`, just one of them takes a node."""
+    node_at = None if args.minutes else {(args.seed + args.kills // 2) % args.kills}
+    return Kills(nodes, args.seed, tuple(args.gap), args.victims, args.num_workers, node_at)
+
+
+def play(args: argparse.Namespace) -> dict[str, float]:
+    """Mean returns of the best and the last checkpoint."""
+    import rl
+
+    run_dir = args.output_dir / "run_0"
+    whiches = ("best", "last")
+    return {which: float(rl.load(run_dir, which).evaluate(args.episodes).returns.mean()) for which in whiches}
+
+
+def check(args: argparse.Namespace, done: Outcome, slopes: dict[str, dict[str, float]]) -> list[str]:
+    """The lines of the report, each with pass, miss or "not judged"."""
+    kills, learners, nodes = done.kills, done.kills.made["learner"], done.kills.made["node"]
+    replaced, resumed = len(REPLACED.findall(done.log)), done.log.count("resumed at step")
+    counted = float(done.perf[-1].get("perf/workers_replaced") or 0)
+    lost = float(done.perf[-1].get("perf/rollouts_lost") or 0)
+    returns = play(args)
+    name = f"{args.hparams}_workers_{args.num_workers}"
+    row = {**returns, "steps": done.perf[-1]["step"], "best_step": 0, "seconds": done.seconds}
+    verdict = report.verdict(name, [row])
+    expected = 128 + int(signal.SIGTERM) if args.minutes else 0
+    made = ", ".join(f"{count} {role}" for role, count in sorted(kills.made.items()))
+    lines: list[tuple[bool | None, str]] = [
+        (done.code == expected, f"exit code {done.code}, expected {expected}, after {done.seconds:.0f} s"),
+        (kills.total >= args.kills, f"{kills.total} kills: {made}"),
+        (
+            # A learner that was killed cannot tell of a worker that was lost just then. Ray may put a new
+            # worker on a lost node before it has noticed the loss: that one is replaced again.
+            replaced == kills.lost_workers or learners > 0 or (replaced > kills.lost_workers and nodes > 0),
+            f"{kills.lost_workers} workers lost by them, {replaced} replaced by train.log, "
+            f"{counted:.0f} by perf.csv, {lost:.0f} rollouts lost by perf.csv",
+        ),
+        (counted == replaced or learners > 0, "train.log and perf.csv agree on the replacements"),
+        (resumed == learners, f"{learners} learners killed, {resumed} resumed from a checkpoint"),
+        (
+            # Schedules run to the end of `train_steps`, where a run that is stopped never comes.
+            None if args.minutes else "miss" not in verdict,
+            f"best checkpoint {returns['best']:.1f}, last {returns['last']:.1f} over {args.episodes} "
+            f"episodes; bar {report.bar_text(name)}: {verdict}",
+        ),
+        (not done.left, f"{len(done.left)} processes left: {[each.title[:60] for each in done.left]}"),
+    ]
+    for role, found in slopes.items():
+        bound = max(FLAT_MIB, FLAT_SHARE * found["mean"])
+        lines.append(
+            (
+                found["slope"] <= bound,
+                f"{role}: {found['mean']:.0f} MiB, {found['slope']:+.1f} MiB/hour (own memory "
+                f"{found['own_mean']:.0f} MiB, {found['own_slope']:+.1f}); at most {bound:.0f} MiB/hour",
+            )
+        )
+    words = {True: "pass", False: "**miss**", None: "not judged"}
+    return [f"* {words[right]}: {text}" for right, text in lines]
+
+
+def fits(memory: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """By role, after the warm-up: mean MiB of a process, and the slope of a straight line, MiB/hour."""
+    found = {}
+    for role in sorted({row["role"] for row in memory} - {"idle", "other"}):
+        rows = [row for row in memory if row["role"] == role and row["seconds"] >= WARM_UP_S]
+        if len(rows) < 3:
+            continue
+        hours = np.array([row["seconds"] for row in rows]) / 3600.0
+        means = {"": [row["mean_mib"] for row in rows], "own_": [row["mean_own_mib"] for row in rows]}
+        found[role] = {}
+        for prefix, values in means.items():
+            found[role][f"{prefix}slope"] = float(np.polyfit(hours, values, 1)[0])
+            found[role][f"{prefix}mean"] = float(np.mean(values))
+    return found
+
+
+def draw(memory: list[dict[str, Any]], path: Path) -> None:
+    """MiB of a process of each role over the minutes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(8, 4.5), dpi=100)
+    for role in sorted({row["role"] for row in memory} - {"idle", "other"}):
+        rows = [row for row in memory if row["role"] == role]
+        axis.plot([row["seconds"] / 60 for row in rows], [row["mean_mib"] for row in rows], label=role)
+    axis.axvline(WARM_UP_S / 60, color="gray", linestyle=":", linewidth=1)
+    axis.set(xlabel="minutes", ylabel="MiB resident, mean of the role's processes", ylim=(0, None))
+    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+def write_results(args: argparse.Namespace, lines: list[str], memory: list[dict[str, Any]]) -> None:
+    """This run's part of endurance.md, and its samples."""
+    args.results.mkdir(parents=True, exist_ok=True)
+    if memory:
+        with (args.results / "endurance.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(memory)
+        draw(memory, args.results / "endurance.png")
+    title = f"## {args.minutes:g} minutes" if args.minutes else f"## {args.kills} kills"
+    words = shlex.join(["python", "benchmarks/endurance.py", *sys.argv[1:]])
+    shown = shlex.join(["python", *command_of(args, "HOST:PORT")])
+    text = [title, "", f"    {words}", f"    {shown}", "", *lines, ""]
+    text += ["![memory](endurance.png)", ""] if memory else []
+    path = args.results / "endurance.md"
+    cores = len(os.sched_getaffinity(0))
+    head = f"# Runs under random kills\n\n{cores} cores. Written by `benchmarks/endurance.py`.\n"
+    parts = path.read_text().split("\n## ") if path.exists() else [head]
+    kept = [f"## {part}" for part in parts[1:] if f"## {part}".split("\n")[0] != title]
+    path.write_text("\n".join([head, *(part.rstrip("\n") + "\n" for part in kept), "\n".join(text)]))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--kills", type=int, default=10, help="how many, at least (default 10)")
+    add("--minutes", type=float, default=0.0, help="kill all the time, and stop the run after so long")
+    add("--gap", type=float, nargs=2, default=(4.0, 12.0), metavar="S", help="seconds between two kills")
+    add("--victims", nargs="+", default=["worker"], metavar="ROLE",
+        help="whom to choose from: worker, buffer, weights, learner; of each as often as named")  # fmt: skip
+    add("--hparams", default="apex_dqn_cartpole", metavar="SET")
+    add("--hparam_override", default="", metavar="NAME=VALUE,...")
+    add("--train_steps", type=int, default=0)
+    add("--num_workers", type=int, default=4)
+    add("--nodes", type=int, default=2, help="beside the head; each has room for all workers")
+    add("--seed", type=int, default=0, help="of times and victims")
+    add("--episodes", type=int, default=100, help="of the final evaluations")
+    add("--output_dir", type=Path, default=Path("build/endurance"), help="a run there is continued")
+    add("--results", type=Path, default=RESULTS, metavar="DIR")
+    return parser.parse_args()
+
+
+def main() -> int:
+    args = arguments()
+    nodes = Nodes(args.nodes, args.num_workers)
+    try:
+        done = run(args, nodes)
+    finally:
+        nodes.close()
+    slopes = fits(done.memory)
+    lines = check(args, done, slopes)
+    write_results(args, lines, done.memory)
+    print("\n".join(lines))
+    return int(any("**miss**" in line for line in lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
