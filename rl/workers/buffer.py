@@ -8,6 +8,7 @@ from update to update.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import OrderedDict
 from typing import Any, NamedTuple
@@ -101,8 +102,9 @@ class Buffer:
         from rl.runners.blocks import BlockLayout, compiled
         from rl.runners.learner import augmented
 
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
+        with contextlib.suppress(RuntimeError):  # TensorFlow is in use here already: a test
+            tf.config.threading.set_intra_op_parallelism_threads(1)
+            tf.config.threading.set_inter_op_parallelism_threads(1)
         shelf = self._shelf
         import_user_modules(shelf.user_modules)
         hparams: Any = HParams.from_dict(shelf.hparams).freeze()

@@ -34,8 +34,6 @@ class Cluster:
         # Ray would start its processes at nice 15, where whatever else the machine does keeps them waiting.
         os.environ.setdefault("RAY_worker_niceness", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        # Ray's own 15 puts workers behind whatever else runs on the machine, and the learner waits for them.
-        os.environ.setdefault("RAY_worker_niceness", "0")
         check_ray()
         import ray
 
