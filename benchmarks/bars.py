@@ -10,6 +10,7 @@ SOURCES = {
     "C": "CleanRL's documentation, 3 seeds",
     "R": "the stop criterion of RLlib's tuned example",
     "G": "Gymnasium's reward threshold, where nobody states a score",
+    "M": "MinAtar's published curves at 5 million frames (github.com/kenjyoung/MinAtar), read off the plot",
     "own": "this project's own first bar, where nobody states a score",
 }
 
@@ -44,6 +45,8 @@ BARS: dict[str, Bar] = {
     "apex_dqn_cartpole": Bar(475.0, "G"),
     "r2d2_cartpole": Bar(475.0, "G"),
     "r2d2_cartpole_no_velocity": Bar(150.0, "R", 1_000_000),
+    "dqn_breakout_minatar": Bar(10.0, "M", 5_000_000),
+    "dqn_space_invaders_minatar": Bar(44.0, "M", 5_000_000),
     # Policy gradient.
     "vpg_cartpole": Bar(475.0, "G"),
     "vpg_acrobot": Bar(-100.0, "G"),
@@ -53,6 +56,8 @@ BARS: dict[str, Bar] = {
     "a2c_pendulum": Bar(-163.0, "Z", 1_000_000),
     "a2c_cartpole_no_velocity": Bar(150.0, "R, R2D2", 1_000_000),
     "ppo_cartpole": Bar(500.0, "Z", 100_000, 15.0),
+    "ppo_breakout_minatar": Bar(17.5, "M, AC(lambda)", 5_000_000),
+    "ppo_space_invaders_minatar": Bar(185.0, "M, AC(lambda)", 5_000_000),
     "ppo_acrobot": Bar(-90.0, "own"),
     "ppo_mountaincar": Bar(-110.0, "G"),
     "ppo_mountaincar_continuous": Bar(90.0, "G"),

@@ -31,8 +31,8 @@ def ppo_minatar() -> PPOHParams:
     """
     hparams = ppo()
     minatar(hparams, BREAKOUT)
-    hparams.train_steps = 10_000_000
-    hparams.eval_period = 1_000_000
+    hparams.train_steps = 5_000_000
+    hparams.eval_period = 500_000
     hparams.num_envs = 64
     hparams.rollout_length = 128
     hparams.lr = 5e-3
