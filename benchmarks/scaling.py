@@ -30,6 +30,7 @@ import scaling_report
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 WORKERS = (1, 2, 4, 8, 16)
+BEHIND = 5  # niceness of workers above that of their learner, as rl.workers.cluster has it
 OURS, RLLIB = "benchmarks/ours_workers.py", "benchmarks/peers/rllib_workers.py"
 PLACE = "rayv"  # RLlib's environment
 FIELDS = (
@@ -107,9 +108,8 @@ def one_run(run: Run, round_number: int, args: argparse.Namespace) -> dict[str, 
     if run.library == "rllib":
         python = str(peer_environments.python_of(Path(args.venvs).resolve(), PLACE))
     environ = dict(os.environ, CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2")
-    environ["RAY_worker_niceness"] = (
-        "0"  # RLlib's workers too: by default they go behind everyone's processes
-    )
+    # RLlib's workers too: Ray's own 15 would put them behind everyone's processes.
+    environ["RAY_worker_niceness"] = str(min(os.nice(0) + BEHIND, 19))
     for name in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME", "OMP_NUM_THREADS"):
         environ.pop(name, None)
     found = measure.run([python, *words], str(ROOT), environ, args.wait, args.timeout)

@@ -46,7 +46,7 @@ def rate_config(args: Any) -> Any:
     return (
         CONFIGS[args.algo]()
         .training(train_batch_size_per_learner=args.batch)
-        .env_runners(rollout_fragment_length=50)
+        .env_runners(rollout_fragment_length=100)
         .rl_module(
             model_config=DefaultModelConfig(
                 fcnet_hiddens=[64, 64], fcnet_activation="tanh", vf_share_layers=False

@@ -107,7 +107,7 @@ def test_the_recent_mean_is_over_the_last_hundred_episodes():
 def test_the_workloads_are_hyperparameters_of_their_sets(algo):
     args = watch.parser("").parse_args([algo, "--workers", "2"])
     hparams = ours_workers.resolve_hparams(args)
-    assert (hparams.env, hparams.num_envs, hparams.rollout_length) == (sleeping_env.ENV_ID, 1, 50)
+    assert (hparams.env, hparams.num_envs, hparams.rollout_length) == (sleeping_env.ENV_ID, 1, 100)
 
 
 def test_a_round_has_everything_once_and_peers_beside_ours():
