@@ -14,6 +14,7 @@ import rl
 from rl.errors import UsageError
 from rl.workers.plan import check_address, check_ray
 
+BEHIND = 5  # by how much the niceness of workers is above that of the learner
 _log = logging.getLogger("rl.workers.ray")
 STARTS = 3  # of a Ray of this run's own, until one succeeds
 
@@ -31,9 +32,10 @@ class Cluster:
 
     def __init__(self, address: str | None, processes: int):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # reports nothing to anyone
-        # Ray would start its processes at nice 15, where whatever else the machine does keeps them waiting.
-        os.environ.setdefault("RAY_worker_niceness", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        # Ray's own 15 puts workers behind whatever else runs on the machine. A little behind the learner, for
+        # which all of them wait, is enough.
+        os.environ.setdefault("RAY_worker_niceness", str(min(os.nice(0) + BEHIND, 19)))
         check_ray()
         import ray
 
