@@ -5,6 +5,7 @@ Nothing here imports TensorFlow: where the policy can be converted, a worker sta
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from typing import Any, NamedTuple
@@ -116,6 +117,8 @@ class Worker:
         self._window = Window(assignment.window) if assignment.window > 1 else None
         self._episodes = Episodes(assignment.size, fresh)
         self._collector = collector
+        gc.collect()
+        gc.freeze()  # imports and environments stay: no need to look through them again and again
         return collector
 
     def _update(self, iteration: int | None) -> None:
