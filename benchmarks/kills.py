@@ -9,7 +9,7 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from processes import Process, alive, descendants
 ROOT = Path(__file__).resolve().parents[1]
 RETURN_S = 20.0  # after which a lost node is replaced by a new one
 STORE = 150 * 2**20  # bytes of a node's object store
+STARTS = 5  # of a node, until one succeeds
 SETTLE_S = 60.0  # the longest wait for all workers to be up before a node is lost, so that its are known
 
 
@@ -36,21 +37,16 @@ class Nodes:
         from ray.cluster_utils import Cluster
 
         head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE}
-        self._cluster = Cluster(initialize_head=True, head_node_args=head)
+        self._cluster = started(lambda: Cluster(initialize_head=True, head_node_args=head))
         self._room = room
-        if not all([self.add() for _ in range(count)]):
-            raise SystemExit("the cluster did not start: is the machine too busy?")
+        for _ in range(count):
+            self.add()
         self.address: str = self._cluster.address
         self._folder = Path(self._cluster.head_node.get_session_dir_path())
 
-    def add(self) -> bool:
-        """One more node; whether it has started: Ray gives it 30 s, which a busy machine may exceed."""
-        try:
-            self._cluster.add_node(num_cpus=self._room, object_store_memory=STORE)
-        except Exception as error:
-            print(f"a node did not start: {error}", flush=True)
-            return False
-        return True
+    def add(self) -> None:
+        """One more node."""
+        started(lambda: self._cluster.add_node(num_cpus=self._room, object_store_memory=STORE))
 
     def lose(self, rng: random.Random) -> list[Process]:
         """Kills a node without warning; returns the processes that ran there."""
@@ -64,6 +60,20 @@ class Nodes:
         with contextlib.suppress(Exception):
             self._cluster.shutdown()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def started(start: Callable[[], Any]) -> Any:
+    """What `start` returns. Ray gives a node 30 s, a busy machine may not: then it is tried again."""
+    before = {each.pid for each in descendants(os.getpid())}
+    for left in reversed(range(STARTS)):
+        try:
+            return start()
+        except Exception:
+            for each in descendants(os.getpid()):
+                if each.pid not in before:
+                    os.kill(each.pid, signal.SIGKILL)
+            if not left:
+                raise
 
 
 def raylet(node: Any) -> int:
@@ -112,8 +122,9 @@ class Kills:
         """
         now = time.monotonic()
         if self._returns and now >= self._returns:
-            self._returns = 0.0 if self._nodes.add() else now + RETURN_S
-            self._say("a new node" if not self._returns else "no new node yet")
+            self._returns = 0.0
+            self._nodes.add()
+            self._say("a new node")
         if now < self._due:
             return
         workers = [each for each in under if each.role == "worker"]
