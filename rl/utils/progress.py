@@ -75,12 +75,15 @@ class Progress:
         self._level = logger.level
         logger.setLevel(min(logger.getEffectiveLevel(), logging.INFO))
         logger.addHandler(self._handler)
+        self._propagates = logger.propagate
+        logger.propagate = False  # else a handler that a library gave the root logger repeats it
         return self
 
     def __exit__(self, *_: object) -> None:
         logger = logging.getLogger("rl")
         logger.removeHandler(self._handler)
         logger.setLevel(self._level)
+        logger.propagate = self._propagates
         if self._samples and self._written_step != self._step:
             self._write_line(self.line(), plain=self._live is None)
         if self._live is not None:
