@@ -145,6 +145,7 @@ def watch(
         if args.minutes and now - sampled >= SAMPLE_S:
             sampled = now
             memory += sample(now, child.pid, under)
+            write_samples(args.results, memory)  # here too: an accident shall not cost them
         if args.minutes and not stopped and now >= 60.0 * args.minutes:
             child.send_signal(signal.SIGTERM)
             stopped = True
@@ -246,14 +247,20 @@ def draw(memory: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path)
 
 
+def write_samples(folder: Path, memory: list[dict[str, Any]]) -> None:
+    """endurance.csv."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "endurance.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(memory)
+
+
 def write_results(args: argparse.Namespace, lines: list[str], memory: list[dict[str, Any]]) -> None:
     """This run's part of endurance.md, and its samples."""
     args.results.mkdir(parents=True, exist_ok=True)
     if memory:
-        with (args.results / "endurance.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(memory)
+        write_samples(args.results, memory)
         draw(memory, args.results / "endurance.png")
     title = f"## {args.minutes:g} minutes" if args.minutes else f"## {args.kills} kills"
     words = shlex.join(["python", "benchmarks/endurance.py", *sys.argv[1:]])
