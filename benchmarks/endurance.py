@@ -1,7 +1,7 @@
 """Kills workers, buffers and nodes of a Ray cluster at random while a run uses it: what comes of the run?
 
-    python benchmarks/endurance.py --kills 10              # ten of them, one a whole node; then to the bar
-    python benchmarks/endurance.py --minutes 30            # kills all the time; the memory of all processes
+    python benchmarks/endurance.py --kills 10 --train_steps 200000   # one takes a whole node; then to the bar
+    python benchmarks/endurance.py --minutes 30 --train_steps 10000000  # all the time; memory of all
 
 The cluster (a head and two nodes, `ray.cluster_utils.Cluster`) and the run (`train.py`, as it is typed) are
 processes of this machine. When the run has ended it must have said of each worker that was killed that it was
