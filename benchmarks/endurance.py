@@ -150,6 +150,8 @@ def watch(
             child.send_signal(signal.SIGTERM)
             stopped = True
         time.sleep(0.5)
+    if kills is not None:
+        kills.close()
     return kills, kept, memory
 
 

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -70,7 +71,7 @@ def started(start: Callable[[], Any]) -> Any:
             return start()
         except Exception:
             for each in descendants(os.getpid()):
-                if each.pid not in before:
+                if each.pid not in before and each.parent == os.getpid():  # what it has started ends with it
                     os.kill(each.pid, signal.SIGKILL)
             if not left:
                 raise
@@ -104,7 +105,8 @@ class Kills:
     ):
         self._nodes, self._rng, self._gap, self._roles = nodes, random.Random(seed), gap, list(roles)
         self._workers, self._node_at = workers, node_at
-        self._begun, self._returns = time.monotonic(), 0.0
+        self._begun, self._returns = time.monotonic(), 0.0  # when a lost node comes back; 0: none is lost
+        self._adding = threading.Thread(target=self._add)
         self.made: Counter[str] = Counter()  # kills, by role; "node" for a whole one
         self.lost_workers = 0  # killed alone or with their node
         self._choose()
@@ -121,10 +123,9 @@ class Kills:
             under: all processes of cluster and run.
         """
         now = time.monotonic()
-        if self._returns and now >= self._returns:
-            self._returns = 0.0
-            self._nodes.add()
-            self._say("a new node")
+        if self._returns and now >= self._returns and not self._adding.is_alive():
+            self._adding = threading.Thread(target=self._add)  # it may take long: kills go on meanwhile
+            self._adding.start()
         if now < self._due:
             return
         workers = [each for each in under if each.role == "worker"]
@@ -147,6 +148,22 @@ class Kills:
         os.kill(victim, signal.SIGKILL)
         self.lost_workers += self._next == "worker"
         self._done(self._next, f"a {self._next}, process {victim}")
+
+    def _add(self) -> None:
+        """A node in place of the lost one; later, where it does not start."""
+        try:
+            self._nodes.add()
+        except Exception as error:
+            self._say(f"no new node: {error}")
+            self._returns = time.monotonic() + RETURN_S
+            return
+        self._say("a new node")
+        self._returns = 0.0
+
+    def close(self) -> None:
+        """Waits for a node that is being added."""
+        if self._adding.is_alive():
+            self._adding.join()
 
     def _done(self, role: str, what: str) -> None:
         self.made[role] += 1

@@ -22,6 +22,7 @@ def cluster(monkeypatch):
     """A head, where the learner is, and two nodes with room for all workers each."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the workers' processes
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_worker_niceness", "0")
     from ray.cluster_utils import Cluster
 
     store = 80 * 2**20
@@ -35,6 +36,7 @@ def cluster(monkeypatch):
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_a_run_survives_the_loss_of_a_worker_and_of_a_node(cluster, command, tmp_path):
     words = ["--hparams", "ppo_cartpole", "--train_steps", "5000000", "--output_dir", tmp_path]
     words += ["--hparam_override", "log_period=2000,compile=graph", "--num_workers", 2]
