@@ -6,10 +6,24 @@ import contextlib
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def kept_handlers() -> Iterator[None]:
+    """What is done in it may install handlers of its own, as Ray and TensorFlow do, under which the process
+    would end without a last checkpoint, or not at all: afterwards those of before are back."""
+    handlers = {each: signal.getsignal(each) for each in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            with contextlib.suppress(ValueError):  # outside the main thread nothing was installed
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 class StopRequest:

@@ -6,12 +6,12 @@ import contextlib
 import logging
 import os
 import shutil
-import signal
 from pathlib import Path
 from typing import Any
 
 import rl
 from rl.errors import UsageError
+from rl.utils.signals import kept_handlers
 from rl.workers.plan import check_address, check_ray
 
 BEHIND = 5  # by how much the niceness of workers is above that of the learner
@@ -53,19 +53,19 @@ class Cluster:
         else:
             check_address(address)
             options["address"] = address
-        handlers, path = _handlers(), os.environ.get("PYTHONPATH")
+        path = os.environ.get("PYTHONPATH")
         # Processes that Ray starts here must find this package, and modules of the user's own.
         os.environ["PYTHONPATH"] = os.pathsep.join(
             [str(Path(rl.__file__).parents[1]), os.getcwd(), *filter(None, [path])]
         )
         try:
-            context = _connected(ray, options, STARTS if address is None else 1)
+            with kept_handlers():
+                context = _connected(ray, options, STARTS if address is None else 1)
         except Exception as error:  # Ray raises all kinds, a bare Exception where its start takes too long
             what = str(error).strip().split("\n")[0]
             where = "on this machine" if address is None else f"at {address}"
             raise UsageError(f"cannot use Ray {where}: {what}") from error
         finally:
-            _restore(handlers)  # Ray's own would end the process without a last checkpoint
             os.environ.pop("PYTHONPATH")
             if path is not None:
                 os.environ["PYTHONPATH"] = path
@@ -91,10 +91,8 @@ class Cluster:
         keep_logs: Ray's own files stay: what a worker that was lost wrote before its end is among them.
         """
         if self._own and self.ray.is_initialized():
-            handlers = _handlers()
-            with contextlib.suppress(Exception):
+            with kept_handlers(), contextlib.suppress(Exception):
                 self.ray.shutdown()
-            _restore(handlers)
             if self._folder is not None and not keep_logs:
                 shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -117,13 +115,3 @@ def _quiet(ray: Any) -> None:
     printer = "print_to_stdstream"
     if hasattr(ray._private.worker, printer):
         setattr(ray._private.worker, printer, lambda data, **_: _log.debug("Ray: %s", data.get("lines")))
-
-
-def _handlers() -> dict[int, Any]:
-    return {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
-
-
-def _restore(handlers: dict[int, Any]) -> None:
-    for number, handler in handlers.items():
-        with contextlib.suppress(ValueError):  # outside the main thread nothing was installed
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)

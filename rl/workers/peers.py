@@ -21,6 +21,7 @@ from rl.errors import LearnerLost, UsageError
 from rl.hparams.hparams import HParams
 from rl.ops import replicas
 from rl.registry import import_user_modules
+from rl.utils.signals import kept_handlers
 from rl.workers.exchange import unpacked
 
 _strategy: Any = None  # keeps the connection
@@ -146,7 +147,8 @@ def join(addresses: list[str], rank: int) -> None:
     import tensorflow as tf
 
     try:
-        _strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        with kept_handlers():
+            _strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except RuntimeError as error:
         raise UsageError(
             "num_learners: TensorFlow has already been used in this process, and learners must be connected "
