@@ -45,7 +45,7 @@ ENDING_S = 20.0  # that processes may take to end
 # pages away and gives them back as it likes.
 FLAT_MIB, FLAT_SHARE = 16.0, 0.03  # MiB/hour; of what they hold, per hour
 FIELDS = ("seconds", "role", "processes", "mean_mib", "largest_mib", "mean_own_mib")
-REPLACED = re.compile(r"worker \d+ .*: a new one takes its place")
+REPLACED = r"{} \d+ .*: a new one takes its place"  # in train.log
 
 
 class Outcome(NamedTuple):
@@ -88,6 +88,8 @@ def command_of(args: argparse.Namespace, address: str) -> list[str]:
     """The run, as typed after "python"."""
     words = ["train.py", "--hparams", args.hparams, "--num_workers", str(args.num_workers)]
     words += ["--ray_address", address, "--output_dir", str(args.output_dir)]
+    if args.sleeping:
+        words += ["--user_modules", "benchmarks.sleeping_env", "--env", "SleepingCartPole-v1"]
     if args.train_steps:
         words += ["--train_steps", str(args.train_steps)]
     if args.hparam_override:
@@ -172,10 +174,8 @@ def play(args: argparse.Namespace) -> dict[str, float]:
 
 def check(args: argparse.Namespace, done: Outcome, slopes: dict[str, dict[str, float]]) -> list[str]:
     """The lines of the report, each with pass, miss or "not judged"."""
-    kills, learners, nodes = done.kills, done.kills.made["learner"], done.kills.made["node"]
-    replaced, resumed = len(REPLACED.findall(done.log)), done.log.count("resumed at step")
-    counted = float(done.perf[-1].get("perf/workers_replaced") or 0)
-    lost = float(done.perf[-1].get("perf/rollouts_lost") or 0)
+    kills, learners = done.kills, done.kills.made["learner"]
+    resumed = done.log.count("resumed at step")
     returns = play(args)
     name = f"{args.hparams}_workers_{args.num_workers}"
     row = {**returns, "steps": done.perf[-1]["step"], "best_step": 0, "seconds": done.seconds}
@@ -185,14 +185,7 @@ def check(args: argparse.Namespace, done: Outcome, slopes: dict[str, dict[str, f
     lines: list[tuple[bool | None, str]] = [
         (done.code == expected, f"exit code {done.code}, expected {expected}, after {done.seconds:.0f} s"),
         (kills.total >= args.kills, f"{kills.total} kills: {made}"),
-        (
-            # A learner that was killed cannot tell of a worker that was lost just then. Ray may put a new
-            # worker on a lost node before it has noticed the loss: that one is replaced again.
-            replaced == kills.lost_workers or learners > 0 or (replaced > kills.lost_workers and nodes > 0),
-            f"{kills.lost_workers} workers lost by them, {replaced} replaced by train.log, "
-            f"{counted:.0f} by perf.csv, {lost:.0f} rollouts lost by perf.csv",
-        ),
-        (counted == replaced or learners > 0, "train.log and perf.csv agree on the replacements"),
+        *(replacements(args, done, role) for role in ("worker", "buffer") if role in kills.lost),
         (resumed == learners, f"{learners} learners killed, {resumed} resumed from a checkpoint"),
         (
             # Schedules run to the end of `train_steps`, where a run that is stopped never comes.
@@ -213,6 +206,23 @@ def check(args: argparse.Namespace, done: Outcome, slopes: dict[str, dict[str, f
         )
     words = {True: "pass", False: "**miss**", None: "not judged"}
     return [f"* {words[right]}: {text}" for right, text in lines]
+
+
+def replacements(args: argparse.Namespace, done: Outcome, role: str) -> tuple[bool, str]:
+    """Whether what was lost of a role was replaced, by train.log and by perf.csv; and the numbers.
+
+    A learner that was killed cannot tell of what was lost just then. Ray may put a new process on a lost node
+    before it has noticed the loss: that one is replaced again, so a node may cost each process twice.
+    """
+    lost, nodes = done.kills.lost[role], done.kills.made["node"]
+    replaced = len(re.findall(REPLACED.format(role), done.log))
+    counted = float(done.perf[-1].get(f"perf/{role}s_replaced") or 0)
+    what = {"worker": "rollouts_lost", "buffer": "transitions_lost"}[role]
+    cost = float(done.perf[-1].get(f"perf/{what}") or 0)
+    twice = nodes * (args.num_workers if role == "worker" else lost)
+    right = lost <= replaced <= lost + twice and counted == replaced
+    text = f"{lost} {role}s lost by them, {replaced} replaced by train.log, {counted:.0f} by perf.csv; "
+    return right or done.kills.made["learner"] > 0, f"{text}{cost:.0f} {what.replace('_', ' ')} by perf.csv"
 
 
 def fits(memory: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -289,6 +299,7 @@ def arguments() -> argparse.Namespace:
         help="whom to choose from: worker, buffer, weights, learner; of each as often as named")  # fmt: skip
     add("--hparams", default="apex_dqn_cartpole", metavar="SET")
     add("--hparam_override", default="", metavar="NAME=VALUE,...")
+    add("--sleeping", action="store_true", help="CartPole with 5 ms a step: leaves the cores to others")
     add("--train_steps", type=int, default=0)
     add("--num_workers", type=int, default=4)
     add("--nodes", type=int, default=2, help="beside the head; each has room for all workers")

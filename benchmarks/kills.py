@@ -38,7 +38,9 @@ class Nodes:
         from ray.cluster_utils import Cluster
 
         head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE}
-        self._cluster = started(lambda: Cluster(initialize_head=True, head_node_args=head))
+        # Its hooks at exit are handlers of signals, which only a main thread can install: `close` ends it.
+        options: dict[str, Any] = {"initialize_head": True, "head_node_args": head, "shutdown_at_exit": False}
+        self._cluster = started(lambda: Cluster(**options))
         self._room = room
         for _ in range(count):
             self.add()
@@ -108,7 +110,7 @@ class Kills:
         self._begun, self._returns = time.monotonic(), 0.0  # when a lost node comes back; 0: none is lost
         self._adding = threading.Thread(target=self._add)
         self.made: Counter[str] = Counter()  # kills, by role; "node" for a whole one
-        self.lost_workers = 0  # killed alone or with their node
+        self.lost: Counter[str] = Counter()  # processes, killed alone or with their node, by role
         self._choose()
 
     @property
@@ -133,7 +135,7 @@ class Kills:
             if len(workers) < self._workers and now < self._due + SETTLE_S:
                 return
             there = [each.role for each in self._nodes.lose(self._rng)]
-            self.lost_workers += there.count("worker")
+            self.lost.update(there)
             self._returns = now + RETURN_S
             self._done("node", f"a node with {there.count('worker')} workers")
             return
@@ -146,7 +148,7 @@ class Kills:
             return
         victim = self._rng.choice(victims)
         os.kill(victim, signal.SIGKILL)
-        self.lost_workers += self._next == "worker"
+        self.lost[self._next] += 1
         self._done(self._next, f"a {self._next}, process {victim}")
 
     def _add(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from rl.errors import UsageError
 from rl.memory.spec import MemorySpec
 from rl.types import Nest, Tensor
 
@@ -40,8 +41,26 @@ class Samples:
 
 
 def sampled_structure(make_memory: Any, spec: MemorySpec, hparams: Any) -> Nest:
-    """A batch of that memory, its tensors replaced by their TensorSpecs. Nothing is allocated."""
-    with tf.Graph().as_default():
-        memory = make_memory(spec, hparams)
-        batch = memory.sample(tf.constant([0, 0]), tf.constant(0, tf.int64))
-        return tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), batch)
+    """A batch of that memory, its tensors replaced by their TensorSpecs. For that a memory is made that is as
+    small as the hparams let it be.
+
+    Raises:
+        UsageError: the hparams do not fit together.
+    """
+    own = type(hparams)(**hparams.model_dump())
+    own.min_replay_size = 1
+    own.replay_capacity = min(2 * spec.num_envs * spec.rollout_length, hparams.replay_capacity)
+    while True:
+        try:
+            memory = make_memory(spec, own)
+            break
+        except UsageError:
+            if own.replay_capacity >= hparams.replay_capacity:
+                raise
+        own.replay_capacity = min(2 * own.replay_capacity, hparams.replay_capacity)
+
+    def sample() -> Nest:
+        return memory.sample(tf.constant([0, 0]), tf.constant(0, tf.int64))
+
+    batch = tf.function(sample, autograph=False).get_concrete_function().structured_outputs
+    return tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), batch)

@@ -129,7 +129,7 @@ class Worker:
         # None: the role that hands them out was restarted, and the learner will tell it. Where all workers
         # make a rollout together, they play with that iteration's weights, which may still be on their way.
         while newest is None or (iteration is not None and _number(newest) < iteration):
-            time.sleep(0.05)
+            time.sleep(0.05 if newest is None else 0.002)
             newest = ray.get(self._weights.newest.remote(self._version))
         if isinstance(newest, Version):
             self._policy.take(newest.weights())

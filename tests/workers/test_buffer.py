@@ -91,6 +91,16 @@ def test_what_was_saved_is_sampled_again(shard, tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+def test_buffers_hold_sequences_and_several_steps(build):
+    """R2D2's sequences with their states, and n-step transitions."""
+    sequences = {"min_replay_size": 64, "burn_in": 4, "unroll_length": 8, "batch_size": 4}
+    runner = build("r2d2", workers=TWO, **SMALL | sequences | {"replay_capacity": 2000})
+    assert runner.run(12)["updates"] > 0.0
+    runner.close()
+    runner = build("sac", workers=TWO, **SMALL | {"env": "Pendulum-v1", "prioritized": False, "n_step": 3})
+    assert runner.run(8)["updates"] > 0.0
+
+
 def test_a_lost_buffer_is_replaced_and_what_it_held_is_counted(build):
     runner = build("dqn", workers=TWO, **SMALL)
     runner.run(6)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from rl.workers.supervise import AGAIN
+
 PROGRAM = """
 import os, signal, sys, time
 from rl.workers import supervise
@@ -60,13 +62,14 @@ def start(tmp_path):
 
 
 def test_a_killed_learner_is_started_again_until_it_ends_by_itself(start):
-    process, lives = start("SIGKILL,SIGSEGV,0")
+    process, lives = start(f"SIGKILL,SIGSEGV,{AGAIN},0")
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert len(set(lives.read_text().split())) == 3
+    assert len(set(lives.read_text().split())) == 4
     assert err.splitlines() == [
         "the learner was ended by SIGKILL: going on from its last checkpoint",
         "the learner was ended by SIGSEGV: going on from its last checkpoint",
+        "the learner has lost another learner: going on from its last checkpoint",
     ]
 
 
