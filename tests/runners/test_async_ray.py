@@ -74,12 +74,12 @@ def test_memories_hold_no_transition_from_one_worker_to_another(build):
 class Old:
     """A pool whose every third rollout is by weights that are five updates old."""
 
-    counts = Counts(0, 0)
+    counts = Counts(0, 0, 0)
 
     def __init__(self, rollout):
         self.rollout, self.made, self.used = rollout, 0, []
 
-    def next(self):
+    def next(self, part=0, parts=1):
         self.made += 1
         age = 5 if self.made % 3 == 0 else 1
         version = max(self.made - 1 - len([m for m in range(1, self.made) if m % 3 == 0]) - age, -age)
@@ -91,7 +91,7 @@ class Old:
 
 def test_rollouts_that_are_too_old_are_not_learned_from(build):
     runner = build("ppo", env="CartPole-v1", workers=TWO, num_envs=2, rollout_length=8, max_staleness=2)
-    arrays = [np.zeros(spec.shape, spec.dtype.as_numpy_dtype) for spec in runner._layout.signature]
+    arrays = [np.zeros(spec.shape, spec.dtype.as_numpy_dtype) for spec in runner._function.layout.signature]
     runner.run(1)  # starts the cluster, which publishes
     runner._pool.close()
     runner._pool = Old(arrays)
