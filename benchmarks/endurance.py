@@ -303,6 +303,7 @@ def arguments() -> argparse.Namespace:
     add("--train_steps", type=int, default=0)
     add("--num_workers", type=int, default=4)
     add("--nodes", type=int, default=2, help="beside the head; each has room for all workers")
+    add("--room", type=int, default=0, metavar="N", help="and for N processes more, such as buffers")
     add("--seed", type=int, default=0, help="of times and victims")
     add("--episodes", type=int, default=100, help="of the final evaluations")
     add("--output_dir", type=Path, default=Path("build/endurance"), help="a run there is continued")
@@ -312,7 +313,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     args = arguments()
-    nodes = Nodes(args.nodes, args.num_workers)
+    nodes = Nodes(args.nodes, args.num_workers + args.room)
     try:
         done = run(args, nodes)
     finally:

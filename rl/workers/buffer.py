@@ -43,6 +43,11 @@ class Buffer:
         self._indices: OrderedDict[int, Any] = OrderedDict()  # of sampled batches, by number
         self._built = False
 
+    def answer(self) -> int:
+        """Its process; returns when it can be used."""
+        self._build()
+        return os.getpid()
+
     def add(self, block: list[Any]) -> None:
         """Takes in a rollout as a worker sent it."""
         self._build()

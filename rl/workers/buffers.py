@@ -15,6 +15,7 @@ from rl.errors import UsageError
 
 AHEAD = 2  # iterations whose batches are ordered before they are needed
 SAVING = 300.0  # seconds that a checkpoint of a buffer may take
+PATIENCE = 60.0  # seconds without an answer after which a buffer is passed over
 ADDING = 4  # rollouts on their way into a shard, after which the learner waits
 log = logging.getLogger("rl.workers")
 
@@ -27,6 +28,7 @@ class Shard:
         self.incarnation = 0
         self.handle: Any = None
         self.adding: deque[Any] = deque()
+        self.absent: Any = None  # reference whose arrival says that it answers; None: it does
         self.size = 0  # transitions that could be sampled, when it last said
 
 
@@ -61,10 +63,10 @@ class Buffers:
             shard.handle = make(shard.index, 0)
 
     def add(self, worker: int, arrays: Any) -> None:
-        """Hands on a rollout, by reference; all rollouts of a worker go to the same shard."""
-        shard = self._shards[worker % len(self._shards)]
+        """Hands on a rollout, by reference; those of a worker go to the same shard while it answers."""
+        shard = self._present(worker)
         shard.adding.append(shard.handle.add.remote(arrays))
-        if len(shard.adding) > ADDING:
+        if len(shard.adding) > ADDING and self._arrives(shard, shard.adding[0]):
             try:
                 ray.get(shard.adding.popleft())
             except ray.exceptions.RayError as error:
@@ -139,13 +141,15 @@ class Buffers:
         self._saving.clear()
 
     def _order(self, step: int) -> None:
-        shard = self._shards[self._orders % len(self._shards)]
+        shard = self._present(self._orders)
         references = shard.handle.sample.options(num_returns=2).remote(self._orders, step)
         self._ordered.append(Sampled(shard, shard.incarnation, self._orders, *references))
         self._orders += 1
 
     def _is_there(self, sampled: Sampled) -> bool:
         """Whether there are batches."""
+        if not self._arrives(sampled.shard, sampled.size):
+            return False
         try:
             size, can_sample = ray.get(sampled.size)
         except ray.exceptions.RayError as error:
@@ -153,6 +157,30 @@ class Buffers:
             return False
         sampled.shard.size = size
         return bool(can_sample)
+
+    def _present(self, first: int) -> Shard:
+        """The first-th shard, or the next one after it that answers; the first-th where none does."""
+        count = len(self._shards)
+        for i in range(count):
+            shard = self._shards[(first + i) % count]
+            if shard.absent is not None and ray.wait([shard.absent], timeout=0)[0]:
+                shard.absent = None
+            if shard.absent is None:
+                return shard
+        return self._shards[first % count]
+
+    def _arrives(self, shard: Shard, reference: Any) -> bool:
+        """Waits for an answer of a shard. False where it is passed over, for others answer: a cluster that
+        has lost a node may have no room for it."""
+        while not ray.wait([reference], timeout=0 if shard.absent is not None else PATIENCE)[0]:
+            if shard.absent is None:
+                log.warning("buffer %d does not answer: it is passed over until it does", shard.index)
+                shard.absent = reference
+            if any(each.absent is None for each in self._shards):
+                return False
+            ray.wait([each.absent for each in self._shards], timeout=PATIENCE)
+            self._present(0)
+        return True
 
     def _lost(self, sampled: Sampled, error: Exception) -> None:
         if sampled.incarnation == sampled.shard.incarnation:
@@ -180,3 +208,4 @@ class Buffers:
         shard.size = 0
         shard.adding.clear()
         shard.handle = self._make(shard.index, shard.incarnation)
+        shard.absent = shard.handle.answer.remote()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
 import numpy as np
@@ -11,6 +13,7 @@ import ray
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.runners.build import build_runner
+from rl.workers import buffers
 from rl.workers.buffer import Buffer
 from rl.workers.buffers import AHEAD
 from rl.workers.plan import Workers
@@ -104,16 +107,32 @@ def test_buffers_hold_sequences_and_several_steps(build):
 def test_a_lost_buffer_is_replaced_and_what_it_held_is_counted(build):
     runner = build("dqn", workers=TWO, **SMALL)
     runner.run(6)
-    buffers = runner._buffers
-    held = buffers._shards[0].size
+    shard = runner._buffers._shards[0]
+    held = shard.size
     assert held > 0
-    ray.kill(buffers._shards[0].handle)
+    ray.kill(shard.handle)
     time.sleep(0.2)
     sums = runner.run(4 + AHEAD)
     assert np.isfinite(list(sums.values())).all()
     scalars = runner.scalars()
     assert scalars["perf/buffers_replaced"] == 1 and scalars["perf/transitions_lost"] >= held
     assert runner.run(8)["updates"] > 0.0  # it fills again
+
+
+def test_a_buffer_that_does_not_answer_is_passed_over_until_it_does(build, monkeypatch):
+    monkeypatch.setattr(buffers, "PATIENCE", 0.5)
+    runner = build("dqn", workers=TWO, **SMALL)
+    runner.run(6)
+    shards, pid = runner._buffers._shards, ray.get(runner._buffers._shards[0].handle.answer.remote())
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert runner.run(10)["updates"] > 0.0  # from the other one
+        assert shards[0].absent is not None and shards[1].absent is None
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    ray.get(shards[0].absent)
+    runner.run(4)
+    assert shards[0].absent is None and runner.scalars()["perf/buffers_replaced"] == 0
 
 
 @pytest.mark.parametrize(
