@@ -37,8 +37,8 @@ RATE = {
     "appo": {"rollout_length": LENGTH, "minibatches": 1, "lr": 5e-4},
     # An update of the set's own batch of 128 for each rollout: 1.3 transitions learned for each that was
     # played. The paper has 0.8 (19 batches of 512 and 12,500 transitions a second), the set itself 64, which
-    # would be 1500 updates a second here.
-    "apex": {"rollout_length": LENGTH, "updates_per_iteration": 1},
+    # would be 1500 updates a second here. The networks are IMPALA's, half as wide as the set's.
+    "apex": {"rollout_length": LENGTH, "updates_per_iteration": 1, "model.hidden": (64, 64)},
 }
 
 

@@ -138,10 +138,9 @@ def notes(rows: list[Row]) -> list[str]:
         "SleepingCartPole-v1 is CartPole whose step sleeps 5 ms first; one for each worker. of linear: "
         "steps/s by N times the steps/s of one worker. Steps are counted where the learner gets them; "
         "start-up, compilation and some seconds of warm-up are left out. Both libraries have networks of "
-        "64-64 tanh and rollouts of 100 steps. Our IMPALA makes two passes over each rollout, RLlib's one "
-        "over 500 steps, its default. Ape-X, with networks of 128-128, makes an update of 128 transitions "
-        "for 100 steps, 1.3 for every step, where its paper has 0.8; its shipped set has 64, which is more "
-        "than one core can at this rate.",
+        "64-64 and rollouts of 100 steps. Our IMPALA makes two passes over each rollout, RLlib's one over "
+        "500 steps, its default. Ape-X makes an update of 128 transitions for 100 steps, 1.3 for every step, "
+        "where its paper has 0.8; its shipped set has 64, which is more than one core can at this rate.",
         "",
         "To 450: the mean return of the last 100 training episodes, from the launch of the process, imports, "
         "compilation and start of the workers included. Our shipped sets as they are; RLlib's own examples "
