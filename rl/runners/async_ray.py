@@ -106,11 +106,10 @@ class AsyncRunner(Runner):
                 "perf/staleness_max": float(max(self._staleness)),
             }
         if self._pool is not None:
-            counts = self._pool.counts
             found |= {
-                "perf/workers_playing": counts.playing,
-                "perf/workers_replaced": counts.replaced,
-                "perf/rollouts_lost": counts.lost,
+                "perf/workers_playing": self._pool.playing,
+                "perf/workers_replaced": self._pool.counts.replaced,
+                "perf/rollouts_lost": self._pool.counts.lost,
                 "perf/rollouts_too_old": self._dropped,
             }
         if self._buffers is not None:

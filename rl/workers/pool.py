@@ -42,7 +42,6 @@ class Counts(NamedTuple):
 
     replaced: int
     lost: int  # rollouts on order when their worker was replaced
-    playing: int  # workers that have delivered since they were started
 
 
 class WorkerPool:
@@ -74,7 +73,12 @@ class WorkerPool:
 
     @property
     def counts(self) -> Counts:
-        return Counts(self._replaced, self._lost, sum(slot.delivered for slot in self._slots))
+        return Counts(self._replaced, self._lost)
+
+    @property
+    def playing(self) -> int:
+        """Workers that have delivered since they were started."""
+        return sum(slot.delivered for slot in self._slots)
 
     def next(self, part: int = 0, parts: int = 1) -> Rollout:
         """The next rollout of whichever worker has one; waits for it.

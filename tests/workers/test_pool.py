@@ -67,7 +67,7 @@ def test_rollouts_come_from_all_workers_in_each_one_s_order(pool_of):
         numbers = [each.version for each in found if each.worker == worker]
         assert numbers == list(range(1, len(numbers) + 1))
         assert any(each.worker == worker for each in found[-60:])
-    assert pool.counts == (0, 0)
+    assert pool.counts == (0, 0) and pool.playing == 3
 
 
 @pytest.mark.parametrize("word", ["die", "fail"])
