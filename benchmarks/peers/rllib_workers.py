@@ -110,10 +110,10 @@ def main() -> None:
         steps = float(runners.get("num_env_steps_sampled_lifetime", 0))
         trained = float(learner.get("num_env_steps_trained_lifetime", 0))
         episodes = runners.get("num_episodes_lifetime", 0)
-        mean = runners.get("episode_return_mean") if episodes >= EPISODES else None
+        mean = float(runners["episode_return_mean"]) if episodes >= EPISODES else None
         if watch.mark(steps, trained / args.batch, args.workers, mean):
             break
-    shown = None if mean is None else round(float(mean), 1)
+    shown = None if mean is None else round(mean, 1)
     watch.report(return_mean=shown, trained_steps=round(trained), learners=args.learners)
     algorithm.stop()
     ray.shutdown()
