@@ -74,7 +74,7 @@ def test_memories_hold_no_transition_from_one_worker_to_another(build):
 class Old:
     """A pool whose every third rollout is by weights that are five updates old."""
 
-    counts = Counts(0, 0, 0)
+    counts = Counts(0, 0)
 
     def __init__(self, rollout):
         self.rollout, self.made, self.used = rollout, 0, []
