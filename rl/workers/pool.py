@@ -132,20 +132,21 @@ class WorkerPool:
         return tuple(slot.handle.rollout_apart.options(num_returns=2).remote(iteration))
 
     def _ready(self, slots: list[Slot]) -> list[Slot]:
-        """Those of `slots` whose oldest order has come to something; replaces the late ones."""
-        slots = slots[self._turn % len(slots) :] + slots[: self._turn % len(slots)]
-        oldest = {_heard_by(slot.pending[0]): slot for slot in slots}
-        ready, _ = ray.wait(list(oldest), num_returns=1, timeout=POLL)
+        """Those of `slots` whose oldest order has come to something, in turn; replaces the late ones."""
+        slots = sorted(slots, key=lambda slot: (slot.index - self._turn) % len(self._slots))
+        oldest = [_heard_by(slot.pending[0]) for slot in slots]
+        # All that there is, for Ray's choice of one is not the first of the list: where the learner is slower
+        # than the workers it can be the same one for ever, and that another one is dead is never noticed.
+        ready, _ = ray.wait(oldest, num_returns=len(oldest), timeout=0)
+        if not ready:
+            ready, _ = ray.wait(oldest, num_returns=1, timeout=POLL)
         if not ready:
             self._wake()
         for slot in slots:
             if self._is_late(slot) and not ray.wait([_heard_by(slot.pending[0])], timeout=0)[0]:
                 self._replace(slot, f"sent nothing for {time.monotonic() - slot.heard:.0f} s")
-        return [
-            oldest[each]
-            for each in ready
-            if oldest[each].pending and _heard_by(oldest[each].pending[0]) == each
-        ]
+        found = set(ready)
+        return [slot for slot in slots if slot.pending and _heard_by(slot.pending[0]) in found]
 
     def _is_late(self, slot: Slot) -> bool:
         """Whether nothing was taken from a worker for too long; it may still be the learner that was busy."""

@@ -70,6 +70,19 @@ def test_rollouts_come_from_all_workers_in_each_one_s_order(pool_of):
     assert pool.counts == (0, 0) and pool.playing == 3
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_where_all_have_something_ready_each_has_its_turn(pool_of, parts):
+    pool = pool_of((), (), (), ())
+    while pool.playing < 4:
+        for part in range(parts):
+            pool.next(part, parts)
+    found = []
+    for _ in range(24 // parts):
+        time.sleep(0.1)  # a learner that is slower than all of them
+        found += [pool.next(part, parts).worker for part in range(parts)]
+    assert all(found.count(worker) == 6 for worker in range(4)), found
+
+
 @pytest.mark.parametrize("word", ["die", "fail"])
 def test_a_worker_that_ends_is_replaced_and_what_it_had_on_order_is_counted(pool_of, word):
     pool = pool_of((*["well"] * 5, word), ())
