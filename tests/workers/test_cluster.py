@@ -88,7 +88,7 @@ def test_a_cluster_of_the_run_s_own_leaves_no_files_and_tells_where_workers_will
     done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=180)
     assert done.stdout.splitlines() == ["['logs', 'sockets']", "False"], done.stderr
     (warning,) = [line for line in done.stderr.splitlines() if "the others wait" in line]
-    assert "of 10000 workers" in warning
+    assert "of 10000 processes" in warning
 
 
 def read(path):
