@@ -31,7 +31,7 @@ from rl.runners.learn_function import Learned, LearnFunction
 from rl.runners.learner import Learner
 from rl.workers.buffers import Buffers
 from rl.workers.exchange import Sent, unpacked
-from rl.workers.plan import Workers, rollouts_sent_as_one
+from rl.workers.plan import Workers, rollouts_sent_as_one, together
 from rl.workers.pool import WorkerPool
 from rl.workers.roles import QUIET, Roles
 from rl.workers.weights import Version, Weights
@@ -52,7 +52,7 @@ class AsyncRunner(Runner):
     def __init__(self, learner: Learner, seed: int, function: Any, workers: Workers, roles: Roles):
         super().__init__(learner, seed)
         agent = learner.agent
-        self.together = together(agent)
+        self.together = together(agent.experience, agent.hparams)
         self.workers, self._roles = workers, roles
         self.starting = f"starting {workers.number} workers ..."
         self._function: LearnFunction = function(self)
@@ -256,8 +256,3 @@ class AsyncRunner(Runner):
         """Again, for a role that was restarted and knows nothing."""
         if self._version is not None:
             self._weights.publish.remote(self._version)
-
-
-def together(agent: Any) -> bool:
-    """Whether workers make each rollout together, in place of one each."""
-    return agent.hparams.sync_workers or agent.experience == "parameters"

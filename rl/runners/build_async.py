@@ -18,7 +18,7 @@ from rl.runners.learner import Learner
 from rl.types import Nest
 from rl.workers.buffer import Shelf
 from rl.workers.peers import Part
-from rl.workers.plan import Workers, division, rollouts_sent_as_one, shard_of
+from rl.workers.plan import Workers, division, rollouts_sent_as_one, shard_of, together
 from rl.workers.roles import Roles
 from rl.workers.worker import worker_env
 
@@ -29,8 +29,7 @@ def build_async(hparams: Any, seed: int, workers: Workers) -> AsyncRunner:
     Raises:
         UsageError: parts that do not fit together; Ray cannot be used.
     """
-    experience = get_algo(hparams.algo).experience
-    parts = division(hparams, workers, alone=not (hparams.sync_workers or experience == "parameters"))
+    parts = division(hparams, workers, together(get_algo(hparams.algo).experience, hparams))
     views = _spaces(hparams)
     learners, shards = hparams.num_learners, hparams.buffer_shards
     with contextlib.ExitStack() as stack:

@@ -62,10 +62,15 @@ class Division(NamedTuple):
     envs_of_a_learner: int  # B of the rollouts that it learns from, after joining
 
 
-def division(hparams: Any, workers: Workers, alone: bool) -> Division:
+def together(experience: str, hparams: Any) -> bool:
+    """Whether workers make each rollout together, in place of one each."""
+    return hparams.sync_workers or experience == "parameters"
+
+
+def division(hparams: Any, workers: Workers, all_together: bool) -> Division:
     """Divides a run among its workers and learners.
 
-    alone: whether each worker makes rollouts of its own; else all of them make one together.
+    all_together: whether workers make each rollout together; else each makes its own.
 
     Raises:
         UsageError: it cannot be divided.
@@ -75,7 +80,7 @@ def division(hparams: Any, workers: Workers, alone: bool) -> Division:
         raise UsageError(
             f"{learners} learners cannot share {number} workers: take a multiple of them for --num_workers"
         )
-    if alone:
+    if not all_together:
         return Division(hparams, hparams.num_envs, hparams.num_envs)
     if hparams.num_envs % number:
         raise UsageError(f"{number} workers cannot share num_envs={hparams.num_envs}: take a divisor of it")

@@ -47,8 +47,8 @@ class Roles:
 
     def start(self, runner: Any) -> None:
         """Makes the peers learners like this process's."""
-        if self._part is not None:
-            self.peers.build(self._part, runner)
+        assert self._part is not None, "plan comes first"
+        self.peers.build(self._part, runner)
 
     def buffers(self, iteration: int, learners: int) -> Buffers | None:
         """The buffers, empty; None where the learner has the memory."""
