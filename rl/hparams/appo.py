@@ -38,6 +38,7 @@ def appo_cartpole() -> APPOHParams:
     """
     hparams = appo()
     hparams.env = "CartPole-v1"
+    hparams.normalize_reward = True
     hparams.train_steps = 300_000
     hparams.eval_period = 50_000
     hparams.num_envs = 16

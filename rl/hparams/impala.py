@@ -50,11 +50,12 @@ def impala_cartpole() -> IMPALAHParams:
     """
     hparams = impala()
     hparams.env = "CartPole-v1"
+    hparams.normalize_reward = True
     hparams.train_steps = 500_000
     hparams.eval_period = 50_000
     hparams.num_envs = 16
     hparams.rollout_length = 32
-    hparams.lr = 3e-3
+    hparams.lr = 2e-3
     hparams.lr_schedule = "linear"
     hparams.trace_lambda = 0.95
     hparams.entropy_coef = 0.01
@@ -91,7 +92,7 @@ def impala_cartpole_no_velocity() -> IMPALAHParams:
     """
     hparams = impala_cartpole()
     hparams.env = "CartPoleNoVel-v1"
-    hparams.normalize_reward = True
+    hparams.lr = 3e-3
     hparams.model.name = "lstm"
     hparams.model.hidden = (64,)
     hparams.train_steps = 1_000_000
