@@ -48,14 +48,16 @@ def a2c_cartpole() -> A2CHParams:
     """
     hparams = a2c()
     hparams.env = "CartPole-v1"
+    hparams.normalize_reward = True
     hparams.train_steps = 500_000
     hparams.eval_period = 50_000
     hparams.num_envs = 16
     hparams.rollout_length = 16
     hparams.optimizer = "adam"
-    hparams.lr = 3e-3
+    hparams.lr = 1e-3
     hparams.lr_schedule = "linear"
     hparams.gae_lambda = 0.95
+    hparams.entropy_coef = 0.01
     hparams.normalize_advantage = True
     return hparams
 
@@ -113,7 +115,8 @@ def a2c_cartpole_no_velocity() -> A2CHParams:
     """
     hparams = a2c_cartpole()
     hparams.env = "CartPoleNoVel-v1"
-    hparams.normalize_reward = True
+    hparams.lr = 3e-3
+    hparams.entropy_coef = 0.0
     hparams.model.name = "lstm"
     hparams.model.hidden = (64,)
     hparams.train_steps = 1_000_000
