@@ -11,13 +11,14 @@ from gymnasium import spaces
 from rl.agents.agent import Agent
 from rl.envs.make import make_eval_envs
 from rl.errors import UsageError
-from rl.experiment import TEST_SEED, read_weights, saved_agent, train_one, use_system
+from rl.experiment import TEST_SEED, read_weights, saved_agent, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
 from rl.hparams.overrides import apply_overrides
 from rl.runners.actor import Actor
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.trainer import Result
+from rl.systems import use_system
 from rl.types import Nest
 from rl.utils.signals import StopRequest
 from rl.utils.video import headless_setup

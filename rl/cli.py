@@ -31,7 +31,7 @@ FAMILIES = {  # name of the registry -> its package
     "act_select": "rl.agents.algos.act_select",
     "grad_comp": "rl.agents.algos.grad_comp",
 }
-SYSTEMS = ("local", "gpu", "tpu")
+SYSTEMS = ("local", "gpu", "tpu", "gcp")  # the last one is the ancestor's name for tpu
 ALL = "all"  # what a bare --list asks for
 
 EXAMPLES = """examples:
@@ -93,7 +93,7 @@ def build_parser() -> argparse.ArgumentParser:
     def number(flag: str, default: int | None, minimum: int, text: str) -> None:
         add(flag, type=_integer(minimum), default=default, metavar="N", help=text)
 
-    add("--sys", default="local", metavar="|".join(SYSTEMS), help="machine to compute on (default local)")
+    add("--sys", default="local", metavar="|".join(SYSTEMS[:3]), help="machine to compute on (default local)")
     add("--hparams", metavar="SET", help="named set of hyperparameters, or several as a-b: the later wins")
     add("--env", metavar="ID", help="environment, in place of the set's own")
     add("--hparam_override", default="", metavar="NAME=VALUE,...", help="single hyperparameters")

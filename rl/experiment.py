@@ -17,7 +17,7 @@ from rl.hparams.overrides import parse_overrides
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.player import Player
 from rl.runners.trainer import Result, Trainer, best_return
-from rl.systems.system import get_system
+from rl.systems import use_system
 from rl.utils.checkpoint import CheckpointManager, read_manifest, read_single
 from rl.utils.files import ensure_writable_dir
 from rl.utils.progress import summary_table
@@ -120,12 +120,6 @@ def one_copy(plan: Plan, run_dir: Path, copy: int, stop: StopRequest) -> list[di
         tests = _test(plan.hparams, run_dir, plan.test_episodes, plan.render, plan.record_video)
         return [_summary(run_dir, result, tests, plan.test_episodes)]
     return [] if result is None else [_summary(run_dir, result, {}, 0)]
-
-
-def use_system(name: str) -> None:
-    """Sets the devices up. Raises UsageError where they are not there, or not built for yet."""
-    if get_system(name).name == "tpu":
-        raise UsageError("--sys tpu: a TPU is here, but training on it is not built yet: use --sys local")
 
 
 def _check_overrides(hparams: HParams, run_dir: Path, overrides: str) -> None:

@@ -27,13 +27,24 @@ from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
 # Named, or Keras would number them, and a run that was the second in its process could not be resumed.
 OPTIMIZERS: dict[str, Any] = {
-    "adam": lambda rate, epsilon: keras.optimizers.Adam(rate, epsilon=epsilon, name="adam"),
-    "adamw": lambda rate, epsilon: keras.optimizers.AdamW(rate, epsilon=epsilon, name="adamw"),
-    "rmsprop": lambda rate, epsilon: keras.optimizers.RMSprop(
+    "adam": lambda rate, epsilon: _local(keras.optimizers.Adam)(rate, epsilon=epsilon, name="adam"),
+    "adamw": lambda rate, epsilon: _local(keras.optimizers.AdamW)(rate, epsilon=epsilon, name="adamw"),
+    "rmsprop": lambda rate, epsilon: _local(keras.optimizers.RMSprop)(
         rate, rho=0.99, epsilon=epsilon, name="rmsprop"
     ),
-    "sgd": lambda rate, epsilon: keras.optimizers.SGD(rate, name="sgd"),
+    "sgd": lambda rate, epsilon: _local(keras.optimizers.SGD)(rate, name="sgd"),
 }
+
+
+def _local(optimizer: type) -> type:
+    """Keras sums gradients over devices and waits for all of them, which no loop allows: here each device
+    takes the step by itself, with gradients that are the same on all (`rl.ops.replicas`)."""
+
+    def update(self: Any, gradients: list[Tensor], variables: list[Any], learning_rate: Tensor) -> None:
+        for gradient, variable in zip(gradients, variables, strict=True):
+            self.update_step(gradient, variable, learning_rate)
+
+    return type(optimizer.__name__, (optimizer,), {"_backend_update_step": update})
 
 
 class Agent:
@@ -121,6 +132,12 @@ class Agent:
         found = {named.get(name, f"train/learning_rate_{name}"): float(rate) for name, rate in rates.items()}
         return found if exploration is None else found | exploration(step)
 
+    @property
+    def steps_per_iteration(self) -> int:
+        """Environment steps of an iteration, of all learners together."""
+        learners = 1 if self.experience == "parameters" else replicas.count()  # a population is one
+        return int(learners * self.hparams.num_envs * self.hparams.rollout_length)
+
     # -- what it is given -----------------------------------------------------------------------------
 
     def add_network(self, name: str, network: keras.Model) -> keras.Model:
@@ -136,8 +153,7 @@ class Agent:
         updates: steps of this optimizer per iteration, default `updates_per_iteration()`.
         """
         hparams = self.hparams
-        steps = replicas.count() * hparams.num_envs * hparams.rollout_length  # of an iteration
-        iterations = -(-hparams.train_steps // steps)
+        iterations = -(-hparams.train_steps // self.steps_per_iteration)
         updates = self.updates_per_iteration() if updates is None else updates
         rate = schedules.learning_rate(hparams, iterations * updates, lr)
         optimizer = OPTIMIZERS[hparams.optimizer](rate, hparams.adam_epsilon)

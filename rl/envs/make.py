@@ -31,6 +31,26 @@ HOST_BACKENDS = BACKENDS[1:]
 VECTOR_FROM = 8  # environments from which Gymnasium's own vector form of CartPole beats a loop
 
 
+def chosen_backend(env_id: str, backend: str) -> str:
+    """Which of `BACKENDS` makes an environment to train in. Arguments and errors as of `make_env`."""
+    if backend not in ("auto", "host", *BACKENDS):
+        raise UsageError(f"unknown env_backend {backend!r}: {nearest(backend, ('auto', *BACKENDS))}")
+    # A backend that is not asked is not imported.
+    asked = {"auto": BACKENDS, "host": HOST_BACKENDS}.get(backend, (backend,))
+    chosen = next((each for each in asked if _HAS[each](env_id)), None)
+    if chosen is None:
+        having = [each for each in BACKENDS if each not in asked and _HAS[each](env_id)]
+        if not having:
+            raise _unknown(env_id)
+        others = " or ".join(["auto", *having])
+        if backend == "host":
+            raise UsageError(
+                f"environment {env_id} exists in-graph alone: workers (--num_workers) cannot play it"
+            )
+        raise UsageError(f"environment {env_id} is not in backend {backend}: take env_backend {others}")
+    return chosen
+
+
 def make_env(
     env_id: str,
     backend: str,
@@ -58,24 +78,10 @@ def make_env(
         UsageError: unknown id or backend, a backend that lacks the id, options that the environment does not
             take, a package that is missing.
     """
-    if backend not in ("auto", "host", *BACKENDS):
-        raise UsageError(f"unknown env_backend {backend!r}: {nearest(backend, ('auto', *BACKENDS))}")
     for what, value in (("num_envs", num_envs), ("max_episode_steps", max_episode_steps)):
         if value is not None and value < 1:
             raise UsageError(f"{what} must be at least 1, not {value}")
-    # A backend that is not asked is not imported.
-    asked = {"auto": BACKENDS, "host": HOST_BACKENDS}.get(backend, (backend,))
-    chosen = next((each for each in asked if _HAS[each](env_id)), None)
-    if chosen is None:
-        having = [each for each in BACKENDS if each not in asked and _HAS[each](env_id)]
-        if not having:
-            raise _unknown(env_id)
-        others = " or ".join(["auto", *having])
-        if backend == "host":
-            raise UsageError(
-                f"environment {env_id} exists in-graph alone: workers (--num_workers) cannot play it"
-            )
-        raise UsageError(f"environment {env_id} is not in backend {backend}: take env_backend {others}")
+    chosen = chosen_backend(env_id, backend)
     kwargs = dict(env_kwargs or {})
     if (
         backend in ("auto", "host")

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from rl.ops import evolution, random
+from rl.ops import evolution, random, replicas
 from rl.types import Nest, Tensor
 
 
@@ -50,7 +50,8 @@ class Population:
         Raises:
             ValueError: there is not one observation for each of them.
         """
-        count, members = tf.nest.flatten(observation)[0].shape[0], self.members.stop - self.members.start
+        count = tf.nest.flatten(observation)[0].shape[0]
+        members = (self.members.stop - self.members.start) // replicas.count()
         if count != members:
             raise ValueError(f"{count} observations for {members} members: each needs its own")
         network, trainable = self.network, self.network.trainable_variables
@@ -62,7 +63,7 @@ class Population:
             with keras.StatelessScope(state_mapping=[*zip(trainable, row[1], strict=True), *shared]):
                 return tf.nest.map_structure(lambda x: x[0], network(single))
 
-        weights = [tf.convert_to_tensor(each)[self.members] for each in self.weights]
+        weights = [replicas.own_rows(tf.convert_to_tensor(each)[self.members]) for each in self.weights]
         return tf.vectorized_map(member, (observation, weights))
 
     def act_for(self, first: int, count: int, total: int) -> None:

@@ -10,14 +10,22 @@ and hands out placeholders, which the caller fills (`rl.runners.actor`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from rl.ops import replicas
 from rl.types import Tensor
 
 _ALGORITHM = "philox"  # the one that eager, graph and XLA code all implement, to the same bits
+
+
+class Rows(NamedTuple):
+    """A seed that several learners have in common, each of which takes its own rows of what is drawn
+    (`rows`): together they draw what one learner would for the whole batch."""
+
+    seed: Tensor
 
 
 class NoiseTape:
@@ -35,6 +43,11 @@ class NoiseTape:
         if self._inputs is None:
             return tf.zeros(shape, tf.int32 if kind == "randint" else tf.float32)
         return self._inputs[len(self.wanted) - 1]
+
+
+def rows(seed: Any) -> Any:
+    """The seed for numbers that belong to the rows of a batch, of which each learner has its part."""
+    return seed if isinstance(seed, NoiseTape) or replicas.count() == 1 else Rows(seed)
 
 
 def key(seed: int) -> Tensor:
@@ -67,6 +80,9 @@ def uniform(seed: Any, shape: Any, minval: float = 0.0, maxval: float = 1.0) -> 
     """float32 of `shape` in [minval, maxval); in other ranges than the unit one XLA may round differently."""
     if isinstance(seed, NoiseTape):
         return seed.draw("uniform", shape) * (maxval - minval) + minval
+    if isinstance(seed, Rows):
+        everyone = [replicas.count() * shape[0], *shape[1:]]
+        return replicas.own_rows(uniform(seed.seed, everyone, minval, maxval))
     # From the bits, since TensorFlow's kernel and XLA turn the same bits into different floats.
     bits = tf.random.stateless_uniform(shape, seed, None, None, tf.uint32, alg=_ALGORITHM)
     unit = tf.cast(tf.bitwise.right_shift(bits, _uint(8)), tf.float32) * 2.0**-24
@@ -77,6 +93,8 @@ def normal(seed: Any, shape: Any) -> Tensor:
     """Standard normal float32 of `shape`."""
     if isinstance(seed, NoiseTape):
         return seed.draw("normal", shape)
+    if isinstance(seed, Rows):
+        return replicas.own_rows(normal(seed.seed, [replicas.count() * shape[0], *shape[1:]]))
     # Box and Muller 1958, for the same reason as in `uniform`.
     radius, angle = tf.unstack(uniform(seed, [2, *shape]))
     return tf.sqrt(-2.0 * tf.math.log(1.0 - radius)) * tf.cos(2.0 * np.pi * angle)

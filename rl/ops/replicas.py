@@ -1,20 +1,23 @@
 """What several learners, each with its own part of the data, work out together.
 
-A process joins a group of learners once (`rl.workers.peers`). From then on the functions here are sums, means
-and extremes over all of them, exchanged inside the compiled function by TensorFlow's collective operations;
-each learner must call them in the same order. Without a group they give back what they were given, and leave
-nothing in the graph.
+Learners are processes, which join a group once (`rl.workers.peers`), or the devices of one process
+(`rl.runners.devices`). From then on the functions here are sums, means and extremes over all of them,
+exchanged inside the compiled function by TensorFlow's collective operations; each learner must call them in
+the same order. Without others they give back what they were given, and leave nothing in the graph.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
 
 import tensorflow as tf
 
 from rl.types import Tensor
 
-_KEY = 7919  # tells this group from those that tf.distribute makes for itself, which count from 0
+_KEY = 7919  # tells these groups from those that tf.distribute makes for itself, which count from 0
 
 
 class Group(NamedTuple):
@@ -22,11 +25,13 @@ class Group(NamedTuple):
 
     size: int = 1
     rank: int = 0  # which one this process is
+    in_process: bool = False  # whether the others are devices of this process: rank is then the device's
 
 
 class _State:
     group = Group()
-    exchanges = 0  # traced so far; the same number means the same exchange in every learner
+    # Traced so far, by group and rank; the same number means the same exchange for all.
+    exchanges: ClassVar[Counter[tuple[int, int]]] = Counter()
 
 
 def join(group: Group) -> None:
@@ -34,19 +39,49 @@ def join(group: Group) -> None:
     _State.group = group
 
 
+@contextlib.contextmanager
+def devices(number: int) -> Iterator[None]:
+    """Within, what is built and traced is for `number` devices of this process. Raises ValueError where the
+    process is one of several learners."""
+    if number > 1 and _State.group.size > 1:
+        raise ValueError("learners in several processes have one device each")
+    before = _State.group
+    if number > 1:
+        _State.group = Group(number, in_process=True)
+    try:
+        yield
+    finally:
+        _State.group = before
+
+
 def count() -> int:
     """How many learners there are."""
     return _State.group.size
 
 
-def rank() -> int:
-    """Which of them this one is."""
-    return _State.group.rank
+def rank() -> int | Tensor:
+    """Which of them this one is: a number, on a TPU an int32 scalar. Of devices outside of the function that
+    they run: 0."""
+    if not _State.group.in_process:
+        return _State.group.rank
+    context = tf.distribute.get_replica_context()
+    if context is None or tf.distribute.get_strategy().num_replicas_in_sync == 1:
+        return 0
+    place = context.replica_id_in_sync_group
+    known = tf.get_static_value(place)
+    return place if known is None else int(known)
 
 
 def total(x: Tensor) -> Tensor:
     """The sum over all learners, float32 of x's shape."""
-    return _exchanged(x, "Add")
+    if count() == 1:
+        return x
+    if not _State.group.in_process:
+        return _reduced(x, _State.group.rank, _KEY)
+    place = rank()
+    if isinstance(place, int):
+        return _reduced(x, place, _KEY + count())
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)
 
 
 def mean(x: Tensor) -> Tensor:
@@ -54,9 +89,27 @@ def mean(x: Tensor) -> Tensor:
     return x if count() == 1 else total(x) / count()
 
 
+def gathered(x: Tensor) -> Tensor:
+    """Those of all learners, by rank, joined along the first axis: [N, ...] to [R N, ...]."""
+    if count() == 1:
+        return x
+    mine = tf.reshape(tf.range(count()) == rank(), [count()] + [1] * x.shape.rank)
+    every = total(tf.where(mine, x[None], tf.zeros_like(x)[None]))  # [R, N, ...]
+    return tf.reshape(every, [-1, *x.shape[1:]])
+
+
 def smallest(x: Tensor) -> Tensor:
-    """The least over all learners, float32 of x's shape."""
-    return _exchanged(x, "Min")
+    """The least over all learners of a float32 scalar."""
+    return x if count() == 1 else tf.reduce_min(gathered(x[None]))
+
+
+def own_rows(x: Tensor) -> Tensor:
+    """This learner's part of what is the same for all, [R N, ...] to [N, ...]."""
+    if count() == 1:
+        return x
+    size = x.shape[0] // count()
+    start = rank() * size
+    return tf.slice(x, [start] + [0] * (x.shape.rank - 1), [size, *x.shape[1:]])
 
 
 def totals(tensors: list[Tensor]) -> list[Tensor]:
@@ -68,16 +121,14 @@ def totals(tensors: list[Tensor]) -> list[Tensor]:
     return [tf.reshape(part, each.shape) for part, each in zip(parts, tensors, strict=True)]
 
 
-def _exchanged(x: Tensor, how: str) -> Tensor:
-    if count() == 1:
-        return x
-    _State.exchanges += 1
+def _reduced(x: Tensor, place: int, group: int) -> Tensor:
+    _State.exchanges[group, place] += 1
     return tf.raw_ops.CollectiveReduceV2(
         input=x,
         group_size=count(),
-        group_key=_KEY,
-        instance_key=_State.exchanges,
+        group_key=group,
+        instance_key=_State.exchanges[group, place],
         ordering_token=[],
-        merge_op=how,
+        merge_op="Add",
         final_op="Id",
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from rl.memory.samples import Samples
-from rl.ops import random, replicas
+from rl.ops import random
+from rl.runners.devices import Devices
 from rl.runners.learner import Learner
 from rl.types import Tensor, Trajectory
 
@@ -22,16 +24,20 @@ class Runner:
 
     starting = "compiling ..."  # what a person is told before the first window, which takes longer
 
-    def __init__(self, learner: Learner, seed: int):
-        self.learner = learner
+    def __init__(self, learner: Learner, seed: int, devices: Devices | None = None):
+        self.learner, self.devices = learner, Devices() if devices is None else devices
         self.seed, self.root_seed = seed, random.key(seed)
         self.iteration = tf.Variable(0, dtype=tf.int64, trainable=False, name="iteration")
-        hparams = learner.agent.hparams
-        self.steps_per_iteration = replicas.count() * hparams.rollout_length * hparams.num_envs
+        self.steps_per_iteration = learner.agent.steps_per_iteration
 
     @property
     def variables(self) -> dict[str, Any]:
-        return {"iteration": self.iteration, **self.learner.variables}
+        """All state by name, for checkpoints."""
+        return self.devices.named({"iteration": self.iteration, **self.learner.variables})
+
+    def appended(self) -> dict[str, int]:
+        """Variables that change nowhere but where rows are appended, by name, with the rows ever appended."""
+        return self.devices.appended(self.learner.appended())
 
     @property
     def step(self) -> int:
@@ -61,8 +67,6 @@ class Runner:
     def _seeds(self) -> tuple[Tensor, Tensor]:
         """Of the next iteration's noise, and of this one's learning."""
         noise_seed, learn_seed = random.split(random.fold_in(self.root_seed, self.iteration + 1), 2)
-        if replicas.rank():  # learners have noise in common, but not what they draw for their own data
-            learn_seed = random.fold_in(learn_seed, replicas.rank())
         return noise_seed, learn_seed
 
     def _next(self, metrics: dict[str, Tensor], noise_seed: Tensor) -> dict[str, Tensor]:
@@ -82,6 +86,10 @@ class Runner:
 
     def close(self) -> None:
         """Frees what the runner holds outside TensorFlow."""
+        self.devices.close()
+
+
+EPISODE_SUMS = ("episodes", "episode_return", "episode_length", "transitions")
 
 
 def running_sums(
@@ -115,6 +123,15 @@ def episode_sums(episode_return: Tensor, length: Tensor, ended: Tensor, mask: Te
         "episode_length": tf.reduce_sum(length * ended),
         "transitions": tf.reduce_sum(mask),
     }
+
+
+def joined_sums(parts: list[np.ndarray], names: tuple[str, ...]) -> np.ndarray:
+    """The packed sums of several devices, [N] each, as one: of episodes added, of updates, which all make
+    together, averaged."""
+    total = np.sum(parts, 0)
+    of_updates = np.ones(len(total), bool)
+    of_updates[[names.index(name) for name in EPISODE_SUMS]] = False
+    return np.where(of_updates, total / len(parts), total)
 
 
 def window_metrics(sums: dict[str, float]) -> dict[str, float]:

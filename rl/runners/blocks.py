@@ -55,11 +55,20 @@ class BlockLayout:
         """The arrays of one block of all environments, from blocks of some each."""
         if len(blocks) == 1:
             return blocks[0]
+        pairs = zip(zip(*blocks, strict=True), self._axes(), strict=True)
+        return [np.concatenate(part, axis) for part, axis in pairs]
+
+    def divided(self, arrays: list[np.ndarray], count: int) -> list[list[np.ndarray]]:
+        """The arrays of `count` blocks of this layout, from a block of `count` times as many environments."""
+        if count == 1:
+            return [arrays]
+        parts = [np.split(each, count, axis) for each, axis in zip(arrays, self._axes(), strict=True)]
+        return [list(each) for each in zip(*parts, strict=True)]
+
+    def _axes(self) -> list[int]:
+        """Where the environments are in each array."""
         last = len(self.signature) - 1
-        axes = [1 if i < self._end else 2 if i == last else 0 for i in range(last + 1)]
-        return [
-            np.concatenate(part, axis) for part, axis in zip(zip(*blocks, strict=True), axes, strict=True)
-        ]
+        return [1 if i < self._end else 2 if i == last else 0 for i in range(last + 1)]
 
     def trajectory(self, arrays: tuple[Tensor, ...]) -> tuple[Trajectory, Tensor]:
         """(the trajectory, life_lost bool [T, B])."""
@@ -75,10 +84,3 @@ class BlockLayout:
             tf.nest.pack_sequence_as(self._state_structure, arrays[self._end : -1]),
         )
         return trajectory, numbers["life_lost"] > 0.0
-
-
-def compiled(function: Any, signature: list, jit_compile: bool) -> Any:
-    """The function compiled, as a function of a list of arrays; a concrete one, whose calls check nothing."""
-    traced = tf.function(function, jit_compile=jit_compile, input_signature=signature, autograph=False)
-    concrete = traced if tf.config.functions_run_eagerly() else traced.get_concrete_function()
-    return lambda arrays: concrete(*[tf.constant(each) for each in arrays])

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from rl.agents.agent import Agent, network_state
 from rl.agents.algos.registry import get_algo
-from rl.envs.make import make_env
+from rl.envs.make import chosen_backend, make_env
 from rl.envs.rewards import get_reward_augmentation
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
@@ -18,12 +18,15 @@ from rl.memory.spec import MemorySpec
 from rl.models.images import convolves
 from rl.ops import replicas
 from rl.runners.base import Runner
+from rl.runners.devices import Devices
 from rl.runners.learner import Learner
 from rl.workers.plan import Workers, check_roles
 
 
-def build_runner(hparams: HParams, seed: int, workers: Workers | None = None) -> Runner:
+def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, strategy: Any = None) -> Runner:
     """Environment, agent, memory and runner from hparams; with `workers` the environments are theirs.
+
+    strategy: of `tf.distribute`, whose devices share the environments; None: one device.
 
     Raises:
         UsageError: parts that do not fit together.
@@ -34,23 +37,29 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None) ->
         from rl.runners.build_async import build_async
 
         return build_async(hparams, seed, workers)
+    devices = Devices(strategy)
+    own = devices.part(hparams, make_agent.experience)
     options = hparams.env_kwargs | hparams.train_env_kwargs
     limit, extended = hparams.max_episode_steps, hparams.previous_action_reward
     backend = hparams.env_backend
-    env = make_env(hparams.env, backend, hparams.num_envs, options, limit, extended, hparams.frame_stack)
-    agent: Agent = make_agent(hparams, env.observation_space, env.action_space, seed)
-    frame_stack = getattr(env, "frame_stack", 1)
-    memory = make_memory(agent, hparams.num_envs, hparams.rollout_length, frame_stack)
-    learner = Learner(agent, memory, reward_augmentation(agent))
+    played = hparams.num_envs
+    if devices.count > 1 and chosen_backend(hparams.env, backend) == "graph":
+        played //= devices.count  # each device plays its own; those of the host are played together
+    env = make_env(hparams.env, backend, played, options, limit, extended, hparams.frame_stack)
+    with devices.scope():
+        agent: Agent = make_agent(own, env.observation_space, env.action_space, seed)
+        frame_stack = getattr(env, "frame_stack", 1)
+        memory = make_memory(agent, own.num_envs, hparams.rollout_length, frame_stack)
+        learner = Learner(agent, memory, reward_augmentation(agent))
     in_graph = hasattr(env, "dynamics")
     jit_compile = start_mode(agent, in_graph) == "xla"
     if in_graph:
         from rl.runners.in_graph import InGraphRunner
 
-        return InGraphRunner(env, learner, seed, jit_compile)
+        return InGraphRunner(env, learner, seed, jit_compile, devices)
     from rl.runners.sync import SyncRunner
 
-    return SyncRunner(env, learner, seed, jit_compile)
+    return SyncRunner(env, learner, seed, jit_compile, devices)
 
 
 def make_memory(agent: Agent, num_envs: int, length: int, frame_stack: int) -> Any:

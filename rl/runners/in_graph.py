@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from rl.agents.agent import network_state
-from rl.ops import loops, random
-from rl.runners.base import Runner, episode_sums
+from rl.ops import loops, random, replicas
+from rl.runners.base import Runner, episode_sums, joined_sums
+from rl.runners.devices import Devices
 from rl.runners.learner import Learner
 from rl.spaces import space_spec
 from rl.types import Nest, Tensor, TimeStep, Trajectory
@@ -51,20 +52,32 @@ class InGraphRunner(Runner):
         learner: agent and memory.
         seed: of everything random in the run.
         jit_compile: whether XLA compiles the loop.
+        devices: those that share the environments; `env` is of one device's part.
     """
 
-    def __init__(self, env: Any, learner: Learner, seed: int, jit_compile: bool):
-        super().__init__(learner, seed)
-        self.env = env
-        start = self._start(random.fold_in(self.root_seed, 0))
-        self._carry = tf.nest.map_structure(lambda x: tf.Variable(x, trainable=False), start)
+    def __init__(self, env: Any, learner: Learner, seed: int, jit_compile: bool, devices: Devices):
+        with devices.scope():
+            super().__init__(learner, seed, devices)
+            self.env = env
+            start_seed = random.fold_in(self.root_seed, 0)
+            start = self._start(start_seed)
+            self._carry = tf.nest.map_structure(lambda x: tf.Variable(x, trainable=False), start)
+        for place in range(1, devices.count):
+            self._start_apart(place, self._start(random.fold_in(start_seed, place)))
         self._pack = loops.MetricPack()
-        self._loop = tf.function(self._iterate, jit_compile=jit_compile, autograph=False)
+        self._collect = devices.compiled_part(self._rollout, jit_compile)
+        self._loop = devices.compile(self._iterate, [tf.TensorSpec([], tf.int32)], jit_compile)
 
     @property
     def variables(self) -> dict[str, Any]:
         leaves = tf.nest.flatten(self._carry)
-        return super().variables | {f"env/{i}": variable for i, variable in enumerate(leaves)}
+        own = {f"env/{i}": variable for i, variable in enumerate(leaves)}
+        return super().variables | self.devices.named(own)
+
+    def _start_apart(self, place: int, start: Carry) -> None:
+        """Gives one device a start of its own."""
+        for variable, value in zip(tf.nest.flatten(self._carry), tf.nest.flatten(start), strict=True):
+            self.devices.values(variable)[place].assign(value)
 
     def _start(self, seed: Tensor) -> Carry:
         """The beginning of an episode in every environment."""
@@ -76,7 +89,8 @@ class InGraphRunner(Runner):
         return Carry(state, first.observation, recurrent_state, never, zeros, zeros)
 
     def run(self, iterations: int) -> dict[str, float]:
-        total = self._loop(tf.constant(iterations)).numpy()
+        arguments = [[tf.constant(iterations)]] * self.devices.count
+        total = joined_sums([each.numpy() for each in self._loop(arguments)], self._pack.names)
         return {name: float(total[i]) for i, name in enumerate(self._pack.names)}
 
     def _iterate(self, iterations: Tensor) -> Tensor:
@@ -84,7 +98,7 @@ class InGraphRunner(Runner):
             seed = random.fold_in(self.root_seed, self.iteration + 1)
             rollout_seed, learn_seed = random.split(seed, 2)
             step = self.step_tensor()
-            trajectory, metrics = self._rollout(rollout_seed, step)
+            trajectory, metrics = self._collect(rollout_seed, step)
             metrics |= self.learner.learn(trajectory, learn_seed, step)
             self.iteration.assign_add(1)
             return i + 1, total + self._pack.pack(metrics)
@@ -100,16 +114,20 @@ class InGraphRunner(Runner):
         agent, env = self.learner.agent, self.env
         length = agent.hparams.rollout_length
         noise_seed, loop_seed = random.split(seed, 2)
-        agent.resample_noise(noise_seed)
+        agent.resample_noise(noise_seed)  # the same on every device, what follows is each one's own
+        start_seed = random.fold_in(seed, 2)
+        if replicas.count() > 1:
+            start_seed = random.fold_in(start_seed, replicas.rank())
+            loop_seed = random.fold_in(loop_seed, replicas.rank())
         if agent.experience == "parameters":
-            start = self._start(random.fold_in(seed, 2))
+            start = self._start(start_seed)
         else:
             start = tf.nest.map_structure(lambda variable: variable.value(), self._carry)
         seeds = random.split_array(loop_seed, [length, 2])  # [T, 2, 2]
 
         def body(t: Tensor, carry: Carry, arrays: Record) -> tuple[Tensor, Carry, Record]:
             act_seed, env_seed = tf.unstack(tf.gather(seeds, t))
-            now = step + env.num_envs * tf.cast(t, tf.int64)
+            now = step + replicas.count() * env.num_envs * tf.cast(t, tf.int64)
             action, extras, memory = agent.act(carry.observation, carry.recurrent_state, act_seed, now, True)
             state, following = env.step(carry.state, action, env_seed)
             advanced, row = _advance(carry, state, memory, action, extras, following)

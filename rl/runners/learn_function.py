@@ -11,7 +11,8 @@ from rl.memory.samples import Samples
 from rl.ops import loops, replicas
 from rl.runners.actor import flat_weights
 from rl.runners.base import Runner
-from rl.runners.blocks import BlockContent, BlockLayout, compiled
+from rl.runners.blocks import BlockContent, BlockLayout
+from rl.runners.devices import compiled
 from rl.types import Nest, Tensor
 
 

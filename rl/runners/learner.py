@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from rl.agents.agent import Agent
 from rl.memory.samples import Samples
-from rl.ops import loops, random
+from rl.ops import loops, random, replicas
 from rl.ops.normalize import RewardScale
 from rl.ops.trajectories import closed
 from rl.types import Nest, Tensor, Trajectory
@@ -87,6 +87,8 @@ class Learner:
 
         def one_update(i: Tensor) -> dict[str, Tensor]:
             sample_seed, update_seed = random.split(random.fold_in(seed, i), 2)
+            if replicas.count() > 1:  # each samples its own memory
+                sample_seed = random.fold_in(sample_seed, replicas.rank())
             batch = sample(i, sample_seed)
             update = self.agent.update(batch, update_seed)
             if update.priorities is not None:

@@ -16,9 +16,10 @@ import tensorflow as tf
 
 from rl.ops import loops, random
 from rl.runners.actor import Actor, flat_weights
-from rl.runners.base import Runner, episode_sums, running_sums
-from rl.runners.blocks import BlockContent, BlockLayout, compiled
+from rl.runners.base import Runner, episode_sums, joined_sums, running_sums
+from rl.runners.blocks import BlockContent, BlockLayout
 from rl.runners.collect import Block, Collector
+from rl.runners.devices import Devices
 from rl.runners.learner import Learner
 from rl.spaces import space_spec
 from rl.types import Tensor, Trajectory
@@ -32,17 +33,20 @@ class SyncRunner(Runner):
         learner: agent and memory.
         seed: of everything random in the run.
         jit_compile: whether XLA compiles the learning.
+        devices: those that learn, each from its part of the environments.
     """
 
-    def __init__(self, env: Any, learner: Learner, seed: int, jit_compile: bool):
-        super().__init__(learner, seed)
+    def __init__(self, env: Any, learner: Learner, seed: int, jit_compile: bool, devices: Devices):
         self.env = env
         hparams = learner.agent.hparams
         self.overlap = hparams.overlap
-        self._return = tf.Variable(tf.zeros([env.num_envs]), trainable=False)  # of the running episode
-        self._episode_length = tf.Variable(tf.zeros([env.num_envs]), trainable=False)
-        # At the last step; not saved, for a run that goes on begins new episodes.
-        self._life_lost = tf.Variable(tf.zeros([env.num_envs], tf.bool), trainable=False)
+        part = [env.num_envs // devices.count]
+        with devices.scope():
+            super().__init__(learner, seed, devices)
+            self._return = tf.Variable(tf.zeros(part), trainable=False)  # of the running episode
+            self._episode_length = tf.Variable(tf.zeros(part), trainable=False)
+            # At the last step; not saved, for a run that goes on begins new episodes.
+            self._life_lost = tf.Variable(tf.zeros(part, tf.bool), trainable=False)
         self._pack = loops.MetricPack()
         self._learn = self._learn_function(jit_compile)
         learner.agent.resample_noise(random.fold_in(self.root_seed, 0))  # later ones follow each learning
@@ -60,7 +64,7 @@ class SyncRunner(Runner):
     def variables(self) -> dict[str, Any]:
         found = {f"host/observation/{i}": each for i, each in enumerate(self._reached)}
         found |= {"host/running_return": self._return, "host/running_length": self._episode_length}
-        return super().variables | found
+        return super().variables | self.devices.named(found)
 
     def restored(self, run_dir: Path) -> None:
         self._restored = True
@@ -70,6 +74,7 @@ class SyncRunner(Runner):
         if self._thread is not None:
             self._thread.shutdown()
         self.env.close()
+        super().close()
 
     def run(self, iterations: int) -> dict[str, float]:
         if self.collector.observation is None:
@@ -106,25 +111,33 @@ class SyncRunner(Runner):
             self.learner.memory.cut()
         self.collector.reset(int(seed) % 2**31, reached)
 
-    def _finish(self, result: Tensor) -> np.ndarray:
-        vector = result.numpy()
-        self.actor.sync(vector[loops.MAX_METRICS :])
-        return vector[: loops.MAX_METRICS]
+    def _finish(self, results: list[Tensor]) -> np.ndarray:
+        vectors = [each.numpy() for each in results]
+        self.actor.sync(vectors[0][loops.MAX_METRICS :])
+        return joined_sums([each[: loops.MAX_METRICS] for each in vectors], self._pack.names)
 
     def _collect(self, block: Block, iteration: int) -> None:
         self.collector.collect(block, iteration, iteration * self.steps_per_iteration)
 
     def _learn_function(self, jit_compile: bool) -> Any:
-        """The compiled function: a block's arrays in; packed metrics and new weights out, as one vector."""
-        agent = self.learner.agent
-        layout = BlockLayout(BlockContent.of(agent), self.env.num_envs, agent.hparams.rollout_length)
+        """The compiled function: a block's arrays in; packed metrics and new weights out, as one vector for
+        each device."""
+        agent, count = self.learner.agent, self.devices.count
+        length = agent.hparams.rollout_length
+        layout = BlockLayout(BlockContent.of(agent), self.env.num_envs // count, length)
 
         def learn(*arrays: Tensor) -> Tensor:
             trajectory, life_lost = layout.trajectory(arrays)
             metrics = self.learn(trajectory, self._episode_metrics(trajectory, life_lost))
             return tf.concat([self._pack.pack(metrics), flat_weights(agent)], 0)
 
-        return compiled(learn, layout.signature, jit_compile)
+        call = self.devices.compile(learn, layout.signature, jit_compile)
+
+        def learned(arrays: list[np.ndarray]) -> list[Tensor]:
+            parts = layout.divided(arrays, count)
+            return call([[tf.constant(each) for each in part] for part in parts])
+
+        return learned
 
     def _episode_metrics(self, trajectory: Trajectory, life_lost: Tensor) -> dict[str, Tensor]:
         """Sums over the episodes that ended in a rollout. Learning takes the loss of a life for an end;

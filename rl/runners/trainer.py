@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from rl import systems
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.runners.base import window_metrics
@@ -59,7 +60,7 @@ class Trainer:
         workers: Workers | None = None,
     ):
         self.hparams, self.run_dir, self.seed = hparams, run_dir, seed
-        self.runner = build_runner(hparams, seed, workers)
+        self.runner = build_runner(hparams, seed, workers, systems.strategy())
         self.agent = self.runner.learner.agent
         self.evaluator = Evaluator(self.agent, eval_episodes)
         self.level_evaluator = None  # of the levels trained on, where the evaluation is on others
@@ -183,7 +184,7 @@ class Trainer:
 
     def _write_checkpoint(self) -> None:
         runner, meta = self.runner, {"seed": self.seed, "best_return": self.best_return}
-        self.checkpoints.save(runner.variables, runner.step, meta, runner.learner.appended())
+        self.checkpoints.save(runner.variables, runner.step, meta, runner.appended())
         runner.save(self.run_dir)
 
     def _policy_graph(self) -> Any:

@@ -5,6 +5,7 @@ TensorFlow is imported only when a system is asked for, so that names can be lis
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,21 @@ class System:
     devices: tuple[str, ...]  # logical device names, e.g. "/device:CPU:0"
     strategy: Any  # tf.distribute.Strategy
     mixed_precision: str = "float32"
+
+
+class _Used:
+    system: System | None = None
+
+
+def use_system(name: str) -> System:
+    """`get_system`, whose devices are from now on those of this process (`strategy`)."""
+    _Used.system = get_system(name)
+    return _Used.system
+
+
+def strategy() -> Any:
+    """The `tf.distribute` strategy of the system in use; None before any is."""
+    return None if _Used.system is None else _Used.system.strategy
 
 
 def get_system(name: str) -> System:
@@ -49,7 +65,7 @@ def _local() -> System:
 
 
 def _gpu() -> System:
-    """The first GPU of this machine."""
+    """The GPUs of this machine; with several they share the environments, the batches and the updates."""
     import tensorflow as tf
 
     found = tf.config.list_physical_devices("GPU")
@@ -61,17 +77,18 @@ def _gpu() -> System:
         raise UsageError(f"--sys gpu: TensorFlow sees no GPU; {advice}, or use --sys local")
 
     def configure() -> None:
-        tf.config.set_visible_devices(found[:1], "GPU")
-        # Environments that render need some of its memory too.
-        tf.config.experimental.set_memory_growth(found[0], True)
+        for each in found:  # environments that render need some of its memory too
+            tf.config.experimental.set_memory_growth(each, True)
 
     _before_start(configure)
-    # The default strategy already places everything on the one GPU, and costs nothing.
-    return System("gpu", ("/device:GPU:0",), tf.distribute.get_strategy())
+    names = tuple(f"/device:GPU:{i}" for i in range(len(found)))
+    if len(found) == 1:  # the default strategy already places everything on it, and costs nothing
+        return System("gpu", names, tf.distribute.get_strategy())
+    return System("gpu", names, tf.distribute.MirroredStrategy(list(names)))
 
 
 def _tpu() -> System:
-    """The TPU cores attached to this machine."""
+    """The TPU cores attached to this machine, which share the environments, the batches and the updates."""
     import tensorflow as tf
 
     try:
@@ -83,6 +100,12 @@ def _tpu() -> System:
     if not devices:
         raise UsageError(_no_tpu("no device"))
     return System("tpu", devices, tf.distribute.TPUStrategy(resolver))
+
+
+def _gcp() -> System:
+    """The ancestor's name for tpu."""
+    print("--sys gcp is the old name of --sys tpu", file=sys.stderr)
+    return _tpu()
 
 
 def _no_tpu(what: str) -> str:
@@ -101,4 +124,4 @@ def _before_start(configure: Callable[[], None]) -> None:
             raise
 
 
-_SYSTEMS: dict[str, Callable[[], System]] = {"local": _local, "gpu": _gpu, "tpu": _tpu}
+_SYSTEMS: dict[str, Callable[[], System]] = {"local": _local, "gpu": _gpu, "tpu": _tpu, "gcp": _gcp}

@@ -104,7 +104,8 @@ class Buffer:
         from rl.memory.registry import get_memory
         from rl.ops import loops, random
         from rl.ops.trajectories import closed
-        from rl.runners.blocks import BlockLayout, compiled
+        from rl.runners.blocks import BlockLayout
+        from rl.runners.devices import compiled
         from rl.runners.learner import augmented
 
         with contextlib.suppress(RuntimeError):  # TensorFlow is in use here already: a test

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from rl.errors import UsageError
-from rl.systems import get_system, system_names
+from rl.systems import get_system, strategy, system_names, use_system
 
 
 def test_local_computes_on_the_processor():
@@ -47,17 +47,26 @@ def test_the_advice_depends_on_the_build(monkeypatch):
         get_system("gpu")
 
 
-def test_the_first_gpu_is_taken_and_grows(monkeypatch):
+def test_all_gpus_are_taken_and_grow(monkeypatch):
     gpus = [tf.config.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(2)]
     asked = []
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus if kind == "GPU" else [])
     monkeypatch.setattr(tf.config, "set_visible_devices", lambda *call: asked.append(call))
     monkeypatch.setattr(tf.config.experimental, "set_memory_growth", lambda *call: asked.append(call))
-    assert get_system("gpu").devices == ("/device:GPU:0",)
-    assert asked == [([gpus[0]], "GPU"), (gpus[0], True)]
+    monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda devices: devices)
+    several = get_system("gpu")
+    assert several.devices == ("/device:GPU:0", "/device:GPU:1") and several.strategy == list(several.devices)
+    assert asked == [(gpu, True) for gpu in gpus]
+    del gpus[1]
+    one = get_system("gpu")
+    assert one.devices == ("/device:GPU:0",) and one.strategy is tf.distribute.get_strategy()
     asked.clear()
     get_system("local")
     assert asked == [([], "GPU")]
+
+
+def test_the_system_in_use_gives_its_strategy():
+    assert use_system("local").strategy is strategy()
 
 
 def test_a_started_tensorflow_keeps_its_devices(monkeypatch):
@@ -67,6 +76,7 @@ def test_a_started_tensorflow_keeps_its_devices(monkeypatch):
     gpus = [tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")]
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus if kind == "GPU" else [])
     monkeypatch.setattr(tf.config, "set_visible_devices", refuse)
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", refuse)
     assert get_system("gpu").name == "gpu"
     assert get_system("local").name == "local"
 
@@ -74,9 +84,10 @@ def test_a_started_tensorflow_keeps_its_devices(monkeypatch):
 def test_no_tpu_is_one_clear_line():
     """In a process of its own: looking for a TPU starts TensorFlow's runtime."""
     code = "from rl.systems import get_system; from rl.errors import UsageError\n"
-    code += "try: get_system('tpu')\nexcept UsageError as error: print(error)"
+    code += "for name in ('tpu', 'gcp'):\n try: get_system(name)\n except UsageError as error: print(error)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    (line,) = done.stdout.splitlines()
+    line, again = done.stdout.splitlines()
+    assert again == line and "--sys gcp is the old name of --sys tpu\n" in done.stderr
     assert line.startswith("--sys tpu: no TPU is attached to this machine (") and "--sys local" in line
 
 
@@ -84,5 +95,5 @@ def test_names_are_listed_without_tensorflow():
     code = "import sys; from rl.systems import system_names\n"
     code += "print(list(system_names()), 'tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "['local', 'gpu', 'tpu'] False\n"
+    assert done.stdout == "['local', 'gpu', 'tpu', 'gcp'] False\n"
     assert all(line.endswith(".") for line in system_names().values())

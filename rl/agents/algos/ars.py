@@ -28,7 +28,7 @@ from rl.agents.algos.registry import register
 from rl.hparams.ars import ARSHParams
 from rl.models.networks import QNetwork
 from rl.models.population import Population
-from rl.ops import distributions, evolution
+from rl.ops import distributions, evolution, replicas
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
 
@@ -82,7 +82,7 @@ class ARS(Agent):
         """One step along the estimated gradient; row b of the trajectory was played by member b."""
         ended = tf.logical_or(batch.terminated, batch.truncated)
         reward = batch.reward - self.hparams.alive_bonus
-        score = evolution.episode_scores(reward, ended, batch.mask)  # [P]
+        score = replicas.gathered(evolution.episode_scores(reward, ended, batch.mask))  # [P]
         before = evolution.flatten(self.network.trainable_variables)
         update = self.gradient_step(self._selected(score), seed)
         after = evolution.flatten(self.network.trainable_variables)

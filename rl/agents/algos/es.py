@@ -29,7 +29,7 @@ from rl.agents.algos.registry import register
 from rl.hparams.es import ESHParams
 from rl.models.networks import QNetwork
 from rl.models.population import Population
-from rl.ops import distributions, evolution
+from rl.ops import distributions, evolution, replicas
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
 
@@ -79,7 +79,7 @@ class ES(Agent):
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
         """One step along the estimated gradient; row b of the trajectory was played by member b."""
         ended = tf.logical_or(batch.terminated, batch.truncated)
-        score = evolution.episode_scores(batch.reward, ended, batch.mask)  # [P]
+        score = replicas.gathered(evolution.episode_scores(batch.reward, ended, batch.mask))  # [P]
         before = evolution.flatten(self.network.trainable_variables)
         update = self.gradient_step(Members(score, tf.convert_to_tensor(self.population.noise)), seed)
         after = evolution.flatten(self.network.trainable_variables)

@@ -75,10 +75,13 @@ class IQN(Agent):
         hparams = self.hparams
         noise_seed, fraction_seed, target_seed, policy_seed = random.split(seed, 4)
         self.resample_noise(noise_seed)
-        count = batch.reward.shape[0]
-        fraction = random.uniform(fraction_seed, [count, hparams.fractions])  # [N, F]
-        target_fraction = random.uniform(target_seed, [count, hparams.target_fractions])  # [N, F']
-        policy_fraction = random.uniform(policy_seed, [count, hparams.policy_fractions])  # [N, F'']
+
+        def drawn(each: Tensor, count: int) -> Tensor:
+            return random.uniform(random.rows(each), [batch.reward.shape[0], count])
+
+        fraction = drawn(fraction_seed, hparams.fractions)  # [N, F]
+        target_fraction = drawn(target_seed, hparams.target_fractions)  # [N, F']
+        policy_fraction = drawn(policy_seed, hparams.policy_fractions)  # [N, F'']
         quantiles = self.network(batch.observation, fraction, training=True)  # [N, A, F]
         next_quantiles = self.target_network(batch.next_observation, target_fraction, training=True)
         selector_network = self.network if hparams.double else self.target_network

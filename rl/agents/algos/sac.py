@@ -80,7 +80,7 @@ class SAC(Agent):
     def target(self, batch: Batch, seed: Tensor) -> Tensor:
         """What the critics' values are to become, [N]."""
         distribution = self.actions.squashed_gaussian(self.network(batch.next_observation))
-        next_action, log_prob = distribution.unit_sample(seed)  # [N, K], [N]
+        next_action, log_prob = distribution.unit_sample(random.rows(seed))  # [N, K], [N]
         next_q_values = self.target_critic(batch.next_observation, next_action)[:, :, 0]  # [2, N]
         next_value = tf.reduce_min(next_q_values, 0) - self.temperature * log_prob
         return batch.reward + batch.discount * next_value
@@ -100,7 +100,7 @@ class SAC(Agent):
 
     def policy_loss(self, batch: Batch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
         distribution = self.actions.squashed_gaussian(self.network(batch.observation))
-        action, log_prob = distribution.unit_sample(seed)  # [N, K], [N]
+        action, log_prob = distribution.unit_sample(random.rows(seed))  # [N, K], [N]
         q_value = tf.reduce_min(self.critic(batch.observation, action)[:, :, 0], 0)  # [N]
         loss = tf.stop_gradient(self.temperature) * log_prob - q_value
         metrics = {

@@ -62,7 +62,7 @@ class TD3(Agent):
         """What the critics' values are to become, [N]."""
         hparams = self.hparams
         next_action = self.actions.greedy(self.target_network(batch.next_observation))  # [N, K]
-        noise = hparams.target_noise * random.normal(seed, next_action.shape)
+        noise = hparams.target_noise * random.normal(random.rows(seed), next_action.shape)
         noise = tf.clip_by_value(noise, -hparams.target_noise_clip, hparams.target_noise_clip)
         next_action = tf.clip_by_value(next_action + noise, -1.0, 1.0)
         next_q_values = self.target_critic(batch.next_observation, next_action)[:, :, 0]  # [2, N]

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from rl.agents.algos.act_select.epsilon_greedy import EpsilonGreedy
 from rl.agents.algos.act_select.registry import register
+from rl.ops import replicas
 from rl.types import Tensor
 
 
@@ -29,7 +30,8 @@ class PerWorkerEpsilon(EpsilonGreedy):
 
     def __init__(self, hparams: Any):
         super().__init__(hparams)
-        self.act_for(0, hparams.num_envs, hparams.num_envs)
+        everyone = hparams.num_envs * replicas.count()
+        self.act_for(0, everyone, everyone)
 
     def act_for(self, first: int, count: int, total: int) -> None:
         """Which environments of how many these are (`Agent.act_for`)."""
@@ -46,7 +48,7 @@ class PerWorkerEpsilon(EpsilonGreedy):
 
     def epsilon(self, step: Tensor) -> Tensor:
         """Probability of a random action of each environment, `[B]`."""
-        return tf.convert_to_tensor(self._epsilon)
+        return replicas.own_rows(tf.convert_to_tensor(self._epsilon))
 
     def scalars(self, step: int) -> dict[str, float]:
         """The mean over the environments."""

@@ -1,0 +1,152 @@
+"""A process with several logical processors as devices, for `tests/runners/test_devices.py`.
+
+    python tests/device_equality.py updates PATH ALGO...   parameters before and after updates from one batch
+    python tests/device_equality.py run SET OVERRIDES      a run on two devices, saved, continued and restored
+
+TensorFlow takes the number of logical devices once in a process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.algos.registry import get_algo
+from rl.envs.make import make_env
+from rl.hparams.merge import resolve
+from rl.hparams.registry import registry as hparams_sets
+from rl.ops import random
+from rl.ops.trajectories import take
+from rl.runners.build import build_runner, make_memory
+from rl.runners.devices import Devices
+from rl.utils.checkpoint import CheckpointManager
+
+COUNTS = (1, 2, 4)
+ENVS, LENGTH, UPDATES = 8, 8, 2
+TINY = {
+    "num_envs": ENVS,
+    "rollout_length": LENGTH,
+    "model.hidden": (8,),
+    "train_steps": 4_096,
+    "lr": 1e-3,
+    # Elements whose gradient is zero but for rounding would move by the sign of that rounding.
+    "adam_epsilon": 1e-3,
+    "compile": "graph",
+}
+OPTIONAL = {
+    "batch_size": 16,
+    "min_replay_size": 8,
+    "replay_capacity": 4_096,
+    "minibatches": 1,
+    "epochs": 2,
+    "updates_per_iteration": 1,
+    "burn_in": 2,
+    "unroll_length": 8,
+}
+
+
+def strategy(count):
+    return tf.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(count)]) if count > 1 else None
+
+
+def settings(algo):
+    kinds = get_algo(algo).action_spaces
+    env = "Pendulum-v1" if spaces.Box in kinds else "CartPole-v1"
+    fields = type(hparams_sets.get(algo)()).model_fields
+    optional = {name: value for name, value in OPTIONAL.items() if name in fields}
+    return resolve(algo, TINY | optional | {"env": env})
+
+
+def global_batch(hparams):
+    """What one update learns from, of one device with all environments; numpy."""
+    runner = build_runner(hparams, 0)
+    trajectory = runner._rollout(random.key(5), tf.constant(0, tf.int64))[0]
+    agent = runner.learner.agent
+    if agent.experience in ("rollout", "parameters"):
+        batch = trajectory
+    else:
+        memory = make_memory(agent, hparams.num_envs, hparams.rollout_length, 1)
+        for i in range(3):
+            memory.add(runner._rollout(random.key(i), tf.constant(0, tf.int64))[0])
+        batch = memory.sample(random.key(7), tf.constant(0, tf.int64))
+    runner.close()
+    return tf.nest.map_structure(lambda x: np.array(x), batch)
+
+
+def updated(hparams, batch, count, made):
+    """The agent's variables after `made` updates by `count` devices, each from its part of the batch."""
+    make_agent = get_algo(hparams.algo)
+    devices = Devices(strategy(count))
+    own = devices.part(hparams, make_agent.experience)
+    env = make_env(hparams.env, "graph", 1)
+    with devices.scope():
+        agent = make_agent(own, env.observation_space, env.action_space, 3)
+        agent.resample_noise(random.key(5))
+    size = ENVS if agent.experience in ("rollout", "parameters") else hparams.batch_size
+    parts = [
+        tf.nest.flatten(take(batch, tf.range(place * size // count, (place + 1) * size // count)))
+        for place in range(count)
+    ]
+
+    def update(seed, *leaves):
+        agent.update(tf.nest.pack_sequence_as(batch, leaves), seed)
+        return tf.constant(0.0)
+
+    signature = [tf.TensorSpec([2], tf.int32), *[tf.TensorSpec(x.shape, x.dtype) for x in parts[0]]]
+    call = devices.compile(update, signature, jit_compile=False)
+    for i in range(made):
+        call([[random.key(i), *part] for part in parts])
+    found = {name: devices.values(each)[0].numpy() for name, each in agent.variables.items()}
+    for name, each in agent.variables.items():
+        for other in devices.values(each)[1:]:  # all devices must have come to the same
+            np.testing.assert_allclose(other.numpy(), found[name], rtol=1e-6, atol=1e-7, err_msg=name)
+    devices.close()
+    return found
+
+
+def updates(path, *algos):
+    found = {}
+    for algo in algos:
+        hparams = settings(algo)
+        batch = global_batch(hparams)
+        for count, made in ((1, 0), *((each, UPDATES) for each in COUNTS)):
+            variables = updated(hparams, batch, count, made)
+            found |= {f"{algo}|{count * bool(made)}|{name}": value for name, value in variables.items()}
+    np.savez(path, **found)
+
+
+def run(name, overrides):
+    def state(runner):
+        return {key: np.array(each.numpy()) for key, each in runner.variables.items()}
+
+    hparams = resolve(name, json.loads(overrides))
+    runner = build_runner(hparams, 0, strategy=strategy(2))
+    for _ in range(3):
+        sums = runner.run(2)
+    with tempfile.TemporaryDirectory() as folder:
+        manager = CheckpointManager(folder)
+        manager.save(runner.variables, runner.step, {}, runner.appended())
+        saved, late = state(runner), runner.run(2)
+        after = state(runner)
+        runner.close()
+        again = build_runner(hparams, 0, strategy=strategy(2))
+        manager.restore(again.variables)
+    np.testing.assert_equal(state(again), saved)
+    if hparams.env_backend != "gym":  # of host environments the state is not saved
+        assert again.run(2) == late
+        np.testing.assert_equal(state(again), after)
+    assert any(name.startswith("device_1/") for name in saved)
+    assert sums["updates"] > 0 and all(np.isfinite(value) for value in sums.values()), sums
+    print(json.dumps({"step": runner.step, "transitions": sums["transitions"]}))
+    again.close()
+
+
+if __name__ == "__main__":
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * max(COUNTS))
+    {"updates": updates, "run": run}[sys.argv[1]](*sys.argv[2:])

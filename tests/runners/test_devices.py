@@ -1,0 +1,108 @@
+"""Several devices learn together as one would. Each case is a process: TensorFlow takes its devices once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from rl.agents.algos.registry import registry as algos
+from rl.errors import UsageError
+from rl.hparams.merge import resolve
+from rl.ops import replicas
+from rl.runners.base import EPISODE_SUMS, joined_sums
+from rl.runners.devices import Devices
+
+SCRIPT = Path(__file__).parents[1] / "device_equality.py"
+FEW = ["dqn", "es", "ppo", "td3"]  # one of each kind of experience and update
+REST = [name for name in algos.names() if name not in FEW]
+
+
+def script(*arguments):
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(SCRIPT.parents[1])}
+    command = [sys.executable, str(SCRIPT), *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "names",
+    [FEW, *[pytest.param(REST[i::3], marks=pytest.mark.slow) for i in range(3)]],
+    ids=lambda names: names[0],
+)
+def test_any_number_of_devices_makes_the_same_update_of_every_algorithm(names, tmp_path):
+    script("updates", str(tmp_path / "found.npz"), *names)
+    found = dict(np.load(tmp_path / "found.npz"))
+    for algo in names:
+        one = {name.split("|")[2]: each for name, each in found.items() if name.startswith(f"{algo}|1|")}
+        kernels = [name for name in one if name.startswith("network/") and name.endswith("kernel")]
+        assert kernels
+        assert all(np.abs(one[name] - found[f"{algo}|0|{name}"]).max() > 1e-5 for name in kernels)
+        for count in (2, 4):
+            for name, value in one.items():
+                where = f"{algo}, {count} devices: {name}"
+                other = found[f"{algo}|{count}|{name}"]
+                np.testing.assert_allclose(other, value, rtol=1e-4, atol=1e-6, err_msg=where)
+
+
+def slow(name, **overrides):
+    return pytest.param(name, overrides, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        ("dqn_cartpole", {"prioritized": True, "min_replay_size": 64, "updates_per_iteration": 2}),
+        slow("ppo_cartpole", normalize_observation=True, normalize_reward=True),
+        slow("es_cartpole", rollout_length=20),
+        slow("ppo_cartpole", env_backend="gym", rollout_length=16, epochs=2),
+    ],
+    ids=["memory", "rollout", "parameters", "host"],
+)
+def test_a_run_on_two_devices_goes_on_from_its_checkpoint(name, overrides):
+    found = json.loads(script("run", name, json.dumps(overrides)).splitlines()[-1])
+    hparams = resolve(name, overrides)
+    assert found["step"] == 8 * hparams.num_envs * hparams.rollout_length
+    # Of all devices together; autoreset steps are none.
+    assert 0.8 < found["transitions"] / (2 * hparams.num_envs * hparams.rollout_length) <= 1.0
+
+
+def test_sums_over_episodes_are_added_and_those_over_updates_averaged():
+    names = ("loss", *EPISODE_SUMS, "updates")
+    first, second = np.array([2.0, 1, 10, 5, 6, 4, 0]), np.array([4.0, 3, 30, 7, 8, 4, 0])
+    assert joined_sums([first, second], names).tolist() == [3.0, 4, 40, 12, 14, 4, 0]
+    assert joined_sums([first], names).tolist() == first.tolist()
+
+
+class Three:
+    """A strategy as far as `part` looks."""
+
+    num_replicas_in_sync = 3
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "experience", "what"),
+    [
+        ("ppo_cartpole", {"num_envs": 8}, "rollout", "3 devices cannot share num_envs=8"),
+        ("es_cartpole", {"num_envs": 64}, "parameters", "3 devices cannot share num_envs=64"),
+        ("dqn_cartpole", {"num_envs": 3, "batch_size": 32}, "transition", "cannot share batch_size=32"),
+    ],
+)
+def test_what_devices_cannot_share_is_one_clear_line(name, overrides, experience, what):
+    with pytest.raises(UsageError, match=what):
+        Devices(Three()).part(resolve(name, overrides), experience)
+
+
+def test_alone_nothing_is_exchanged():
+    x = tf.constant([[1.0, 2.0]])
+    found = [each(x) for each in (replicas.total, replicas.mean, replicas.gathered, replicas.own_rows)]
+    assert all(each is x for each in found)
+    assert replicas.rank() == 0 and replicas.count() == 1
+    assert float(replicas.smallest(tf.constant(3.0))) == 3.0
