@@ -122,7 +122,7 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
         )
         if strange:
             raise UsageError(
-                f"--write_to {folder}: {strange[0]} is there, which kubectl would apply too; name another folder"
+                f"--write_to {folder}: {strange[0]} is there and would be applied too: name another folder"
             )
         for name in (CLAIM, TRAIN, TENSORBOARD):
             (folder / name).unlink(missing_ok=True)

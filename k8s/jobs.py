@@ -1,4 +1,4 @@
-"""What trains without workers: a Job, an Indexed Job for copies, a JobSet for a TPU slice of several machines."""
+"""What trains without workers: a Job, an Indexed Job of copies, a JobSet on a TPU slice of many machines."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def job(plan: Plan) -> client.V1Job:
 def jobset(plan: Plan) -> dict[str, Any]:
     """A JobSet (0.10 or later) of one Indexed Job with a Pod for each machine of the slice.
 
-    The machines compute together: when one is lost, all start again from the last checkpoint. So every failure
-    fails the Job, and the JobSet tells by the Job's message which ones count.
+    The machines compute together: when one is lost, all start again from the last checkpoint. So every
+    failure fails the Job, and the JobSet tells by the Job's message which ones count.
     """
     assert plan.tpu is not None, "a JobSet is for a TPU slice"
     spec = client.V1JobSpec(

@@ -57,7 +57,7 @@ def checked_name(flag: str, text: str, longest: int = LONGEST) -> str:
         return text
     hint = f": {derived_name(text, longest)} would do" if re.search("[A-Za-z]", text) else ""
     raise UsageError(
-        f"{flag} {text!r}: needs a letter, then lower case letters, digits and dashes, {longest} at most{hint}"
+        f"{flag} {text!r}: needs a letter, then lower case letters, digits and '-', {longest} at most{hint}"
     )
 
 

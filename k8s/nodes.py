@@ -79,7 +79,7 @@ def spot_affinity(plan: Plan) -> client.V1NodeAffinity:
 
 
 def near(labels: dict[str, str]) -> client.V1PodAffinity:
-    """Preferably on the node of Pods with these labels: a volume that one node at a time may mount is there."""
+    """Preferably on the node of Pods with these labels: a volume may let in Pods of one node only."""
     return client.V1PodAffinity(
         preferred_during_scheduling_ignored_during_execution=[
             client.V1WeightedPodAffinityTerm(

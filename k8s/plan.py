@@ -229,8 +229,8 @@ def _check_output(output_dir: str | None, claim: str | None, mount: str) -> None
     match = _REMOTE.fullmatch(output_dir)
     if match is None or match[1] in _OF_THE_POD:
         raise UsageError(
-            f"--output_dir {output_dir} would be lost with the Pod: give gs://BUCKET/FOLDER, or --pvc NAME (or "
-            f"--pvc_size 50Gi) and a folder under {mount}"
+            f"--output_dir {output_dir} would be lost with the Pod: give gs://BUCKET/FOLDER, or --pvc NAME "
+            f"(or --pvc_size 50Gi) and a folder under {mount}"
         )
 
 

@@ -91,7 +91,6 @@ def _port_problems(container: Document) -> Iterator[str]:
     ports = container.get("ports", [])
     named = [each["name"] for each in ports if "name" in each]
     yield from _twice("port name", named)
-    numbers = [each["containerPort"] for each in ports]
     for each in ports:
         if not 0 < each["containerPort"] < 65536:
             yield f"there is no port {each['containerPort']}"
@@ -101,9 +100,8 @@ def _port_problems(container: Document) -> Iterator[str]:
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         for action in ("httpGet", "tcpSocket"):
             port = container.get(probe, {}).get(action, {}).get("port")
+            # A number need not be declared.
             if isinstance(port, str) and port not in named:
-                yield f"{probe}: there is no port {port}"
-            elif isinstance(port, int) and numbers and port not in numbers:
                 yield f"{probe}: there is no port {port}"
 
 

@@ -1,8 +1,8 @@
 """Asks the learner of this Pod to save and stop, and waits until it has: `python -m k8s.stop_learner`.
 
-KubeRay runs Ray under a shell that hands no signal on: a head that is taken away would end its learner without
-a last checkpoint. So the head runs this before it stops (`lifecycle.preStop`); Kubernetes bounds the wait by the
-grace period.
+KubeRay runs Ray under a shell that hands no signal on: a head that is taken away would end its learner
+without a last checkpoint. So the head runs this before it stops (`lifecycle.preStop`); Kubernetes bounds the
+wait by the grace period.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ def learners(proc: Path = Path("/proc")) -> list[int]:
     return found
 
 
-def main() -> int:
-    """Sends SIGTERM to all learners; returns 0 when none is left."""
-    for pid in learners():
+def main(proc: Path = Path("/proc")) -> int:
+    """Sends SIGTERM to all learners, waits for their end; returns the exit code."""
+    if "KUBERNETES_SERVICE_HOST" not in os.environ:
+        print("error: this is no Pod: all learners of the machine would be stopped", file=sys.stderr)
+        return 2
+    for pid in learners(proc):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-    while learners():
+    while learners(proc):
         time.sleep(POLL)
     return 0
 

@@ -1,8 +1,10 @@
 """TPU slices of Google Kubernetes Engine: `v5e-4` becomes node labels, hosts and chips.
 
-Accelerator labels, topologies and chips of a host are those of GKE's page "Plan TPUs in GKE"
-(https://cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus) and, machine by machine, of Google's
-xpk (https://github.com/AI-Hypercomputer/xpk, src/xpk/core/system_characteristics.py).
+Accelerator labels, topologies and chips of a machine are those of Google's xpk, which makes such node pools
+(https://github.com/AI-Hypercomputer/xpk, src/xpk/core/system_characteristics.py); that eight chips of v5e
+and v6e are one machine (ct5lp-hightpu-8t, ct6e-standard-8t), of the pages on the types
+(https://cloud.google.com/tpu/docs/v5e) and "Plan TPUs in GKE"
+(https://cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus), which lists what is offered today.
 
 Names are Google's own. They count chips for v5e and v6e, but TensorCores for v4 and v5p, of which a chip has
 two: v4-8 and v5p-8 are four chips. A topology is written in chips everywhere.
