@@ -91,10 +91,13 @@ def test_only_what_is_copied_is_sent_to_the_builder():
 
 
 def run_builder(scratch, system):
-    """Runs COPY and RUN of the first stage, with /opt in `scratch`, and a Python of its own for pip."""
-    subprocess.run([sys.executable, "-m", "venv", scratch / "python"], check=True)
+    """Runs COPY and RUN of the first stage, with /opt in `scratch`; what pip installs goes there as well."""
     (scratch / "opt").mkdir()
+    (scratch / "python" / "bin").mkdir(parents=True)
+    base = getattr(sys, "_base_executable", sys.executable)  # uv takes none of another environment
+    (scratch / "python" / "bin" / "python").symlink_to(Path(base).resolve())
     environment = {"PATH": f"{scratch / 'python' / 'bin'}:/usr/bin:/bin", "HOME": str(scratch), "SYS": system}
+    environment |= {"PIP_PREFIX": str(scratch / "python"), "PIP_IGNORE_INSTALLED": "1"}
     environment |= {
         key: value for key, value in os.environ.items() if key.startswith(("UV_", "PIP_", "SSL_"))
     }
@@ -133,15 +136,22 @@ def test_builder_refuses_a_system_that_is_none(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.fixture
+def scratch(tmp_path):
+    """A folder whose gigabytes do not stay."""
+    yield tmp_path
+    shutil.rmtree(tmp_path)
+
+
 @pytest.mark.slow
-def test_builder_makes_what_the_final_stage_runs(tmp_path):
-    done = run_builder(tmp_path, "local")
+def test_builder_makes_what_the_final_stage_runs(scratch):
+    done = run_builder(scratch, "local")
     assert done.returncode == 0, done.stderr
-    root = tmp_path / "opt" / "rl"
+    root = scratch / "opt" / "rl"
     environment = {
-        "PATH": f"{tmp_path}/opt/venv/bin:/usr/bin:/bin",
-        "HOME": str(tmp_path),
-        "TMPDIR": str(tmp_path),
+        "PATH": f"{scratch}/opt/venv/bin:/usr/bin:/bin",
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
     }
 
     def run(*command):
@@ -151,8 +161,8 @@ def test_builder_makes_what_the_final_stage_runs(tmp_path):
     assert run("ray", "--version").stdout.startswith("ray, version 2.")
     assert run("python", "-m", "k8s.stop_learner").returncode == 2  # it is there; this is no Pod
     flags = ["--hparams", "dqn_cartpole", "--train_steps", "1000", "--test_episodes", "1"]
-    trained = run("python", "train.py", *flags, "--output_dir", str(tmp_path / "run"))
+    trained = run("python", "train.py", *flags, "--output_dir", str(scratch / "run"))
     assert trained.returncode == 0, trained.stderr
-    assert (tmp_path / "run" / "run_0" / "metrics.csv").exists()
+    assert (scratch / "run" / "run_0" / "metrics.csv").exists()
     submit = run("python", "-c", "import ray.dashboard.modules.job.job_head, ray.dashboard.modules.job.cli")
     assert submit.returncode == 0, "KubeRay submits to Ray's dashboard: " + submit.stderr
