@@ -23,6 +23,7 @@ from k8s.tpus import Slice, slice_of
 from rl.cli import checked
 from rl.errors import UsageError, nearest
 from rl.hparams.hparams import HParams
+from rl.workers.plan import Workers, division
 
 RESERVED = ("HOME", "TMPDIR", "JOB_COMPLETION_INDEX")  # what Pods set themselves
 _REMOTE = re.compile(r"([a-z][a-z0-9+.-]*)://[^/\s].*")
@@ -90,6 +91,8 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
     name = _name(own, train)
     tpu = _tpu(own, train)
     kind = _kind(train, tpu)
+    if kind == "ray":  # train.py looks at this once TensorFlow is there
+        division(hparams, Workers(train.num_workers), hparams.sync_workers)
     claim, mount = _claim(own, name), _mount(own)
     _check_output(train.output_dir, claim, mount)
     _check_choice("--spot", own.spot, SPOT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -175,6 +176,32 @@ def test_tpu_of_several_machines_is_a_jobset_that_restarts_as_a_whole(generate):
     assert actions == {"FailJobSet", "RestartJobSetAndIgnoreMaxRestarts"}
 
 
+# As the Job controller words them: pkg/controller/job/pod_failure_policy.go in kubernetes/kubernetes.
+@pytest.mark.parametrize(
+    "message, action",
+    [
+        (
+            "Container train for pod a/x failed with exit code 2 matching FailJob rule at index 0",
+            "FailJobSet",
+        ),
+        (
+            "Pod a/x has condition DisruptionTarget matching FailJob rule at index 1",
+            "RestartJobSetAndIgnoreMaxRestarts",
+        ),
+    ],
+)
+def test_jobset_tells_wrong_input_from_a_lost_node_by_the_message_of_the_job(generate, message, action):
+    jobset = one(generate(*EXAMPLES["tpu_hosts"]).objects, "JobSet")
+    rules = jobset["spec"]["failurePolicy"]["rules"]
+    matching = [
+        rule["action"]
+        for rule in rules
+        if any(re.search(pattern, message) for pattern in rule["onJobFailureMessagePatterns"])
+    ]
+    assert matching == [action]
+    assert all(rule["onJobFailureReasons"] == ["PodFailurePolicy"] for rule in rules)
+
+
 def test_pods_have_no_rights_and_places_to_write(example):
     from k8s.checks import pod_templates
 
@@ -252,6 +279,10 @@ WRONG = [
     ([*GOOD, "--render"], "--render: a Pod has no display"),
     ([*GOOD, "--num_workers", "2", "--ray_address", "auto"], "--ray_address: workers join the cluster"),
     ([*GOOD, "--num_workers", "2", "--parallel", "2"], "--parallel 2 and --num_workers: take one"),
+    (
+        [*GOOD, "--num_workers", "3", "--hparam_override", "num_learners=2"],
+        "2 learners cannot share 3 workers",
+    ),
     (["--hparams", "ppo_cartpole", *BUCKET], "--image is missing"),
     (["--hparams", "ppo_cartpole", "--image", "a b", *BUCKET], "--image 'a b': needs REGISTRY/NAME:TAG"),
     (["--hparams", "ppo_cartpole", *IMAGE], "--output_dir is missing"),
@@ -312,6 +343,12 @@ def test_wrong_input_is_one_line_and_exit_code_2(flags, message, generate, tmp_p
     assert done.err.startswith("error: ") and done.err.count("\n") == 1
     assert message in done.err
     assert not list(tmp_path.iterdir()), "nothing may be written"
+
+
+def test_missing_client_is_told_with_what_to_install(generate, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    done = generate(*GOOD)
+    assert done.code == 2 and done.err == "error: kubernetes is not installed: pip install '.[k8s]'\n"
 
 
 def test_folder_with_other_manifests_is_left_alone(generate, tmp_path):
