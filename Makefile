@@ -29,7 +29,7 @@ test-all:  ## all tests
 lint:  ## style, formatting, types
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
-	@$(RUN) mypy rl
+	@$(RUN) mypy rl k8s
 
 format:  ## rewrite the files in the project's style
 	@$(RUN) ruff check --fix .

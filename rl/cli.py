@@ -45,21 +45,24 @@ EXAMPLES = """examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """argparse whose mistakes are UsageErrors: one line, no usage text around it."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
 
-def _boolean(text: str) -> bool:
+def boolean(text: str) -> bool:
+    """An argparse type: True and False, in the usual spellings."""
     words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     if text.lower() not in words:
         raise argparse.ArgumentTypeError(f"needs True or False, not {text!r}")
     return words[text.lower()]
 
 
-def _integer(minimum: int, maximum: int = 2**62 - 1) -> Callable[[str], int]:
+def integer(minimum: int, maximum: int = 2**62 - 1) -> Callable[[str], int]:
+    """An argparse type: integers from `minimum` to `maximum`."""
+
     def parse(text: str) -> int:
         try:
             value = float(text)
@@ -78,7 +81,7 @@ def _integer(minimum: int, maximum: int = 2**62 - 1) -> Callable[[str], int]:
 
 def build_parser() -> argparse.ArgumentParser:
     """All flags; boolean flags are accepted bare (`--render`) and with a value (`--training False`)."""
-    parser = _Parser(
+    parser = Parser(
         prog="train.py",
         description="Trains an agent, or continues the run that --output_dir holds, then tests it.",
         epilog=EXAMPLES,
@@ -88,10 +91,10 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
 
     def switch(flag: str, default: bool, text: str) -> None:
-        add(flag, nargs="?", const=True, default=default, type=_boolean, metavar="True|False", help=text)
+        add(flag, nargs="?", const=True, default=default, type=boolean, metavar="True|False", help=text)
 
     def number(flag: str, default: int | None, minimum: int, text: str) -> None:
-        add(flag, type=_integer(minimum), default=default, metavar="N", help=text)
+        add(flag, type=integer(minimum), default=default, metavar="N", help=text)
 
     add("--sys", default="local", metavar="|".join(SYSTEMS[:3]), help="machine to compute on (default local)")
     add("--hparams", metavar="SET", help="named set of hyperparameters, or several as a-b: the later wins")
@@ -115,12 +118,20 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The flags; UsageError for an unknown one (with the nearest) or a bad value."""
+def flags_of(parser: argparse.ArgumentParser) -> list[str]:
+    """All flags of a parser."""
+    return [flag for action in parser._actions for flag in action.option_strings]
+
+
+def parse(argv: Sequence[str], others: Sequence[str] = ()) -> argparse.Namespace:
+    """The flags; UsageError for an unknown one (with the nearest) or a bad value.
+
+    others: flags of a program around this one, which may be meant too.
+    """
     parser = build_parser()
     args, rest = parser.parse_known_args(argv)
     if rest:
-        flags = [flag for action in parser._actions for flag in action.option_strings]
+        flags = [*flags_of(parser), *others]
         flag = rest[0].partition("=")[0]
         what = f"unknown flag {flag}" if flag.startswith("-") else f"unexpected argument {flag!r}"
         raise UsageError(f"{what}: {nearest(flag, flags)} (all: --help)")
@@ -137,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         import_user_modules(modules)
         if args.list is not None:
             return _list(args.list)
-        hparams = _checked(args)
+        hparams = checked(args)
         training, workers = args.training and not args.test_only, None
         if args.num_workers and training:
             workers = Workers(args.num_workers, args.ray_address, modules)
@@ -193,20 +204,28 @@ def _import_tensorflow() -> None:
             os.close(stderr)
 
 
-def _checked(args: argparse.Namespace) -> HParams:
-    """The frozen hparams, after everything that can be checked without TensorFlow."""
+def checked(args: argparse.Namespace, here: bool = True) -> HParams:
+    """The frozen hparams, after everything that can be checked without TensorFlow.
+
+    here: False where the run will be on another machine: what this one has is left aside.
+
+    Raises:
+        UsageError: a name, a value or a combination is wrong.
+    """
     if args.sys not in SYSTEMS:
         raise UsageError(f"unknown --sys {args.sys!r}: {nearest(args.sys, SYSTEMS)}")
     if not args.hparams:
         raise UsageError("--hparams is missing: name a set, such as dqn_cartpole (all: --list hparams)")
     if args.num_workers:
-        check_ray()
-        if args.ray_address is not None:
+        if here:
+            check_ray()
+        if here and args.ray_address is not None:
             check_address(args.ray_address)
     elif args.ray_address is not None:
         raise UsageError("--ray_address is for workers: give --num_workers N with it")
     if args.parallel > 1:
-        check_ray()
+        if here:
+            check_ray()
         if args.num_workers or args.render:
             other = "--num_workers" if args.num_workers else "--render"
             raise UsageError(f"--parallel {args.parallel} and {other}: take one of them")

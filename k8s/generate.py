@@ -1,0 +1,140 @@
+"""Writes the manifests of a run: `python -m k8s.generate --help`.
+
+The Kubernetes client, which takes seconds to import, is only imported once all input has been checked.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from k8s.options import split
+from k8s.plan import Plan, make_plan
+from rl.errors import UsageError
+from rl.registry import import_user_modules
+
+if TYPE_CHECKING:
+    from k8s.checks import Document
+
+CLAIM, TRAIN, TENSORBOARD = "10-claim.yaml", "20-train.yaml", "30-tensorboard.yaml"
+
+
+def documents(plan: Plan) -> dict[str, list[Document]]:
+    """File name -> the objects in it, checked. In the order in which they are to be applied.
+
+    Raises:
+        UsageError: an API server would refuse them.
+    """
+    from k8s import tensorboard
+    from k8s.checks import problems
+    from k8s.jobs import job, jobset, plain
+    from k8s.ray import ray_objects
+
+    files: dict[str, list[Document]] = {}
+    if plan.claim_size is not None:
+        files[CLAIM] = [plain(tensorboard.claim(plan))]
+    if plan.kind == "ray":
+        files[TRAIN] = ray_objects(plan)
+    else:
+        files[TRAIN] = [jobset(plan) if plan.kind == "hosts" else plain(job(plan))]
+    if plan.tensorboard:
+        files[TENSORBOARD] = [plain(tensorboard.deployment(plan)), plain(tensorboard.service(plan))]
+    existing = [plan.claim] if plan.claim is not None and plan.claim_size is None else []
+    found = problems([each for file in files.values() for each in file], existing)
+    if found:
+        raise UsageError(f"the manifests would be refused: {found[0]}")
+    return files
+
+
+def as_yaml(objects: Sequence[Document]) -> str:
+    """The text of a file."""
+    import yaml
+
+    return yaml.safe_dump_all(objects, sort_keys=False, explicit_start=True, width=110)
+
+
+def advice(plan: Plan, folder: str, files: Sequence[str]) -> str:
+    """What to type next."""
+    kubectl = "kubectl" if plan.namespace is None else f"kubectl -n {plan.namespace}"
+    selector = f"app.kubernetes.io/instance={plan.name}"
+    logs = {
+        "job": f"{kubectl} logs -f job/{plan.name}",
+        "copies": f"{kubectl} logs -f -l {selector},batch.kubernetes.io/job-completion-index=0 --tail=-1",
+        "hosts": f"{kubectl} logs -f -l {selector},batch.kubernetes.io/job-completion-index=0 --tail=-1",
+        "ray": f"{kubectl} logs -f job/{plan.name}",
+    }[plan.kind]
+    lines = [
+        f"apply        kubectl apply -f {shlex.quote(folder)}",
+        f"watch        {kubectl} get pods -w -l {selector}",
+        f"logs         {logs}",
+    ]
+    if plan.tensorboard:
+        port = f"{kubectl} port-forward service/{plan.name}-tensorboard 6006:6006"
+        lines.append(f"TensorBoard  {port}, then http://localhost:6006")
+    # A claim is left out: its data would go with it.
+    kept = [f"{folder}/{name}" for name in files if name != CLAIM] if CLAIM in files else [folder]
+    lines.append(f"remove       kubectl delete {' '.join(f'-f {shlex.quote(path)}' for path in kept)}")
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        own, train = split(argv)
+        import_user_modules(name.strip() for name in train.user_modules.split(",") if name.strip())
+        plan = make_plan(own, train)
+        _check_client()
+        files = documents(plan)
+        texts = {name: as_yaml(objects) for name, objects in files.items()}
+        if own.write_to == "-":
+            sys.stdout.write("".join(texts.values()))
+            return 0
+        folder = Path(own.write_to or os.path.join("manifests", plan.name))
+        _write(folder, texts)
+    except UsageError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    for name, objects in files.items():
+        print(f"wrote {folder / name}: {', '.join(_described(each) for each in objects)}")
+    print(advice(plan, str(folder), list(files)))
+    return 0
+
+
+def _check_client() -> None:
+    import importlib.util
+
+    for module, package in (("kubernetes", "kubernetes"), ("yaml", "pyyaml")):
+        if importlib.util.find_spec(module) is None:
+            raise UsageError(f"{package} is not installed: pip install '.[k8s]'")
+
+
+def _write(folder: Path, texts: dict[str, str]) -> None:
+    """Replaces the manifests in `folder`; others that an earlier call has left there would be applied too."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        strange = sorted(
+            path.name for path in folder.iterdir() if path.name not in (CLAIM, TRAIN, TENSORBOARD)
+        )
+        if strange:
+            raise UsageError(
+                f"--write_to {folder}: {strange[0]} is there and would be applied too: name another folder"
+            )
+        for name in (CLAIM, TRAIN, TENSORBOARD):
+            (folder / name).unlink(missing_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write to {folder} ({error.strerror}): choose another --write_to") from error
+
+
+def _described(document: dict[str, Any]) -> str:
+    return f"{document['kind']} {document['metadata']['name']}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""What trains without workers: a Job, an Indexed Job of copies, a JobSet on a TPU slice of many machines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubernetes import client
+
+from k8s import pods
+from k8s.plan import Plan
+
+WRONG_INPUT = 2  # exit code of train.py: the same command would fail again
+ASKED_TO_STOP = 143  # it has saved, on SIGTERM
+HOSTS = "hosts"
+JOBSET = "jobset.x-k8s.io/v1alpha2"
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+NODE_POOL = "cloud.google.com/gke-nodepool"
+
+
+def job(plan: Plan) -> client.V1Job:
+    """A Job; where there are copies, an Indexed one, whose index is the copy's."""
+    copies = plan.kind == "copies"
+    spec = client.V1JobSpec(
+        template=_template(plan),
+        ttl_seconds_after_finished=plan.ttl_seconds,
+        # Only one process may write a run: the next Pod waits until the last one has ended.
+        pod_replacement_policy="Failed",
+        pod_failure_policy=_failure_policy("FailIndex" if copies else "FailJob"),
+    )
+    if copies:
+        spec.completion_mode = "Indexed"
+        spec.completions, spec.parallelism = plan.copies, plan.copies_at_once
+        spec.backoff_limit_per_index = plan.backoff_limit
+    else:
+        spec.backoff_limit = plan.backoff_limit
+    return client.V1Job(
+        api_version="batch/v1", kind="Job", metadata=pods.metadata(plan, "training"), spec=spec
+    )
+
+
+def jobset(plan: Plan) -> dict[str, Any]:
+    """A JobSet (0.10 or later) of one Indexed Job with a Pod for each machine of the slice.
+
+    The machines compute together: when one is lost, all start again from the last checkpoint. So every
+    failure fails the Job, and the JobSet tells by the Job's message which ones count.
+    """
+    assert plan.tpu is not None, "a JobSet is for a TPU slice"
+    spec = client.V1JobSpec(
+        template=_template(plan),
+        completion_mode="Indexed",
+        completions=plan.tpu.hosts,
+        parallelism=plan.tpu.hosts,
+        backoff_limit=0,
+        pod_replacement_policy="Failed",
+        pod_failure_policy=client.V1PodFailurePolicy(
+            rules=[_on_exit_code(WRONG_INPUT, "FailJob"), _on_disruption("FailJob")]
+        ),
+    )
+
+    def rule(name: str, action: str, message: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "action": action,
+            "onJobFailureReasons": ["PodFailurePolicy"],
+            "onJobFailureMessagePatterns": [message],
+        }
+
+    return {
+        "apiVersion": JOBSET,
+        "kind": "JobSet",
+        # One slice is one node pool; all Pods go to the same one.
+        "metadata": plain(pods.metadata(plan, "training", annotations={EXCLUSIVE: NODE_POOL})),
+        "spec": {
+            "network": {"enableDNSHostnames": True, "subdomain": plan.name},
+            "failurePolicy": {
+                "maxRestarts": plan.backoff_limit,
+                "rules": [
+                    rule("wrongInput", "FailJobSet", f"exit code {WRONG_INPUT} matching"),
+                    rule("lostNode", "RestartJobSetAndIgnoreMaxRestarts", "condition DisruptionTarget"),
+                ],
+            },
+            "ttlSecondsAfterFinished": plan.ttl_seconds,
+            "replicatedJobs": [{"name": HOSTS, "replicas": 1, "template": {"spec": plain(spec)}}],
+        },
+    }
+
+
+def plain(model: Any) -> Any:
+    """A model as YAML and JSON have it."""
+    return client.ApiClient().sanitize_for_serialization(model)
+
+
+def _template(plan: Plan) -> client.V1PodTemplateSpec:
+    train = pods.container(
+        plan, pods.CONTAINER, pods.training_resources(plan), args=list(plan.command), claim=True
+    )
+    return pods.template(plan, "training", train, accelerator=True, grace_seconds=plan.grace_seconds)
+
+
+def _failure_policy(wrong_input: str) -> client.V1PodFailurePolicy:
+    """Wrong input is not tried again; a Pod that was taken away is, and does not count."""
+    rules = [
+        _on_exit_code(WRONG_INPUT, wrong_input),
+        _on_disruption("Ignore"),
+        _on_exit_code(ASKED_TO_STOP, "Ignore"),  # a node that shuts down does not always say so
+    ]
+    return client.V1PodFailurePolicy(rules=rules)
+
+
+def _on_exit_code(code: int, action: str) -> client.V1PodFailurePolicyRule:
+    codes = client.V1PodFailurePolicyOnExitCodesRequirement(
+        container_name=pods.CONTAINER, operator="In", values=[code]
+    )
+    return client.V1PodFailurePolicyRule(action=action, on_exit_codes=codes)
+
+
+def _on_disruption(action: str) -> client.V1PodFailurePolicyRule:
+    """Pre-emption, eviction, a drained or lost node:
+    https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions"""
+    condition = client.V1PodFailurePolicyOnPodConditionsPattern(type="DisruptionTarget", status="True")
+    return client.V1PodFailurePolicyRule(action=action, on_pod_conditions=[condition])

@@ -1,0 +1,80 @@
+"""The generator's own flags; all others are train.py's."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from rl.cli import Parser, boolean, flags_of, integer, parse
+
+SPOT = ("preferred", "required", "no")
+CLOUDS = ("any", "gke", "aks", "eks", "karpenter")
+
+EXAMPLES = """examples:
+  python -m k8s.generate --hparams ppo_pong --image IMG --output_dir gs://bucket/pong
+  python -m k8s.generate --sys gpu --hparams ppo_pong --image IMG --pvc_size 50Gi --output_dir /data/pong
+  python -m k8s.generate --hparams ppo_cartpole --copies 5 --image IMG --output_dir gs://bucket/seeds
+  python -m k8s.generate --hparams impala_cartpole --num_workers 8 --image IMG --output_dir gs://bucket/impala
+  python -m k8s.generate --sys tpu --tpu v5e-4 --hparams ppo_catch --image IMG --output_dir gs://bucket/catch
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The flags that train.py does not have."""
+    parser = Parser(
+        prog="python -m k8s.generate",
+        description="Writes Kubernetes manifests that run train.py; every flag of train.py is taken too, and "
+        "checked as train.py does. docs/kubernetes.md explains what is written.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+
+    def number(flag: str, default: int | None, minimum: int, text: str) -> None:
+        add(flag, type=integer(minimum, 2**31 - 1), default=default, metavar="N", help=text)
+
+    def switch(flag: str, default: bool, text: str) -> None:
+        add(flag, nargs="?", const=True, default=default, type=boolean, metavar="True|False", help=text)
+
+    add("--image", metavar="IMG", help="image that k8s/Dockerfile was built to")
+    add("--name", metavar="NAME", help="of all objects (default: from --hparams and --env)")
+    add("--write_to", metavar="DIR", help="folder for the manifests (default manifests/NAME); - prints them")
+    add("--namespace", metavar="NAME", help="default: the one that kubectl uses")
+    add("--service_account", metavar="NAME", help="an existing one that may write to the output")
+    add("--image_pull_secret", metavar="NAME", help="an existing secret, for a private registry")
+    add("--env_var", metavar="NAME=VALUE", action="append", default=[], help="in all Pods; may be repeated")
+    add("--env_secret", metavar="NAME", help="an existing secret whose keys become variables")
+    add("--cpu", metavar="CORES", default="4", help="for the Pod that trains (default 4)")
+    add("--memory", metavar="BYTES", default="8Gi", help="for the Pod that trains (default 8Gi)")
+    add("--scratch", metavar="BYTES", default="10Gi", help="disk for its temporary files (default 10Gi)")
+    number("--gpus", None, 1, "NVIDIA GPUs, with --sys gpu (default 1)")
+    add("--tpu", metavar="TYPE-NUMBER", help="slice, with --sys tpu: v5e-4, v6e-8, v4-8, v5p-8, ...")
+    add("--spot", default="preferred", metavar="|".join(SPOT), help="nodes that may be taken away")
+    add("--cloud", default="any", metavar="|".join(CLOUDS), help="whose spot nodes (default any)")
+    add("--node_selector", metavar="LABEL=VALUE", action="append", default=[], help="may be repeated")
+    add("--pvc", metavar="NAME", help="an existing claim, mounted for the output")
+    add("--pvc_size", metavar="BYTES", help="the same with a new claim of this size")
+    add("--storage_class", metavar="NAME", help="of the new claim (default: the cluster's)")
+    add("--mount", metavar="DIR", default="/data", help="where the claim is mounted (default /data)")
+    number("--workers_per_pod", 4, 1, "processes that share a Pod, with --num_workers (default 4)")
+    add("--worker_memory", metavar="BYTES", default="1Gi", help="for each of them (default 1Gi)")
+    switch("--keep_cluster", False, "the Ray cluster stays after the run (default False)")
+    number("--grace_seconds", 120, 0, "to save in, when a Pod is to end (default 120)")
+    number("--ttl_seconds", 86400, 0, "how long what has finished is kept (default 86400)")
+    number("--backoff_limit", 6, 0, "failures before it is given up; lost nodes do not count (default 6)")
+    switch("--tensorboard", True, "TensorBoard on the same output (default True)")
+    return parser
+
+
+def split(argv: Sequence[str]) -> tuple[argparse.Namespace, argparse.Namespace]:
+    """The generator's flags, and those of train.py. What stands after `--` is train.py's.
+
+    Raises:
+        UsageError: an unknown flag (with the nearest of both), or a bad value.
+    """
+    parser = build_parser()
+    words = list(argv)
+    end = words.index("--") if "--" in words else len(words)
+    own, rest = parser.parse_known_args(words[:end])
+    return own, parse([*rest, *words[end + 1 :]], flags_of(parser))

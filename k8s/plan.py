@@ -1,0 +1,282 @@
+"""What was asked for, checked: all that can be said before a manifest is built."""
+
+from __future__ import annotations
+
+import argparse
+import posixpath
+import re
+from dataclasses import dataclass
+
+from k8s.command import train_command
+from k8s.names import (
+    checked_existing,
+    checked_name,
+    derived_name,
+    is_dns_label,
+    is_environment_name,
+    is_label_key,
+    is_label_value,
+)
+from k8s.options import CLOUDS, SPOT
+from k8s.quantities import checked_quantity
+from k8s.tpus import Slice, slice_of
+from rl.cli import checked
+from rl.errors import UsageError, nearest
+from rl.hparams.hparams import HParams
+from rl.workers.plan import Workers, division
+
+RESERVED = ("HOME", "TMPDIR", "JOB_COMPLETION_INDEX")  # what Pods set themselves
+_REMOTE = re.compile(r"([a-z][a-z0-9+.-]*)://[^/\s].*")
+_OF_THE_POD = ("file", "ram")  # schemes of places that end with a Pod
+_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._:/@-]*")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run on a cluster.
+
+    kind: "job"; "copies": an Indexed Job; "hosts": a JobSet, one Pod for each host of a TPU slice; "ray".
+    """
+
+    name: str
+    kind: str
+    command: tuple[str, ...]
+    output_dir: str
+    image: str
+    namespace: str | None
+    service_account: str | None
+    image_pull_secret: str | None
+    cpu: str
+    memory: str
+    scratch: str
+    gpus: int
+    tpu: Slice | None
+    spot: str
+    cloud: str
+    node_selector: dict[str, str]
+    claim: str | None  # name of the claim that is mounted
+    claim_size: str | None  # None: it exists
+    storage_class: str | None
+    mount: str
+    shared_claim: bool  # whether several Pods write to it at once
+    env_vars: dict[str, str]
+    env_secret: str | None
+    grace_seconds: int
+    ttl_seconds: int
+    backoff_limit: int
+    tensorboard: bool
+    copies: int
+    copies_at_once: int
+    processes: int  # of the run, beside the learner: workers, buffers and other learners
+    processes_mount: bool  # whether they write into the output as well
+    workers_per_pod: int
+    worker_memory: str
+    keep_cluster: bool
+
+
+def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
+    """Checks all that was typed.
+
+    own: the generator's flags; train: those of train.py.
+
+    Raises:
+        UsageError: train.py would refuse its flags, or a value or combination of ours is wrong.
+    """
+    _check_refused(train)
+    hparams = checked(train, here=False)
+    if not own.image:
+        raise UsageError("--image is missing: name the image that k8s/Dockerfile was built to")
+    if not _IMAGE.fullmatch(own.image):
+        raise UsageError(f"--image {own.image!r}: needs REGISTRY/NAME:TAG, such as ghcr.io/me/rl:1")
+    name = _name(own, train)
+    tpu = _tpu(own, train)
+    kind = _kind(train, tpu)
+    if kind == "ray":  # train.py looks at this once TensorFlow is there
+        division(hparams, Workers(train.num_workers), hparams.sync_workers)
+    claim, mount = _claim(own, name), _mount(own)
+    _check_output(train.output_dir, claim, mount)
+    _check_choice("--spot", own.spot, SPOT)
+    _check_choice("--cloud", own.cloud, CLOUDS)
+    buffers = hparams.buffer_shards if train.num_workers else 0
+    return Plan(
+        name=name,
+        kind=kind,
+        command=tuple(_command(train, kind)),
+        output_dir=train.output_dir,
+        image=own.image,
+        namespace=_label("--namespace", own.namespace),
+        service_account=_existing("--service_account", own.service_account),
+        image_pull_secret=_existing("--image_pull_secret", own.image_pull_secret),
+        cpu=checked_quantity("--cpu", own.cpu, "4 or 500m"),
+        memory=checked_quantity("--memory", own.memory, "8Gi"),
+        scratch=checked_quantity("--scratch", own.scratch, "10Gi"),
+        gpus=_gpus(own, train),
+        tpu=tpu,
+        spot=own.spot,
+        cloud=own.cloud,
+        node_selector=_node_selector(own.node_selector, tpu),
+        claim=claim,
+        claim_size=own.pvc_size and checked_quantity("--pvc_size", own.pvc_size, "50Gi"),
+        storage_class=_existing("--storage_class", own.storage_class),
+        mount=mount,
+        shared_claim=kind in ("copies", "hosts") or bool(buffers and hparams.save_buffers),
+        env_vars=_env_vars(own.env_var),
+        env_secret=_existing("--env_secret", own.env_secret),
+        grace_seconds=own.grace_seconds,
+        ttl_seconds=own.ttl_seconds,
+        backoff_limit=own.backoff_limit,
+        tensorboard=own.tensorboard,
+        copies=train.copies,
+        copies_at_once=min(train.parallel, train.copies) if train.parallel > 1 else train.copies,
+        processes=_processes(train, hparams),
+        processes_mount=bool(buffers and hparams.save_buffers),
+        workers_per_pod=own.workers_per_pod,
+        worker_memory=checked_quantity("--worker_memory", own.worker_memory, "1Gi"),
+        keep_cluster=_keep_cluster(own, kind),
+    )
+
+
+def _check_refused(train: argparse.Namespace) -> None:
+    if train.list is not None:
+        raise UsageError("--list: python train.py --list shows the names; nothing was written")
+    if train.render:
+        raise UsageError("--render: a Pod has no display; --record_video writes the episodes as mp4 instead")
+    if train.ray_address is not None:
+        raise UsageError("--ray_address: workers join the cluster that is written here; leave it out")
+
+
+def _name(own: argparse.Namespace, train: argparse.Namespace) -> str:
+    if own.name is not None:
+        return checked_name("--name", own.name)
+    return derived_name(train.hparams if train.env is None else f"{train.hparams}-{train.env}")
+
+
+def _kind(train: argparse.Namespace, tpu: Slice | None) -> str:
+    hosts = 1 if tpu is None else tpu.hosts
+    if hosts > 1 and tpu is not None:
+        for flag, value, least in (("--num_workers", train.num_workers, 0), ("--copies", train.copies, 1)):
+            if value > least:
+                raise UsageError(
+                    f"{flag} {value} and --tpu {tpu.name}, which is {hosts} machines: take a slice of one"
+                )
+        return "hosts"
+    if train.num_workers and train.training and not train.test_only:
+        return "ray"
+    return "copies" if train.copies > 1 else "job"
+
+
+def _command(train: argparse.Namespace, kind: str) -> list[str]:
+    if kind == "ray":
+        train = argparse.Namespace(**{**vars(train), "ray_address": "auto"})
+    # Copies that go on side by side are Pods, which --parallel has counted.
+    return train_command(train, without=("parallel",) if kind == "copies" else ())
+
+
+def _tpu(own: argparse.Namespace, train: argparse.Namespace) -> Slice | None:
+    if own.tpu is None:
+        if train.sys == "tpu":
+            raise UsageError("--sys tpu needs --tpu TYPE-NUMBER, such as --tpu v5e-4")
+        return None
+    if train.sys != "tpu":
+        raise UsageError(f"--tpu {own.tpu} is for --sys tpu, not --sys {train.sys}")
+    return slice_of(own.tpu)
+
+
+def _gpus(own: argparse.Namespace, train: argparse.Namespace) -> int:
+    if train.sys == "gpu":
+        return own.gpus or 1
+    if own.gpus is not None:
+        raise UsageError(f"--gpus {own.gpus} is for --sys gpu, not --sys {train.sys}")
+    return 0
+
+
+def _processes(train: argparse.Namespace, hparams: HParams) -> int:
+    if not train.num_workers:
+        return 0
+    return int(train.num_workers + hparams.num_learners - 1 + hparams.buffer_shards)
+
+
+def _keep_cluster(own: argparse.Namespace, kind: str) -> bool:
+    if own.keep_cluster and kind != "ray":
+        raise UsageError("--keep_cluster is for workers: give --num_workers N with it")
+    return bool(own.keep_cluster)
+
+
+def _mount(own: argparse.Namespace) -> str:
+    path = posixpath.normpath(own.mount)
+    if not path.startswith("/") or path == "/" or any(_below(path, each) for each in ("/tmp", "/opt/rl")):
+        raise UsageError(f"--mount {own.mount!r}: needs a folder of its own from the root, such as /data")
+    return path
+
+
+def _claim(own: argparse.Namespace, name: str) -> str | None:
+    if own.pvc is not None and own.pvc_size is not None:
+        raise UsageError("--pvc names a claim that exists, --pvc_size asks for a new one: take one of them")
+    if own.storage_class is not None and own.pvc_size is None:
+        raise UsageError("--storage_class is for a new claim: give --pvc_size with it")
+    if own.pvc is not None:
+        return checked_existing("--pvc", own.pvc)
+    return f"{name}-data" if own.pvc_size is not None else None
+
+
+def _check_output(output_dir: str | None, claim: str | None, mount: str) -> None:
+    if output_dir is None:
+        raise UsageError("--output_dir is missing: name where the run is kept, such as gs://BUCKET/FOLDER")
+    if claim is not None:
+        if not _below(output_dir, mount):
+            raise UsageError(
+                f"--output_dir {output_dir}: the claim is mounted at {mount}: name a folder there, such as "
+                f"{mount}/{posixpath.basename(output_dir.rstrip('/')) or 'run'}"
+            )
+        return
+    match = _REMOTE.fullmatch(output_dir)
+    if match is None or match[1] in _OF_THE_POD:
+        raise UsageError(
+            f"--output_dir {output_dir} would be lost with the Pod: give gs://BUCKET/FOLDER, or --pvc NAME "
+            f"(or --pvc_size 50Gi) and a folder under {mount}"
+        )
+
+
+def _below(path: str, folder: str) -> bool:
+    """Whether an absolute path is `folder` or in it."""
+    path = posixpath.normpath(path)
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _check_choice(flag: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UsageError(f"unknown {flag} {value!r}: {nearest(value, known)}")
+
+
+def _existing(flag: str, value: str | None) -> str | None:
+    return None if value is None else checked_existing(flag, value)
+
+
+def _label(flag: str, value: str | None) -> str | None:
+    if value is not None and not is_dns_label(value):
+        raise UsageError(f"{flag} {value!r}: needs lower case letters, digits and '-', 63 at most")
+    return value
+
+
+def _node_selector(given: list[str], tpu: Slice | None) -> dict[str, str]:
+    found: dict[str, str] = {} if tpu is None else dict(tpu.node_labels)
+    for pair in given:
+        key, equals, value = pair.partition("=")
+        if not (equals and is_label_key(key) and is_label_value(value)):
+            raise UsageError(f"--node_selector {pair!r}: needs LABEL=VALUE, such as disktype=ssd")
+        if found.setdefault(key, value) != value:
+            raise UsageError(f"--node_selector {pair}: {key} is {found[key]} already")
+    return found
+
+
+def _env_vars(given: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not (equals and is_environment_name(name)):
+            raise UsageError(f"--env_var {pair!r}: needs NAME=VALUE")
+        if name in RESERVED:
+            raise UsageError(f"--env_var {name}: the Pod sets it itself; leave it out")
+        if found.setdefault(name, value) != value:
+            raise UsageError(f"--env_var {name} is given twice, with different values")
+    return found

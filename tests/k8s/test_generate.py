@@ -1,0 +1,393 @@
+"""The command: what it writes for each kind of run, and what it says of mistakes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from k8s_examples import BUCKET, EXAMPLES, IMAGE, one
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def container(template):
+    (found,) = template["spec"]["containers"]
+    return found
+
+
+def test_job_runs_the_command_and_starts_again_unless_the_input_is_wrong(generate):
+    written = generate(*EXAMPLES["job"])
+    job = one(written.objects, "Job")
+    assert job["metadata"]["name"] == "ppo-pong" and "namespace" not in job["metadata"]
+    assert container(job["spec"]["template"])["args"] == [
+        *("python", "train.py", "--sys", "gpu", "--hparams", "ppo_pong", "--output_dir", "gs://bucket/x")
+    ]
+    assert job["spec"]["backoffLimit"] == 6 and job["spec"]["ttlSecondsAfterFinished"] == 86400
+    assert job["spec"]["podReplacementPolicy"] == "Failed", "two Pods would write one run"
+    assert job["spec"]["podFailurePolicy"]["rules"] == [
+        {"action": "FailJob", "onExitCodes": {"containerName": "train", "operator": "In", "values": [2]}},
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "Ignore", "onExitCodes": {"containerName": "train", "operator": "In", "values": [143]}},
+    ]
+    assert job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 120
+
+
+def test_gpu_is_requested_tolerated_and_limited(generate):
+    job = one(generate(*EXAMPLES["job"], "--gpus", "2").objects, "Job")
+    template = job["spec"]["template"]
+    amounts = {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "10Gi", "nvidia.com/gpu": "2"}
+    assert container(template)["resources"] == {"requests": amounts, "limits": amounts}
+    assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in template["spec"][
+        "tolerations"
+    ]
+
+
+def test_copies_are_an_indexed_job_with_all_of_the_command_but_parallel(generate):
+    spec = one(generate(*EXAMPLES["copies"]).objects, "Job")["spec"]
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 5, 2)
+    assert spec["backoffLimitPerIndex"] == 6 and "backoffLimit" not in spec
+    assert spec["podFailurePolicy"]["rules"][0]["action"] == "FailIndex", "the other copies go on"
+    args = container(spec["template"])["args"]
+    assert args[-2:] == ["--copies", "5"] and "--parallel" not in args
+
+
+def test_copies_all_go_on_at_once_unless_told_otherwise(generate):
+    spec = one(generate("--hparams", "ppo_cartpole", "--copies", "3", *IMAGE, *BUCKET).objects, "Job")["spec"]
+    assert (spec["completions"], spec["parallelism"]) == (3, 3)
+
+
+def test_new_claim_is_written_first_and_mounted_by_training_and_tensorboard(generate):
+    written = generate(*EXAMPLES["claim"])
+    claim = one(written.objects, "PersistentVolumeClaim")
+    assert written.objects[0] == claim
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "50Gi"}},
+        "storageClassName": "fast",
+    }
+    for kind, read_only in (("Job", {}), ("Deployment", {"readOnly": True})):
+        template = one(written.objects, kind)["spec"]["template"]
+        mount = {"name": "output", "mountPath": "/data", **read_only}
+        assert mount in container(template)["volumeMounts"]
+        source = {"persistentVolumeClaim": {"claimName": "dqn-cartpole-data"}}
+        assert {"name": "output", **source} in template["spec"]["volumes"]
+    assert {each["metadata"]["namespace"] for each in written.objects} == {"team"}
+
+
+def test_tensorboard_prefers_the_node_that_has_the_claim(generate):
+    written = generate(*EXAMPLES["claim"])
+    affinity = one(written.objects, "Deployment")["spec"]["template"]["spec"]["affinity"]["podAffinity"]
+    (term,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    wanted = term["podAffinityTerm"]["labelSelector"]["matchLabels"]
+    labels = one(written.objects, "Job")["spec"]["template"]["metadata"]["labels"]
+    assert wanted.items() <= labels.items()
+    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+
+
+@pytest.mark.parametrize("flags", [["--copies", "2"], ["--num_workers", "2"]])
+def test_claim_that_several_pods_write_to_is_shared(generate, flags):
+    set_of = {"--copies": "ppo_cartpole", "--num_workers": "apex_dqn_cartpole"}[flags[0]]
+    more = ["--hparam_override", "buffer_shards=1"] if flags[0] == "--num_workers" else []
+    written = generate(
+        "--hparams", set_of, *flags, *more, *IMAGE, "--pvc_size", "1Gi", "--output_dir", "/data/x"
+    )
+    assert one(written.objects, "PersistentVolumeClaim")["spec"]["accessModes"] == ["ReadWriteMany"]
+
+
+def test_what_was_asked_for_reaches_the_pods(generate):
+    written = generate(*EXAMPLES["existing_claim"])
+    assert [each["kind"] for each in written.objects] == ["Job", "Deployment", "Service"]
+    for kind in ("Job", "Deployment"):
+        spec = one(written.objects, kind)["spec"]["template"]["spec"]
+        (only,) = spec["containers"]
+        assert {"name": "A", "value": "1"} in only["env"] and {"name": "B", "value": "x=y"} in only["env"]
+        assert only["envFrom"] == [{"secretRef": {"name": "keys"}}]
+        assert spec["serviceAccountName"] == "trainer" and spec["automountServiceAccountToken"] is True
+        assert spec["imagePullSecrets"] == [{"name": "registry"}]
+    assert one(written.objects, "Job")["spec"]["template"]["spec"]["nodeSelector"] == {"disk": "ssd"}
+    assert "nodeSelector" not in one(written.objects, "Deployment")["spec"]["template"]["spec"]
+
+
+def test_spot_nodes_are_preferred_and_their_taints_tolerated(generate):
+    spec = one(generate(*EXAMPLES["copies"]).objects, "Job")["spec"]["template"]["spec"]
+    assert list(spec["affinity"]["nodeAffinity"]) == ["preferredDuringSchedulingIgnoredDuringExecution"]
+    preferred = spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    labels = {(e["key"], *e["values"]) for each in preferred for e in each["preference"]["matchExpressions"]}
+    assert labels == {
+        ("cloud.google.com/gke-spot", "true"),
+        ("kubernetes.azure.com/scalesetpriority", "spot"),
+        ("eks.amazonaws.com/capacityType", "SPOT"),
+        ("karpenter.sh/capacity-type", "spot"),
+    }
+    tolerated = {(each["key"], each["value"], each["effect"]) for each in spec["tolerations"]}
+    assert tolerated == {
+        ("cloud.google.com/gke-spot", "true", "NoSchedule"),
+        ("kubernetes.azure.com/scalesetpriority", "spot", "NoSchedule"),
+    }
+
+
+def test_required_spot_needs_one_of_the_labels(generate):
+    spec = one(generate(*EXAMPLES["claim"]).objects, "Job")["spec"]["template"]["spec"]
+    (key,) = spec["affinity"]["nodeAffinity"]
+    terms = spec["affinity"]["nodeAffinity"][key]["nodeSelectorTerms"]
+    assert key == "requiredDuringSchedulingIgnoredDuringExecution" and len(terms) == 4
+    assert {len(term["matchExpressions"]) for term in terms} == {1}, "terms are alternatives"
+
+
+def test_no_spot_keeps_away_from_the_labels_of_that_cloud(generate):
+    spec = one(generate(*EXAMPLES["existing_claim"]).objects, "Job")["spec"]["template"]["spec"]
+    (key,) = spec["affinity"]["nodeAffinity"]
+    (term,) = spec["affinity"]["nodeAffinity"][key]["nodeSelectorTerms"]
+    assert key == "requiredDuringSchedulingIgnoredDuringExecution" and "tolerations" not in spec
+    assert term["matchExpressions"] == [
+        {"key": "cloud.google.com/gke-spot", "operator": "NotIn", "values": ["true"]}
+    ]
+
+
+def test_tpu_of_one_machine_is_a_job_on_a_node_of_that_slice(generate):
+    spec = one(generate(*EXAMPLES["tpu"]).objects, "Job")["spec"]["template"]["spec"]
+    assert spec["nodeSelector"] == {
+        "cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
+        "cloud.google.com/gke-tpu-topology": "2x2",
+    }
+    resources = spec["containers"][0]["resources"]
+    assert resources["requests"]["google.com/tpu"] == resources["limits"]["google.com/tpu"] == "4"
+    assert {"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"} in spec["tolerations"]
+
+
+def test_tpu_of_several_machines_is_a_jobset_that_restarts_as_a_whole(generate):
+    jobset = one(generate(*EXAMPLES["tpu_hosts"]).objects, "JobSet")
+    assert jobset["metadata"]["annotations"] == {
+        "alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"
+    }
+    assert jobset["spec"]["network"] == {"enableDNSHostnames": True, "subdomain": "ppo-catch"}
+    (hosts,) = jobset["spec"]["replicatedJobs"]
+    job = hosts["template"]["spec"]
+    assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 4, 4)
+    assert job["backoffLimit"] == 0, "any failure is the JobSet's to judge"
+    assert job["template"]["spec"]["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "2x2x4"
+    assert container(job["template"])["resources"]["limits"]["google.com/tpu"] == "4"
+    assert jobset["spec"]["failurePolicy"]["maxRestarts"] == 6
+    actions = {rule["action"] for rule in jobset["spec"]["failurePolicy"]["rules"]}
+    assert actions == {"FailJobSet", "RestartJobSetAndIgnoreMaxRestarts"}
+
+
+# As the Job controller words them: pkg/controller/job/pod_failure_policy.go in kubernetes/kubernetes.
+@pytest.mark.parametrize(
+    "message, action",
+    [
+        (
+            "Container train for pod a/x failed with exit code 2 matching FailJob rule at index 0",
+            "FailJobSet",
+        ),
+        (
+            "Pod a/x has condition DisruptionTarget matching FailJob rule at index 1",
+            "RestartJobSetAndIgnoreMaxRestarts",
+        ),
+    ],
+)
+def test_jobset_tells_wrong_input_from_a_lost_node_by_the_message_of_the_job(generate, message, action):
+    jobset = one(generate(*EXAMPLES["tpu_hosts"]).objects, "JobSet")
+    rules = jobset["spec"]["failurePolicy"]["rules"]
+    matching = [
+        rule["action"]
+        for rule in rules
+        if any(re.search(pattern, message) for pattern in rule["onJobFailureMessagePatterns"])
+    ]
+    assert matching == [action]
+    assert all(rule["onJobFailureReasons"] == ["PodFailurePolicy"] for rule in rules)
+
+
+def test_pods_have_no_rights_and_places_to_write(example):
+    from k8s.checks import pod_templates
+
+    templates = [each for document in example.objects for _, each, _ in pod_templates(document)]
+    assert templates
+    for template in templates:
+        spec = template["spec"]
+        assert (
+            spec["securityContext"]["runAsNonRoot"] is True and spec["securityContext"]["runAsUser"] == 1000
+        )
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        only = container(template)
+        assert only["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        }
+        assert {"name": "HOME", "value": "/tmp"} in only["env"]
+        assert "/tmp" in {each["mountPath"] for each in only["volumeMounts"]}
+        assert {"cpu", "memory"} <= only["resources"]["requests"].keys() & only["resources"]["limits"].keys()
+        assert spec["automountServiceAccountToken"] is ("serviceAccountName" in spec)
+
+
+def test_names_come_from_the_set_and_the_environment(generate):
+    named = generate("--hparams", "ppo", "--env", "Acrobot-v1", *IMAGE, *BUCKET)
+    assert one(named.objects, "Job")["metadata"]["name"] == "ppo-acrobot-v1"
+
+
+def test_summary_says_what_to_type(generate, tmp_path):
+    written = generate(*EXAMPLES["claim"], "--write_to", "here")
+    assert [path.relative_to(tmp_path).as_posix() for path in written.files] == [
+        *("here/10-claim.yaml", "here/20-train.yaml", "here/30-tensorboard.yaml")
+    ]
+    assert "wrote here/20-train.yaml: Job dqn-cartpole\n" in written.out
+    assert "kubectl apply -f here\n" in written.out
+    assert "kubectl -n team logs -f job/dqn-cartpole\n" in written.out
+    assert "kubectl -n team port-forward service/dqn-cartpole-tensorboard 6006:6006" in written.out
+    removed = next(line for line in written.out.splitlines() if line.startswith("remove"))
+    assert "20-train" in removed and "claim" not in removed, "the data would go with it"
+
+
+def test_printed_manifests_are_the_written_ones(generate, tmp_path):
+    printed = generate(*EXAMPLES["ray"], "--write_to", "-")
+    assert not list(tmp_path.iterdir())
+    assert list(yaml.safe_load_all(printed.out)) == generate(*EXAMPLES["ray"]).objects
+
+
+def test_second_call_replaces_what_the_first_has_written(generate):
+    assert len(generate(*EXAMPLES["claim"]).files) == 3
+    flags = ["--hparams", "dqn_cartpole", *IMAGE, *BUCKET, "--tensorboard", "False"]
+    assert [path.name for path in generate(*flags).files] == ["20-train.yaml"]
+
+
+def test_flags_after_two_dashes_are_those_of_train_py(generate):
+    job = one(generate("--hparams", "ppo_cartpole", *IMAGE, *BUCKET, "--", "--seed", "3").objects, "Job")
+    assert container(job["spec"]["template"])["args"][-2:] == ["--seed", "3"]
+
+
+GOOD = ["--hparams", "ppo_cartpole", *IMAGE, *BUCKET]
+WRONG = [
+    (
+        ["--hparams", "ppo_cartpol", *IMAGE, *BUCKET],
+        "unknown hparams name 'ppo_cartpol': did you mean ppo_cart",
+    ),
+    ([*IMAGE, *BUCKET], "--hparams is missing"),
+    ([*GOOD, "--sys", "gpus"], "unknown --sys 'gpus': did you mean gpu"),
+    ([*GOOD, "--hparam_override", "lrr=1"], "unknown hparam 'lrr': did you mean lr"),
+    ([*GOOD, "--hparam_override", "model.name=mpl"], "unknown models name 'mpl'"),
+    ([*GOOD, "--train_steps", "0"], "--train_steps: needs an integer >= 1"),
+    ([*GOOD, "--cpuu", "3"], "unknown flag --cpuu: did you mean --cpu"),
+    ([*GOOD, "--traim_steps", "3"], "unknown flag --traim_steps: did you mean --train_steps"),
+    ([*GOOD, "--", "--cpu", "3"], "unknown flag --cpu"),
+    ([*GOOD, "--user_modules", "no_such"], "cannot import user module 'no_such'"),
+    ([*GOOD, "--list"], "--list: python train.py --list shows the names"),
+    ([*GOOD, "--render"], "--render: a Pod has no display"),
+    ([*GOOD, "--num_workers", "2", "--ray_address", "auto"], "--ray_address: workers join the cluster"),
+    ([*GOOD, "--num_workers", "2", "--parallel", "2"], "--parallel 2 and --num_workers: take one"),
+    (
+        [*GOOD, "--num_workers", "3", "--hparam_override", "num_learners=2"],
+        "2 learners cannot share 3 workers",
+    ),
+    (["--hparams", "ppo_cartpole", *BUCKET], "--image is missing"),
+    (["--hparams", "ppo_cartpole", "--image", "a b", *BUCKET], "--image 'a b': needs REGISTRY/NAME:TAG"),
+    (["--hparams", "ppo_cartpole", *IMAGE], "--output_dir is missing"),
+    (["--hparams", "ppo_cartpole", *IMAGE, "--output_dir", "runs/x"], "runs/x would be lost with the Pod"),
+    (["--hparams", "ppo_cartpole", *IMAGE, "--output_dir", "ram://x"], "ram://x would be lost with the Pod"),
+    (["--hparams", "ppo_cartpole", *IMAGE, "--output_dir", "gs:///x"], "gs:///x would be lost with the Pod"),
+    ([*GOOD, "--pvc", "a"], "the claim is mounted at /data: name a folder there, such as /data/x"),
+    ([*GOOD, "--pvc", "a", "--output_dir", "/data/../etc"], "the claim is mounted at /data"),
+    ([*GOOD, "--pvc", "a", "--pvc_size", "1Gi"], "take one of them"),
+    ([*GOOD, "--pvc", "A_b"], "--pvc 'A_b': needs the name of an object"),
+    ([*GOOD, "--pvc_size", "50GB", "--output_dir", "/data/x"], "--pvc_size '50GB': needs an amount above 0"),
+    ([*GOOD, "--storage_class", "fast"], "--storage_class is for a new claim"),
+    ([*GOOD, "--mount", "data"], "--mount 'data': needs a folder of its own"),
+    ([*GOOD, "--mount", "/tmp/x"], "--mount '/tmp/x': needs a folder of its own"),
+    ([*GOOD, "--name", "My_run"], "--name 'My_run': needs a letter"),
+    ([*GOOD, "--name", "a" * 45], "44 at most"),
+    ([*GOOD, "--namespace", "a.b"], "--namespace 'a.b': needs lower case letters"),
+    ([*GOOD, "--service_account", "A"], "--service_account 'A': needs the name of an object"),
+    ([*GOOD, "--image_pull_secret", "A"], "--image_pull_secret 'A': needs the name of an object"),
+    ([*GOOD, "--env_secret", "A"], "--env_secret 'A': needs the name of an object"),
+    ([*GOOD, "--env_var", "A"], "--env_var 'A': needs NAME=VALUE"),
+    ([*GOOD, "--env_var", "1A=2"], "--env_var '1A=2': needs NAME=VALUE"),
+    ([*GOOD, "--env_var", "HOME=/x"], "--env_var HOME: the Pod sets it itself"),
+    ([*GOOD, "--env_var", "A=1", "--env_var", "A=2"], "--env_var A is given twice"),
+    ([*GOOD, "--cpu", "four"], "--cpu 'four': needs an amount above 0, such as 4"),
+    ([*GOOD, "--memory", "0"], "--memory '0': needs an amount above 0"),
+    ([*GOOD, "--scratch", "1gb"], "--scratch '1gb': needs an amount above 0"),
+    ([*GOOD, "--worker_memory", "x"], "--worker_memory 'x': needs an amount above 0"),
+    ([*GOOD, "--gpus", "1"], "--gpus 1 is for --sys gpu, not --sys local"),
+    ([*GOOD, "--sys", "gpu", "--gpus", "0"], "--gpus: needs an integer >= 1, not 0"),
+    ([*GOOD, "--tpu", "v5e-4"], "--tpu v5e-4 is for --sys tpu, not --sys local"),
+    ([*GOOD, "--sys", "tpu"], "--sys tpu needs --tpu TYPE-NUMBER"),
+    ([*GOOD, "--sys", "tpu", "--tpu", "v5e-5"], "unknown --tpu 'v5e-5': v5e has v5e-1, v5e-4"),
+    ([*GOOD, "--sys", "tpu", "--tpu", "v4-4"], "(the number is of TensorCores, two of a chip)"),
+    ([*GOOD, "--sys", "tpu", "--tpu", "v9-8"], "unknown --tpu 'v9-8': did you mean"),
+    (
+        [*GOOD, "--sys", "tpu", "--tpu", "v4-16", "--copies", "2"],
+        "--copies 2 and --tpu v4-16, which is 2 machines",
+    ),
+    ([*GOOD, "--sys", "tpu", "--tpu", "v4-16", "--num_workers", "2"], "--num_workers 2 and --tpu v4-16"),
+    ([*GOOD, "--spot", "prefered"], "unknown --spot 'prefered': did you mean preferred"),
+    ([*GOOD, "--cloud", "aws"], "unknown --cloud 'aws'"),
+    ([*GOOD, "--node_selector", "disk"], "--node_selector 'disk': needs LABEL=VALUE"),
+    ([*GOOD, "--node_selector", "a=b", "--node_selector", "a=c"], "--node_selector a=c: a is b already"),
+    ([*GOOD, "--keep_cluster"], "--keep_cluster is for workers"),
+    ([*GOOD, "--workers_per_pod", "0"], "--workers_per_pod: needs an integer >= 1"),
+    ([*GOOD, "--grace_seconds", "-1"], "--grace_seconds: needs an integer >= 0"),
+    ([*GOOD, "--ttl_seconds", "day"], "--ttl_seconds: needs an integer, not 'day'"),
+    ([*GOOD, "--backoff_limit", "3000000000"], "--backoff_limit: needs an integer <= 2147483647"),
+    ([*GOOD, "--tensorboard", "maybe"], "--tensorboard: needs True or False, not 'maybe'"),
+]
+
+
+@pytest.mark.parametrize("flags, message", WRONG, ids=lambda value: " ".join(value[6:]) if value else "")
+def test_wrong_input_is_one_line_and_exit_code_2(flags, message, generate, tmp_path):
+    done = generate(*flags)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: ") and done.err.count("\n") == 1
+    assert message in done.err
+    assert not list(tmp_path.iterdir()), "nothing may be written"
+
+
+def test_missing_client_is_told_with_what_to_install(generate, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    done = generate(*GOOD)
+    assert done.code == 2 and done.err == "error: kubernetes is not installed: pip install '.[k8s]'\n"
+
+
+def test_folder_with_other_manifests_is_left_alone(generate, tmp_path):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "mine.yaml").write_text("")
+    done = generate(*GOOD, "--write_to", "here")
+    assert done.code == 2 and "mine.yaml is there and would be applied too" in done.err
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["mine.yaml"]
+
+
+def test_file_in_place_of_the_folder_is_one_line(generate, tmp_path):
+    (tmp_path / "here").write_text("")
+    done = generate(*GOOD, "--write_to", "here")
+    assert done.code == 2 and "cannot write to here" in done.err and done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("flags", [["--help"], ["--hparams", "ppo_cartpol", *IMAGE, *BUCKET]])
+def test_answers_that_need_no_client_import_neither_it_nor_tensorflow(flags):
+    command = [sys.executable, "-X", "importtime", "-m", "k8s.generate", *flags]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, 2)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+    assert "k8s.plan" in imported
+    assert not imported & {"kubernetes", "yaml", "tensorflow", "keras", "numpy", "ray"}
+
+
+def test_manifests_are_written_without_tensorflow(tmp_path):
+    command = [
+        sys.executable,
+        "-X",
+        "importtime",
+        "-m",
+        "k8s.generate",
+        *GOOD,
+        "--write_to",
+        str(tmp_path / "m"),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+    assert "kubernetes.client" in imported
+    assert not imported & {"tensorflow", "keras", "numpy", "ray"}
