@@ -61,7 +61,8 @@ def accumulate(hparams: Any) -> Any:
         )
         metrics = pack.unpack(sums)
         metrics |= apply_gradients(replicas.totals(gradients), variables, optimizer, hparams.max_grad_norm)
-        return Update(metrics, array.concat() if priorities else None)
+        # Stacked, not joined: what `concat` gives has no static shape, which a TPU wants.
+        return Update(metrics, tf.reshape(array.stack(), [-1]) if priorities else None)
 
     return compute
 

@@ -1,0 +1,126 @@
+"""Every algorithm in every in-graph environment compiles to what a TPU takes: static shapes, no host, no
+operation that it refuses. The walk names no algorithm and no environment: new ones are walked as they come.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+from tpu_rules import broken_in_xla, broken_rules
+
+from rl.agents.algos.registry import get_algo
+from rl.agents.algos.registry import registry as algos
+from rl.envs.make import make_env
+from rl.envs.registry import registry as envs
+from rl.hparams.merge import resolve
+from rl.hparams.registry import registry as hparams_sets
+from rl.runners.build import build_runner
+
+SMALL = {"num_envs": 4, "rollout_length": 4, "compile": "xla"}
+OPTIONAL = {"minibatches": 2, "min_replay_size": 8, "batch_size": 8, "burn_in": 0, "unroll_length": 4}
+
+
+def cases():
+    """(algorithm, environment) for all pairs that fit. Of each algorithm the first environment, and of each
+    environment the first algorithm, are walked every time; all others are slow."""
+    found, known = [], set()
+    for env in envs.names():
+        action_space = make_env(env, "graph", 1).action_space
+        for algo in algos.names():
+            if isinstance(action_space, get_algo(algo).action_spaces):
+                new = {(algo, type(action_space)), env} - known
+                known |= new
+                found.append(pytest.param(algo, env, marks=[] if new else pytest.mark.slow))
+    return found
+
+
+def compiled(name, **overrides):
+    """The function that trains, and the concrete one of an argument."""
+    fields = type(hparams_sets.get(name)()).model_fields
+    optional = {key: value for key, value in OPTIONAL.items() if key in fields}
+    runner = build_runner(resolve(name, SMALL | optional | overrides), 0)
+    function = tf.function(runner._iterate, [tf.TensorSpec([], tf.int32)], jit_compile=True, autograph=False)
+    return function, function.get_concrete_function()
+
+
+@pytest.mark.parametrize(("algo", "env"), cases())
+def test_what_trains_is_what_a_tpu_takes(algo, env):
+    function, concrete = compiled(algo, env=env)
+    assert broken_rules(concrete) == []
+    assert broken_in_xla(function, tf.constant(1)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        ("ppo_cartpole_no_velocity", {}),
+        ("ppo_cartpole", {"normalize_observation": True, "normalize_reward": True, "target_kl": 0.01}),
+        ("rainbow_cartpole", {"prioritized": True}),
+        ("dqn_breakout_minatar", {}),
+        ("dqn_cartpole", {"grad_comp": "accumulate", "microbatches": 2}),
+    ],
+)
+def test_so_is_what_options_add(name, overrides):
+    function, concrete = compiled(name, **overrides)
+    assert broken_rules(concrete) == []
+    assert broken_in_xla(function, tf.constant(1)) == []
+
+
+UNSUITABLE = {
+    "shape that depends on values: Where": lambda x: tf.reduce_sum(tf.where(x > 0.0)),
+    "no static shape": lambda x: tf.reduce_sum(tf.boolean_mask(x, x > 0.0)),
+    "shape that depends on values: Unique": lambda x: tf.size(tf.unique(x)[0]),
+    "runs on the host: EagerPyFunc": lambda x: tf.py_function(np.sum, [x], tf.float32),
+    "runs on the host: PyFunc": lambda x: tf.numpy_function(np.sum, [x], tf.float32),
+    "runs on the host: PrintV2": lambda x: (tf.print(x), x)[1],
+    "type float64": lambda x: tf.cast(x, tf.float64) * 2.0,
+    "runs on the host: StringLength": lambda x: tf.strings.length(tf.strings.as_string(x)),
+    "no static shape: Range": lambda x: tf.reduce_sum(tf.range(tf.cast(x[0], tf.int32))),
+}
+
+
+@pytest.mark.parametrize("what", UNSUITABLE)
+def test_an_unsuitable_operation_is_found_wherever_it_is(what):
+    """Deep inside: in the body of a loop in one branch of a condition."""
+
+    def unsuitable(x):
+        def body(i, total):
+            return i + 1, total + tf.cast(tf.reduce_sum(UNSUITABLE[what](x)), tf.float32)
+
+        def loop():
+            return tf.while_loop(lambda i, _: i < 3, body, (tf.constant(0), tf.constant(0.0)))[1]
+
+        return tf.cond(x[0] > 0.0, loop, lambda: tf.constant(0.0))
+
+    function = tf.function(unsuitable, [tf.TensorSpec([4], tf.float32)], autograph=False)
+    assert any(what in each for each in broken_rules(function.get_concrete_function()))
+
+
+def test_a_suitable_function_breaks_no_rule():
+    function = tf.function(lambda x: x * 2.0, [tf.TensorSpec([4], tf.float32)], jit_compile=True)
+    assert broken_rules(function.get_concrete_function()) == []
+    assert broken_in_xla(function, tf.ones([4])) == []
+
+
+def test_what_xla_on_a_cpu_takes_and_a_tpu_does_not_is_found():
+    def places(x):
+        return tf.reduce_sum(tf.where(x > 0.0))
+
+    def triangular(x):
+        return tf.linalg.qr(x)[1]
+
+    def found(function, x):
+        return broken_in_xla(tf.function(function, jit_compile=True, autograph=False), x)
+
+    assert any("bounded dynamic shape" in each for each in found(places, tf.ones([64])))
+    assert "calls a library of the host: Qr" in found(triangular, tf.ones([8, 8]))
+
+
+def test_the_walk_is_of_every_algorithm_and_environment():
+    walked = [case.values for case in cases()]
+    assert {algo for algo, _ in walked} == set(algos.names())
+    assert {env for _, env in walked} == set(envs.names())
+    boxes = {algo for algo, env in walked if isinstance(make_env(env, "graph", 1).action_space, spaces.Box)}
+    assert "sac" in boxes and "dqn" not in boxes
