@@ -11,6 +11,7 @@ from gymnasium import spaces
 from rl.agents.algos.registry import get_algo
 from rl.hparams.merge import resolve
 from rl.memory.rollout import Rollout
+from rl.runners.devices import Devices
 from rl.runners.learner import Learner
 from rl.runners.sync import SyncRunner
 
@@ -60,7 +61,7 @@ def test_returns_and_lengths_are_those_of_whole_games(lives, returns, lengths, l
     )
     env = Scripted(lives)
     agent = get_algo("ppo")(hparams, env.observation_space, env.action_space, 0)
-    runner = SyncRunner(env, Learner(agent, Rollout(None, hparams)), 0, jit_compile=False)
+    runner = SyncRunner(env, Learner(agent, Rollout(None, hparams)), 0, False, Devices())
     sums = runner.run(len(STEPS) // length)
     assert (sums["episodes"], sums["episode_return"]) == (len(returns), sum(returns))
     assert sums["episode_length"] == sum(lengths) and sums["transitions"] == 6

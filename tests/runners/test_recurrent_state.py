@@ -15,6 +15,7 @@ from rl.memory.rollout import Rollout
 from rl.models.networks import ActorCritic
 from rl.ops import distributions
 from rl.runners.actor import Actor
+from rl.runners.devices import Devices
 from rl.runners.in_graph import InGraphRunner
 from rl.runners.learner import Learner
 from rl.types import PolicyOutput, Update
@@ -80,7 +81,7 @@ def make(kind=Rememberer, model="lstm", act_select="sample"):
 def rollouts(kind, model, times):
     """The trajectories of `times` iterations in one compiled function each."""
     agent, env = make(kind, model)
-    runner = InGraphRunner(env, Learner(agent, Rollout(None, agent.hparams)), 0, False)
+    runner = InGraphRunner(env, Learner(agent, Rollout(None, agent.hparams)), 0, False, Devices())
 
     @tf.function(autograph=False)
     def one(i):
