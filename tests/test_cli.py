@@ -104,6 +104,7 @@ def test_defaults_train_one_copy_into_a_folder_named_after_the_set(folder):
         "overrides": "",
         "workers": None,
         "parallel": 1,
+        "copy": None,
         "user_modules": ["my_module"],
     }
 
