@@ -210,7 +210,8 @@ class Mirror(Storage):
             begun = time.monotonic()
             problem = self._try()
             if problem and str(problem) != self._told:
-                _log.warning("%s is not up to date: %s", self.address, problem)
+                with contextlib.suppress(ValueError):  # the log was closed just now: the run ends
+                    _log.warning("%s is not up to date: %s", self.address, problem)
             self._told = str(problem or "")
             pause = max(EVERY, SHARE * (time.monotonic() - begun))
 

@@ -85,10 +85,13 @@ def exists(address: str) -> bool:
 
 def names(folder: str) -> list[str]:
     """Names in a folder, sorted; none where it is not there. Raises RemoteError where it cannot be read."""
-    if not exists(folder):  # `listdir` takes any failure for a missing folder, this does not
+    if not exists(folder):
         return []
-    with _told("read", folder):
-        return sorted({name.rstrip("/") for name in tf.io.gfile.listdir(folder)} - {""})
+    try:
+        with _told("read", folder):
+            return sorted({name.rstrip("/") for name in tf.io.gfile.listdir(folder)} - {""})
+    except Missing as error:  # `listdir` takes any failure for a missing folder; `exists` does not
+        raise RemoteError(str(error)) from error
 
 
 def is_folder(address: str) -> bool:
@@ -124,6 +127,8 @@ def put(path: Path, address: str) -> None:
             return
         tf.io.gfile.makedirs(_parent(address))
         temporary = join(_parent(address), _TEMPORARY)
+        if tf.io.gfile.exists(temporary):  # what a crash has left; ram:// would write behind it
+            tf.io.gfile.remove(temporary)
         tf.io.gfile.copy(str(path), temporary, overwrite=True)
         tf.io.gfile.rename(temporary, address, overwrite=True)
 

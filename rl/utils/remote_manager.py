@@ -28,10 +28,7 @@ class RemoteManager(CheckpointManager):
 
     def __init__(self, address: str, keep: int):
         folder = staging.staging_folder(address)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"cannot make {folder} ({error.strerror}): set TMPDIR to another") from error
+        staging.make(folder)
         staging.empty(folder)
         super().__init__(folder, keep)
         self._address = address

@@ -29,6 +29,24 @@ def staging_folder(address: str) -> Path:
     return Path(tempfile.gettempdir()) / f"rl-staging-{os.getuid()}" / name
 
 
+def make(folder: Path) -> None:
+    """Makes a staging folder that nobody but this user can write in.
+
+    Raises:
+        UsageError: it cannot be made, or somebody else has made what it lies in.
+    """
+    try:
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+        if folder.parent.is_symlink() or folder.parent.stat().st_uid != os.getuid():
+            raise PermissionError(0, "it is not this user's")  # /tmp is everybody's
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write in {folder.parent} ({reason(error)}), where runs with a remote output are worked "
+            "on: set TMPDIR to a writable folder with room for the run"
+        ) from error
+
+
 @contextlib.contextmanager
 def held(folder: Path, address: str) -> Iterator[None]:
     """Makes the folder and holds it against other processes; the kernel lets go of it when this one dies.
@@ -36,15 +54,8 @@ def held(folder: Path, address: str) -> Iterator[None]:
     Raises:
         UsageError: it cannot be made, or another process trains there.
     """
-    try:
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.mkdir(exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write in {folder} ({reason(error)}), where {address} is worked on: set TMPDIR to a "
-            "writable folder with room for the run"
-        ) from error
+    make(folder)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         deadline = time.monotonic() + PATIENCE
         while not _locked(descriptor):
