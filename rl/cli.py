@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from rl.errors import LearnerLost, NotSent, UsageError, nearest
 from rl.registry import Registry, import_user_modules
+from rl.utils.address import check_whole
 from rl.workers.plan import Workers, check_address, check_ray
 from rl.workers.supervise import AGAIN, supervised
 
@@ -34,7 +34,6 @@ FAMILIES = {  # name of the registry -> its package
 }
 SYSTEMS = ("local", "gpu", "tpu")
 INDEX = "JOB_COMPLETION_INDEX"  # what Kubernetes tells each Pod of an Indexed Job
-_TORN_SCHEME = re.compile(r"(file|gs|hdfs|ram|s3):(?!//)", re.IGNORECASE)
 ALL = "all"  # what a bare --list asks for
 
 EXAMPLES = """examples:
@@ -224,10 +223,8 @@ def _checked(args: argparse.Namespace) -> HParams:
             raise UsageError(f"--parallel {args.parallel} and {other}: take one of them")
     if args.output_dir == "":
         raise UsageError("--output_dir is empty: name a folder, such as runs/dqn_cartpole")
-    if args.output_dir and (torn := _TORN_SCHEME.match(args.output_dir)):
-        rest = args.output_dir[torn.end() :].lstrip("/")
-        root = "/" if torn[1].lower() == "file" else ""
-        raise UsageError(f"--output_dir {args.output_dir}: did you mean {torn[1]}://{root}{rest}?")
+    if args.output_dir:
+        check_whole(args.output_dir)
     from rl.hparams.merge import resolve  # pydantic takes 0.1 s, which --help need not wait for
 
     hparams = resolve(args.hparams, args.hparam_override, env=args.env, train_steps=args.train_steps)

@@ -28,7 +28,7 @@ from rl.runners.actor import Actor, flat_weights
 from rl.runners.base import Runner
 from rl.runners.learn_function import Learned, LearnFunction
 from rl.runners.learner import Learner
-from rl.utils.remote import join
+from rl.utils.address import join
 from rl.workers.buffers import Buffers
 from rl.workers.exchange import Sent, unpacked
 from rl.workers.plan import Workers, rollouts_sent_as_one, together

@@ -28,6 +28,7 @@ from pathlib import Path
 
 from rl.errors import UsageError
 from rl.utils import remote, staging
+from rl.utils.address import join
 from rl.utils.files import write_text_atomic
 from rl.utils.manifest import MANIFEST, Damaged
 from rl.utils.remote_checkpoint import (
@@ -313,7 +314,7 @@ class Mirror(Storage):
         return found
 
     def _at(self, *names: str) -> str:
-        return remote.join(self.address, *names)
+        return join(self.address, *names)
 
     @contextlib.contextmanager
     def _named(self, folder: Path) -> Iterator[None]:

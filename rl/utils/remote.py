@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import tensorflow as tf
 
-from rl.errors import UsageError, nearest
+from rl.errors import UsageError
+from rl.utils.address import join, scheme_of
 from rl.utils.files import reason
 
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _FILE_SYSTEMS = {"file", "ram", "hdfs", "viewfs"}
 _TEMPORARY = ".tmp-upload"  # one at a time in a folder: a crash leaves one at most
 _PROBE = 1 << 16  # bytes of the probe file
@@ -34,26 +33,14 @@ class Missing(RemoteError):
     """A file that is not there, as far as its store says."""
 
 
-def is_remote(address: str | os.PathLike[str]) -> bool:
-    """Whether it begins with a scheme (`gs://`); else it is a path of this machine."""
-    return isinstance(address, str) and _ADDRESS.match(address) is not None
-
-
-def join(address: str, *names: str) -> str:
-    """The address of what lies below another one."""
-    for name in names:
-        address = address + name if address.endswith("/") else f"{address}/{name}"
-    return address
-
-
 def check_scheme(address: str) -> None:
     """Raises UsageError unless TensorFlow has a file system for the address."""
-    match = _ADDRESS.match(address)
-    assert match is not None
-    schemes = {_text(each) for each in tf.io.gfile.get_registered_schemes()} - {""}
-    if match[1] not in schemes:
-        near = nearest(match[1], schemes)
-        raise UsageError(f"--output_dir {address}: TensorFlow has no file system {match[1]}:// here; {near}")
+    scheme = scheme_of(address)
+    known = sorted({_text(each) for each in tf.io.gfile.get_registered_schemes()} - {""})
+    if scheme not in known:
+        raise UsageError(
+            f"--output_dir {address}: TensorFlow has no file system {scheme}:// here; known: {', '.join(known)}"
+        )
 
 
 def check_writable(address: str) -> None:

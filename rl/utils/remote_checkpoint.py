@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rl.errors import UsageError
 from rl.utils import remote
+from rl.utils.address import join
 from rl.utils.files import checksum, reason
 from rl.utils.manifest import MANIFEST, STEP, Damaged, Manifest, load_manifest
 
@@ -50,9 +51,9 @@ def put_checkpoint(folder: Path, address: str) -> None:
             continue
         _check(folder / name, *manifest.files[name])
         remote.put(folder / name, place)
-    remote.put(folder / MANIFEST, remote.join(address, MANIFEST))
+    remote.put(folder / MANIFEST, join(address, MANIFEST))
     for name in sorted(there - manifest.files.keys() - {MANIFEST}):
-        remote.remove(remote.join(address, name))
+        remote.remove(join(address, name))
 
 
 def get_checkpoint(address: str, folder: Path, pieces: bool = True) -> Manifest:
@@ -64,7 +65,7 @@ def get_checkpoint(address: str, folder: Path, pieces: bool = True) -> Manifest:
         RemoteError: it cannot be read.
     """
     try:
-        remote.get(remote.join(address, MANIFEST), folder / MANIFEST)
+        remote.get(join(address, MANIFEST), folder / MANIFEST)
         manifest = load_manifest(folder)
         left_out = set() if pieces else _piece_files(manifest)
         for name, (size, crc) in manifest.files.items():
@@ -100,7 +101,7 @@ def get_newest(parent: str, folder: Path, pieces: bool = True) -> int | None:
         before, damaged = found, []
         for name in found:
             try:
-                return get_checkpoint(remote.join(parent, name), folder / name, pieces).step
+                return get_checkpoint(join(parent, name), folder / name, pieces).step
             except remote.Missing:  # its manifest never arrived: this one does not count
                 continue
             except Damaged as error:
@@ -139,14 +140,14 @@ def get_newest_manifest(parent: str, folder: Path) -> None:
     its name in `folder`. Raises RemoteError."""
     for name in by_step(remote.names(parent)):
         with contextlib.suppress(remote.Missing):
-            remote.get(remote.join(parent, name, MANIFEST), folder / name / MANIFEST)
+            remote.get(join(parent, name, MANIFEST), folder / name / MANIFEST)
             return
 
 
 def newest_step(parent: str) -> int | None:
     """Step of the newest checkpoint below `parent` that has a manifest, None where there is none."""
     for name in by_step(remote.names(parent)):
-        if remote.exists(remote.join(parent, name, MANIFEST)):
+        if remote.exists(join(parent, name, MANIFEST)):
             return int(name.removeprefix("step_"))
     return None
 
@@ -169,7 +170,7 @@ def newest_whole(folder: Path) -> int | None:
 
 def remove_checkpoint(address: str) -> None:
     """Removes one, its manifest first: what is left by an interruption is no checkpoint."""
-    remote.remove(remote.join(address, MANIFEST))
+    remote.remove(join(address, MANIFEST))
     remote.remove_folder(address)
 
 
@@ -180,21 +181,21 @@ def prune(parent: str, keep: set[str]) -> None:
     numbered = by_step(names)
     for name in numbered:
         if name not in keep:
-            remove_checkpoint(remote.join(parent, name))
+            remove_checkpoint(join(parent, name))
     if PIECES in names:
         needed: set[str] = set()
         for name in keep.intersection(numbered):
-            needed |= _remote_pieces(remote.join(parent, name))
-        for name in remote.names(remote.join(parent, PIECES)):
+            needed |= _remote_pieces(join(parent, name))
+        for name in remote.names(join(parent, PIECES)):
             if name not in needed:
-                remote.remove(remote.join(parent, PIECES, name))
+                remote.remove(join(parent, PIECES, name))
 
 
 def _remote_pieces(address: str) -> set[str]:
     """The pieces that a checkpoint at an address needs; none for what is no checkpoint."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            remote.get(remote.join(address, MANIFEST), Path(folder) / MANIFEST)
+            remote.get(join(address, MANIFEST), Path(folder) / MANIFEST)
             return _piece_files(load_manifest(Path(folder)))
         except (remote.Missing, Damaged):
             return set()
@@ -205,12 +206,12 @@ def _piece_files(manifest: Manifest) -> set[str]:
 
 
 def _pieces_of(address: str) -> str:
-    return remote.join(address.rpartition("/")[0], PIECES)
+    return join(address.rpartition("/")[0], PIECES)
 
 
 def _place(address: str, manifest: Manifest, name: str) -> str:
     """Where a file of the checkpoint at an address lies."""
-    return remote.join(_pieces_of(address) if name in _piece_files(manifest) else address, name)
+    return join(_pieces_of(address) if name in _piece_files(manifest) else address, name)
 
 
 def _check(path: Path, size: int, crc: int) -> None:

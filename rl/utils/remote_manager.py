@@ -9,6 +9,7 @@ from typing import Any
 
 from rl.errors import UsageError
 from rl.utils import remote, staging
+from rl.utils.address import is_remote, join
 from rl.utils.checkpoint import CheckpointError, CheckpointManager, Variables
 from rl.utils.manifest import Damaged
 from rl.utils.remote_checkpoint import by_step, get_newest, prune, put_checkpoint
@@ -16,7 +17,7 @@ from rl.utils.remote_checkpoint import by_step, get_newest, prune, put_checkpoin
 
 def checkpoints_at(address: str, keep: int) -> CheckpointManager:
     """The manager of a folder of this machine, or of a remote address."""
-    return RemoteManager(address, keep) if remote.is_remote(address) else CheckpointManager(address, keep)
+    return RemoteManager(address, keep) if is_remote(address) else CheckpointManager(address, keep)
 
 
 class RemoteManager(CheckpointManager):
@@ -43,7 +44,7 @@ class RemoteManager(CheckpointManager):
         """As of the base class; returns once it is remote. Raises CheckpointError where it cannot be sent."""
         path = super().save(variables, step, meta, appended)
         try:
-            put_checkpoint(path, remote.join(self._address, path.name))
+            put_checkpoint(path, join(self._address, path.name))
             prune(self._address, set(by_step(os.listdir(self.directory))))
         except (remote.RemoteError, Damaged) as error:
             raise CheckpointError(f"checkpoint {path.name} is not at {self._address}: {error}") from error

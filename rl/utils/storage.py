@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from rl.utils import remote
+from rl.utils.address import check_whole, is_remote, join
 
 
 class Storage:
@@ -69,16 +69,17 @@ class Storage:
 
 
 def storage_at(address: str | os.PathLike[str]) -> Storage:
-    """The storage of a run."""
-    if remote.is_remote(address):
+    """The storage of a run. Raises UsageError for an address that cannot be one."""
+    if is_remote(address):
         from rl.utils.mirror import Mirror
 
         return Mirror(str(address))
+    check_whole(address)
     return Storage(address)
 
 
 def storage_of(output_dir: str | os.PathLike[str], copy: int) -> Storage:
     """The storage of one of the runs in an output folder."""
-    if remote.is_remote(output_dir):
-        return storage_at(remote.join(str(output_dir), f"run_{copy}"))
+    if is_remote(output_dir):
+        return storage_at(join(str(output_dir), f"run_{copy}"))
     return storage_at(Path(output_dir) / f"run_{copy}")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import tensorflow as tf
 
 from rl.errors import UsageError
 from rl.utils import remote
+from rl.utils.address import join
 
 
 @pytest.fixture(params=["file", "ram"])
@@ -25,45 +24,16 @@ def path(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(
-    "address, expected",
-    [
-        ("gs://bucket/x", True),
-        ("FILE:///x", True),
-        ("s3a+b://x", True),
-        ("runs/x", False),
-        ("/tmp/gs://x", False),
-        ("gs:/bucket", False),
-        (Path("gs://bucket"), False),  # a path has lost a slash
-    ],
-)
-def test_an_address_has_a_scheme(address, expected):
-    assert remote.is_remote(address) is expected
-
-
-@pytest.mark.parametrize(
-    "parts, expected",
-    [
-        (("gs://b", "run_0"), "gs://b/run_0"),
-        (("gs://b/x/", "run_0", "a"), "gs://b/x/run_0/a"),
-        (("ram://", "a"), "ram://a"),
-        (("/tmp/x", "buffers"), "/tmp/x/buffers"),
-    ],
-)
-def test_names_are_joined_by_single_slashes(parts, expected):
-    assert remote.join(*parts) == expected
-
-
 def test_a_file_goes_out_and_comes_back(place, path, tmp_path):
-    address = remote.join(place, "a", "b")
+    address = join(place, "a", "b")
     remote.put(path, address)
-    assert remote.names(place) == ["a"] and remote.names(remote.join(place, "a")) == ["b"]
+    assert remote.names(place) == ["a"] and remote.names(join(place, "a")) == ["b"]
     assert (remote.size(address), remote.read(address)) == (7, b"content")
     remote.get(address, tmp_path / "deep" / "back")
     assert (tmp_path / "deep" / "back").read_bytes() == b"content"
     remote.remove(address)
     remote.remove(address)  # again: nothing
-    assert remote.names(remote.join(place, "a")) == []
+    assert remote.names(join(place, "a")) == []
     with pytest.raises(remote.Missing):
         remote.read(address)
     with pytest.raises(remote.Missing):
@@ -75,7 +45,7 @@ def test_a_file_goes_out_and_comes_back(place, path, tmp_path):
 
 def test_a_file_is_replaced_whole(place, path, monkeypatch):
     """Where a file is seen while it is written, the one that is read has been renamed into its place."""
-    address = remote.join(place, "a")
+    address = join(place, "a")
     remote.put(path, address)
     copied = tf.io.gfile.copy
 
@@ -95,7 +65,7 @@ def test_a_file_is_replaced_whole(place, path, monkeypatch):
 
 def test_a_place_that_cannot_be_read_is_not_taken_for_an_empty_one(place, path, monkeypatch):
     """A run that could not read its checkpoints must not begin anew."""
-    remote.put(path, remote.join(place, "a"))
+    remote.put(path, join(place, "a"))
 
     def unavailable(address):
         raise tf.errors.UnavailableError(None, None, "no answer")
@@ -112,9 +82,9 @@ def test_a_place_that_cannot_be_read_is_not_taken_for_an_empty_one(place, path, 
 
 
 def test_a_writable_place_is_left_as_it_was(place, path, tmp_path):
-    remote.check_writable(remote.join(place, "x", "run_0"))
+    remote.check_writable(join(place, "x", "run_0"))
     assert not remote.exists(place)
-    remote.put(path, remote.join(place, "a"))
+    remote.put(path, join(place, "a"))
     remote.check_writable(place)
     assert remote.names(place) == ["a"]
     assert {each.name for each in tmp_path.iterdir()} <= {"here", "far"}

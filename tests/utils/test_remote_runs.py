@@ -137,8 +137,6 @@ def test_a_run_whose_end_cannot_be_sent_says_where_it_is(tmp_path, address, monk
     "output, message",
     [
         ("nowhere://bucket/x", "TensorFlow has no file system nowhere:// here; known: file, gs, ram"),
-        ("gs:/bucket/x", "did you mean gs://bucket/x?"),
-        ("file:{folder}/x", "did you mean file://{folder}/x?"),
         ("file://{folder}/file/x", "cannot write in file://{folder}/file/x/run_0 ("),
         ("file:///proc/x", "cannot write in file:///proc/x/run_0 ("),
     ],
@@ -152,8 +150,6 @@ def test_an_output_that_cannot_be_is_one_line_and_nothing_is_written(
     monkeypatch.chdir(tmp_path)
     before = set(tmp_path.rglob("*"))
     if way == "python":
-        if "did you mean" in message:  # the command line alone knows that no path was meant
-            pytest.skip("taken for a path")
         with pytest.raises(UsageError) as error:
             rl.train("ppo_identity", output_dir=output)
         text = str(error.value)
@@ -184,7 +180,7 @@ SLOW = """
 """
 
 
-def test_killed_at_any_time_it_goes_on_elsewhere_and_ends_as_the_run_that_was_not(tmp_path, command):
+def test_killed_it_goes_on_elsewhere_and_ends_as_the_run_that_was_not(tmp_path, machine, command):
     """First while it sends its last state after SIGTERM, as where a grace period is too short; then by
     SIGTERM alone."""
     (tmp_path / "slow.py").write_text(textwrap.dedent(SLOW))
@@ -193,23 +189,16 @@ def test_killed_at_any_time_it_goes_on_elsewhere_and_ends_as_the_run_that_was_no
     words += ["--train_steps", "8192", "--eval_episodes", "2", "--test_episodes", "1", "--output_dir"]
     assert main([*words, str(tmp_path / "near")]) == 0
     near, far = tmp_path / "near" / "run_0", tmp_path / "far" / "run_0"
-    machines = iter(range(9))
 
-    def start(wait):
-        folder = tmp_path / f"machine_{next(machines)}"
-        folder.mkdir()
-        environment = os.environ | {"TMPDIR": str(folder), "PYTHONPATH": str(tmp_path)}
-        return command(
-            *(*words, f"file://{far.parent}", "--user_modules", "slow"),
-            wait=wait,
-            cwd=tmp_path,
-            env=environment,
-        )
+    def start():
+        environment = os.environ | {"TMPDIR": str(machine()), "PYTHONPATH": str(tmp_path)}
+        flags = [*words, f"file://{far.parent}", "--user_modules", "slow"]
+        return command(*flags, wait=False, cwd=tmp_path, env=environment)
 
     def step():
         return CheckpointManager(far / "checkpoints").latest_step() or 0
 
-    process = start(wait=False)
+    process = start()
     wait_for(lambda: step() > 0 or process.poll() is not None)
     (tmp_path / "blocked").touch()
     wait_for(lambda: (tmp_path / "waiting").exists() or process.poll() is not None)
@@ -222,7 +211,7 @@ def test_killed_at_any_time_it_goes_on_elsewhere_and_ends_as_the_run_that_was_no
     assert get_newest(f"file://{far}/checkpoints", tmp_path / "whole") == killed_at
     (tmp_path / "blocked").unlink()
 
-    process = start(wait=False)
+    process = start()
     wait_for(lambda: step() > killed_at or process.poll() is not None)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=120)
@@ -230,8 +219,8 @@ def test_killed_at_any_time_it_goes_on_elsewhere_and_ends_as_the_run_that_was_no
     rows = (far / "metrics.csv").read_text().splitlines()
     assert killed_at < step() == int(rows[-1].split(",")[0]) < 8192
 
-    done = start(wait=True)
-    assert done.returncode == 0, done.stderr
+    machine()
+    assert main([*words, f"file://{far.parent}"]) == 0
     assert final_state(f"file://{far}") == final_state(near)
     assert (far / "metrics.csv").read_bytes() == (near / "metrics.csv").read_bytes()
     assert (far / "train.log").read_text().count("resumed at step") == 2
