@@ -39,7 +39,8 @@ def check_scheme(address: str) -> None:
     known = sorted({_text(each) for each in tf.io.gfile.get_registered_schemes()} - {""})
     if scheme not in known:
         raise UsageError(
-            f"--output_dir {address}: TensorFlow has no file system {scheme}:// here; known: {', '.join(known)}"
+            f"--output_dir {address}: TensorFlow has no file system {scheme}:// here; "
+            f"known: {', '.join(known)}"
         )
 
 
