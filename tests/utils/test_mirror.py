@@ -7,26 +7,17 @@ import logging
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from far_away import remote_files, wait_for
 from filled_variables import filled, value_of
 
 from rl.errors import UsageError
-from rl.utils import mirror, pieces, remote
+from rl.utils import mirror, remote
 from rl.utils.checkpoint import CheckpointManager, read_manifest, read_single, write_single
 from rl.utils.mirror import Mirror
-from rl.utils.remote_checkpoint import PIECES, by_step, get_newest
-from rl.utils.remote_manager import checkpoints_at
+from rl.utils.remote_checkpoint import by_step, get_newest
 from rl.utils.storage import storage_at
-
-
-@pytest.fixture
-def by_hand(monkeypatch):
-    """Nothing is sent but at the end of `to_train`."""
-    monkeypatch.setattr(Mirror, "_work", lambda self: None)
-    monkeypatch.setattr(mirror, "TRIES", ())
 
 
 def work(folder, step, best=True):
@@ -305,6 +296,25 @@ def test_only_what_changed_is_sent(address, by_hand, monkeypatch):
     assert remote.names(f"{address}/videos") == ["c.mp4"]
 
 
+def test_what_is_missing_or_torn_there_is_sent_again(address, by_hand, tmp_path):
+    """A store may keep what an interrupted write had sent; a person may remove the folder."""
+    torn = tmp_path / "torn"
+    torn.write_bytes(b"half")
+    storage = storage_at(address)
+    with storage.to_train():
+        storage.begin()
+        work(storage.folder, 10)
+        files = read_manifest(storage.folder / "checkpoints" / "step_000000000010").files
+        for name in files:
+            remote.put(torn, f"{address}/checkpoints/step_000000000010/{name}")
+        storage._send()
+        assert get_newest(f"{address}/checkpoints", tmp_path / "first") == 10
+        remote.remove_folder(address)
+        storage._send()
+        assert get_newest(f"{address}/checkpoints", tmp_path / "second") == 10
+        assert {"hparams.json", "metrics.csv", "mirror.json"} < set(remote.names(address))
+
+
 def test_what_is_being_sent_may_be_removed_and_replaced_meanwhile(address, by_hand, monkeypatch):
     storage = storage_at(address)
     put, steps = remote.put, [20]
@@ -327,65 +337,3 @@ def test_what_is_being_sent_may_be_removed_and_replaced_meanwhile(address, by_ha
         variables = filled(0)
         assert read_single(reader.folder / "checkpoints" / "best", variables) == {"value": 20}
         assert value_of(variables) == 20
-
-
-def ring(rows):
-    """A memory of 1024 rows of 64 bytes of which so many have been written."""
-    content = np.zeros((1024, 64), np.uint8)
-    content[:rows] = np.arange(1, rows + 1)[:, None] % 251
-    return {"ring": tf.Variable(content), "step": tf.Variable(np.int64(rows))}
-
-
-@pytest.fixture
-def small_pieces(monkeypatch):
-    """Memories of 64 KiB are large, and written in pieces of 4 KiB."""
-    monkeypatch.setattr(pieces, "LARGE", 1 << 16)
-    monkeypatch.setattr(pieces, "PIECE", 1 << 12)
-
-
-def test_pieces_of_a_memory_are_sent_once(address, machine, by_hand, small_pieces, monkeypatch):
-    put, sent = remote.put, []
-    monkeypatch.setattr(remote, "put", lambda path, place: (sent.append(path.name), put(path, place)))
-    storage = storage_at(address)
-    counts = []
-    with storage.to_train():
-        storage.begin()
-        manager = CheckpointManager(storage.folder / "checkpoints", keep=1)
-        for rows in (640, 700, 1000):
-            manager.save(ring(rows), rows, {}, {"ring": rows})
-            storage._send()
-            counts.append(sum(name.startswith("piece-") for name in sent))
-            sent.clear()
-    assert counts == [10, 1, 6]  # those with new rows; the one that was not full as well, if it was not
-    machine()
-    storage = storage_at(address)
-    with storage.to_train():
-        variables = ring(0)
-        assert CheckpointManager(storage.folder / "checkpoints").restore(variables) is not None
-        np.testing.assert_array_equal(variables["ring"].numpy(), ring(1000)["ring"].numpy())
-        needed = set(read_manifest(storage.folder / "checkpoints" / "step_000000001000").files)
-    far = f"{address}/checkpoints"
-    assert set(remote.names(f"{far}/{PIECES}")) == {name for name in needed if name.startswith("piece-")}
-    with storage_at(address).to_read():
-        pass
-    assert get_newest(far, machine() / "policy", pieces=False) == 1000
-
-
-def test_checkpoints_of_a_buffer_are_sent_as_they_are_saved(address, machine, small_pieces):
-    place = f"{address}/buffers/0"
-    manager = checkpoints_at(place, 1)
-    assert manager.restore(ring(0)) is None
-    for rows in (500, 900):
-        manager.save(ring(rows), rows, {}, {"ring": rows})
-    assert by_step(remote.names(place)) == ["step_000000000900"]
-    machine()
-    again, variables = checkpoints_at(place, 1), ring(0)
-    assert again.restore(variables) == {} and again.restored_step == 900
-    np.testing.assert_array_equal(variables["ring"].numpy(), ring(900)["ring"].numpy())
-    again.save(ring(100), 1000, {}, {"ring": 1100})
-    assert again.latest_step() == 1000
-    again.close()
-    assert not list(again.directory.iterdir())
-    with storage_at(address).to_train():  # the learner leaves them where they are
-        pass
-    assert by_step(remote.names(place)) == ["step_000000001000"]
