@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.envs.make import make_eval_envs
-from rl.errors import UsageError
+from rl.errors import NotSent, UsageError
 from rl.experiment import TEST_SEED, read_weights, saved_agent, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
@@ -21,6 +21,7 @@ from rl.runners.trainer import Result
 from rl.systems import use_system
 from rl.types import Nest
 from rl.utils.signals import StopRequest
+from rl.utils.storage import Storage, storage_at, storage_of
 from rl.utils.video import headless_setup
 from rl.workers.plan import Workers
 
@@ -29,15 +30,15 @@ class Run:
     """A training run on disk.
 
     Attributes:
-        run_dir: its folder.
+        run_dir: its folder; of a remote one the address.
         step: environment steps made.
         best_return: mean return of the best evaluation, None where there was none.
         result: details of the training just made.
     """
 
-    def __init__(self, result: Result):
+    def __init__(self, result: Result, run_dir: Path | str):
         self.result = result
-        self.run_dir, self.step, self.best_return = result.run_dir, result.step, result.best_return
+        self.run_dir, self.step, self.best_return = run_dir, result.step, result.best_return
 
     def policy(self, which: str = "best") -> Policy:
         """The trained policy, `load(run_dir, which)`."""
@@ -120,7 +121,7 @@ def train(
 
     Args:
         hparams: a name such as "ppo_cartpole", or an HParams object.
-        output_dir: the run goes to `output_dir/run_0`; default `runs/NAME`.
+        output_dir: the run goes to `output_dir/run_0`; default `runs/NAME`. May be an address (`gs://...`).
         seed: of everything random.
         sys: local, gpu or tpu.
         eval_episodes: episodes of each evaluation.
@@ -131,6 +132,7 @@ def train(
 
     Raises:
         UsageError: anything that the command line would refuse.
+        NotSent: the last state could not be sent to a remote output; it says where it is.
     """
     if isinstance(hparams, str):
         name, resolved = hparams, resolve(hparams, overrides)
@@ -147,21 +149,28 @@ def train(
     use_system(sys)
     if record_video:
         headless_setup()
-    folder = Path(output_dir if output_dir is not None else Path("runs") / name) / "run_0"
-    with StopRequest() as stop:
-        words = f"rl.train({name!r})"
-        return Run(train_one(resolved, name, folder, seed, eval_episodes, record_video, stop, words, workers))
+    storage = storage_of(output_dir if output_dir is not None else Path("runs") / name, 0)
+    storage.check_writable()
+    each = seed, eval_episodes, record_video
+    with StopRequest() as stop, storage.to_train():
+        result = train_one(resolved, name, storage, *each, stop, f"rl.train({name!r})", workers)
+    if storage.unsent:
+        raise NotSent(storage.unsent)
+    return Run(result, result.run_dir if type(storage) is Storage else storage.address)
 
 
 def load(run_dir: str | Path, which: str = "best") -> Policy:
     """The policy of a run: its best evaluation's (`which="best"`) or its last checkpoint's (`"last"`).
 
+    run_dir: its folder or address (`gs://...`); or the output folder that it is `run_0` of.
+
     Raises:
         UsageError: there is no run, or its checkpoints are damaged.
     """
-    run_dir = Path(run_dir)
-    if not (run_dir / "hparams.json").exists() and (run_dir / "run_0" / "hparams.json").exists():
-        run_dir = run_dir / "run_0"
-    agent = saved_agent(run_dir)
-    read_weights(agent, run_dir, which)
+    storage, below = storage_at(run_dir), storage_of(run_dir, 0)
+    if not storage.has("hparams.json") and below.has("hparams.json"):
+        storage = below
+    with storage.to_read():
+        agent = saved_agent(storage.folder)
+        read_weights(agent, storage.folder, which)
     return Policy(agent)

@@ -14,8 +14,9 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from rl.errors import LearnerLost, UsageError, nearest
+from rl.errors import LearnerLost, NotSent, UsageError, nearest
 from rl.registry import Registry, import_user_modules
+from rl.utils.address import check_whole
 from rl.workers.plan import Workers, check_address, check_ray
 from rl.workers.supervise import AGAIN, supervised
 
@@ -32,6 +33,7 @@ FAMILIES = {  # name of the registry -> its package
     "grad_comp": "rl.agents.algos.grad_comp",
 }
 SYSTEMS = ("local", "gpu", "tpu", "gcp")  # the last one is the ancestor's name for tpu
+INDEX = "JOB_COMPLETION_INDEX"  # what Kubernetes tells each Pod of an Indexed Job
 ALL = "all"  # what a bare --list asks for
 
 EXAMPLES = """examples:
@@ -100,13 +102,17 @@ def build_parser() -> argparse.ArgumentParser:
     add("--hparams", metavar="SET", help="named set of hyperparameters, or several as a-b: the later wins")
     add("--env", metavar="ID", help="environment, in place of the set's own")
     add("--hparam_override", default="", metavar="NAME=VALUE,...", help="single hyperparameters")
-    add("--output_dir", metavar="DIR", help="where runs are kept and resumed (default runs/SET)")
+    where = (
+        "where runs are kept and resumed (default runs/SET): a folder, or an address such as gs://BUCKET/DIR"
+    )
+    add("--output_dir", metavar="DIR", help=where)
     number("--train_steps", None, 1, "environment steps to train for (default: the set's)")
     number("--test_episodes", 10, 1, "episodes of the test after training (default 10)")
     number("--eval_episodes", 10, 1, "episodes of each evaluation during training (default 10)")
     switch("--training", True, "False: no training, test what --output_dir holds (default True)")
     switch("--test_only", False, "the same as --training False")
     number("--copies", 1, 1, "train N copies, run_0 to run_(N-1), each with its own seed (default 1)")
+    number("--copy", None, 0, f"train copy N of --copies alone (default: {INDEX} where it is set)")
     number("--parallel", 1, 1, "copies trained side by side, with cores of their own (default 1)")
     switch("--render", False, "show test episodes in a window")
     switch("--record_video", False, "write mp4s: of an episode at each evaluation, of each test episode")
@@ -174,11 +180,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             overrides=args.hparam_override,
             workers=workers,
             parallel=args.parallel,
+            copy=args.copy,
             user_modules=modules,
         )
     except UsageError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    except NotSent as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
     except LearnerLost as error:
         print(f"error: {error}", file=sys.stderr)
         return AGAIN
@@ -223,6 +233,7 @@ def checked(args: argparse.Namespace, here: bool = True) -> HParams:
             check_address(args.ray_address)
     elif args.ray_address is not None:
         raise UsageError("--ray_address is for workers: give --num_workers N with it")
+    args.copy = _copy(args)
     if args.parallel > 1:
         if here:
             check_ray()
@@ -231,16 +242,36 @@ def checked(args: argparse.Namespace, here: bool = True) -> HParams:
             raise UsageError(f"--parallel {args.parallel} and {other}: take one of them")
     if args.output_dir == "":
         raise UsageError("--output_dir is empty: name a folder, such as runs/dqn_cartpole")
+    if args.output_dir:
+        check_whole(args.output_dir)
     from rl.hparams.merge import resolve  # pydantic takes 0.1 s, which --help need not wait for
 
     hparams = resolve(args.hparams, args.hparam_override, env=args.env, train_steps=args.train_steps)
     check_components(hparams)
-    if hparams.num_learners > 1 and args.copies > 1 and args.training:
+    if hparams.num_learners > 1 and args.copies > 1 and args.copy is None and args.training:
         raise UsageError(
             f"num_learners={hparams.num_learners} and --copies {args.copies}: learners are connected once in "
             "a process; start a command for each copy, with --seed"
         )
     return hparams
+
+
+def _copy(args: argparse.Namespace) -> int | None:
+    """The only copy to train: --copy, or with several copies what an Indexed Job says; None: all of them."""
+    copy, what = args.copy, f"--copy {args.copy}"
+    if copy is None and args.copies > 1 and INDEX in os.environ:
+        what = f"{INDEX}={os.environ[INDEX]}"
+        if not os.environ[INDEX].isdecimal():
+            raise UsageError(f"{what}: needs a number from 0 to {args.copies - 1}, or to be unset")
+        copy = int(os.environ[INDEX])
+    if copy is None:
+        return None
+    if copy >= args.copies:
+        known = f"0 to {args.copies - 1}" if args.copies > 1 else "0 alone"
+        raise UsageError(f"{what} and --copies {args.copies}: the copies are {known}")
+    if args.parallel > 1:
+        raise UsageError(f"--parallel {args.parallel} and {what}: one copy alone has none beside it")
+    return copy
 
 
 def check_components(hparams: HParams) -> None:

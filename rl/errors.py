@@ -1,4 +1,5 @@
-"""The exceptions that `train.py` knows: a mistake of the person at the terminal, a learner that is gone."""
+"""The exceptions that `train.py` knows: a mistake of the person at the terminal, a learner that is gone, a
+remote output that cannot be reached any more."""
 
 from __future__ import annotations
 
@@ -12,6 +13,10 @@ class UsageError(Exception):
 
 class LearnerLost(Exception):
     """One of several learners is gone: the run can only go on from its last checkpoint."""
+
+
+class NotSent(Exception):
+    """A run is over, but its last state is on this machine only; the text is one line that says where."""
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.envs.make import check_window, make_eval_envs
-from rl.errors import UsageError
+from rl.errors import NotSent, UsageError
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference
 from rl.hparams.overrides import parse_overrides
@@ -22,6 +22,7 @@ from rl.utils.checkpoint import CheckpointManager, read_manifest, read_single
 from rl.utils.files import ensure_writable_dir
 from rl.utils.progress import summary_table
 from rl.utils.signals import StopRequest
+from rl.utils.storage import Storage, storage_of
 from rl.utils.versions import command_line, write_run_files
 from rl.utils.video import has_display, headless_setup
 from rl.workers.plan import Workers
@@ -75,9 +76,17 @@ def run(
     overrides: str,
     workers: Workers | None = None,
     parallel: int = 1,
+    copy: int | None = None,
     user_modules: tuple[str, ...] = (),
 ) -> int:
-    """The command line's work: trains (or not) and tests each copy, prints a table; returns the exit code."""
+    """The command line's work: trains (or not) and tests each copy, prints a table; returns the exit code.
+
+    copy: the only one of the copies that is this process's; None: all are.
+
+    Raises:
+        UsageError: anything wrong in what was asked for.
+        NotSent: the last state of a copy could not be sent to its remote output.
+    """
     use_system(sys)
     headless = headless_setup()
     if render and headless and not has_display():
@@ -86,40 +95,48 @@ def run(
         )
     if render:
         check_window(hparams.env)
-    folders = [Path(output_dir) / f"run_{copy}" for copy in range(copies)]
-    for copy, run_dir in enumerate(folders):  # all of them before the first one costs time
-        if training:
-            _check_same_run(hparams, run_dir, seed + copy)
-        else:
-            _check_overrides(hparams, run_dir, overrides)
+    numbers = range(copies) if copy is None else [copy]
+    storages = {number: storage_of(output_dir, number) for number in numbers}
+    for number, storage in storages.items():  # all of them before the first one costs time
+        with storage.glance() as run_dir:
+            if training:
+                _check_same_run(hparams, run_dir, seed + number)
+            else:
+                _check_overrides(hparams, run_dir, overrides)
+        if training or record_video:
+            storage.check_writable()
     each = eval_episodes, test_episodes, command_line(command), workers
     plan = Plan(hparams, hparams_name, seed, training, render, record_video, *each)
     with StopRequest() as stop:
-        if parallel > 1 and copies > 1 and training:
+        if parallel > 1 and len(storages) > 1 and training:
             from rl.workers.copies import side_by_side
 
-            rows = side_by_side(plan, folders, parallel, sys, user_modules, stop)
+            rows = side_by_side(plan, list(storages.values()), parallel, sys, user_modules, stop)
         else:
             rows = []
-            for copy, run_dir in enumerate(folders):
-                rows += one_copy(plan, run_dir, copy, stop)
+            for number, storage in storages.items():
+                rows += one_copy(plan, storage, number, stop)
                 if stop.requested:
                     break
     if rows:
         summary_table(rows, title="")
+    unsent = [storage.unsent for storage in storages.values() if storage.unsent]
+    if unsent:
+        raise NotSent("; ".join(unsent))
     return stop.exit_code
 
 
-def one_copy(plan: Plan, run_dir: Path, copy: int, stop: StopRequest) -> list[dict[str, Any]]:
+def one_copy(plan: Plan, storage: Storage, copy: int, stop: StopRequest) -> list[dict[str, Any]]:
     """Trains (or not) and tests one copy: its line of the summary, none where there is nothing to say."""
-    result = None
-    if plan.training:
-        each = plan.seed + copy, plan.eval_episodes, plan.record_video
-        result = train_one(plan.hparams, plan.name, run_dir, *each, stop, plan.command, plan.workers)
-    if not stop.requested:
-        tests = _test(plan.hparams, run_dir, plan.test_episodes, plan.render, plan.record_video)
-        return [_summary(run_dir, result, tests, plan.test_episodes)]
-    return [] if result is None else [_summary(run_dir, result, {}, 0)]
+    with storage.to_train() if plan.training else storage.to_read():
+        result = None
+        if plan.training:
+            each = plan.seed + copy, plan.eval_episodes, plan.record_video
+            result = train_one(plan.hparams, plan.name, storage, *each, stop, plan.command, plan.workers)
+        if not stop.requested:
+            tests = _test(plan.hparams, storage.folder, plan.test_episodes, plan.render, plan.record_video)
+            return [_summary(storage, result, tests, plan.test_episodes)]
+        return [] if result is None else [_summary(storage, result, {}, 0)]
 
 
 def _check_overrides(hparams: HParams, run_dir: Path, overrides: str) -> None:
@@ -137,7 +154,7 @@ def _check_overrides(hparams: HParams, run_dir: Path, overrides: str) -> None:
 def train_one(
     hparams: HParams,
     name: str,
-    run_dir: Path,
+    storage: Storage,
     seed: int,
     eval_episodes: int,
     record_video: bool,
@@ -145,15 +162,17 @@ def train_one(
     command: str,
     workers: Workers | None,
 ) -> Result:
-    """Trains in `run_dir`, or goes on with the run that is there.
+    """Trains where `storage` says, or goes on with the run that is there; call it in `storage.to_train()`.
 
     Raises:
         UsageError: it holds another run; parts that do not fit together.
     """
+    run_dir = storage.folder
     _check_same_run(hparams, run_dir, seed)
-    trainer = Trainer(hparams, run_dir, seed, eval_episodes, record_video, workers)
+    trainer = Trainer(hparams, run_dir, seed, eval_episodes, record_video, workers, storage)
     try:
         ensure_writable_dir(run_dir)
+        storage.begin()
         saved = {
             "name": name,
             "seed": seed,
@@ -281,9 +300,9 @@ def _test(
 
 
 def _summary(
-    run_dir: Path, result: Result | None, tests: dict[str, Evaluation], episodes: int
+    storage: Storage, result: Result | None, tests: dict[str, Evaluation], episodes: int
 ) -> dict[str, Any]:
-    row: dict[str, Any] = {"run": str(run_dir)}
+    row: dict[str, Any] = {"run": storage.address}
     for which, title in (("best", "best checkpoint"), ("last", "last checkpoint")):
         if which in tests:
             returns = tests[which].returns
@@ -293,5 +312,5 @@ def _summary(
         row["time"] = f"{result.seconds:.1f} s"
         if result.steps_per_second:
             row["steps/s"] = round(result.steps_per_second)
-    row["tensorboard"] = f"tensorboard --logdir {run_dir.parent}"
+    row["tensorboard"] = f"tensorboard --logdir {storage.parent}"
     return row

@@ -244,6 +244,25 @@ def test_copies_have_seeds_of_their_own_and_can_be_resumed_one_by_one(command, t
     assert rows(tmp_path / "other/run_0")[-1]["step"] == "2048"
 
 
+def test_one_copy_alone_is_the_one_that_it_is_among_all(tmp_path, monkeypatch):
+    """As the Pods of an Indexed Job train them."""
+    words = ["--hparams", "dqn_identity", "--hparam_override", "compile=graph", "--train_steps", "1024"]
+    words += ["--test_episodes", "1", "--eval_episodes", "1", "--copies", "2", "--seed", "7", "--output_dir"]
+    assert main([*words, str(tmp_path / "all")]) == 0
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")
+    assert main([*words, str(tmp_path / "alone")]) == 0
+    assert [path.name for path in (tmp_path / "alone").iterdir()] == ["run_1"]
+    runs = [tmp_path / name / "run_1" for name in ("all", "alone")]
+    assert json.loads((runs[1] / "hparams.json").read_text())["seed"] == 8
+    assert len({(run / "metrics.csv").read_bytes() for run in runs}) == 1
+    manifests = [read_manifest(run / "checkpoints/step_000000001024") for run in runs]
+    contents = [
+        {name[-5:]: checksum for name, checksum in manifest.files.items() if ".data-" in name}
+        for manifest in manifests
+    ]
+    assert contents[0] == contents[1] and contents[0]
+
+
 def test_sigterm_saves_and_exits_with_143(command, tmp_path):
     words = ["--hparams", "ppo_identity", "--hparam_override", "compile=graph", "--output_dir", tmp_path]
     process = command(*words, "--train_steps", 10**9, wait=False)

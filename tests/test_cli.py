@@ -76,9 +76,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-def asked(folder: Path, *flags: str) -> dict:
+def asked(folder: Path, *flags: str, **options) -> dict:
     """What the trainer is asked to do by these flags."""
-    done = train_py("--user_modules", "my_module", "--hparams", "my_set", *flags, cwd=folder)
+    done = train_py("--user_modules", "my_module", "--hparams", "my_set", *flags, cwd=folder, **options)
     assert done.returncode == 7, done.stderr
     return json.loads(done.stdout)
 
@@ -104,6 +104,7 @@ def test_defaults_train_one_copy_into_a_folder_named_after_the_set(folder):
         "overrides": "",
         "workers": None,
         "parallel": 1,
+        "copy": None,
         "user_modules": ["my_module"],
     }
 
@@ -149,6 +150,48 @@ def test_boolean_flags_are_accepted_bare_and_with_a_value(folder, flags, render,
     assert (request["render"], request["training"]) == (render, training)
 
 
+@pytest.mark.parametrize(
+    "flags, index, copy",
+    [
+        (["--copies", "3"], "2", 2),
+        (["--copies", "3", "--copy", "0"], "2", 0),
+        (["--copies", "3", "--copy", "1"], None, 1),
+        (["--copies", "3"], None, None),
+        ([], "2", None),  # one copy is not divided
+        (["--copies", "1"], "7", None),
+    ],
+)
+def test_an_index_names_the_only_copy(folder, flags, index, copy):
+    environment = os.environ | ({} if index is None else {"JOB_COMPLETION_INDEX": index})
+    assert asked(folder, *flags, env=environment)["copy"] == copy
+
+
+@pytest.mark.parametrize(
+    "flags, index, message",
+    [
+        (["--copies", "3"], "3", "JOB_COMPLETION_INDEX=3 and --copies 3: the copies are 0 to 2"),
+        (["--copies", "3"], "-1", "JOB_COMPLETION_INDEX=-1: needs a number from 0 to 2"),
+        (["--copies", "3"], "", "JOB_COMPLETION_INDEX=: needs a number from 0 to 2"),
+        (["--copies", "3", "--copy", "4"], "1", "--copy 4 and --copies 3: the copies are 0 to 2"),
+        (["--copy", "1"], None, "--copy 1 and --copies 1: the copies are 0 alone"),
+        (["--copies", "3", "--copy", "-1"], None, "--copy: needs an integer >= 0, not -1"),
+        (
+            ["--copies", "3", "--parallel", "2"],
+            "1",
+            "--parallel 2 and JOB_COMPLETION_INDEX=1: one copy alone",
+        ),
+    ],
+)
+def test_an_index_that_no_copy_has_is_one_line(flags, index, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if index is not None:
+        monkeypatch.setenv("JOB_COMPLETION_INDEX", index)
+    assert main(["--hparams", "dqn_cartpole", *flags]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("error: ") and err.count("\n") == 1 and message in err
+    assert not list(tmp_path.iterdir())
+
+
 WRONG = [
     ([], "--hparams is missing"),
     (["--hparams"], "argument --hparams: expected one argument"),
@@ -185,6 +228,8 @@ WRONG = [
         "--ray_address 127.0.0.1:1: nothing answers there (Connection refused)",
     ),
     (["--hparams", "dqn_cartpole", "--output_dir", ""], "--output_dir is empty"),
+    (["--hparams", "dqn_cartpole", "--output_dir", "gs:/b/x"], "gs:/b/x: did you mean gs://b/x "),
+    (["--hparams", "dqn_cartpole", "--output_dir", "file:/x"], "file:/x: did you mean file:///x "),
     (["--hparams", "dqn_cartpole", "--hparam_override", "lrr=1"], "unknown hparam 'lrr': did you mean lr"),
     (["--hparams", "dqn_cartpole", "--hparam_override", "lr=fast"], "lr='fast': needs a number > 0"),
     (["--hparams", "dqn_cartpole", "--hparam_override", "gamma=2"], "gamma=2: needs a number >= 0 and <= 1"),

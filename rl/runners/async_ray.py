@@ -16,7 +16,6 @@ this process is the first of several whose gradients are averaged (DD-PPO).
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from rl.runners.actor import Actor, flat_weights
 from rl.runners.base import Runner
 from rl.runners.learn_function import Learned, LearnFunction
 from rl.runners.learner import Learner
+from rl.utils.address import join
 from rl.workers.buffers import Buffers
 from rl.workers.exchange import Sent, unpacked
 from rl.workers.plan import Workers, rollouts_sent_as_one, together
@@ -61,7 +61,7 @@ class AsyncRunner(Runner):
         self._pool: WorkerPool | None = None
         self._buffers: Buffers | None = None
         self._version: Version | None = None
-        self._restored: Path | None = None
+        self._restored: str | None = None
         self._staleness: list[int] = []
         self._sent: list[Sent] = []
         self._dropped = 0
@@ -131,13 +131,13 @@ class AsyncRunner(Runner):
         self._staleness, self._sent = [], []
         return found
 
-    def save(self, run_dir: Path) -> None:
+    def save(self, address: str) -> None:
         """Buffers write checkpoints of their own."""
         if self._buffers is not None and self.learner.agent.hparams.save_buffers:
-            self._buffers.save(run_dir / "buffers", self.step)
+            self._buffers.save(join(address, "buffers"), self.step)
 
-    def restored(self, run_dir: Path) -> None:
-        self._restored = run_dir / "buffers"
+    def restored(self, address: str) -> None:
+        self._restored = join(address, "buffers")
 
     def close(self) -> None:
         for each in (self._pool, self._buffers):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,11 +77,12 @@ class Runner:
         """What else is logged with every row, since the last one."""
         return {}
 
-    def save(self, run_dir: Path) -> None:
-        """Called after `variables` went into a checkpoint: what is kept elsewhere follows."""
+    def save(self, address: str) -> None:
+        """Called after `variables` went into a checkpoint of the run at that address (mostly a folder): what
+        is kept elsewhere follows."""
 
-    def restored(self, run_dir: Path) -> None:
-        """Called after a checkpoint of the run in that folder has been read into `variables`."""
+    def restored(self, address: str) -> None:
+        """Called after a checkpoint of the run at that address has been read into `variables`."""
 
     def close(self) -> None:
         """Frees what the runner holds outside TensorFlow."""

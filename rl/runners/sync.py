@@ -8,7 +8,6 @@ metrics, where everything is brought to rest: results do not depend on which of 
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -66,7 +65,7 @@ class SyncRunner(Runner):
         found |= {"host/running_return": self._return, "host/running_length": self._episode_length}
         return super().variables | self.devices.named(found)
 
-    def restored(self, run_dir: Path) -> None:
+    def restored(self, address: str) -> None:
         self._restored = True
         self.actor.sync()
 

@@ -28,6 +28,7 @@ from rl.utils.checkpoint import CheckpointError, CheckpointManager, read_manifes
 from rl.utils.logger import Logger
 from rl.utils.progress import Progress
 from rl.utils.signals import StopRequest
+from rl.utils.storage import Storage
 from rl.workers.plan import Workers
 
 
@@ -58,8 +59,10 @@ class Trainer:
         eval_episodes: int,
         record_video: bool = False,
         workers: Workers | None = None,
+        storage: Storage | None = None,
     ):
         self.hparams, self.run_dir, self.seed = hparams, run_dir, seed
+        self.storage = storage or Storage(run_dir)  # what keeps a remote output like `run_dir`
         self.runner = build_runner(hparams, seed, workers, systems.strategy())
         self.agent = self.runner.learner.agent
         self.evaluator = Evaluator(self.agent, eval_episodes)
@@ -74,7 +77,7 @@ class Trainer:
         self.best_return: float | None = None
         if meta is not None:
             self.best_return = best_return(run_dir)
-            self.runner.restored(run_dir)
+            self.runner.restored(self.storage.address)
 
     def train(self, stop: StopRequest, log_hparams: dict[str, Any]) -> Result:
         """Trains to `train_steps` or until `stop` is requested; always leaves a checkpoint of where it is."""
@@ -151,6 +154,7 @@ class Trainer:
             best = self.run_dir / "checkpoints" / "best"
             try:
                 write_single(best, self.agent.policy_variables, {"return_mean": mean}, step)
+                self.storage.saved()
             except CheckpointError as error:
                 progress.message(f"warning: {error}; the best policy so far is not kept")
         return evaluation
@@ -185,7 +189,8 @@ class Trainer:
     def _write_checkpoint(self) -> None:
         runner, meta = self.runner, {"seed": self.seed, "best_return": self.best_return}
         self.checkpoints.save(runner.variables, runner.step, meta, runner.appended())
-        runner.save(self.run_dir)
+        runner.save(self.storage.address)
+        self.storage.saved()
 
     def _policy_graph(self) -> Any:
         """The policy as a plain function, whose graph TensorBoard shows."""

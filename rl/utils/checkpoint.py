@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Mapping
@@ -25,13 +24,12 @@ import tensorflow as tf
 
 from rl.errors import UsageError
 from rl.utils.files import checksum, folder_lock, fsync_path, reason
-from rl.utils.manifest import Damaged, Manifest, Signature, load_manifest, write_manifest
+from rl.utils.manifest import STEP, Damaged, Manifest, Signature, load_manifest, write_manifest
 from rl.utils.pieces import choose_large, read_pieces, write_pieces
 
 Variables = Mapping[str, Any]  # name -> tf.Variable | keras.Variable
 
 _TEMPORARY, _OLD = ".ckpt-tmp-", ".ckpt-old-"
-_STEP = re.compile(r"step_(\d{12,})")
 _SHOWN = 4  # differing variables that an error message names
 _log = logging.getLogger("rl.checkpoint")
 
@@ -120,6 +118,9 @@ class CheckpointManager:
                 return step
         return None
 
+    def close(self) -> None:
+        """Frees what is not needed once the last checkpoint has been written: nothing, in a local folder."""
+
     def _try(self, path: Path, variables: Variables, partial: bool) -> Manifest | None:
         try:
             manifest = _read(path, variables, partial)
@@ -141,7 +142,7 @@ class CheckpointManager:
             raise UsageError(f"cannot read {self.directory}: {reason(error)}") from error
         found = []
         for name in names:
-            match = _STEP.fullmatch(name.removeprefix(_OLD))
+            match = STEP.fullmatch(name.removeprefix(_OLD))
             if match and (not name.startswith(_OLD) or match[0] not in names):
                 found.append((int(match[1]), self.directory / name))
         return sorted(found, reverse=True)

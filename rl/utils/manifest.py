@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from rl.utils.files import plain, reason
 
 FORMAT = 2  # the newest that can be read; 1 has no pieces
 MANIFEST = "manifest.json"
+STEP = re.compile(r"step_(\d{12,})")  # name of a numbered checkpoint's folder
 Signature = dict[str, tuple[tuple[int, ...], str]]  # name of a variable -> shape, dtype
 
 

@@ -41,6 +41,7 @@ class Buffer:
     def __init__(self, shelf: Shelf):
         self._shelf = shelf
         self._indices: OrderedDict[int, Any] = OrderedDict()  # of sampled batches, by number
+        self._managers: dict[str, Any] = {}
         self._built = False
 
     def answer(self) -> int:
@@ -75,23 +76,31 @@ class Buffer:
         if index is not None and priorities.size:
             self._prioritize([index, priorities])
 
-    def save(self, folder: str, step: int) -> None:
+    def save(self, address: str, step: int) -> None:
         """Writes all that it holds to a checkpoint of its own."""
         self._build()
-        self._checkpoints(folder).save(self._memory.variables, step, {}, self._memory.appended())
+        self._checkpoints(address).save(self._memory.variables, step, {}, self._memory.appended())
 
-    def restore(self, folder: str) -> int | None:
+    def restore(self, address: str) -> int | None:
         """Reads the newest checkpoint; its step, None where there is none."""
         self._build()
-        checkpoints = self._checkpoints(folder)
+        checkpoints = self._checkpoints(address)
         if checkpoints.restore(self._memory.variables) is None:
             return None
         return checkpoints.latest_step()
 
-    def _checkpoints(self, folder: str) -> Any:
-        from rl.utils.checkpoint import CheckpointManager
+    def leave(self) -> None:
+        """Removes what this machine alone needs of its checkpoints, before its end."""
+        for each in self._managers.values():
+            each.close()
 
-        return CheckpointManager(folder, 1)
+    def _checkpoints(self, address: str) -> Any:
+        """Where its checkpoints are: the same object each time, which knows what did not change since."""
+        from rl.utils.remote_manager import checkpoints_at
+
+        if address not in self._managers:
+            self._managers[address] = checkpoints_at(address, 1)
+        return self._managers[address]
 
     def _build(self) -> None:
         """Memory and compiled functions; not in the constructor, whose errors Ray reports as a death."""

@@ -6,15 +6,16 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import ray
 
 from rl.errors import UsageError
+from rl.utils.address import join
 
 AHEAD = 2  # iterations whose batches are ordered before they are needed
 SAVING = 300.0  # seconds that a checkpoint of a buffer may take
+LEAVING = 5.0  # seconds that a buffer may take to clean up
 PATIENCE = 60.0  # seconds without an answer after which a buffer is passed over
 ADDING = 4  # rollouts on their way into a shard, after which the learner waits
 log = logging.getLogger("rl.workers")
@@ -102,20 +103,20 @@ class Buffers:
         """Transitions that could be sampled, when the shards last said."""
         return sum(shard.size for shard in self._shards)
 
-    def save(self, folder: Path, step: int) -> None:
+    def save(self, address: str, step: int) -> None:
         """Orders from each shard a checkpoint of its own, and does not wait for it; one that fails costs a
         warning, later."""
         self._end_saving()
         for shard in self._shards:
-            self._saving.append((shard, shard.handle.save.remote(str(folder / str(shard.index)), step)))
+            self._saving.append((shard, shard.handle.save.remote(join(address, str(shard.index)), step)))
 
-    def restore(self, folder: Path) -> None:
+    def restore(self, address: str) -> None:
         """Each shard reads its newest checkpoint, if there is one.
 
         Raises:
             UsageError: all that there are are damaged.
         """
-        pairs = [(shard, str(folder / str(shard.index))) for shard in self._shards]
+        pairs = [(shard, join(address, str(shard.index))) for shard in self._shards]
         try:
             ray.get([shard.handle.restore.remote(place) for shard, place in pairs])
         except ray.exceptions.RayTaskError as error:
@@ -126,6 +127,9 @@ class Buffers:
     def close(self) -> None:
         """Ends all buffers, after they have written what they were asked to."""
         self._end_saving()
+        with contextlib.suppress(Exception):
+            leaving = [shard.handle.leave.remote() for shard in self._shards]
+            ray.wait(leaving, num_returns=len(leaving), timeout=LEAVING)
         for shard in self._shards:
             with contextlib.suppress(Exception):
                 ray.kill(shard.handle)

@@ -14,6 +14,7 @@ from typing import Any
 
 from rl.errors import UsageError
 from rl.utils.signals import StopRequest
+from rl.utils.storage import Storage, storage_at
 from rl.workers.cluster import Cluster
 
 POLL = 1.0  # seconds between two looks at the processes
@@ -39,8 +40,10 @@ class Copy:
         """Of this process."""
         return os.getpid()
 
-    def train(self, plan: dict[str, Any], run_dir: str, copy: int, system: str) -> list[dict[str, Any]]:
-        """As `rl.experiment.one_copy`."""
+    def train(
+        self, plan: dict[str, Any], address: str, copy: int, system: str
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        """As `rl.experiment.one_copy`; and why its last state was not sent, None where it was."""
         from rl.registry import import_user_modules
 
         import_user_modules(self._modules)
@@ -49,8 +52,10 @@ class Copy:
 
         experiment.use_system(system)
         hparams = HParams.from_dict(plan.pop("hparams")).freeze()
+        storage = storage_at(address)
         with StopRequest(announce=False) as stop:
-            return experiment.one_copy(experiment.Plan(hparams, **plan), Path(run_dir), copy, stop)
+            rows = experiment.one_copy(experiment.Plan(hparams, **plan), storage, copy, stop)
+        return rows, storage.unsent
 
 
 class _Place:
@@ -64,14 +69,20 @@ class _Place:
 
 
 def side_by_side(
-    plan: Any, folders: list[Path], parallel: int, system: str, modules: tuple[str, ...], stop: StopRequest
+    plan: Any,
+    storages: list[Storage],
+    parallel: int,
+    system: str,
+    modules: tuple[str, ...],
+    stop: StopRequest,
 ) -> list[dict[str, Any]]:
-    """Trains and tests all copies, `parallel` at a time; their lines of the summary.
+    """Trains and tests all copies, `parallel` at a time; their lines of the summary. A storage says what
+    could not be sent of its copy.
 
     Raises:
         UsageError: what a copy raises, or one that is killed again and again; the others stop and save.
     """
-    copies = _Copies(plan, folders, parallel, system, modules)
+    copies = _Copies(plan, storages, parallel, system, modules)
     told, asked = time.monotonic(), False
     try:
         while copies.go_on(starts=not stop.requested):
@@ -89,13 +100,15 @@ def side_by_side(
 class _Copies:
     """All copies of a run: those that wait, those under way, and what came of the others."""
 
-    def __init__(self, plan: Any, folders: list[Path], parallel: int, system: str, modules: tuple[str, ...]):
+    def __init__(
+        self, plan: Any, storages: list[Storage], parallel: int, system: str, modules: tuple[str, ...]
+    ):
         self._cluster = Cluster(None, parallel)
         self._ray = self._cluster.ray
         self._plan = plan._asdict() | {"hparams": plan.hparams.to_dict()}
-        self._folders, self._system, self._modules = folders, system, modules
+        self._storages, self._system, self._modules = storages, system, modules
         self._places = [_Place(cores) for cores in shares(parallel)]
-        self._waiting, self._lost = list(range(len(folders))), [0] * len(folders)
+        self._waiting, self._lost = list(range(len(storages))), [0] * len(storages)
         self._begun = time.monotonic()
         self.rows: dict[int, list[dict[str, Any]]] = {}  # by copy, of the summary
 
@@ -123,11 +136,11 @@ class _Copies:
         """How far each copy is: the last line of its log."""
         lines = [f"-- after {time.monotonic() - self._begun:.0f} s"]
         running = {place.copy for place in self._busy()}
-        for copy, folder in enumerate(self._folders):
+        for copy, storage in enumerate(self._storages):
             said = "done" if copy in self.rows else "waiting"
             if copy in running:
-                said = _last_line(folder / "train.log") or "starting"
-            lines.append(f"{folder.name}  {said}")
+                said = _last_line(storage.folder / "train.log") or "starting"
+            lines.append(f"run_{copy}  {said}")
         return "\n".join(lines)
 
     def close(self) -> None:
@@ -146,22 +159,22 @@ class _Copies:
         actor = self._ray.remote(Copy).options(num_cpus=1, num_gpus=gpu)
         place.actor = actor.remote(place.cores, self._modules)
         place.copy, place.pid = copy, self._ray.get(place.actor.pid.remote())
-        folder = str(self._folders[copy])
-        place.result = place.actor.train.remote(dict(self._plan), folder, copy, self._system)
+        address = self._storages[copy].address
+        place.result = place.actor.train.remote(dict(self._plan), address, copy, self._system)
 
     def _finish(self, place: _Place) -> None:
         copy, result, place.result = place.copy, place.result, None
-        folder = self._folders[copy]
+        storage = self._storages[copy]
         errors = self._ray.exceptions
         try:
-            self.rows[copy] = self._ray.get(result)
+            self.rows[copy], storage.unsent = self._ray.get(result)
         except errors.RayTaskError as error:
             raise (error.cause if isinstance(error.cause, UsageError) else error) from None
         except errors.RayError:
             self._lost[copy] += 1
             if self._lost[copy] >= TRIES:
-                raise UsageError(f"the process of {folder} was lost {TRIES} times") from None
-            print(f"{folder}: its process was lost, going on from its last checkpoint", flush=True)
+                raise UsageError(f"the process of {storage.address} was lost {TRIES} times") from None
+            print(f"{storage.address}: its process was lost, going on from its last checkpoint", flush=True)
             self._waiting.insert(0, copy)
         finally:
             self._ray.kill(place.actor)  # its memory, and the cores that TensorFlow has taken

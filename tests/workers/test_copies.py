@@ -24,10 +24,11 @@ def test_places_share_the_cores(monkeypatch):
 
 def test_copies_side_by_side_are_those_one_after_another(ray_here, tmp_path, capsys):
     # In this process, which has TensorFlow and Ray already; copies side by side get processes all the same.
+    # The one output is remote, and sent by each copy.
     one, other = tmp_path / "one", tmp_path / "other"
-    assert main([*SMALL, "--parallel", "2", "--output_dir", str(one)]) == 0
+    assert main([*SMALL, "--parallel", "2", "--output_dir", f"file://{one}"]) == 0
     shown = capsys.readouterr().out
-    assert all(f"{one}/run_{copy}" in shown for copy in range(3)), shown
+    assert all(f"file://{one}/run_{copy}" in shown for copy in range(3)), shown
     assert main([*SMALL, "--output_dir", str(other)]) == 0
     for copy in range(3):
         rows = [(folder / f"run_{copy}" / "metrics.csv").read_bytes() for folder in (one, other)]

@@ -1,0 +1,38 @@
+"""Addresses of remote places, such as `gs://bucket/folder`, as text. Nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from rl.errors import UsageError
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_TORN = re.compile(r"(file|gs|hdfs|ram|s3):(?!//)/*", re.IGNORECASE)
+
+
+def scheme_of(address: str | os.PathLike[str]) -> str | None:
+    """The scheme that an address begins with (`gs`), None for a path of this machine."""
+    match = _ADDRESS.match(address) if isinstance(address, str) else None
+    return None if match is None else match[1]
+
+
+def is_remote(address: str | os.PathLike[str]) -> bool:
+    """Whether it is an address; else it is a path of this machine."""
+    return scheme_of(address) is not None
+
+
+def check_whole(address: str | os.PathLike[str]) -> None:
+    """Raises UsageError for a path that was meant as an address, as `pathlib` leaves one: `gs:/bucket`."""
+    torn = _TORN.match(os.fspath(address))
+    if torn:
+        root = "/" if torn[1].lower() == "file" else ""
+        meant = f"{torn[1]}://{root}{os.fspath(address)[torn.end() :]}"
+        raise UsageError(f"--output_dir {os.fspath(address)}: did you mean {meant} (as text, not as a path)?")
+
+
+def join(address: str, *names: str) -> str:
+    """What lies below an address, or a path of this machine."""
+    for name in names:
+        address = address + name if address.endswith("/") else f"{address}/{name}"
+    return address

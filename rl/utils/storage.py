@@ -1,0 +1,85 @@
+"""Where a run is kept: a folder of this machine, or a remote address (`rl/utils/mirror.py`)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from rl.utils.address import check_whole, is_remote, join
+
+
+class Storage:
+    """A run in a folder of this machine, which needs nothing done.
+
+    Attributes:
+        address: what the person calls it.
+        folder: where its files are while `to_train` or `to_read` lasts.
+        unsent: why its last state is not at `address`, None where it is.
+    """
+
+    def __init__(self, address: str | os.PathLike[str]):
+        self.address = str(address)
+        self.folder = Path(address)
+        self.unsent: str | None = None
+
+    @property
+    def parent(self) -> str:
+        """The folder that the run lies in, as the person calls it."""
+        return str(Path(self.address).parent)
+
+    def has(self, name: str) -> bool:
+        """Whether it has a file of that name. Raises UsageError where that cannot be found out."""
+        return (self.folder / name).exists()
+
+    def check_writable(self) -> None:
+        """Raises UsageError where a run could not be written; a local folder says so when it is made."""
+
+    @contextlib.contextmanager
+    def glance(self) -> Iterator[Path]:
+        """A folder with what says which run is there: `hparams.json`, the newest checkpoint's manifest."""
+        yield self.folder
+
+    @contextlib.contextmanager
+    def to_train(self) -> Iterator[None]:
+        """While it lasts, `folder` is the run, which nobody else of this machine trains. At its end all is
+        sent, or `unsent` says why not.
+
+        Raises:
+            UsageError: it cannot be read.
+        """
+        yield
+
+    @contextlib.contextmanager
+    def to_read(self) -> Iterator[None]:
+        """While it lasts, `folder` has what testing and loading need: hparams and policies. Films that are
+        added are sent at its end.
+
+        Raises:
+            UsageError: it cannot be read.
+        """
+        yield
+
+    def begin(self) -> None:
+        """Called before the first file is written. Raises UsageError where a run could not be written."""
+
+    def saved(self) -> None:
+        """Called after a checkpoint or the best policy has been written: what is new may be sent."""
+
+
+def storage_at(address: str | os.PathLike[str]) -> Storage:
+    """The storage of a run. Raises UsageError for an address that cannot be one."""
+    if is_remote(address):
+        from rl.utils.mirror import Mirror
+
+        return Mirror(str(address))
+    check_whole(address)
+    return Storage(address)
+
+
+def storage_of(output_dir: str | os.PathLike[str], copy: int) -> Storage:
+    """The storage of one of the runs in an output folder."""
+    if is_remote(output_dir):
+        return storage_at(join(str(output_dir), f"run_{copy}"))
+    return storage_at(Path(output_dir) / f"run_{copy}")
