@@ -1,7 +1,8 @@
 """Named sets on MinAtar's games (Young and Tian 2019, https://arxiv.org/abs/1903.03176), in-graph.
 
 Each is for all five games: give --env MinAtar/Asterix-v1, Breakout-v1, Freeway-v1, Seaquest-v1 or
-SpaceInvaders-v1. Actions stick and games become faster, as in the original.
+SpaceInvaders-v1. Actions stick and games become faster, as in the original. `model.name=minatar_cnn` is the
+network of the games' authors: ten times slower here.
 """
 
 from __future__ import annotations
@@ -18,17 +19,12 @@ def minatar(hparams: HParams, env: str) -> None:
     """What all sets here share."""
     hparams.env = env
     hparams.log_period = 100_000
-    hparams.model.name = "minatar_cnn"
-    hparams.model.hidden = (128,)
     hparams.model.activation = "relu"
 
 
 @register
 def ppo_minatar() -> PPOHParams:
-    """PPO on MinAtar's Breakout, or on the game given by --env; network and rates of PureJaxRL.
-
-    `model.name=minatar_cnn` is the network of the games' authors: ten times slower here.
-    """
+    """PPO on MinAtar's Breakout, or on the game given by --env; network and rates of PureJaxRL."""
     hparams = ppo()
     minatar(hparams, BREAKOUT)
     hparams.train_steps = 5_000_000
@@ -37,7 +33,6 @@ def ppo_minatar() -> PPOHParams:
     hparams.rollout_length = 128
     hparams.lr = 5e-3
     hparams.lr_schedule = "linear"
-    hparams.model.name = "mlp"
     hparams.model.hidden = (64, 64)
     hparams.epochs = 4
     hparams.minibatches = 8
@@ -65,8 +60,9 @@ def dqn_minatar() -> DQNHParams:
     """DQN on MinAtar's Breakout, or on the game given by --env."""
     hparams = dqn()
     minatar(hparams, BREAKOUT)
-    hparams.train_steps = 5_000_000
-    hparams.eval_period = 500_000
+    hparams.model.hidden = (128, 128)
+    hparams.train_steps = 1_000_000
+    hparams.eval_period = 100_000
     hparams.num_envs = 16
     hparams.rollout_length = 8
     hparams.updates_per_iteration = 16
