@@ -149,6 +149,15 @@ def test_it_learns_the_smallest_environment(build, algo, kind, backend):
     evaluator.close()
 
 
+def test_it_learns_in_bfloat16_too(build):
+    name, overrides = settings("iqn", spaces.Discrete, "graph")
+    runner = build(name, **overrides, **{"model.precision": "bfloat16"})
+    runner.run(iterations_of(runner))
+    evaluator = Evaluator(runner.learner.agent, 5)
+    assert evaluator.run(0).returns.mean() >= TINY[spaces.Discrete][1]
+    evaluator.close()
+
+
 @WALK
 @CASES
 def test_it_is_saved_and_restored_whole_and_repeats_itself(build, tmp_path, algo, kind, backend):

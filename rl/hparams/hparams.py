@@ -113,6 +113,8 @@ class ModelHParams(Checked):
     part_hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = (64,)
     activation: Literal["relu", "tanh", "elu", "gelu", "silu"] = "tanh"
     shared: bool = False  # policy and value share the hidden layers
+    # What hidden layers compute in, on devices that are faster so (TPU); weights and outputs stay float32.
+    precision: Literal["float32", "bfloat16"] = "float32"
     init: Literal["orthogonal", "glorot_uniform", "lecun_uniform", "he_uniform", "torch"] = "orthogonal"
 
 

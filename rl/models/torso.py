@@ -7,11 +7,13 @@ returns its state, and can be unrolled along a trajectory; the functions here tr
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from rl.errors import UsageError
 from rl.hparams.hparams import ModelHParams
 from rl.models.images import for_images, image_torso
 from rl.models.layers import Initializers, ObservationEncoder
@@ -23,10 +25,36 @@ from rl.types import Nest, Tensor
 def make_torso(
     model: ModelHParams, encoder: ObservationEncoder, initializers: Initializers, name: str
 ) -> keras.layers.Layer:
-    """The torso named in hparams for the encoder's output; several parts get a torso each and are joined."""
-    if len(encoder.shapes) == 1:
-        return get_model(model.name)(model, encoder.shapes[0], initializers, name)
-    return JoinedTorso(model, encoder.shapes, initializers, name)
+    """The torso named in hparams for the encoder's output; several parts get a torso each and are joined.
+
+    Raises:
+        UsageError: `model.precision` is not for a model that keeps state.
+    """
+
+    def make() -> keras.layers.Layer:
+        if len(encoder.shapes) == 1:
+            return get_model(model.name)(model, encoder.shapes[0], initializers, name)
+        return JoinedTorso(model, encoder.shapes, initializers, name)
+
+    return make() if model.precision == "float32" else _narrow(make, model)
+
+
+def _narrow(make: Callable[[], keras.layers.Layer], model: ModelHParams) -> keras.layers.Layer:
+    """A torso that computes in bfloat16, with weights and features of float32."""
+    usual = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(f"mixed_{model.precision}")
+    try:
+        torso = make()
+    finally:
+        keras.config.set_dtype_policy(usual)
+    if is_recurrent(torso):
+        raise UsageError(
+            f"model.precision={model.precision} is for models without memory: model {model.name} would lose "
+            "what it adds up over time; leave precision out"
+        )
+    features = torso.call
+    torso.call = lambda x: tf.cast(features(x), tf.float32)
+    return torso
 
 
 class JoinedTorso(keras.layers.Layer):

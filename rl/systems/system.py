@@ -17,15 +17,13 @@ from rl.errors import UsageError, nearest
 class System:
     """The devices of a run.
 
-    `mixed_precision` is the Keras dtype policy where hparams name none. It is float32 everywhere: TF32 (GPU)
-    and bfloat16 passes (TPU) already speed up float32 matrix products, and the small networks of
-    reinforcement learning have little else to gain from narrower numbers.
+    None of them changes what networks compute in: TF32 (GPU) and bfloat16 passes (TPU) already speed up
+    float32 matrix products. `model.precision` does, for networks that are wide enough to gain from it.
     """
 
     name: str
     devices: tuple[str, ...]  # logical device names, e.g. "/device:CPU:0"
     strategy: Any  # tf.distribute.Strategy
-    mixed_precision: str = "float32"
 
 
 class _Used:

@@ -14,7 +14,7 @@ from rl.systems import get_system, strategy, system_names, use_system
 
 def test_local_computes_on_the_processor():
     system = get_system("local")
-    assert (system.name, system.devices, system.mixed_precision) == ("local", ("/device:CPU:0",), "float32")
+    assert (system.name, system.devices) == ("local", ("/device:CPU:0",))
     assert system.strategy.num_replicas_in_sync == 1
     with system.strategy.scope():
         variable = tf.Variable(tf.ones([2]))
