@@ -40,6 +40,8 @@ FREE_TO_CHANGE = {
     "compile",
     "act_backend",
     "worker_timeout",
+    "save_buffers",
+    "compress_rollouts",
 }
 TEST_SEED = 1_000_003  # test episodes are not the ones that chose the best checkpoint
 

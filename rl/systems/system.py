@@ -5,6 +5,7 @@ TensorFlow is imported only when a system is asked for, so that names can be lis
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -87,6 +88,12 @@ def _gpu() -> System:
 
 def _tpu() -> System:
     """The TPU cores attached to this machine, which share the environments, the batches and the updates."""
+    hosts = [each for each in os.environ.get("TPU_WORKER_HOSTNAMES", "").split(",") if each]
+    if len(hosts) > 1:  # GKE sets it
+        raise UsageError(
+            f"--sys tpu: this TPU slice is {len(hosts)} machines, and training on more than one is not built "
+            "yet: take a slice of one, such as v5e-8"
+        )
     import tensorflow as tf
 
     try:
