@@ -110,22 +110,34 @@ def run(
     each = eval_episodes, test_episodes, command_line(command), workers
     plan = Plan(hparams, hparams_name, seed, training, render, record_video, *each)
     with StopRequest() as stop:
-        if parallel > 1 and len(storages) > 1 and training:
-            from rl.workers.copies import side_by_side
-
-            rows = side_by_side(plan, list(storages.values()), parallel, sys, user_modules, stop)
-        else:
-            rows = []
-            for number, storage in storages.items():
-                rows += one_copy(plan, storage, number, stop)
-                if stop.requested:
-                    break
+        rows = _all_copies(plan, storages, parallel, sys, user_modules, stop)
     if rows:
         summary_table(rows, title="")
     unsent = [storage.unsent for storage in storages.values() if storage.unsent]
     if unsent:
         raise NotSent("; ".join(unsent))
     return stop.exit_code
+
+
+def _all_copies(
+    plan: Plan,
+    storages: dict[int, Storage],
+    parallel: int,
+    system: str,
+    modules: tuple[str, ...],
+    stop: StopRequest,
+) -> list[dict[str, Any]]:
+    """Each copy, side by side or one after another: their lines of the summary."""
+    if parallel > 1 and len(storages) > 1 and plan.training:
+        from rl.workers.copies import side_by_side
+
+        return side_by_side(plan, list(storages.values()), parallel, system, modules, stop)
+    rows = []
+    for number, storage in storages.items():
+        rows += one_copy(plan, storage, number, stop)
+        if stop.requested:
+            break
+    return rows
 
 
 def one_copy(plan: Plan, storage: Storage, copy: int, stop: StopRequest) -> list[dict[str, Any]]:

@@ -84,14 +84,18 @@ def test_too_few_transitions_are_not_sampled(build):
     assert buffer.sample(0, 0) == ((0, False), [])
 
 
-def test_what_was_saved_is_sampled_again(shard, tmp_path):
+@pytest.mark.parametrize("scheme", ["", "ram://"])
+def test_what_was_saved_is_sampled_again(shard, tmp_path, scheme):
     buffer, shelf, _ = shard
-    buffer.save(str(tmp_path), 48)
+    buffer.save(f"{scheme}{tmp_path}/0", 48)
     again = Buffer(shelf)
-    assert Buffer(shelf).restore(str(tmp_path / "nothing")) is None
-    assert again.restore(str(tmp_path)) == 48
+    assert Buffer(shelf).restore(f"{scheme}{tmp_path}/nothing") is None
+    assert again.restore(f"{scheme}{tmp_path}/0") == 48
     for a, b in zip(buffer.sample(5, 0)[1], again.sample(5, 0)[1], strict=True):
         np.testing.assert_array_equal(a, b)
+    for each in (buffer, again):
+        each.leave()
+    assert len(list(tmp_path.iterdir())) == (not scheme)  # what is local stays
 
 
 def test_buffers_hold_sequences_and_several_steps(build):
