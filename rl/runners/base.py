@@ -66,7 +66,7 @@ class Runner:
     def _seeds(self) -> tuple[Tensor, Tensor]:
         """Of the next iteration's noise, and of this one's learning."""
         noise_seed, learn_seed = random.split(random.fold_in(self.root_seed, self.iteration + 1), 2)
-        return noise_seed, learn_seed
+        return noise_seed, learn_seed  # the same for all learners, but for what each samples of its memory
 
     def _next(self, metrics: dict[str, Tensor], noise_seed: Tensor) -> dict[str, Tensor]:
         self.learner.agent.resample_noise(noise_seed)  # of the next rollout
@@ -128,6 +128,8 @@ def episode_sums(episode_return: Tensor, length: Tensor, ended: Tensor, mask: Te
 def joined_sums(parts: list[np.ndarray], names: tuple[str, ...]) -> np.ndarray:
     """The packed sums of several devices, [N] each, as one: of episodes added, of updates, which all make
     together, averaged."""
+    if len(parts) == 1:
+        return parts[0]
     total = np.sum(parts, 0)
     of_updates = np.ones(len(total), bool)
     of_updates[[names.index(name) for name in EPISODE_SUMS]] = False

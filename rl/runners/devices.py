@@ -93,7 +93,7 @@ class Devices:
         running = [self._threads.submit(call, place) for place in range(self.count)]
         done, _ = wait(running, return_when=FIRST_EXCEPTION)
         failed = [error for error in (each.exception() for each in done) if error is not None]
-        if failed:  # the others wait for what it was to send
+        if failed:  # the others wait for what it was to send; there is no public way to end that
             eager_context.context().abort_collective_ops(tf.errors.INTERNAL, "a device failed")
             raise failed[0]
         return [each.result() for each in running]
