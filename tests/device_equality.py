@@ -2,6 +2,7 @@
 
     python tests/device_equality.py updates PATH ALGO...   parameters before and after updates from one batch
     python tests/device_equality.py run SET OVERRIDES      a run on two devices, saved, continued and restored
+    python tests/device_equality.py train FOLDER           the command on two devices, run again to go on
 
 TensorFlow takes the number of logical devices once in a process.
 """
@@ -17,6 +18,7 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.algos.registry import get_algo
+from rl.cli import main
 from rl.envs.make import make_env
 from rl.hparams.merge import resolve
 from rl.hparams.registry import registry as hparams_sets
@@ -24,6 +26,8 @@ from rl.ops import random
 from rl.ops.trajectories import take
 from rl.runners.build import build_runner, make_memory
 from rl.runners.devices import Devices
+from rl.systems import system as system_module
+from rl.systems.system import System
 from rl.utils.checkpoint import CheckpointManager
 
 COUNTS = (1, 2, 4)
@@ -146,7 +150,17 @@ def run(name, overrides):
     again.close()
 
 
+def train(folder):
+    """As with `--sys gpu` where there are two."""
+    two = System("gpu", ("/cpu:0", "/cpu:1"), strategy(2))
+    system_module._SYSTEMS["gpu"] = lambda: two
+    words = ["--sys", "gpu", "--hparams", "ppo_cartpole", "--eval_episodes", "2", "--test_episodes", "2"]
+    words += ["--hparam_override", "eval_period=2048,histograms=kernel", "--output_dir", folder]
+    for steps in ("2048", "4096"):
+        assert main([*words, "--train_steps", steps]) == 0
+
+
 if __name__ == "__main__":
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * max(COUNTS))
-    {"updates": updates, "run": run}[sys.argv[1]](*sys.argv[2:])
+    {"updates": updates, "run": run, "train": train}[sys.argv[1]](*sys.argv[2:])
