@@ -18,7 +18,8 @@ from rl.hparams.merge import resolve
 from rl.hparams.registry import registry as hparams_sets
 from rl.runners.build import build_runner
 
-SMALL = {"num_envs": 4, "rollout_length": 4, "compile": "xla"}
+# Pictures of games of ten by ten need the smaller convolutions, where a model remembers.
+SMALL = {"num_envs": 4, "rollout_length": 4, "compile": "xla", "model.image": "minatar_cnn"}
 OPTIONAL = {"minibatches": 2, "min_replay_size": 8, "batch_size": 8, "burn_in": 0, "unroll_length": 4}
 
 
