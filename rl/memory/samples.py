@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -62,5 +63,10 @@ def sampled_structure(make_memory: Any, spec: MemorySpec, hparams: Any) -> Nest:
     def sample() -> Nest:
         return memory.sample(tf.constant([0, 0]), tf.constant(0, tf.int64))
 
-    batch = tf.function(sample, autograph=False).get_concrete_function().structured_outputs
-    return tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), batch)
+    return traced_structure(sample)
+
+
+def traced_structure(function: Callable[..., Nest], *arguments: Tensor) -> Nest:
+    """What a tensor function returns, its tensors replaced by their TensorSpecs; it is traced, not run."""
+    found = tf.function(function, autograph=False).get_concrete_function(*arguments).structured_outputs
+    return tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), found)

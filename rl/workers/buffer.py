@@ -111,6 +111,7 @@ class Buffer:
 
         from rl.envs.rewards import get_reward_augmentation
         from rl.memory.registry import get_memory
+        from rl.memory.samples import traced_structure
         from rl.ops import loops, random
         from rl.ops.trajectories import closed
         from rl.runners.blocks import BlockLayout
@@ -139,10 +140,7 @@ class Buffer:
             def one(i: Tensor) -> Nest:
                 return memory.sample(random.fold_in(seed, i), step)
 
-            spec = tf.nest.map_structure(
-                lambda x: tf.TensorSpec(x.shape, x.dtype),
-                tf.function(one, autograph=False).get_concrete_function(tf.constant(0)).structured_outputs,
-            )
+            spec = traced_structure(one, tf.constant(0))
             every = tf.map_fn(one, tf.range(shelf.updates), fn_output_signature=spec)
             self._index_leaf = _place_of_index(every)
             return [memory.size(), memory.can_sample(), *tf.nest.flatten(every)]

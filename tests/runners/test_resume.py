@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
+from stop_after import StopAfter
 
 from rl.hparams.merge import resolve
 from rl.memory.ring import TRANSITION
@@ -30,20 +31,6 @@ DQN = TINY | {
     "target_update_period": 7,
 }
 RUNS = {"ppo": PPO | {"env": "CartPole-v1"}, "dqn": DQN | {"env": "CartPole-v1"}}
-
-
-class StopAfter:
-    """A `StopRequest` that comes after some windows, as a signal would."""
-
-    exit_code = 0
-
-    def __init__(self, windows=10**9):
-        self.left = windows
-
-    @property
-    def requested(self):
-        self.left -= 1
-        return self.left < 0
 
 
 def train(hparams, run_dir, windows=10**9):

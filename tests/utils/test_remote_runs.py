@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 from far_away import remote_files, wait_for
+from stop_after import StopAfter
 
 import rl
 from rl import experiment
@@ -25,20 +26,6 @@ from rl.utils.storage import storage_at, storage_of
 
 TINY = {"num_envs": 4, "rollout_length": 8, "log_period": 64, "train_steps": 640, "eval_period": 256}
 DQN = {"prioritized": True, "replay_capacity": 300, "min_replay_size": 100, "updates_per_iteration": 4}
-
-
-class StopAfter:
-    """A `StopRequest` that comes after some windows, as a signal would."""
-
-    exit_code = 0
-
-    def __init__(self, windows=10**9):
-        self.left = windows
-
-    @property
-    def requested(self):
-        self.left -= 1
-        return self.left < 0
 
 
 def train(output_dir, windows=10**9):
