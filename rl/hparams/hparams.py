@@ -112,6 +112,7 @@ class ModelHParams(Checked):
     # Dict and Tuple observations: units of the layers that each part has alone, before the parts are joined
     part_hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = (64,)
     activation: Literal["relu", "tanh", "elu", "gelu", "silu"] = "tanh"
+    layer_norm: bool = False  # dense layers' outputs are normalised (Ba et al. 2016), before the activation
     shared: bool = False  # policy and value share the hidden layers
     # What hidden layers compute in, on devices that are faster so (TPU); weights and outputs stay float32.
     precision: Literal["float32", "bfloat16"] = "float32"

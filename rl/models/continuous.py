@@ -173,9 +173,10 @@ class Critic(keras.Model):
             width, hidden = self.torso.size, (self.torso.size,)
         width += action_size
         self.hidden = []
+        activation, layer_norm = hparams.model.activation, hparams.model.layer_norm
         for i, units in enumerate(hidden):
-            starts = [initializers.hidden(hparams.model.activation) for _ in range(count)]
-            self.hidden.append(EnsembleDense(width, units, starts, f"dense_{i}", hparams.model.activation))
+            starts = [initializers.hidden(activation) for _ in range(count)]
+            self.hidden.append(EnsembleDense(width, units, starts, f"dense_{i}", activation, layer_norm))
             width = units
         self.value = EnsembleDense(width, outputs, [initializers.output(1.0) for _ in range(count)], "value")
         self.built = True
@@ -195,9 +196,17 @@ class Critic(keras.Model):
 
 class EnsembleDense(keras.layers.Layer):
     """As many dense layers side by side as `starts`, in one batched product: `[N, F]` (the same for all) or
-    `[count, N, F]` to `[count, N, units]`."""
+    `[count, N, F]` to `[count, N, units]`; with `layer_norm`, normalised before the activation."""
 
-    def __init__(self, inputs: int, units: int, starts: list[Any], name: str, activation: str | None = None):
+    def __init__(
+        self,
+        inputs: int,
+        units: int,
+        starts: list[Any],
+        name: str,
+        activation: str | None = None,
+        layer_norm: bool = False,
+    ):
         super().__init__(name=name)
         self.activation = keras.activations.get(activation)
         count = len(starts)
@@ -207,8 +216,17 @@ class EnsembleDense(keras.layers.Layer):
 
         self.kernel = self.add_weight(shape=(count, inputs, units), initializer=start, name="kernel")
         self.bias = self.add_weight(shape=(count, 1, units), initializer="zeros", name="bias")
+        self.scale = None
+        if layer_norm:
+            self.scale = self.add_weight(shape=(count, 1, units), initializer="ones", name="scale")
+            self.offset = self.add_weight(shape=(count, 1, units), initializer="zeros", name="offset")
         self.built = True
 
     def call(self, x: Tensor, members: int | None = None) -> Tensor:
         kernel, bias = tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias)
-        return self.activation(tf.matmul(x, kernel[:members]) + bias[:members])
+        x = tf.matmul(x, kernel[:members]) + bias[:members]
+        if self.scale is not None:
+            scale, offset = tf.convert_to_tensor(self.scale), tf.convert_to_tensor(self.offset)
+            mean, variance = tf.nn.moments(x, -1, keepdims=True)  # [count, N, 1]
+            x = (x - mean) * tf.math.rsqrt(variance + 1e-5) * scale[:members] + offset[:members]
+        return self.activation(x)

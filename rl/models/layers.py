@@ -252,6 +252,15 @@ def dense(
     return layer
 
 
+def normalized_dense(
+    inputs: int, units: int, initializer: Any, name: str, activation: str
+) -> list[keras.layers.Layer]:
+    """A dense layer, layer normalisation (Ba et al. 2016, https://arxiv.org/abs/1607.06450), activation."""
+    norm = keras.layers.LayerNormalization(epsilon=1e-5, name=f"{name}_norm")
+    norm.build((None, units))
+    return [dense(inputs, units, initializer, name), norm, keras.layers.Activation(activation)]
+
+
 def resample_noise(layer: keras.layers.Layer, seed: Tensor) -> None:
     """Draws new noise in every noisy layer inside `layer`; nothing where there is none."""
     for i, each in enumerate(_noisy_layers(layer)):

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from rl.hparams.hparams import ModelHParams
-from rl.models.layers import Initializers, dense
+from rl.models.layers import Initializers, dense, normalized_dense
 from rl.models.registry import register
 from rl.types import Tensor
 
@@ -29,7 +29,10 @@ class Torso(keras.layers.Layer):
         with keras.name_scope(name):  # variables are saved under TORSO/dense_0/kernel
             for i, units in enumerate(model.hidden):
                 initializer = initializers.hidden(model.activation)
-                self.layers.append(dense(width, units, initializer, f"dense_{i}", model.activation))
+                if model.layer_norm:
+                    self.layers += normalized_dense(width, units, initializer, f"dense_{i}", model.activation)
+                else:
+                    self.layers.append(dense(width, units, initializer, f"dense_{i}", model.activation))
                 width = units
         self.size = width
         self.built = True

@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from rl.agents.agent import named_variables
 from rl.hparams.hparams import HParams
+from rl.models.continuous import Critic
 from rl.models.layers import Initializers, NoisyDense, ObservationEncoder, dense, resample_noise
 from rl.models.mlp import mlp
 from rl.models.networks import ActorCritic, QNetwork
@@ -58,6 +59,45 @@ def test_a_mlp_is_its_layers_multiplied_out():
         x = np.maximum(x @ layer.kernel.numpy() + layer.bias.numpy(), 0.0)
     assert torso.size == 2
     np.testing.assert_allclose(torso(OBSERVATION), x, rtol=1e-5, atol=1e-6)
+
+
+def normalized(x, scale, offset):
+    """Ba et al. 2016, equation 4, over the last axis."""
+    mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    return (x - mean) / np.sqrt(variance + 1e-5) * scale + offset
+
+
+def test_layer_norm_is_between_each_dense_layer_and_its_activation():
+    model = hparams(hidden=(4, 2), activation="relu", layer_norm=True).model
+    torso = mlp(model, (3,), Initializers(0), "torso")
+    x = OBSERVATION.numpy()
+    for linear, norm, _ in zip(*[iter(torso.layers)] * 3, strict=True):
+        for variable in (linear.bias, norm.gamma, norm.beta):
+            variable.assign(tf.random.normal(variable.shape))
+        x = x @ linear.kernel.numpy() + linear.bias.numpy()
+        x = np.maximum(normalized(x, norm.gamma.numpy(), norm.beta.numpy()), 0.0)
+    np.testing.assert_allclose(torso(OBSERVATION), x, rtol=1e-4, atol=1e-5)
+    names = [name for name in named_variables("n", torso.variables) if "norm" in name]
+    assert names == [f"n/torso/dense_{i}_norm/{part}" for i in (0, 1) for part in ("gamma", "beta")]
+
+
+def test_layer_norm_of_critics_side_by_side_is_each_critics_own():
+    encoder = ObservationEncoder(BOX, normalize=False)
+    critics = Critic(hparams(hidden=(4,), activation="tanh", layer_norm=True), encoder, 2, Initializers(0), 3)
+    hidden = critics.hidden[0]
+    for variable in (hidden.bias, hidden.scale, hidden.offset):
+        variable.assign(tf.random.normal(variable.shape))
+    action = np.random.default_rng(1).normal(size=(5, 2)).astype(np.float32)
+    x = np.concatenate([OBSERVATION.numpy(), action], -1)
+    values = critics(OBSERVATION, tf.constant(action))
+    for i in range(3):
+        kernel, bias, scale, offset = (
+            each.numpy()[i] for each in (hidden.kernel, hidden.bias, hidden.scale, hidden.offset)
+        )
+        y = np.tanh(normalized(x @ kernel + bias, scale, offset))
+        y = y @ critics.value.kernel.numpy()[i] + critics.value.bias.numpy()[i]
+        np.testing.assert_allclose(values[i], y, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(critics(OBSERVATION, tf.constant(action), members=2), values[:2])
 
 
 def test_a_mlp_without_hidden_layers_passes_its_input_on():
