@@ -124,6 +124,7 @@ def sac_overrides(env: str) -> dict[str, Any]:
         "min_replay_size": 1_000,
         "random_steps": 1_000,
         "lr": 3e-4,
+        "critic_lr": 3e-4,
         "lr_schedule": "constant",
         "gamma": 0.99,
         "tau": 0.005,

@@ -149,6 +149,7 @@ def lunarlander(hparams: DQNHParams) -> None:
     hparams.train_steps = 100_000
     hparams.eval_period = 20_000
     hparams.model.hidden = (128, 128)
+    hparams.model.layer_norm = True
     hparams.lr = 7e-4
     hparams.lr_schedule = "linear"
     hparams.n_step = 3

@@ -58,15 +58,14 @@ def es_cartpole() -> ESHParams:
     """
     hparams = es()
     hparams.env = "CartPole-v1"
-    hparams.train_steps = 200_000
-    hparams.eval_period = 12_800
-    hparams.log_period = 10_000
-    hparams.num_envs = 32
+    hparams.train_steps = 50_000
+    hparams.eval_period = 4_800
+    hparams.log_period = 5_000
+    hparams.num_envs = 4  # many small steps: larger populations take twice the experience here
     hparams.rollout_length = 200
-    hparams.model.hidden = (16,)
-    hparams.lr = 0.1
-    hparams.lr_schedule = "linear"
-    hparams.perturbation_std = 0.05
+    hparams.model.hidden = (64,)
+    hparams.lr = 0.07
+    hparams.perturbation_std = 0.2
     return hparams
 
 
