@@ -72,6 +72,7 @@ def iqn_mountaincar() -> IQNHParams:
     hparams = iqn()
     mountaincar(hparams)
     hparams.model.hidden = (64, 64)
+    hparams.model.layer_norm = True
     hparams.double = True
     hparams.cosines = 32
     hparams.policy_fractions = 8

@@ -159,6 +159,7 @@ def ppo_cartpole_no_velocity() -> PPOHParams:
     hparams.env = "CartPoleNoVel-v1"
     hparams.model.name = "lstm"
     hparams.model.hidden = (64,)
+    hparams.normalize_observation = True
     hparams.normalize_reward = True
     hparams.train_steps = 100_000
     hparams.eval_period = 10_000
