@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from report import RESULTS, Row, busy, read_table, wall_seconds  # noqa: E402
+from report import RESULTS, Row, busy, core_count, read_table, wall_seconds  # noqa: E402
 
 SETS = ROOT / "rl" / "hparams"
 COMMAND = "`python train.py --hparams "
@@ -42,7 +42,7 @@ def measured(name: str, rows: list[Row]) -> str:
     return (
         f"{COMMAND}{name}{shorter[0] if shorter else ''}`: {score:.0f} after {steps:,} steps, "
         f"in {seconds:.0f} s "
-        f"({seeds}, {rows[0]['cores']} cores{', busy' if busy(rows) else ''})."
+        f"({seeds}, {core_count(rows)}{', busy' if busy(rows) else ''})."
     )
 
 

@@ -132,7 +132,7 @@ def line(name: str, rows: list[Row]) -> list[str]:
     steps = f"{max(int(row['steps']) for row in rows):,}"
     reached = ", ".join(f"{int(row['best_step']):,}" for row in rows)
     wall = ", ".join(f"{wall_seconds(row):.0f}" for row in rows)
-    wall += f" ({rows[0]['cores']} cores)" + (" busy" if busy(rows) else "")
+    wall += f" ({core_count(rows)})" + (" busy" if busy(rows) else "")
     return [f"`{name}`", steps, bar_text(name), *shown[:2], reached, shown[3], wall, verdict(name, rows)]
 
 
@@ -188,6 +188,12 @@ def command(rows: list[Row]) -> str:
     return f"for s in {' '.join(map(str, seeds))}; do {re.sub(r'seed_[0-9]+', 'seed_$s', text)}; done"
 
 
+def core_count(rows: list[Row]) -> str:
+    """How many cores the runs of a set had, in words."""
+    count = int(rows[0]["cores"])
+    return "1 core" if count == 1 else f"{count} cores"
+
+
 def cheetah(folder: Path) -> list[str]:
     """SAC on HalfCheetah-v5 beside Stable-Baselines3's, at equal steps; nothing unless both have been run."""
     ours = read_curves(folder).get(CHEETAH, {})
@@ -201,7 +207,11 @@ def cheetah(folder: Path) -> list[str]:
     last = min(max(points) for points in (*ours.values(), *theirs.values()))
     lines = ["", "## SAC on HalfCheetah-v5 beside Stable-Baselines3", ""]
     seeds = f"{len(ours)} and {len(theirs)} seeds, means of 10 deterministic episodes."
-    lines += [f"{seeds} Where a step of theirs is none of ours, ours is the evaluation before it.", ""]
+    rates = "Theirs has its defaults, a learning rate of 3e-4 throughout; ours has 1e-3 for the critics."
+    lines += [
+        f"{seeds} {rates} Where a step of theirs is none of ours, ours is the evaluation before it.",
+        "",
+    ]
     lines += ["| step | this project | by seed | Stable-Baselines3 | by seed |", "|" + " --- |" * 5]
     result = ""
     for step in range(STEP, last + 1, STEP):

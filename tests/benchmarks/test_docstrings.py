@@ -31,6 +31,11 @@ def test_a_machine_that_was_shared_is_told():
     assert docstrings.measured("a_set", rows) == SAID.replace("2 cores", "2 cores, busy")
 
 
+def test_one_core_is_not_called_cores():
+    rows = [each | {"cores": "1"} for each in ROWS]
+    assert docstrings.measured("a_set", rows) == SAID.replace("2 cores", "1 core")
+
+
 @pytest.mark.parametrize(
     "old",
     ["", "\n\n    `python train.py --hparams a_set`: 7 after\n    9 steps.\n    "],
