@@ -88,6 +88,7 @@ def rainbow_lunarlander() -> RainbowHParams:
     """
     hparams = rainbow()
     lunarlander(hparams)
+    hparams.model.layer_norm = False  # not tried with Rainbow yet
     hparams.model.hidden = (64, 64)
     hparams.value_min = -200.0
     hparams.value_max = 300.0
