@@ -58,7 +58,7 @@ def es_cartpole() -> ESHParams:
     """
     hparams = es()
     hparams.env = "CartPole-v1"
-    hparams.train_steps = 50_000
+    hparams.train_steps = 49_600  # whole rollouts, within 50,000
     hparams.eval_period = 4_800
     hparams.log_period = 5_000
     hparams.num_envs = 4  # many small steps: larger populations take twice the experience here
