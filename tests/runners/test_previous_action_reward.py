@@ -64,7 +64,7 @@ def _bandit():
     del gymnasium.registry[ENV_ID]
 
 
-OVERRIDES = {"env": ENV_ID, "train_steps": 16_384, "gamma": 0.0, "lr": 1e-2, "compile": "graph"}
+OVERRIDES = {"env": ENV_ID, "train_steps": 16_384, "gamma": 0.0, "compile": "graph"}
 
 
 @pytest.mark.parametrize("backend", ["graph", "gym"])
