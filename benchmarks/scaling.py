@@ -16,10 +16,13 @@ benchmarks/results. What each library runs is in ours_workers.py and peers/rllib
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import datetime
 import os
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +40,7 @@ FIELDS = (
     "task", "library", "version", "algo", "env", "workers", "envs", "round", "env_steps_per_s",
     "updates_per_s", "learner_waits", "staleness", "trained_steps", "reached", "seconds_from_launch",
     "seconds_from_first_update", "best_return", "return_mean", "total_env_steps", "measured_s", "startup_s",
-    "memory_mb", "idle", "nice", "date", "command",
+    "memory_mb", "idle", "awake", "nice", "date", "command",
 )  # fmt: skip
 KEY = ("task", "library", "algo", "env", "workers", "envs", "round")
 SHOWN = ("env_steps_per_s", "updates_per_s", "learner_waits", "reached", "seconds_from_launch",
@@ -101,6 +104,24 @@ def write_rows(path: Path, rows: dict[tuple[str, ...], dict[str, Any]]) -> None:
         writer.writerows(rows.values())
 
 
+@contextlib.contextmanager
+def awake(wanted: bool) -> Iterator[list[int]]:
+    """Keeps every core of this process busy at the scheduler's idle priority, which takes time from no one.
+
+    A virtual machine gives idle cores away, and workers that sleep at every step then wait for them at every
+    step.
+    """
+    loop = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile True: pass"
+    count = len(os.sched_getaffinity(0)) if wanted else 0
+    loops = [subprocess.Popen([sys.executable, "-c", loop]) for _ in range(count)]
+    try:
+        yield [each.pid for each in loops]
+    finally:
+        for each in loops:
+            each.kill()
+            each.wait()
+
+
 def one_run(run: Run, round_number: int, args: argparse.Namespace) -> dict[str, Any]:
     """Its row; with `error` where it failed."""
     words = run.arguments(round_number, args)
@@ -112,9 +133,12 @@ def one_run(run: Run, round_number: int, args: argparse.Namespace) -> dict[str, 
     environ["RAY_worker_niceness"] = str(min(os.nice(0) + BEHIND, 19))
     for name in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME", "OMP_NUM_THREADS"):
         environ.pop(name, None)
-    found = measure.run([python, *words], str(ROOT), environ, args.wait, args.timeout)
+    idle = measure.wait_until_idle(args.wait)
+    with awake(args.awake):
+        found = measure.run([python, *words], str(ROOT), environ, 0.0, args.timeout) | {"idle": idle}
     row = found | {name: getattr(run, name) for name in ("task", "library", "algo", "env", "workers", "envs")}
-    row |= {"round": round_number, "nice": os.nice(0), "command": "python " + " ".join(words)}
+    row |= {"round": round_number, "awake": args.awake, "nice": os.nice(0)}
+    row |= {"command": "python " + " ".join(words)}
     return row | {"date": datetime.datetime.now().isoformat(timespec="seconds")}
 
 
@@ -157,6 +181,7 @@ def command_line() -> argparse.ArgumentParser:
     add("--limit_s", type=float, default=240.0, help="longest training")
     add("--timeout", type=float, default=420.0, help="longest process, seconds")
     add("--wait", type=float, default=60.0, help="longest wait for an idle machine, seconds")
+    add("--awake", action="store_true", help="keep the cores awake: for idle virtual machines, see awake()")
     add("--restart", action="store_true", help="forget the rows measured before")
     add("--report", action="store_true", help="only write the report")
     add("--results", default=str(RESULTS), metavar="DIR")

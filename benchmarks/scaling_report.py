@@ -127,13 +127,15 @@ def notes(rows: list[Row]) -> list[str]:
     versions = sorted({f"{row['library']}: {row['version']}" for row in rows if row["library"] != "ours"})
     noisy = sum(row["idle"] != "True" for row in rows)
     nice = sorted({int(row["nice"] or 0) for row in rows})
+    kept = sum(row.get("awake") == "True" for row in rows)
     return [
         "## How",
         "",
         f"Medians of rounds in which everything ran once; in brackets the least and the most. {noisy} of "
         f"{len(rows)} runs began while others used more than 0.3 of a core; niceness of all runs: "
-        f"{', '.join(map(str, nice))}. Bars: {LINEAR_BAR:g} of linear, "
-        f"{PEER_BAR:g} times RLlib's faster one of IMPALA and APPO.",
+        f"{', '.join(map(str, nice))}. {kept} had the cores kept awake (`--awake`): on an "
+        f"idle virtual machine they are slow to come back to workers that sleep. Bars: {LINEAR_BAR:g} of "
+        f"linear, {PEER_BAR:g} times RLlib's faster one of IMPALA and APPO.",
         "",
         "SleepingCartPole-v1 is CartPole whose step sleeps 5 ms first; one for each worker. of linear: "
         "steps/s by N times the steps/s of one worker. Steps are counted where the learner gets them; "

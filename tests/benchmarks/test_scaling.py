@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+import time
 from pathlib import Path
 
 import gymnasium
@@ -167,3 +169,15 @@ def test_the_report_compares_with_the_faster_peer(tmp_path):
     assert "| IMPALA | 2 x 1 | 1 of 2 | 21.5 | 9.5 | 90,000 |" in text
     assert (tmp_path / "scaling.md").read_text() == text
     assert (tmp_path / "scaling.png").stat().st_size > 1000
+
+
+def test_cores_are_kept_awake_at_idle_priority_for_as_long_as_asked():
+    with scaling.awake(False) as none, scaling.awake(True) as loops:
+        assert none == [] and len(loops) == len(os.sched_getaffinity(0))
+        deadline = time.monotonic() + 30.0
+        while {os.sched_getscheduler(each) for each in loops} != {os.SCHED_IDLE}:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    for each in loops:
+        with pytest.raises(ProcessLookupError):
+            os.kill(each, 0)
