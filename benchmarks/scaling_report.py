@@ -36,14 +36,23 @@ def fractions(counts: dict[int, list[float]]) -> dict[int, float]:
     return {count: median(values) / (count * one) for count, values in counts.items()}
 
 
-def fastest_peer(found: Rates, count: int) -> tuple[str, float] | None:
-    """(algorithm, steps/s) of RLlib's fastest with so many workers; None where none was measured."""
-    peers = [
-        (algo, median(counts[count]))
-        for (library, algo), counts in found.items()
-        if library == "rllib" and count in counts
-    ]
-    return max(peers, key=lambda each: each[1]) if peers else None
+def beside_peer(rows: Iterable[Row], algo: str, count: int) -> tuple[float, str] | None:
+    """Our steps/s over those of RLlib's faster algorithm with so many workers, and which that is.
+
+    The median over the rounds that have both: speeds of one machine at different times are not compared.
+    """
+    rounds: dict[str, dict[tuple[str, str], float]] = {}
+    for row in rows:
+        if row["task"] == "rate" and int(row["workers"]) == count:
+            who = row["library"], row["algo"]
+            rounds.setdefault(row["round"], {})[who] = float(row["env_steps_per_s"])
+    found = []
+    for speeds in rounds.values():
+        peers = {who: speed for who, speed in speeds.items() if who[0] == "rllib"}
+        if peers and ("ours", algo) in speeds:
+            fastest = max(peers, key=lambda who: peers[who])
+            found.append((speeds["ours", algo] / peers[fastest], fastest[1]))
+    return (median(ratio for ratio, _ in found), found[0][1]) if found else None
 
 
 def table(header: list[str], rows: list[list[str]]) -> list[str]:
@@ -68,7 +77,7 @@ def rate_lines(rows: list[Row]) -> list[str]:
         shares = fractions(counts) if 1 in counts else {}
         for count in sorted(counts):
             each = median(counts[count])
-            peer = fastest_peer(found, count) if who[0] == "ours" else None
+            peer = beside_peer(rows, who[1], count) if who[0] == "ours" else None
             cells.append(
                 [
                     name,
@@ -76,7 +85,7 @@ def rate_lines(rows: list[Row]) -> list[str]:
                     _span(counts[count]),
                     f"{shares[count]:.2f}" if count in shares else "-",
                     f"{each / (count * median(alone)):.2f}" if alone else "-",
-                    f"{each / peer[1]:.2f} ({peer[0].upper()})" if peer else "-",
+                    f"{peer[0]:.2f} ({peer[1].upper()})" if peer else "-",
                     str(len(counts[count])),
                 ]
             )
@@ -131,8 +140,8 @@ def notes(rows: list[Row]) -> list[str]:
     return [
         "## How",
         "",
-        f"Medians of rounds in which everything ran once; in brackets the least and the most. {noisy} of "
-        f"{len(rows)} runs began while others used more than 0.3 of a core; niceness of all runs: "
+        "Medians over rounds; RLlib is compared within a round. In brackets the least and the most. "
+        f"{noisy} of {len(rows)} runs began while others used more than 0.3 of a core; niceness of all runs: "
         f"{', '.join(map(str, nice))}. {kept} had the cores kept awake (`--awake`): on an "
         f"idle virtual machine they are slow to come back to workers that sleep. Bars: {LINEAR_BAR:g} of "
         f"linear, {PEER_BAR:g} times RLlib's faster one of IMPALA and APPO.",

@@ -181,3 +181,12 @@ def test_cores_are_kept_awake_at_idle_priority_for_as_long_as_asked():
     for each in loops:
         with pytest.raises(ProcessLookupError):
             os.kill(each, 0)
+
+
+def test_speeds_of_different_rounds_are_not_compared():
+    rows = rate("ours", "impala", 2, 100.0, 300.0, 900.0) + rate("rllib", "impala", 2, 50.0, 100.0)
+    rows += rate("ours", "apex", 2, 100.0)
+    rows += [row | {"round": "4"} for row in rate("rllib", "appo", 8, 10.0) + rate("rllib", "appo", 2, 9.0)]
+    assert scaling_report.beside_peer(rows, "impala", 2) == (2.5, "impala")
+    assert scaling_report.beside_peer(rows, "apex", 2) == (2.0, "impala")
+    assert scaling_report.beside_peer(rows, "impala", 8) is None
