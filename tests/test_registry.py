@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -246,3 +247,10 @@ def test_every_registered_component_imports_and_says_what_it_is(name):
     for entry in entries:
         assert callable(registry_of(name).get(entry.name))
         assert entry.description.endswith("."), f"{name} {entry.name} needs a docstring of one sentence"
+
+
+def test_docstrings_of_sets_state_no_measured_results():
+    """Numbers of the page of results would go stale in the sources at every change."""
+    for entry in registry_of("hparams").entries():
+        text = registry_of("hparams").get(entry.name).__doc__
+        assert not re.search(r"after [\d,]+ steps|seeds?, \d cores?|--hparams", text), entry.name

@@ -42,10 +42,7 @@ def a2c() -> A2CHParams:
 
 @register
 def a2c_cartpole() -> A2CHParams:
-    """A2C on CartPole-v1.
-
-    `python train.py --hparams a2c_cartpole`: 500 after 500,000 steps, in 6 s (3 seeds, 2 cores, busy).
-    """
+    """A2C on CartPole-v1."""
     hparams = a2c()
     hparams.env = "CartPole-v1"
     hparams.normalize_reward = True
@@ -64,10 +61,7 @@ def a2c_cartpole() -> A2CHParams:
 
 @register
 def a2c_pendulum() -> A2CHParams:
-    """A2C on Pendulum-v1.
-
-    `python train.py --hparams a2c_pendulum`: -157 after 1,000,000 steps, in 9 s (3 seeds, 2 cores, busy).
-    """
+    """A2C on Pendulum-v1."""
     hparams = a2c()
     hparams.env = "Pendulum-v1"
     hparams.normalize_reward = True
@@ -87,10 +81,7 @@ def a2c_pendulum() -> A2CHParams:
 
 @register
 def a2c_acrobot() -> A2CHParams:
-    """A2C on Acrobot-v1.
-
-    `python train.py --hparams a2c_acrobot`: -82 after 500,000 steps, in 7 s (3 seeds, 2 cores, busy).
-    """
+    """A2C on Acrobot-v1."""
     hparams = a2c()
     hparams.env = "Acrobot-v1"
     hparams.normalize_observation = True
@@ -108,11 +99,7 @@ def a2c_acrobot() -> A2CHParams:
 
 @register
 def a2c_cartpole_no_velocity() -> A2CHParams:
-    """Recurrent A2C on CartPole without velocities: what is not seen has to be remembered.
-
-    `python train.py --hparams a2c_cartpole_no_velocity`: 500 after 1,000,000 steps, in 27 s (3 seeds, 2
-    cores, busy).
-    """
+    """Recurrent A2C on CartPole without velocities: what is not seen has to be remembered."""
     hparams = a2c_cartpole()
     hparams.env = "CartPoleNoVel-v1"
     hparams.lr = 3e-3

@@ -46,10 +46,7 @@ def ars() -> ARSHParams:
 
 @register
 def ars_cartpole() -> ARSHParams:
-    """ARS on CartPole-v1.
-
-    `python train.py --hparams ars_cartpole`: 500 after 51,000 steps, in 5 s (3 seeds, 2 cores, busy).
-    """
+    """ARS on CartPole-v1."""
     hparams = ars()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 50_000
@@ -64,10 +61,7 @@ def ars_cartpole() -> ARSHParams:
 
 @register
 def ars_acrobot() -> ARSHParams:
-    """ARS on Acrobot-v1.
-
-    `python train.py --hparams ars_acrobot`: -84 after 504,000 steps, in 4 s (3 seeds, 2 cores, busy).
-    """
+    """ARS on Acrobot-v1."""
     hparams = ars()
     hparams.env = "Acrobot-v1"
     hparams.train_steps = 500_000
@@ -82,11 +76,7 @@ def ars_acrobot() -> ARSHParams:
 
 @register
 def ars_mountaincar_continuous() -> ARSHParams:
-    """ARS on MountainCarContinuous-v0.
-
-    `python train.py --hparams ars_mountaincar_continuous`: 97 after 511,000 steps, in 4 s (3 seeds, 2 cores,
-    busy).
-    """
+    """ARS on MountainCarContinuous-v0."""
     hparams = ars()
     hparams.env = "MountainCarContinuous-v0"
     hparams.train_steps = 500_000

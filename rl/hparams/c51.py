@@ -43,10 +43,7 @@ def c51() -> C51HParams:
 
 @register
 def c51_cartpole() -> C51HParams:
-    """C51 on CartPole-v1.
-
-    `python train.py --hparams c51_cartpole`: 500 after 50,000 steps, in 27 s (3 seeds, 2 cores, busy).
-    """
+    """C51 on CartPole-v1."""
     hparams = c51()
     cartpole(hparams)
     hparams.double = True
@@ -57,10 +54,7 @@ def c51_cartpole() -> C51HParams:
 
 @register
 def c51_acrobot() -> C51HParams:
-    """C51 on Acrobot-v1.
-
-    `python train.py --hparams c51_acrobot`: -89 after 100,000 steps, in 32 s (3 seeds, 2 cores, busy).
-    """
+    """C51 on Acrobot-v1."""
     hparams = c51()
     acrobot(hparams)
     hparams.double = True
@@ -73,10 +67,7 @@ def c51_acrobot() -> C51HParams:
 
 @register
 def c51_mountaincar() -> C51HParams:
-    """C51 on MountainCar-v0.
-
-    `python train.py --hparams c51_mountaincar`: -98 after 120,000 steps, in 49 s (3 seeds, 2 cores, busy).
-    """
+    """C51 on MountainCar-v0."""
     hparams = c51()
     mountaincar(hparams)
     hparams.double = True
@@ -87,10 +78,7 @@ def c51_mountaincar() -> C51HParams:
 
 @register
 def c51_lunarlander() -> C51HParams:
-    """C51 on LunarLander-v3.
-
-    `python train.py --hparams c51_lunarlander`: 248 after 100,000 steps, in 230 s (3 seeds, 1 core, busy).
-    """
+    """C51 on LunarLander-v3."""
     hparams = c51()
     lunarlander(hparams)
     hparams.double = True

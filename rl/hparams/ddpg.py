@@ -100,10 +100,7 @@ def ddpg() -> DDPGHParams:
 
 @register
 def ddpg_pendulum() -> DDPGHParams:
-    """DDPG on Pendulum-v1.
-
-    `python train.py --hparams ddpg_pendulum`: -151 after 20,000 steps, in 30 s (3 seeds, 2 cores, busy).
-    """
+    """DDPG on Pendulum-v1."""
     hparams = ddpg()
     hparams.env = "Pendulum-v1"
     hparams.train_steps = 20_000
@@ -122,11 +119,7 @@ def ddpg_pendulum() -> DDPGHParams:
 
 @register
 def ddpg_mountaincar_continuous() -> DDPGHParams:
-    """DDPG on MountainCarContinuous-v0: noise correlated in time, shaped reward in training.
-
-    `python train.py --hparams ddpg_mountaincar_continuous`: 93 after 50,000 steps, in 20 s (3 seeds, 2 cores,
-    busy).
-    """
+    """DDPG on MountainCarContinuous-v0: noise correlated in time, shaped reward in training."""
     hparams = ddpg()
     hparams.env = "MountainCarContinuous-v0"
     hparams.reward_augmentation = "mountain_car_energy"
@@ -145,10 +138,7 @@ def ddpg_mountaincar_continuous() -> DDPGHParams:
 
 @register
 def ddpg_cartpole() -> DDPGHParams:
-    """DDPG on CartPole-v1: discrete actions.
-
-    `python train.py --hparams ddpg_cartpole`: 498 after 200,000 steps, in 129 s (3 seeds, 2 cores, busy).
-    """
+    """DDPG on CartPole-v1: discrete actions."""
     hparams = ddpg()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 200_000
@@ -167,10 +157,7 @@ def ddpg_cartpole() -> DDPGHParams:
 
 @register
 def ddpg_mountaincar() -> DDPGHParams:
-    """DDPG on MountainCar-v0: discrete actions, noise correlated in time, shaped reward in training.
-
-    `python train.py --hparams ddpg_mountaincar`: -106 after 200,000 steps, in 118 s (3 seeds, 2 cores, busy).
-    """
+    """DDPG on MountainCar-v0: discrete actions, noise correlated in time, shaped reward in training."""
     hparams = ddpg()
     hparams.env = "MountainCar-v0"
     hparams.reward_augmentation = "mountain_car_energy"
@@ -197,11 +184,7 @@ def ddpg_mountaincar() -> DDPGHParams:
 
 @register
 def ddpg_lunarlander_continuous() -> DDPGHParams:
-    """DDPG on LunarLanderContinuous-v3.
-
-    `python train.py --hparams ddpg_lunarlander_continuous`: 232 after 200,000 steps, in 133 s (3 seeds, 2
-    cores, busy).
-    """
+    """DDPG on LunarLanderContinuous-v3."""
     hparams = ddpg()
     hparams.env = "LunarLanderContinuous-v3"
     hparams.train_steps = 200_000

@@ -183,10 +183,7 @@ def identity(hparams: DQNHParams) -> None:
 
 @register
 def dqn_cartpole() -> DQNHParams:
-    """DQN on CartPole-v1.
-
-    `python train.py --hparams dqn_cartpole`: 500 after 50,000 steps, in 13 s (3 seeds, 2 cores, busy).
-    """
+    """DQN on CartPole-v1."""
     hparams = dqn()
     cartpole(hparams)
     return hparams
@@ -194,10 +191,7 @@ def dqn_cartpole() -> DQNHParams:
 
 @register
 def dqn_mountaincar() -> DQNHParams:
-    """DQN on MountainCar-v0.
-
-    `python train.py --hparams dqn_mountaincar`: -97 after 120,000 steps, in 20 s (3 seeds, 2 cores).
-    """
+    """DQN on MountainCar-v0."""
     hparams = dqn()
     mountaincar(hparams)
     return hparams
@@ -205,10 +199,7 @@ def dqn_mountaincar() -> DQNHParams:
 
 @register
 def dqn_acrobot() -> DQNHParams:
-    """DQN on Acrobot-v1.
-
-    `python train.py --hparams dqn_acrobot`: -79 after 100,000 steps, in 28 s (3 seeds, 2 cores, busy).
-    """
+    """DQN on Acrobot-v1."""
     hparams = dqn()
     acrobot(hparams)
     hparams.eval_period = 10_000
@@ -217,10 +208,7 @@ def dqn_acrobot() -> DQNHParams:
 
 @register
 def dqn_lunarlander() -> DQNHParams:
-    """DQN on LunarLander-v3.
-
-    `python train.py --hparams dqn_lunarlander`: 197 after 100,000 steps, in 72 s (3 seeds, 1 core, busy).
-    """
+    """DQN on LunarLander-v3."""
     hparams = dqn()
     lunarlander(hparams)
     return hparams
@@ -228,10 +216,7 @@ def dqn_lunarlander() -> DQNHParams:
 
 @register
 def noisy_dqn_cartpole() -> DQNHParams:
-    """DQN on CartPole-v1 with noisy layers in place of random actions.
-
-    `python train.py --hparams noisy_dqn_cartpole`: 500 after 300,000 steps, in 93 s (3 seeds, 2 cores, busy).
-    """
+    """DQN on CartPole-v1 with noisy layers in place of random actions."""
     hparams = dqn_cartpole()
     hparams.train_steps = 300_000  # noise explores more slowly than random actions here
     hparams.noisy = True

@@ -52,10 +52,7 @@ def es() -> ESHParams:
 
 @register
 def es_cartpole() -> ESHParams:
-    """ES on CartPole-v1.
-
-    `python train.py --hparams es_cartpole`: 500 after 50,000 steps, in 6 s (3 seeds, 1 core).
-    """
+    """ES on CartPole-v1."""
     hparams = es()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 49_600  # whole rollouts, within 50,000
@@ -71,10 +68,7 @@ def es_cartpole() -> ESHParams:
 
 @register
 def es_acrobot() -> ESHParams:
-    """ES on Acrobot-v1.
-
-    `python train.py --hparams es_acrobot`: -80 after 1,008,000 steps, in 4 s (3 seeds, 2 cores, busy).
-    """
+    """ES on Acrobot-v1."""
     hparams = es()
     hparams.env = "Acrobot-v1"
     hparams.train_steps = 1_000_000
@@ -91,11 +85,7 @@ def es_acrobot() -> ESHParams:
 
 @register
 def es_mountaincar_continuous() -> ESHParams:
-    """ES on MountainCarContinuous-v0, a linear policy.
-
-    `python train.py --hparams es_mountaincar_continuous`: 98 after 511,000 steps, in 4 s (3 seeds, 2 cores,
-    busy).
-    """
+    """ES on MountainCarContinuous-v0, a linear policy."""
     hparams = es()
     hparams.env = "MountainCarContinuous-v0"
     hparams.train_steps = 500_000
@@ -112,11 +102,7 @@ def es_mountaincar_continuous() -> ESHParams:
 
 @register
 def es_pendulum() -> ESHParams:
-    """ES on Pendulum-v1.
-
-    `python train.py --hparams es_pendulum`: -127, -130, -129 after 10,000,000 steps (seeds 0 to 2),
-    in 21 s (2 cores, both busy; most of it compiling).
-    """
+    """ES on Pendulum-v1."""
     hparams = es()
     hparams.env = "Pendulum-v1"
     hparams.train_steps = 10_000_000

@@ -44,10 +44,7 @@ def impala() -> IMPALAHParams:
 
 @register
 def impala_cartpole() -> IMPALAHParams:
-    """IMPALA on CartPole-v1.
-
-    `python train.py --hparams impala_cartpole`: 500 after 500,000 steps, in 6 s (3 seeds, 2 cores, busy).
-    """
+    """IMPALA on CartPole-v1."""
     hparams = impala()
     hparams.env = "CartPole-v1"
     hparams.normalize_reward = True
@@ -64,10 +61,7 @@ def impala_cartpole() -> IMPALAHParams:
 
 @register
 def impala_acrobot() -> IMPALAHParams:
-    """IMPALA on Acrobot-v1.
-
-    `python train.py --hparams impala_acrobot`: -82 after 500,000 steps, in 6 s (3 seeds, 2 cores, busy).
-    """
+    """IMPALA on Acrobot-v1."""
     hparams = impala()
     hparams.env = "Acrobot-v1"
     hparams.normalize_observation = True
@@ -85,11 +79,7 @@ def impala_acrobot() -> IMPALAHParams:
 
 @register
 def impala_cartpole_no_velocity() -> IMPALAHParams:
-    """Recurrent IMPALA on CartPole without velocities: what is not seen has to be remembered.
-
-    `python train.py --hparams impala_cartpole_no_velocity`: 500 after 1,000,000 steps, in 34 s (3 seeds, 2
-    cores, busy).
-    """
+    """Recurrent IMPALA on CartPole without velocities: what is not seen has to be remembered."""
     hparams = impala_cartpole()
     hparams.env = "CartPoleNoVel-v1"
     hparams.lr = 3e-3

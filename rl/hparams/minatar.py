@@ -43,21 +43,13 @@ def ppo_minatar() -> PPOHParams:
 
 @register
 def ppo_breakout_minatar() -> PPOHParams:
-    """PPO on MinAtar's Breakout.
-
-    `python train.py --hparams ppo_breakout_minatar`: 35 after 5,005,000 steps, in 129 s (3 seeds, 2 cores,
-    busy).
-    """
+    """PPO on MinAtar's Breakout."""
     return ppo_minatar()
 
 
 @register
 def ppo_space_invaders_minatar() -> PPOHParams:
-    """PPO on MinAtar's Space Invaders.
-
-    `python train.py --hparams ppo_space_invaders_minatar`: 235 after 5,005,000 steps, in 237 s (3 seeds, 2
-    cores, busy).
-    """
+    """PPO on MinAtar's Space Invaders."""
     hparams = ppo_minatar()
     hparams.env = SPACE_INVADERS
     return hparams
@@ -87,21 +79,13 @@ def dqn_minatar() -> DQNHParams:
 
 @register
 def dqn_breakout_minatar() -> DQNHParams:
-    """DQN on MinAtar's Breakout.
-
-    `python train.py --hparams dqn_breakout_minatar`: 15 after 1,000,000 steps, in 102 s (3 seeds, 2 cores,
-    busy).
-    """
+    """DQN on MinAtar's Breakout."""
     return dqn_minatar()
 
 
 @register
 def dqn_space_invaders_minatar() -> DQNHParams:
-    """DQN on MinAtar's Space Invaders.
-
-    `python train.py --hparams dqn_space_invaders_minatar`: 47 after 1,000,000 steps, in 122 s (3 seeds, 2
-    cores, busy).
-    """
+    """DQN on MinAtar's Space Invaders."""
     hparams = dqn_minatar()
     hparams.env = SPACE_INVADERS
     return hparams

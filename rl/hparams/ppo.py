@@ -45,10 +45,7 @@ def ppo() -> PPOHParams:
 
 @register
 def ppo_cartpole() -> PPOHParams:
-    """PPO on CartPole-v1.
-
-    `python train.py --hparams ppo_cartpole`: 500 after 200,000 steps, in 5 s (3 seeds, 2 cores).
-    """
+    """PPO on CartPole-v1."""
     hparams = ppo()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 200_000
@@ -66,10 +63,7 @@ def ppo_cartpole() -> PPOHParams:
 
 @register
 def ppo_mountaincar() -> PPOHParams:
-    """PPO on MountainCar-v0, shaped reward in training.
-
-    `python train.py --hparams ppo_mountaincar`: -110 after 1,000,000 steps, in 40 s (3 seeds, 2 cores, busy).
-    """
+    """PPO on MountainCar-v0, shaped reward in training."""
     hparams = ppo()
     hparams.env = "MountainCar-v0"
     hparams.reward_augmentation = "mountain_car_default"
@@ -86,10 +80,7 @@ def ppo_mountaincar() -> PPOHParams:
 
 @register
 def ppo_pendulum() -> PPOHParams:
-    """PPO on Pendulum-v1.
-
-    `python train.py --hparams ppo_pendulum`: -161 after 301,000 steps, in 6 s (3 seeds, 2 cores).
-    """
+    """PPO on Pendulum-v1."""
     hparams = ppo()
     hparams.env = "Pendulum-v1"
     hparams.normalize_reward = True
@@ -107,10 +98,7 @@ def ppo_pendulum() -> PPOHParams:
 
 @register
 def ppo_acrobot() -> PPOHParams:
-    """PPO on Acrobot-v1.
-
-    `python train.py --hparams ppo_acrobot`: -84 after 504,000 steps, in 7 s (3 seeds, 2 cores).
-    """
+    """PPO on Acrobot-v1."""
     hparams = ppo()
     hparams.env = "Acrobot-v1"
     hparams.normalize_observation = True
@@ -127,11 +115,7 @@ def ppo_acrobot() -> PPOHParams:
 
 @register
 def ppo_mountaincar_continuous() -> PPOHParams:
-    """PPO on MountainCarContinuous-v0, shaped reward in training.
-
-    `python train.py --hparams ppo_mountaincar_continuous`: 94 after 502,000 steps, in 12 s (3 seeds, 2 cores,
-    busy).
-    """
+    """PPO on MountainCarContinuous-v0, shaped reward in training."""
     hparams = ppo()
     hparams.env = "MountainCarContinuous-v0"
     hparams.reward_augmentation = "mountain_car_default"
@@ -150,11 +134,7 @@ def ppo_mountaincar_continuous() -> PPOHParams:
 
 @register
 def ppo_cartpole_no_velocity() -> PPOHParams:
-    """Recurrent PPO on CartPole without velocities: what is not seen has to be remembered.
-
-    `python train.py --hparams ppo_cartpole_no_velocity`: 500 after 100,000 steps, in 125 s (3 seeds, 1 core,
-    busy).
-    """
+    """Recurrent PPO on CartPole without velocities: what is not seen has to be remembered."""
     hparams = ppo()
     hparams.env = "CartPoleNoVel-v1"
     hparams.model.name = "lstm"
@@ -176,11 +156,7 @@ def ppo_cartpole_no_velocity() -> PPOHParams:
 
 @register
 def ppo_pendulum_no_velocity() -> PPOHParams:
-    """Recurrent PPO on Pendulum without velocities.
-
-    `python train.py --hparams ppo_pendulum_no_velocity`: -264 after 100,000 steps, in 42 s (3 seeds, 2 cores,
-    busy).
-    """
+    """Recurrent PPO on Pendulum without velocities."""
     hparams = ppo()
     hparams.env = "PendulumNoVel-v1"
     hparams.model.name = "lstm"
@@ -199,10 +175,7 @@ def ppo_pendulum_no_velocity() -> PPOHParams:
 
 @register
 def ppo_lunarlander() -> PPOHParams:
-    """PPO on LunarLander-v3.
-
-    `python train.py --hparams ppo_lunarlander`: 283 after 999,000 steps, in 42 s (3 seeds, 2 cores, busy).
-    """
+    """PPO on LunarLander-v3."""
     hparams = ppo()
     hparams.env = "LunarLander-v3"
     hparams.normalize_observation = True
@@ -223,11 +196,7 @@ def ppo_lunarlander() -> PPOHParams:
 
 @register
 def ppo_lunarlander_continuous() -> PPOHParams:
-    """PPO on LunarLanderContinuous-v3 (rl-baselines3-zoo's settings).
-
-    `python train.py --hparams ppo_lunarlander_continuous`: 253 after 1,016,000 steps, in 47 s (3 seeds, 2
-    cores, busy).
-    """
+    """PPO on LunarLanderContinuous-v3 (rl-baselines3-zoo's settings)."""
     hparams = ppo()
     hparams.env = "LunarLanderContinuous-v3"
     hparams.train_steps = 1_000_000

@@ -30,10 +30,7 @@ def qrdqn() -> QRDQNHParams:
 
 @register
 def qrdqn_cartpole() -> QRDQNHParams:
-    """QR-DQN on CartPole-v1.
-
-    `python train.py --hparams qrdqn_cartpole`: 500 after 50,000 steps, in 38 s (3 seeds, 2 cores, busy).
-    """
+    """QR-DQN on CartPole-v1."""
     hparams = qrdqn()
     cartpole(hparams)
     hparams.double = True
@@ -44,10 +41,7 @@ def qrdqn_cartpole() -> QRDQNHParams:
 
 @register
 def qrdqn_acrobot() -> QRDQNHParams:
-    """QR-DQN on Acrobot-v1.
-
-    `python train.py --hparams qrdqn_acrobot`: -87 after 100,000 steps, in 50 s (3 seeds, 2 cores, busy).
-    """
+    """QR-DQN on Acrobot-v1."""
     hparams = qrdqn()
     acrobot(hparams)
     hparams.double = True
@@ -56,10 +50,7 @@ def qrdqn_acrobot() -> QRDQNHParams:
 
 @register
 def qrdqn_mountaincar() -> QRDQNHParams:
-    """QR-DQN on MountainCar-v0.
-
-    `python train.py --hparams qrdqn_mountaincar`: -98 after 120,000 steps, in 54 s (3 seeds, 2 cores, busy).
-    """
+    """QR-DQN on MountainCar-v0."""
     hparams = qrdqn()
     mountaincar(hparams)
     hparams.double = True
@@ -68,10 +59,7 @@ def qrdqn_mountaincar() -> QRDQNHParams:
 
 @register
 def qrdqn_lunarlander() -> QRDQNHParams:
-    """QR-DQN on LunarLander-v3.
-
-    `python train.py --hparams qrdqn_lunarlander`: 248 after 100,000 steps, in 120 s (3 seeds, 1 core, busy).
-    """
+    """QR-DQN on LunarLander-v3."""
     hparams = qrdqn()
     lunarlander(hparams)
     hparams.double = True

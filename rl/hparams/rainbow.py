@@ -33,10 +33,7 @@ def rainbow() -> RainbowHParams:
 
 @register
 def rainbow_cartpole() -> RainbowHParams:
-    """Rainbow on CartPole-v1.
-
-    `python train.py --hparams rainbow_cartpole`: 500 after 20,000 steps, in 47 s (3 seeds, 2 cores, busy).
-    """
+    """Rainbow on CartPole-v1."""
     hparams = rainbow()
     cartpole(hparams)
     hparams.train_steps = 20_000
@@ -49,10 +46,7 @@ def rainbow_cartpole() -> RainbowHParams:
 
 @register
 def rainbow_acrobot() -> RainbowHParams:
-    """Rainbow on Acrobot-v1.
-
-    `python train.py --hparams rainbow_acrobot`: -66 after 250,000 steps, in 496 s (3 seeds, 2 cores, busy).
-    """
+    """Rainbow on Acrobot-v1."""
     hparams = rainbow()
     acrobot(hparams)
     hparams.train_steps = 250_000
@@ -66,11 +60,7 @@ def rainbow_acrobot() -> RainbowHParams:
 
 @register
 def rainbow_mountaincar() -> RainbowHParams:
-    """Rainbow on MountainCar-v0.
-
-    `python train.py --hparams rainbow_mountaincar`: -96 after 120,000 steps, in 240 s (3 seeds, 2 cores,
-    busy).
-    """
+    """Rainbow on MountainCar-v0."""
     hparams = rainbow()
     mountaincar(hparams)
     hparams.model.hidden = (64, 64)
@@ -81,11 +71,7 @@ def rainbow_mountaincar() -> RainbowHParams:
 
 @register
 def rainbow_lunarlander() -> RainbowHParams:
-    """Rainbow on LunarLander-v3.
-
-    `python train.py --hparams rainbow_lunarlander`: 153 after 100,000 steps, in 352 s (3 seeds, 2 cores,
-    busy).
-    """
+    """Rainbow on LunarLander-v3."""
     hparams = rainbow()
     lunarlander(hparams)
     hparams.model.layer_norm = False  # not tried with Rainbow yet

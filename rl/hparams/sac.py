@@ -34,10 +34,7 @@ def sac() -> SACHParams:
 
 @register
 def sac_pendulum() -> SACHParams:
-    """SAC on Pendulum-v1.
-
-    `python train.py --hparams sac_pendulum`: -153 after 20,000 steps, in 20 s (3 seeds, 2 cores, busy).
-    """
+    """SAC on Pendulum-v1."""
     hparams = sac()
     hparams.env = "Pendulum-v1"
     hparams.train_steps = 20_000
@@ -51,11 +48,7 @@ def sac_pendulum() -> SACHParams:
 
 @register
 def sac_mountaincar_continuous() -> SACHParams:
-    """SAC on MountainCarContinuous-v0, shaped reward in training.
-
-    `python train.py --hparams sac_mountaincar_continuous`: 95 after 50,000 steps, in 25 s (3 seeds, 2 cores,
-    busy).
-    """
+    """SAC on MountainCarContinuous-v0, shaped reward in training."""
     hparams = sac()
     hparams.env = "MountainCarContinuous-v0"
     hparams.reward_augmentation = "mountain_car_energy"
@@ -71,11 +64,7 @@ def sac_mountaincar_continuous() -> SACHParams:
 
 @register
 def sac_lunarlander_continuous() -> SACHParams:
-    """SAC on LunarLanderContinuous-v3.
-
-    `python train.py --hparams sac_lunarlander_continuous`: 277 after 300,000 steps, in 323 s (3 seeds, 2
-    cores, busy).
-    """
+    """SAC on LunarLanderContinuous-v3."""
     hparams = sac()
     hparams.env = "LunarLanderContinuous-v3"
     hparams.train_steps = 300_000
@@ -114,11 +103,7 @@ def sac_bipedalwalker() -> SACHParams:
 
 @register
 def sac_halfcheetah() -> SACHParams:
-    """SAC on HalfCheetah-v5, settings of Haarnoja et al. 2018 but for the critics' larger steps.
-
-    `python train.py --hparams sac_halfcheetah --train_steps 200000`: 8490 after 200,000 steps, in 1614 s (3
-    seeds, 1 core, busy).
-    """
+    """SAC on HalfCheetah-v5, settings of Haarnoja et al. 2018 but for the critics' larger steps."""
     hparams = sac()
     mujoco(hparams, "HalfCheetah-v5")
     hparams.critic_lr = 1e-3
