@@ -11,11 +11,11 @@ agent's: four frames each.
 from __future__ import annotations
 
 from rl.hparams.ddpg import DDPGHParams, ddpg
-from rl.hparams.dqn import DQNHParams, dqn
+from rl.hparams.dqn import DQNHParams, dense_networks
 from rl.hparams.hparams import HParams
 from rl.hparams.impala import IMPALAHParams, impala
-from rl.hparams.ppo import PPOHParams, ppo
-from rl.hparams.rainbow import RainbowHParams, rainbow
+from rl.hparams.ppo import PPOHParams
+from rl.hparams.rainbow import RainbowHParams
 from rl.hparams.registry import register
 from rl.hparams.vpg import VPGHParams, vpg
 
@@ -47,7 +47,7 @@ def replayed(hparams: DQNHParams | DDPGHParams) -> None:
 @register
 def ppo_atari() -> PPOHParams:
     """PPO on Breakout-v5, or on the Atari game given by --env (Schulman et al. 2017, table 5)."""
-    hparams = ppo()
+    hparams = PPOHParams()
     atari(hparams, "Breakout-v5")
     hparams.num_envs = 8
     hparams.rollout_length = 128
@@ -115,7 +115,7 @@ def vpg_pong() -> VPGHParams:
 @register
 def dqn_pong() -> DQNHParams:
     """DQN on Pong-v5 (Mnih et al. 2015; learning rate and target period of CleanRL)."""
-    hparams = dqn()
+    hparams = dense_networks(DQNHParams())
     atari(hparams, "Pong-v5")
     replayed(hparams)
     hparams.lr = 1e-4
@@ -138,7 +138,7 @@ def dqn_pong_ram() -> DQNHParams:
 @register
 def rainbow_atari() -> RainbowHParams:
     """Rainbow on Breakout-v5, or on the Atari game given by --env (Hessel et al. 2018, table 1)."""
-    hparams = rainbow()
+    hparams = dense_networks(RainbowHParams())
     atari(hparams, "Breakout-v5")
     replayed(hparams)
     hparams.lr = 6.25e-5

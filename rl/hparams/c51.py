@@ -7,7 +7,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rl.errors import UsageError
-from rl.hparams.dqn import DQNHParams, acrobot, cartpole, identity, lunarlander, mountaincar
+from rl.hparams.dqn import (
+    DQNHParams,
+    acrobot,
+    any_environment,
+    cartpole,
+    dense_networks,
+    identity,
+    lunarlander,
+    mountaincar,
+)
 from rl.hparams.registry import register
 
 
@@ -16,7 +25,6 @@ class C51HParams(DQNHParams):
 
     algo: str = "c51"
 
-    double: bool = False
     loss: Literal["cross_entropy"] = "cross_entropy"  # type: ignore[assignment]
     atoms: Annotated[int, Field(ge=2)] = 51
     value_min: float = -10.0  # the least discounted return that can be told from a lesser one
@@ -32,21 +40,25 @@ class C51HParams(DQNHParams):
             )
 
 
+def scaled_to_support(hparams: C51HParams) -> None:
+    """Divides rewards by the running standard deviation of returns, so that these lie within the support
+    of -10 to 10, whatever the environment's units."""
+    hparams.normalize_reward = True
+
+
 @register
 def c51() -> C51HParams:
-    """C51 on any environment with discrete actions: give --env ID, value_min and value_max."""
-    hparams = C51HParams()
-    hparams.model.activation = "relu"
-    hparams.model.init = "lecun_uniform"
+    """C51, double and with 3-step returns, on any environment with discrete actions: give --env ID."""
+    hparams = any_environment(C51HParams())
+    scaled_to_support(hparams)
     return hparams
 
 
 @register
 def c51_cartpole() -> C51HParams:
-    """C51 on CartPole-v1."""
-    hparams = c51()
+    """C51 on CartPole-v1, double, 10-step returns."""
+    hparams = dense_networks(C51HParams())
     cartpole(hparams)
-    hparams.double = True
     hparams.value_min = 0.0
     hparams.value_max = 100.0
     return hparams
@@ -54,10 +66,9 @@ def c51_cartpole() -> C51HParams:
 
 @register
 def c51_acrobot() -> C51HParams:
-    """C51 on Acrobot-v1."""
-    hparams = c51()
+    """C51 on Acrobot-v1, double, 10-step returns."""
+    hparams = dense_networks(C51HParams())
     acrobot(hparams)
-    hparams.double = True
     hparams.value_min = -100.0
     hparams.value_max = 0.0
     hparams.n_step = 10
@@ -67,10 +78,9 @@ def c51_acrobot() -> C51HParams:
 
 @register
 def c51_mountaincar() -> C51HParams:
-    """C51 on MountainCar-v0."""
-    hparams = c51()
+    """C51 on MountainCar-v0, double, 5-step returns."""
+    hparams = dense_networks(C51HParams())
     mountaincar(hparams)
-    hparams.double = True
     hparams.value_min = -50.0
     hparams.value_max = 0.0
     return hparams
@@ -78,10 +88,9 @@ def c51_mountaincar() -> C51HParams:
 
 @register
 def c51_lunarlander() -> C51HParams:
-    """C51 on LunarLander-v3."""
-    hparams = c51()
+    """C51 on LunarLander-v3, double, 3-step returns."""
+    hparams = dense_networks(C51HParams())
     lunarlander(hparams)
-    hparams.double = True
     hparams.value_min = -200.0
     hparams.value_max = 300.0
     return hparams
@@ -90,7 +99,7 @@ def c51_lunarlander() -> C51HParams:
 @register
 def c51_identity() -> C51HParams:
     """C51 on Identity-v0: the smallest test that anything is learned."""
-    hparams = c51()
+    hparams = dense_networks(C51HParams())
     identity(hparams)
     hparams.value_min = 0.0
     hparams.value_max = 2.0

@@ -205,7 +205,7 @@ def ddpg_lunarlander_continuous() -> DDPGHParams:
 
 @register
 def ddpg_halfcheetah() -> DDPGHParams:
-    """DDPG on HalfCheetah-v5, settings of Fujimoto et al. 2018."""
+    """DDPG on HalfCheetah-v5, with the networks, batches and learning rate of this project's TD3."""
     hparams = ddpg()
     mujoco(hparams, "HalfCheetah-v5")
     return hparams
@@ -213,7 +213,7 @@ def ddpg_halfcheetah() -> DDPGHParams:
 
 @register
 def ddpg_hopper() -> DDPGHParams:
-    """DDPG on Hopper-v5, settings of Fujimoto et al. 2018."""
+    """DDPG on Hopper-v5, with the networks, batches and learning rate of this project's TD3."""
     hparams = ddpg()
     mujoco(hparams, "Hopper-v5")
     return hparams
@@ -221,7 +221,7 @@ def ddpg_hopper() -> DDPGHParams:
 
 @register
 def ddpg_walker2d() -> DDPGHParams:
-    """DDPG on Walker2d-v5, settings of Fujimoto et al. 2018."""
+    """DDPG on Walker2d-v5, with the networks, batches and learning rate of this project's TD3."""
     hparams = ddpg()
     mujoco(hparams, "Walker2d-v5")
     return hparams

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Count, Fraction, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
+
+AnyHParams = TypeVar("AnyHParams", bound=HParams)
 
 
 class DQNHParams(HParams):
@@ -24,7 +26,7 @@ class DQNHParams(HParams):
     batch_size: PositiveInt = 128
     updates_per_iteration: PositiveInt = 1  # gradient updates after each rollout
     n_step: PositiveInt = 1
-    double: bool = True
+    double: bool = False
     dueling: bool = False
     noisy: bool = False
     noisy_sigma: Coefficient = 0.5  # initial standard deviation, divided by sqrt(inputs) of the layer
@@ -70,18 +72,45 @@ class DQNHParams(HParams):
             )
 
 
-@register
-def dqn() -> DQNHParams:
-    """DQN on any environment with discrete actions: give --env ID."""
-    hparams = DQNHParams()
+def dense_networks(hparams: AnyHParams) -> AnyHParams:
+    """Sets the activation and the initial weights that suit action values; returns the same hparams."""
     hparams.model.activation = "relu"
     hparams.model.init = "lecun_uniform"
     return hparams
 
 
+AnyDQN = TypeVar("AnyDQN", bound=DQNHParams)
+
+
+def any_environment(hparams: AnyDQN) -> AnyDQN:
+    """Sets what DQN and its kin start from on an unknown environment; returns the same hparams.
+
+    An update for every second step, three-step returns, a target network that is copied every 500 steps.
+    """
+    dense_networks(hparams)
+    hparams.model.hidden = (128, 128)
+    hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
+    hparams.double = True
+    hparams.n_step = 3
+    hparams.num_envs = 8
+    hparams.rollout_length = 8
+    hparams.updates_per_iteration = 32
+    hparams.target_update_period = 250
+    hparams.max_grad_norm = 10.0
+    return hparams
+
+
+@register
+def dqn() -> DQNHParams:
+    """Double DQN with 3-step returns on any environment with discrete actions: give --env ID."""
+    return any_environment(DQNHParams())
+
+
 def cartpole(hparams: DQNHParams) -> None:
     """What DQN and its kin share on CartPole-v1."""
     hparams.env = "CartPole-v1"
+    hparams.double = True
     hparams.train_steps = 50_000
     hparams.eval_period = 10_000
     hparams.model.hidden = (128, 128)
@@ -103,6 +132,7 @@ def cartpole(hparams: DQNHParams) -> None:
 def acrobot(hparams: DQNHParams) -> None:
     """What DQN and its kin share on Acrobot-v1."""
     hparams.env = "Acrobot-v1"
+    hparams.double = True
     hparams.train_steps = 100_000
     hparams.eval_period = 20_000
     hparams.model.hidden = (128, 128)
@@ -124,6 +154,7 @@ def acrobot(hparams: DQNHParams) -> None:
 def mountaincar(hparams: DQNHParams) -> None:
     """What DQN and its kin share on MountainCar-v0."""
     hparams.env = "MountainCar-v0"
+    hparams.double = True
     hparams.train_steps = 120_000
     hparams.eval_period = 20_000
     hparams.model.hidden = (128, 128)
@@ -146,6 +177,7 @@ def mountaincar(hparams: DQNHParams) -> None:
 def lunarlander(hparams: DQNHParams) -> None:
     """What DQN and its kin share on LunarLander-v3."""
     hparams.env = "LunarLander-v3"
+    hparams.double = True
     hparams.train_steps = 100_000
     hparams.eval_period = 20_000
     hparams.model.hidden = (128, 128)
@@ -183,24 +215,24 @@ def identity(hparams: DQNHParams) -> None:
 
 @register
 def dqn_cartpole() -> DQNHParams:
-    """DQN on CartPole-v1."""
-    hparams = dqn()
+    """Double DQN with 10-step returns on CartPole-v1."""
+    hparams = dense_networks(DQNHParams())
     cartpole(hparams)
     return hparams
 
 
 @register
 def dqn_mountaincar() -> DQNHParams:
-    """DQN on MountainCar-v0."""
-    hparams = dqn()
+    """Double DQN with 5-step returns on MountainCar-v0."""
+    hparams = dense_networks(DQNHParams())
     mountaincar(hparams)
     return hparams
 
 
 @register
 def dqn_acrobot() -> DQNHParams:
-    """DQN on Acrobot-v1."""
-    hparams = dqn()
+    """Double DQN with 5-step returns on Acrobot-v1."""
+    hparams = dense_networks(DQNHParams())
     acrobot(hparams)
     hparams.eval_period = 10_000
     return hparams
@@ -208,15 +240,15 @@ def dqn_acrobot() -> DQNHParams:
 
 @register
 def dqn_lunarlander() -> DQNHParams:
-    """DQN on LunarLander-v3."""
-    hparams = dqn()
+    """Double DQN with 3-step returns and layer normalisation on LunarLander-v3."""
+    hparams = dense_networks(DQNHParams())
     lunarlander(hparams)
     return hparams
 
 
 @register
 def noisy_dqn_cartpole() -> DQNHParams:
-    """DQN on CartPole-v1 with noisy layers in place of random actions."""
+    """Double DQN with 10-step returns on CartPole-v1, noisy layers in place of random actions."""
     hparams = dqn_cartpole()
     hparams.train_steps = 300_000  # noise explores more slowly than random actions here
     hparams.noisy = True
@@ -225,9 +257,10 @@ def noisy_dqn_cartpole() -> DQNHParams:
 
 @register
 def dqn_catch() -> DQNHParams:
-    """DQN on Catch-v0: a test of learning from images that takes seconds."""
-    hparams = dqn()
+    """Double DQN on Catch-v0: a test of learning from images that takes seconds."""
+    hparams = dense_networks(DQNHParams())
     hparams.env = "Catch-v0"
+    hparams.double = True
     hparams.train_steps = 20_000
     hparams.replay_capacity = 10_000
     hparams.min_replay_size = 500
@@ -242,17 +275,19 @@ def dqn_catch() -> DQNHParams:
 
 @register
 def dqn_identity() -> DQNHParams:
-    """DQN on Identity-v0: the smallest test that anything is learned."""
-    hparams = dqn()
+    """Double DQN on Identity-v0: the smallest test that anything is learned."""
+    hparams = dense_networks(DQNHParams())
     identity(hparams)
+    hparams.double = True
     return hparams
 
 
 @register
 def dqn_two_state_chain() -> DQNHParams:
-    """DQN on TwoStateChain-v0: a test against action values that are known exactly."""
-    hparams = dqn()
+    """Double DQN on TwoStateChain-v0: a test against action values that are known exactly."""
+    hparams = dense_networks(DQNHParams())
     hparams.env = "TwoStateChain-v0"
+    hparams.double = True
     hparams.train_steps = 16_000
     hparams.gamma = 0.9
     hparams.replay_capacity = 4_000

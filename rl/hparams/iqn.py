@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rl.hparams.dqn import DQNHParams, acrobot, cartpole, identity, lunarlander, mountaincar
+from rl.hparams.dqn import (
+    DQNHParams,
+    acrobot,
+    any_environment,
+    cartpole,
+    dense_networks,
+    identity,
+    lunarlander,
+    mountaincar,
+)
 from rl.hparams.hparams import PositiveInt
 from rl.hparams.registry import register
 
@@ -14,7 +23,6 @@ class IQNHParams(DQNHParams):
 
     algo: str = "iqn"
 
-    double: bool = False
     loss: Literal["quantile_huber"] = "quantile_huber"  # type: ignore[assignment]
     cosines: PositiveInt = 64  # width of the cosine embedding (n in the paper)
     fractions: PositiveInt = 8  # drawn for the values that are learned (N)
@@ -24,20 +32,16 @@ class IQNHParams(DQNHParams):
 
 @register
 def iqn() -> IQNHParams:
-    """IQN on any environment with discrete actions: give --env ID."""
-    hparams = IQNHParams()
-    hparams.model.activation = "relu"
-    hparams.model.init = "lecun_uniform"
-    return hparams
+    """IQN, double and with 3-step returns, on any environment with discrete actions: give --env ID."""
+    return any_environment(IQNHParams())
 
 
 @register
 def iqn_cartpole() -> IQNHParams:
-    """IQN on CartPole-v1."""
-    hparams = iqn()
+    """IQN on CartPole-v1, double, 10-step returns."""
+    hparams = dense_networks(IQNHParams())
     cartpole(hparams)
     hparams.model.hidden = (64, 64)
-    hparams.double = True
     hparams.cosines = 32
     hparams.policy_fractions = 8
     hparams.target_update_period = 64
@@ -46,11 +50,10 @@ def iqn_cartpole() -> IQNHParams:
 
 @register
 def iqn_acrobot() -> IQNHParams:
-    """IQN on Acrobot-v1."""
-    hparams = iqn()
+    """IQN on Acrobot-v1, double, 5-step returns."""
+    hparams = dense_networks(IQNHParams())
     acrobot(hparams)
     hparams.model.hidden = (64, 64)
-    hparams.double = True
     hparams.cosines = 32
     hparams.policy_fractions = 8
     hparams.updates_per_iteration = 64
@@ -59,12 +62,11 @@ def iqn_acrobot() -> IQNHParams:
 
 @register
 def iqn_mountaincar() -> IQNHParams:
-    """IQN on MountainCar-v0."""
-    hparams = iqn()
+    """IQN on MountainCar-v0, double, 5-step returns."""
+    hparams = dense_networks(IQNHParams())
     mountaincar(hparams)
     hparams.model.hidden = (64, 64)
     hparams.model.layer_norm = True
-    hparams.double = True
     hparams.cosines = 32
     hparams.policy_fractions = 8
     return hparams
@@ -72,11 +74,10 @@ def iqn_mountaincar() -> IQNHParams:
 
 @register
 def iqn_lunarlander() -> IQNHParams:
-    """IQN on LunarLander-v3."""
-    hparams = iqn()
+    """IQN on LunarLander-v3, double, 3-step returns."""
+    hparams = dense_networks(IQNHParams())
     lunarlander(hparams)
     hparams.model.hidden = (64, 64)
-    hparams.double = True
     hparams.cosines = 32
     hparams.policy_fractions = 8
     return hparams
@@ -85,7 +86,7 @@ def iqn_lunarlander() -> IQNHParams:
 @register
 def iqn_identity() -> IQNHParams:
     """IQN on Identity-v0: the smallest test that anything is learned."""
-    hparams = iqn()
+    hparams = dense_networks(IQNHParams())
     identity(hparams)
     hparams.lr = 3e-3
     return hparams

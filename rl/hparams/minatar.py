@@ -7,9 +7,9 @@ network of the games' authors: ten times slower here.
 
 from __future__ import annotations
 
-from rl.hparams.dqn import DQNHParams, dqn
+from rl.hparams.dqn import DQNHParams, dense_networks
 from rl.hparams.hparams import HParams
-from rl.hparams.ppo import PPOHParams, ppo
+from rl.hparams.ppo import PPOHParams
 from rl.hparams.registry import register
 
 BREAKOUT, SPACE_INVADERS = "MinAtar/Breakout-v1", "MinAtar/SpaceInvaders-v1"
@@ -25,7 +25,7 @@ def minatar(hparams: HParams, env: str) -> None:
 @register
 def ppo_minatar() -> PPOHParams:
     """PPO on MinAtar's Breakout, or on the game given by --env; network and rates of PureJaxRL."""
-    hparams = ppo()
+    hparams = PPOHParams()
     minatar(hparams, BREAKOUT)
     hparams.train_steps = 5_000_000
     hparams.eval_period = 500_000
@@ -57,9 +57,10 @@ def ppo_space_invaders_minatar() -> PPOHParams:
 
 @register
 def dqn_minatar() -> DQNHParams:
-    """DQN on MinAtar's Breakout, or on the game given by --env."""
-    hparams = dqn()
+    """Double DQN with 3-step returns on MinAtar's Breakout, or on the game given by --env."""
+    hparams = dense_networks(DQNHParams())
     minatar(hparams, BREAKOUT)
+    hparams.double = True
     hparams.model.hidden = (128, 128)
     hparams.train_steps = 1_000_000
     hparams.eval_period = 100_000
@@ -79,13 +80,13 @@ def dqn_minatar() -> DQNHParams:
 
 @register
 def dqn_breakout_minatar() -> DQNHParams:
-    """DQN on MinAtar's Breakout."""
+    """Double DQN with 3-step returns on MinAtar's Breakout."""
     return dqn_minatar()
 
 
 @register
 def dqn_space_invaders_minatar() -> DQNHParams:
-    """DQN on MinAtar's Space Invaders."""
+    """Double DQN with 3-step returns on MinAtar's Space Invaders."""
     hparams = dqn_minatar()
     hparams.env = SPACE_INVADERS
     return hparams

@@ -11,6 +11,7 @@ class PPOHParams(HParams):
     """PPO for discrete, multi-discrete and continuous actions."""
 
     algo: str = "ppo"
+    rollout_length: PositiveInt = 128
     max_grad_norm: PositiveFloat | None = 0.5
 
     epochs: PositiveInt = 4  # passes over each rollout
@@ -39,14 +40,16 @@ class PPOHParams(HParams):
 def ppo() -> PPOHParams:
     """PPO on any environment with discrete or continuous actions: give --env ID."""
     hparams = PPOHParams()
-    hparams.rollout_length = 128
+    hparams.epochs = 10
+    hparams.minibatches = 16  # of 64 steps
+    hparams.value_coef = 1.0  # of half the square
     return hparams
 
 
 @register
 def ppo_cartpole() -> PPOHParams:
     """PPO on CartPole-v1."""
-    hparams = ppo()
+    hparams = PPOHParams()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 200_000
     hparams.eval_period = 25_000
@@ -64,7 +67,7 @@ def ppo_cartpole() -> PPOHParams:
 @register
 def ppo_mountaincar() -> PPOHParams:
     """PPO on MountainCar-v0, shaped reward in training."""
-    hparams = ppo()
+    hparams = PPOHParams()
     hparams.env = "MountainCar-v0"
     hparams.reward_augmentation = "mountain_car_default"
     hparams.normalize_observation = True
@@ -81,7 +84,7 @@ def ppo_mountaincar() -> PPOHParams:
 @register
 def ppo_pendulum() -> PPOHParams:
     """PPO on Pendulum-v1."""
-    hparams = ppo()
+    hparams = PPOHParams()
     hparams.env = "Pendulum-v1"
     hparams.normalize_reward = True
     hparams.train_steps = 300_000
@@ -99,7 +102,7 @@ def ppo_pendulum() -> PPOHParams:
 @register
 def ppo_acrobot() -> PPOHParams:
     """PPO on Acrobot-v1."""
-    hparams = ppo()
+    hparams = PPOHParams()
     hparams.env = "Acrobot-v1"
     hparams.normalize_observation = True
     hparams.train_steps = 500_000
@@ -116,7 +119,7 @@ def ppo_acrobot() -> PPOHParams:
 @register
 def ppo_mountaincar_continuous() -> PPOHParams:
     """PPO on MountainCarContinuous-v0, shaped reward in training."""
-    hparams = ppo()
+    hparams = PPOHParams()
     hparams.env = "MountainCarContinuous-v0"
     hparams.reward_augmentation = "mountain_car_default"
     hparams.normalize_observation = True
@@ -135,7 +138,7 @@ def ppo_mountaincar_continuous() -> PPOHParams:
 @register
 def ppo_cartpole_no_velocity() -> PPOHParams:
     """Recurrent PPO on CartPole without velocities: what is not seen has to be remembered."""
-    hparams = ppo()
+    hparams = PPOHParams()
     hparams.env = "CartPoleNoVel-v1"
     hparams.model.name = "lstm"
     hparams.model.hidden = (64,)
@@ -157,7 +160,7 @@ def ppo_cartpole_no_velocity() -> PPOHParams:
 @register
 def ppo_pendulum_no_velocity() -> PPOHParams:
     """Recurrent PPO on Pendulum without velocities."""
-    hparams = ppo()
+    hparams = PPOHParams()
     hparams.env = "PendulumNoVel-v1"
     hparams.model.name = "lstm"
     hparams.normalize_reward = True
@@ -176,7 +179,7 @@ def ppo_pendulum_no_velocity() -> PPOHParams:
 @register
 def ppo_lunarlander() -> PPOHParams:
     """PPO on LunarLander-v3."""
-    hparams = ppo()
+    hparams = PPOHParams()
     hparams.env = "LunarLander-v3"
     hparams.normalize_observation = True
     hparams.normalize_reward = True
@@ -197,8 +200,9 @@ def ppo_lunarlander() -> PPOHParams:
 @register
 def ppo_lunarlander_continuous() -> PPOHParams:
     """PPO on LunarLanderContinuous-v3 (rl-baselines3-zoo's settings)."""
-    hparams = ppo()
+    hparams = PPOHParams()
     hparams.env = "LunarLanderContinuous-v3"
+    hparams.value_coef = 1.0  # zoo's 0.5 of the whole square is twice that of its half
     hparams.train_steps = 1_000_000
     hparams.eval_period = 200_000
     hparams.num_envs = 16
@@ -214,8 +218,9 @@ def ppo_lunarlander_continuous() -> PPOHParams:
 @register
 def ppo_bipedalwalker() -> PPOHParams:
     """PPO on BipedalWalker-v3 (rl-baselines3-zoo's settings); not measured here."""
-    hparams = ppo()
+    hparams = PPOHParams()
     hparams.env = "BipedalWalker-v3"
+    hparams.value_coef = 1.0  # zoo's 0.5 of the whole square
     hparams.normalize_observation = True
     hparams.normalize_reward = True
     hparams.train_steps = 5_000_000
@@ -231,10 +236,11 @@ def ppo_bipedalwalker() -> PPOHParams:
 
 def _mujoco(env: str) -> PPOHParams:
     """What rl-baselines3-zoo's settings for MuJoCo have in common."""
-    hparams = ppo()
+    hparams = PPOHParams()
     hparams.env = env
     hparams.model.hidden = (256, 256)
     hparams.model.activation = "relu"
+    hparams.model.init = "torch"  # zoo's ortho_init=False: PyTorch's own initial weights
     hparams.normalize_observation = True
     hparams.normalize_reward = True
     hparams.train_steps = 1_000_000
@@ -293,7 +299,7 @@ def ppo_walker2d() -> PPOHParams:
 @register
 def ppo_catch() -> PPOHParams:
     """PPO on Catch-v0: a test of learning from images that takes seconds."""
-    hparams = ppo()
+    hparams = PPOHParams()
     hparams.env = "Catch-v0"
     hparams.train_steps = 40_000
     hparams.num_envs = 16
@@ -306,7 +312,7 @@ def ppo_catch() -> PPOHParams:
 @register
 def ppo_identity() -> PPOHParams:
     """PPO on Identity-v0: the smallest test that anything is learned."""
-    hparams = ppo()
+    hparams = PPOHParams()
     hparams.env = "Identity-v0"
     hparams.train_steps = 8_192
     hparams.num_envs = 8

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from rl.hparams.ddpg import DDPGHParams, ddpg
 from rl.hparams.hparams import HParams
-from rl.hparams.ppo import PPOHParams, ppo
+from rl.hparams.ppo import PPOHParams
 from rl.hparams.registry import register
 
 
@@ -30,7 +30,7 @@ def procgen(hparams: HParams, env: str, levels: int) -> None:
 @register
 def ppo_procgen() -> PPOHParams:
     """PPO on 200 easy levels of StarPilot, or of the game given by --env (Cobbe et al. 2020, appendix D)."""
-    hparams = ppo()
+    hparams = PPOHParams()
     procgen(hparams, "starpilot", 200)
     hparams.num_envs = 64
     hparams.rollout_length = 256

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rl.hparams.dqn import DQNHParams, acrobot, cartpole, identity, lunarlander, mountaincar
+from rl.hparams.dqn import (
+    DQNHParams,
+    acrobot,
+    any_environment,
+    cartpole,
+    dense_networks,
+    identity,
+    lunarlander,
+    mountaincar,
+)
 from rl.hparams.hparams import PositiveInt
 from rl.hparams.registry import register
 
@@ -14,26 +23,21 @@ class QRDQNHParams(DQNHParams):
 
     algo: str = "qrdqn"
 
-    double: bool = False
     loss: Literal["quantile_huber"] = "quantile_huber"  # type: ignore[assignment]
     quantiles: PositiveInt = 32
 
 
 @register
 def qrdqn() -> QRDQNHParams:
-    """QR-DQN on any environment with discrete actions: give --env ID."""
-    hparams = QRDQNHParams()
-    hparams.model.activation = "relu"
-    hparams.model.init = "lecun_uniform"
-    return hparams
+    """QR-DQN, double and with 3-step returns, on any environment with discrete actions: give --env ID."""
+    return any_environment(QRDQNHParams())
 
 
 @register
 def qrdqn_cartpole() -> QRDQNHParams:
-    """QR-DQN on CartPole-v1."""
-    hparams = qrdqn()
+    """QR-DQN on CartPole-v1, double, 10-step returns."""
+    hparams = dense_networks(QRDQNHParams())
     cartpole(hparams)
-    hparams.double = True
     hparams.huber_delta = 5.0
     hparams.target_update_period = 64
     return hparams
@@ -41,28 +45,25 @@ def qrdqn_cartpole() -> QRDQNHParams:
 
 @register
 def qrdqn_acrobot() -> QRDQNHParams:
-    """QR-DQN on Acrobot-v1."""
-    hparams = qrdqn()
+    """QR-DQN on Acrobot-v1, double, 5-step returns."""
+    hparams = dense_networks(QRDQNHParams())
     acrobot(hparams)
-    hparams.double = True
     return hparams
 
 
 @register
 def qrdqn_mountaincar() -> QRDQNHParams:
-    """QR-DQN on MountainCar-v0."""
-    hparams = qrdqn()
+    """QR-DQN on MountainCar-v0, double, 5-step returns."""
+    hparams = dense_networks(QRDQNHParams())
     mountaincar(hparams)
-    hparams.double = True
     return hparams
 
 
 @register
 def qrdqn_lunarlander() -> QRDQNHParams:
-    """QR-DQN on LunarLander-v3."""
-    hparams = qrdqn()
+    """QR-DQN on LunarLander-v3, double, 3-step returns."""
+    hparams = dense_networks(QRDQNHParams())
     lunarlander(hparams)
-    hparams.double = True
     hparams.target_update_period = 250
     return hparams
 
@@ -70,7 +71,7 @@ def qrdqn_lunarlander() -> QRDQNHParams:
 @register
 def qrdqn_identity() -> QRDQNHParams:
     """QR-DQN on Identity-v0: the smallest test that anything is learned."""
-    hparams = qrdqn()
+    hparams = dense_networks(QRDQNHParams())
     identity(hparams)
     hparams.lr = 3e-3
     return hparams

@@ -15,6 +15,7 @@ class R2D2HParams(DQNHParams):
     memory: str = "sequence"
     gamma: Fraction = 0.997
 
+    double: bool = True
     batch_size: PositiveInt = 32  # sequences
     n_step: PositiveInt = 5
     prioritized: bool = True  # false: sequences are sampled uniformly

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from rl.hparams.c51 import C51HParams
-from rl.hparams.dqn import acrobot, cartpole, identity, lunarlander, mountaincar
+from rl.hparams.c51 import C51HParams, scaled_to_support
+from rl.hparams.dqn import (
+    acrobot,
+    any_environment,
+    cartpole,
+    dense_networks,
+    identity,
+    lunarlander,
+    mountaincar,
+)
 from rl.hparams.hparams import Fraction, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
 
@@ -24,17 +32,16 @@ class RainbowHParams(C51HParams):
 
 @register
 def rainbow() -> RainbowHParams:
-    """Rainbow on any environment with discrete actions: give --env ID, value_min and value_max."""
-    hparams = RainbowHParams()
-    hparams.model.activation = "relu"
-    hparams.model.init = "lecun_uniform"
+    """Rainbow on any environment with discrete actions: give --env ID."""
+    hparams = any_environment(RainbowHParams())
+    scaled_to_support(hparams)
     return hparams
 
 
 @register
 def rainbow_cartpole() -> RainbowHParams:
     """Rainbow on CartPole-v1."""
-    hparams = rainbow()
+    hparams = dense_networks(RainbowHParams())
     cartpole(hparams)
     hparams.train_steps = 20_000
     hparams.eval_period = 5_000
@@ -47,7 +54,7 @@ def rainbow_cartpole() -> RainbowHParams:
 @register
 def rainbow_acrobot() -> RainbowHParams:
     """Rainbow on Acrobot-v1."""
-    hparams = rainbow()
+    hparams = dense_networks(RainbowHParams())
     acrobot(hparams)
     hparams.train_steps = 250_000
     hparams.model.hidden = (64, 64)
@@ -61,7 +68,7 @@ def rainbow_acrobot() -> RainbowHParams:
 @register
 def rainbow_mountaincar() -> RainbowHParams:
     """Rainbow on MountainCar-v0."""
-    hparams = rainbow()
+    hparams = dense_networks(RainbowHParams())
     mountaincar(hparams)
     hparams.model.hidden = (64, 64)
     hparams.value_min = -50.0
@@ -72,7 +79,7 @@ def rainbow_mountaincar() -> RainbowHParams:
 @register
 def rainbow_lunarlander() -> RainbowHParams:
     """Rainbow on LunarLander-v3."""
-    hparams = rainbow()
+    hparams = dense_networks(RainbowHParams())
     lunarlander(hparams)
     hparams.model.layer_norm = False  # not tried with Rainbow yet
     hparams.model.hidden = (64, 64)
@@ -84,7 +91,7 @@ def rainbow_lunarlander() -> RainbowHParams:
 @register
 def rainbow_identity() -> RainbowHParams:
     """Rainbow on Identity-v0: the smallest test that anything is learned."""
-    hparams = rainbow()
+    hparams = dense_networks(RainbowHParams())
     identity(hparams)
     hparams.value_min = 0.0
     hparams.value_max = 2.0

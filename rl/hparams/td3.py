@@ -91,7 +91,7 @@ def td3_lunarlander_continuous() -> TD3HParams:
 
 @register
 def td3_bipedalwalker() -> TD3HParams:
-    """TD3 on BipedalWalker-v3, settings of RL Baselines3 Zoo."""
+    """TD3 on BipedalWalker-v3, settings of RL Baselines3 Zoo, updates after every 64 steps."""
     hparams = td3()
     hparams.env = "BipedalWalker-v3"
     hparams.train_steps = 1_000_000
@@ -108,7 +108,7 @@ def td3_bipedalwalker() -> TD3HParams:
 
 @register
 def td3_halfcheetah() -> TD3HParams:
-    """TD3 on HalfCheetah-v5, settings of Fujimoto et al. 2018."""
+    """TD3 on HalfCheetah-v5: 256 x 256 units, batches of 256, steps of 3e-4, as the authors' code."""
     hparams = td3()
     mujoco(hparams, "HalfCheetah-v5")
     return hparams
@@ -116,7 +116,7 @@ def td3_halfcheetah() -> TD3HParams:
 
 @register
 def td3_hopper() -> TD3HParams:
-    """TD3 on Hopper-v5, settings of Fujimoto et al. 2018."""
+    """TD3 on Hopper-v5: 256 x 256 units, batches of 256, steps of 3e-4, as the authors' code."""
     hparams = td3()
     mujoco(hparams, "Hopper-v5")
     return hparams
@@ -124,7 +124,7 @@ def td3_hopper() -> TD3HParams:
 
 @register
 def td3_walker2d() -> TD3HParams:
-    """TD3 on Walker2d-v5, settings of Fujimoto et al. 2018."""
+    """TD3 on Walker2d-v5: 256 x 256 units, batches of 256, steps of 3e-4, as the authors' code."""
     hparams = td3()
     mujoco(hparams, "Walker2d-v5")
     return hparams

@@ -20,6 +20,13 @@ def merge_test_small() -> HParams:
     return hparams
 
 
+def merge_test_relu() -> DQNHParams:
+    """A set of DQN's class that says little."""
+    hparams = DQNHParams()
+    hparams.model.activation = "relu"
+    return hparams
+
+
 def merge_test_misspelt() -> HParams:
     """A set with a mistake in it."""
     hparams = ppo()
@@ -40,7 +47,8 @@ def merge_test_nothing() -> HParams:
 def registered(monkeypatch):
     """The sets of this file are known in its tests only."""
     monkeypatch.setattr(registry, "_found", {entry.name: entry for entry in registry.entries()})
-    for each in (merge_test_small, merge_test_misspelt, merge_test_bad_constructor, merge_test_nothing):
+    strange = (merge_test_misspelt, merge_test_bad_constructor, merge_test_nothing)
+    for each in (merge_test_small, merge_test_relu, *strange):
         register(each)
 
 
@@ -78,7 +86,7 @@ def test_merge_leaves_its_parts_alone():
 
 
 def test_explicit_survives_a_merge_so_that_three_sets_merge_in_order():
-    merged = named("merge_test_small-default-dqn")
+    merged = named("merge_test_small-default-merge_test_relu")
     assert merged.lr == 0.5 and explicit(merged)["num_envs"] == 2
     assert merged.model.activation == "relu" and list(merged.model.hidden) == [8]
 

@@ -9,6 +9,8 @@ Deviations from the paper:
    rollout in `minibatches` groups of environments, each update with V-trace anew.
 2. `trace_lambda` (the paper's remark 2) weighs the trace; 1 is the algorithm of the experiments.
 3. Gradients are clipped by their global norm (`max_grad_norm`).
+4. Adam by default, not the paper's RMSProp (`optimizer=rmsprop`).
+5. The loss is the mean over a rollout's steps; the paper sums over them, which is another learning rate.
 """
 
 from __future__ import annotations
