@@ -5,7 +5,7 @@
 
 The cluster (a head and two nodes, `ray.cluster_utils.Cluster`) and the run (`train.py`, as it is typed) are
 processes of this machine. When the run has ended it must have said of each worker that was killed that it was
-replaced, must have reached the bar of its set (bars.py; 100 episodes of the best or the last checkpoint), and
+replaced, must have reached the bar of its set (bars.py; 100 episodes of the last checkpoint), and
 neither from it nor from the cluster may a process be left. With `--minutes` the run is asked to stop at
 their end, and memory is sampled meanwhile: endurance.csv and endurance.png. The outcome is a part of
 endurance.md, in benchmarks/results.

@@ -1,13 +1,17 @@
 """Learning results: trains hparams sets with several seeds as a user would, and evaluates what came out.
 
+    python benchmarks/learning.py --jobs 2 --nice 10      # all sets that have a bar (bars.py), cheapest first
+    python benchmarks/learning.py --jobs 2 --stale_only --seconds 3600 --most_seconds 300
     python benchmarks/learning.py --hparams ppo_cartpole dqn_cartpole --seeds 3
-    python benchmarks/learning.py --jobs 2 --nice 10        # all sets that have a bar (bars.py)
+    python benchmarks/learning.py --hparams ppo_cartpole --tune       # seeds 0 to 4, nothing is written
 
-Each (set, seed) is a run of train.py in build/learning/SET/seed_N. What has finished with the same settings
-is not repeated, and an interrupted run is continued. The last and the best checkpoint are then played for 100
-episodes on Gymnasium, which chose neither. Writes learning.csv (a line for each run), learning_curves.csv
-(its evaluations) and the report made of them (report.py) in benchmarks/results; lines of sets that are not
-named stay.
+Sets are judged by seeds 100 to 104, which no tuning may have seen. With other seeds nothing is written: a
+table is printed. Each (set, seed) is a run of train.py in build/learning/SET/seed_N (of other seeds in
+build/tuning). What has finished with the hparams that the set has now is not repeated, and an interrupted run
+is continued. The last and the best checkpoint are then played for 100 episodes on Gymnasium, which chose
+neither. Writes learning.csv (a line for each run), learning_hparams.json (what was trained),
+learning_curves.csv (the runs' own evaluations) and the report made of them (report.py) in benchmarks/results;
+lines of sets that are not named stay.
 """
 
 from __future__ import annotations
@@ -20,31 +24,34 @@ import shlex
 import shutil
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 import measure  # noqa: E402
 import report  # noqa: E402
-from bars import BARS  # noqa: E402
+import trained  # noqa: E402
+from bars import BARS, JUDGED, WITH_WORKERS  # noqa: E402
 
-RUNS = ROOT / "build" / "learning"
+RUNS, TUNING = ROOT / "build" / "learning", ROOT / "build" / "tuning"
 FIELDS = ("hparams", "env", "seed", "steps", "best_step", "last", "best", "episodes", "seconds",
-          "train_seconds", "eval_seconds", "first_window_s", "cores", "noisy", "command")  # fmt: skip
+          "train_seconds", "eval_seconds", "first_window_s", "cores", "noisy", "fingerprint", "version",
+          "command")  # fmt: skip
 CURVE_FIELDS = ("hparams", "seed", "step", "return")
-EVALUATING = (
-    threading.Lock()
-)  # runs train side by side; they are evaluated in this process, one after another
+EPOCH = time.monotonic()  # --seconds counts from here
 
 
 class Failed(Exception):
     """A run that came to nothing."""
+
+
+class NoTime(Exception):
+    """A run that was not begun in the time of `--seconds`."""
 
 
 class Job(NamedTuple):
@@ -64,8 +71,7 @@ def jobs(name: str, args: argparse.Namespace) -> list[Job]:
     found = []
     for seed in range(args.first_seed, args.first_seed + args.seeds):
         hparams = named(name)
-        called = f"{name}_workers_{args.num_workers}" if args.num_workers else name
-        folder = RUNS / called / f"seed_{seed}"
+        folder = (RUNS if args.judged else TUNING) / called(name, args) / f"seed_{seed}"
         shown = os.path.relpath(folder, ROOT)
         command = ["train.py", "--hparams", name, "--seed", str(seed), "--output_dir", shown]
         if args.num_workers:
@@ -76,7 +82,7 @@ def jobs(name: str, args: argparse.Namespace) -> list[Job]:
         if not hparams.eval_period:
             hparams.eval_period = max(hparams.train_steps // args.evaluations, 1)
             command += ["--hparam_override", f"eval_period={hparams.eval_period}"]
-        found.append(Job(called, seed, hparams, tuple(command), folder))
+        found.append(Job(called(name, args), seed, hparams, tuple(command), folder))
     return found
 
 
@@ -112,13 +118,18 @@ def curve(run_dir: Path) -> list[tuple[int, float]]:
     return [(int(step), float(value)) for step, value in found if value]
 
 
-def finish(job: Job, episodes: int) -> dict[str, Any]:
-    """Evaluates a trained run and collects its line of the results."""
-    import rl
+def finish(job: Job, episodes: int, nice: int) -> dict[str, Any]:
+    """Evaluates a trained run and collects its line of the results.
 
+    Raises:
+        Failed: it cannot be evaluated.
+    """
     run_dir = job.folder / "run_0"
-    with EVALUATING:
-        returns = {which: rl.load(run_dir, which).evaluate(episodes).returns for which in ("last", "best")}
+    code = run(["benchmarks/evaluate.py", str(run_dir), str(episodes)], job.folder / "evaluation.txt", nice)
+    lines = (job.folder / "evaluation.txt").read_text().splitlines()
+    found = [json.loads(line.removeprefix("JSON ")) for line in lines if line.startswith("JSON ")]
+    if code or not found:
+        raise Failed(f"{job.name} seed {job.seed}: no evaluation, see {job.folder / 'evaluation.txt'}")
     points = curve(run_dir)
     return {
         "hparams": job.name,
@@ -126,28 +137,36 @@ def finish(job: Job, episodes: int) -> dict[str, Any]:
         "seed": job.seed,
         "steps": points[-1][0],
         "best_step": max(points, key=lambda point: point[1])[0],
-        "last": round(float(returns["last"].mean()), 1),
-        "best": round(float(returns["best"].mean()), 1),
+        "last": round(found[0]["last"], 1),
+        "best": round(found[0]["best"], 1),
         "episodes": episodes,
         **times(run_dir),
         "cores": len(os.sched_getaffinity(0)),
+        "fingerprint": trained.fingerprint(job.hparams),
         "command": "python " + shlex.join(job.command),
     }
 
 
-def same_settings(job: Job) -> bool:
-    """Whether the run in the job's folder has the set's present values; hparams that are newer than the run
-    count with their defaults."""
-    from rl.hparams.hparams import HParams
+def run(command: Sequence[str], output: Path, nice: int) -> int:
+    """The exit code of a Python program, started in the repository root; what it prints goes into a file."""
+    with output.open("w") as file:
+        child = subprocess.Popen([sys.executable, *command], cwd=ROOT, stdout=file, stderr=file)
+        if nice:
+            os.setpriority(os.PRIO_PROCESS, child.pid, nice)
+        return child.wait()
 
+
+def same_settings(job: Job) -> bool:
+    """Whether the run in the job's folder, if there is one, has what the set has now, as far as learning
+    depends on it; hparams that are newer than the run count with their defaults."""
     path = job.folder / "run_0" / "hparams.json"
     if not path.exists():
-        return True
+        return not (job.folder / "result.json").exists()
     try:
-        found = HParams.from_dict(json.loads(path.read_text())["hparams"])
+        found = trained.revived(json.loads(path.read_text())["hparams"])
     except Exception:  # damaged, or of hparams that are no more
         return False
-    return found.to_dict() == job.hparams.to_dict()
+    return trained.fingerprint(found) == trained.fingerprint(job.hparams)
 
 
 def do(job: Job, args: argparse.Namespace) -> dict[str, Any]:
@@ -155,9 +174,9 @@ def do(job: Job, args: argparse.Namespace) -> dict[str, Any]:
 
     Raises:
         Failed: training ended with an error, or the run in the folder is another.
+        NoTime: it would have to be trained, and there is no time left.
     """
     path = job.folder / "result.json"
-    command = "python " + shlex.join(job.command)
     if not same_settings(job):
         if not args.restart:
             raise Failed(
@@ -166,29 +185,31 @@ def do(job: Job, args: argparse.Namespace) -> dict[str, Any]:
         shutil.rmtree(job.folder)
     if path.exists():
         row = json.loads(path.read_text())
-        if (row["command"], row["episodes"]) == (command, args.episodes):
-            return row
+        if row["episodes"] == args.episodes:
+            return row | {"fingerprint": trained.fingerprint(job.hparams)}  # what is newer is as it was
+    if args.seconds is not None and time.monotonic() - EPOCH > args.seconds:
+        raise NoTime
     # Side by side there is no idle machine to be had.
     idle = args.jobs == 1 and measure.wait_until_idle(args.wait)
-    others = measure.Others()
-    print(f"{job.name} seed {job.seed}: {command}", flush=True)
+    others, version = measure.Others(), trained.version()
+    print(f"{job.name} seed {job.seed}: python {shlex.join(job.command)}", flush=True)
     job.folder.mkdir(parents=True, exist_ok=True)
-    with (job.folder / "output.txt").open("w") as output:
-        child = subprocess.Popen([sys.executable, *job.command], cwd=ROOT, stdout=output, stderr=output)
-        if args.nice:
-            os.setpriority(os.PRIO_PROCESS, child.pid, args.nice)
-        code = child.wait()
+    code = run(job.command, job.folder / "output.txt", args.nice)
     busy = others.cores() > measure.IDLE_CORES
     if code:
         raise Failed(f"{job.name} seed {job.seed} failed, see {job.folder / 'output.txt'}")
-    row = finish(job, args.episodes) | {"noisy": not idle or busy}
+    row = finish(job, args.episodes, args.nice) | {"noisy": not idle or busy, "version": version}
     path.write_text(json.dumps(row, indent=1) + "\n")
     return row
 
 
-def write_csv(path: Path, fields: Sequence[str], rows: list[dict[str, Any]], name: str) -> None:
-    """Rows of `name` in place of those that a table holds of it."""
-    kept = [row for row in report.read_table(path) if row["hparams"] != name]
+def write_csv(
+    path: Path, fields: Sequence[str], rows: list[dict[str, Any]], name: str, kept_seeds: set[int]
+) -> list[report.Row]:
+    """Rows of `name` in place of those that a table holds of it, but for `kept_seeds`; the whole table."""
+    kept = [
+        row for row in report.read_table(path) if row["hparams"] != name or int(row["seed"]) in kept_seeds
+    ]
     merged = sorted([*kept, *rows], key=lambda row: (row["hparams"], int(row["seed"])))  # stable
     scratch = path.with_suffix(".tmp")
     with scratch.open("w", newline="") as file:
@@ -196,36 +217,78 @@ def write_csv(path: Path, fields: Sequence[str], rows: list[dict[str, Any]], nam
         writer.writeheader()
         writer.writerows(merged)
     scratch.replace(path)
+    return merged
 
 
 def write_results(name: str, rows: list[dict[str, Any]], mine: list[Job], folder: Path) -> None:
-    """The lines of a set, and the report of all."""
+    """The lines of a set, and the report of all. Other judged seeds stay where they trained the same."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_csv(folder / "learning.csv", FIELDS, rows, name)
+    new = {job.seed for job in mine}
+    prints = {trained.fingerprint(job.hparams): trained.values(job.hparams) for job in mine}
+    kept = {
+        int(row["seed"])
+        for row in report.read_table(folder / "learning.csv")
+        if row["hparams"] == name and row.get("fingerprint") in prints
+    } - new
+    table = write_csv(folder / "learning.csv", FIELDS, rows, name, kept)
+    trained.write(folder, prints, [row.get("fingerprint") or "" for row in table])
     points = [
         dict(zip(CURVE_FIELDS, (name, job.seed, step, round(value, 1)), strict=True))
         for job in mine
         for step, value in curve(job.folder / "run_0")
     ]
-    write_csv(folder / "learning_curves.csv", CURVE_FIELDS, points, name)
+    write_csv(folder / "learning_curves.csv", CURVE_FIELDS, points, name, kept)
     report.write(folder, [name])
 
 
-def default_sets() -> list[str]:
-    """The sets that have a bar, or a peer to be compared with, and exist."""
+def default_sets(folder: Path) -> list[str]:
+    """The sets that have a bar and exist, cheapest first by the mean time of a run in the table; those that
+    have never been measured last."""
     from rl.hparams.registry import registry
 
-    return [name for name in (*BARS, report.CHEETAH) if name in registry]
+    seconds = measured_seconds(folder)
+    return sorted(
+        (name for name in BARS if name in registry), key=lambda name: seconds.get(name, float("inf"))
+    )
 
 
-def main() -> int:
+def measured_seconds(folder: Path) -> dict[str, float]:
+    """Mean wall time of a set's runs, as the table has it; with workers it counts for the set without as
+    well, unless that is there itself."""
+    found: dict[str, list[float]] = {}
+    for row in report.read_table(folder / "learning.csv"):
+        found.setdefault(row["hparams"], []).append(report.wall_seconds(row))
+    means = {name: sum(values) / len(values) for name, values in found.items()}
+    return {WITH_WORKERS.sub("", name): seconds for name, seconds in means.items()} | means
+
+
+def chosen(args: argparse.Namespace) -> list[str]:
+    """The sets to be run."""
+    folder = Path(args.results)
+    names = args.hparams or default_sets(folder)
+    if args.most_seconds is not None:
+        seconds = measured_seconds(folder)
+        unknown = 0.0 if args.hparams else float("inf")
+        names = [name for name in names if seconds.get(called(name, args), unknown) <= args.most_seconds]
+    if args.stale_only:
+        names = [name for name in names if not report.up_to_date(called(name, args), folder)]
+    return names
+
+
+def called(name: str, args: argparse.Namespace) -> str:
+    """How results of a set are named."""
+    return f"{name}_workers_{args.num_workers}" if args.num_workers else name
+
+
+def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--hparams", nargs="+", metavar="SET", default=default_sets(), help="default: those with a bar")
-    add("--seeds", type=int, default=3, help="how many (default 3)")
-    add("--first_seed", type=int, default=0)
+    add("--hparams", nargs="+", metavar="SET", help="default: those with a bar, cheapest first")
+    add("--seeds", type=int, default=len(JUDGED), help=f"how many (default {len(JUDGED)})")
+    add("--first_seed", type=int, help=f"default {JUDGED[0]}; only {JUDGED[0]} to {JUDGED[-1]} are written")
+    add("--tune", action="store_true", help="short for --first_seed 0 --restart")
     add(
         "--num_workers", type=int, default=0, metavar="N", help="as of train.py; results are of SET_workers_N"
     )
@@ -235,37 +298,67 @@ def main() -> int:
     add("--jobs", type=int, default=1, metavar="N", help="runs side by side (default 1); their times suffer")
     add("--nice", type=int, default=0, metavar="N", help="priority of the runs, as of the command nice")
     add("--restart", action="store_true", help="delete runs whose set has other settings by now")
+    add("--stale_only", action="store_true", help="leave out sets whose judgement is up to date")
+    add("--seconds", type=float, metavar="S", help="start no run after so long; what is missing, next time")
+    add(
+        "--most_seconds", type=float, metavar="S",
+        help="leave out sets whose runs took longer the last time and, unless named, those never measured",
+    )  # fmt: skip
     add("--wait", type=float, default=120, metavar="S", help="longest wait for an idle machine (default 120)")
     add("--results", default=str(report.RESULTS), metavar="DIR")
     args = parser.parse_args()
+    if args.tune and args.first_seed is not None:
+        parser.error("--tune has seeds from 0 on: leave out --first_seed")
+    if args.tune:
+        args.first_seed, args.restart = 0, True
+    elif args.first_seed is None:
+        args.first_seed = JUDGED[0]
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    args.judged = set(seeds) <= set(JUDGED)
+    if not seeds or (not args.judged and set(seeds) & set(JUDGED)):
+        parser.error(
+            f"seeds {list(seeds)}: sets are judged by {JUDGED[0]} to {JUDGED[-1]}, and tuned with others"
+        )
+    return args
+
+
+def main() -> int:
+    args = parse()
     passed = True
     with ThreadPoolExecutor(args.jobs) as pool:
-        todo = {name: jobs(name, args) for name in args.hparams}
+        todo = {name: jobs(name, args) for name in chosen(args)}
         futures = {name: [pool.submit(do, job, args) for job in mine] for name, mine in todo.items()}
         try:
-            for name in todo:
-                called = todo[name][0].name if todo[name] else name
-                passed &= collect(called, todo[name], futures[name], Path(args.results))
+            for name, mine in todo.items():
+                passed &= collect(called(name, args), mine, futures[name], args)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return 0 if passed else 1
 
 
-def collect(name: str, mine: list[Job], futures: list[Future], folder: Path) -> bool:
-    """Waits for the runs of a set, writes and prints its results; whether they are what they should be."""
+def collect(name: str, mine: list[Job], futures: list[Future], args: argparse.Namespace) -> bool:
+    """Waits for the runs of a set, writes (judged ones) and prints its results; whether they are what they
+    should be. A set of which runs are missing is not written."""
     rows = []
     for future in futures:
         try:
             rows.append(future.result())
         except Failed as error:
             print(error, flush=True)
+        except NoTime:
+            pass
     if len(rows) < len(futures):
+        print(
+            f"{name}: {len(rows)} of {len(futures)} runs are done, the results wait for the rest", flush=True
+        )
         return False
-    write_results(name, rows, mine, folder)
+    if args.judged:
+        write_results(name, rows, mine, Path(args.results))
     result = report.verdict(name, rows)
     best, last = ([float(row[which]) for row in rows] for which in ("best", "last"))
-    print(f"{name}: best {best}  last {last}  bar {report.bar_text(name)}  {result}", flush=True)
+    words = "" if args.judged else "tuning, not written: "
+    print(f"{words}{name}: last {last}  best {best}  bar {report.bar_text(name)}  {result}", flush=True)
     return "miss" not in result
 
 

@@ -1,6 +1,6 @@
 """The report of the learning results: results/README.md and results/learning_SET.png, from the CSV files.
 
-    python benchmarks/report.py                  # after a change of the bars, or of this file
+    python benchmarks/report.py      # after a change of a set, of the bars, or of this file; trains nothing
 
 `learning.py` calls it after every set. Intervals are 95 % percentile bootstraps over seeds, of 10 000
 resamples. The statistic is rliable's interquartile mean (Agarwal et al. 2021,
@@ -23,12 +23,15 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from bars import SOURCES, bar_of  # noqa: E402
+import trained  # noqa: E402
+from bars import BARS, JUDGED, SOURCES, WITH_WORKERS, bar_of  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
 RESAMPLES = 10_000
 IQM_FROM = 5  # seeds; a quarter of fewer is none
 CHEETAH, STEP = "sac_halfcheetah", 20_000  # the set beside Stable-Baselines3's SAC; steps between lines
+PEER_LR = 3e-4  # peers/sb3_sac_learning.py
+ROUNDING = 1e-9  # of a mean of returns that have one decimal
 
 Row = dict[str, Any]
 Curves = dict[str, dict[int, dict[int, float]]]  # set -> seed -> step -> mean return
@@ -83,21 +86,18 @@ def bar_text(name: str) -> str:
 def verdict(name: str, rows: list[Row]) -> str:
     """Pass, or what is missing and by how much; - for a set without a bar.
 
-    It is passed by the mean over seeds of their best checkpoints, or of their last ones, and missed by what
-    the nearer of the two is short; the slowest seed's steps and seconds count. Iterations are whole, so that
-    runs end a little after their train_steps: half a percent is let pass.
+    The plain mean over seeds of their last checkpoints decides; the slowest seed's steps and seconds count.
+    Iterations are whole, so that runs end a little after their train_steps: half a percent is let pass.
     """
     bar = bar_of(name)
     if bar is None:
         return "-"
-    wrong, notes = [], []
-    returns = {which: [float(row[which]) for row in rows] for which in ("best", "last")}
-    means = {which: sum(values) / len(values) for which, values in returns.items()}
-    which = "best" if means["best"] >= min(bar.mean_return, means["last"]) else "last"
-    short = bar.mean_return - means[which]
-    if short > 0.0:
+    wrong = []
+    last = [float(row["last"]) for row in rows]
+    short = bar.mean_return - sum(last) / len(last)
+    if short > ROUNDING:
         wrong.append(f"return by {short:.2g}" if short < 1.0 else f"return by {short:.1f}")
-    made = max(int(row["best_step" if which == "best" else "steps"]) for row in rows)
+    made = max(int(row["steps"]) for row in rows)
     if bar.steps is not None and made > 1.005 * bar.steps:
         wrong.append(f"steps by {made - bar.steps:,}")
     late = max(float(row["seconds"]) for row in rows) - (bar.seconds or np.inf)
@@ -105,10 +105,42 @@ def verdict(name: str, rows: list[Row]) -> str:
         wrong.append(f"time by {late:.1f} s")
     if wrong:
         return "**miss**: " + ", ".join(wrong)
-    low = sum(value < bar.mean_return for value in returns[which])
-    notes += ["last checkpoint"] if which == "last" else []
-    notes += [f"{low} of {len(rows)} seeds below"] if low else []
-    return f"pass ({', '.join(notes)})" if notes else "pass"
+    low = sum(value < bar.mean_return for value in last)
+    return f"pass ({low} of {len(rows)} seeds below)" if low else "pass"
+
+
+def marks(rows: list[Row], known: dict[str, trained.Values]) -> list[str]:
+    """What is to be said against the rows of a set, whatever they reached."""
+    if any(int(row["seed"]) not in JUDGED for row in rows):
+        found = ["judged on tuning seeds"]
+        rows = [row for row in rows if row.get("fingerprint")]  # none where nothing more is known
+    else:
+        found = []
+    reasons = sorted({trained.stale(row, known) for row in rows} - {""})
+    return [*found, *(f"stale: {reason}" for reason in reasons)]
+
+
+def up_to_date(name: str, folder: Path) -> bool:
+    """Whether a set has been judged as it is now, on the seeds for it."""
+    rows = [row for row in read_table(folder / "learning.csv") if row["hparams"] == name]
+    return bool(rows) and not marks(rows, trained.read(folder))
+
+
+def summary(groups: dict[str, list[Row]], known: dict[str, trained.Values]) -> str:
+    """How many sets were judged, how many of them miss or say little, and which were not."""
+    judged = {name: rows for name, rows in groups.items() if bar_of(name)}
+    missing = sum("miss" in verdict(name, rows) for name, rows in judged.items())
+    marked = sum(bool(marks(rows, known)) for rows in judged.values())
+    of = max(len(judged), 1)
+    text = (
+        f"{len(judged)} sets judged, {missing} miss ({missing / of:.0%}), "
+        f"{marked} stale or judged on tuning seeds ({marked / of:.0%})."
+    )
+    without = sorted(set(BARS) - {WITH_WORKERS.sub("", name) for name in judged})
+    if without:
+        more = f"{len(without)} more {'set has' if len(without) == 1 else 'sets have'} a bar and no result"
+        text += f"\n\n{more}: {', '.join(f'`{name}`' for name in without)}."
+    return text
 
 
 def wall_seconds(row: Row) -> float:
@@ -121,71 +153,81 @@ def busy(rows: list[Row]) -> bool:
     return any(str(row["noisy"]) == "True" for row in rows)
 
 
-def line(name: str, rows: list[Row]) -> list[str]:
+def line(name: str, rows: list[Row], known: dict[str, trained.Values]) -> list[str]:
     """The cells of one set."""
-    shown: list[str] = []
-    for which in ("best", "last"):
-        values = [float(row[which]) for row in rows]
-        middle, lower, upper = interval(np.array(values))
-        by_seed = ", ".join(f"{value:.1f}" for value in values)
-        shown += [by_seed, f"{middle:.1f} [{lower:.1f}, {upper:.1f}]"]
+    last, best = ([float(row[which]) for row in rows] for which in ("last", "best"))
+    middle, lower, upper = interval(np.array(last))
     steps = f"{max(int(row['steps']) for row in rows):,}"
+    by_seed = ", ".join(f"{value:.1f}" for value in last)
+    between = f"{middle:.1f} [{lower:.1f}, {upper:.1f}]"
     reached = ", ".join(f"{int(row['best_step']):,}" for row in rows)
+    chosen = f"{np.mean(best):.1f} at {reached}"
     wall = ", ".join(f"{wall_seconds(row):.0f}" for row in rows)
     wall += f" ({core_count(rows)})" + (" busy" if busy(rows) else "")
-    return [f"`{name}`", steps, bar_text(name), *shown[:2], reached, shown[3], wall, verdict(name, rows)]
+    result = "; ".join([verdict(name, rows), *(f"**{mark}**" for mark in marks(rows, known))])
+    counts = [str(len(rows)), steps, bar_text(name)]
+    return [f"`{name}`", *counts, by_seed, f"{np.mean(last):.1f}", between, chosen, wall, result]
 
 
-HEADER = ["set", "steps", "bar", "best checkpoint, by seed", "mean [95 %]", "at step", "last, mean [95 %]",
-          "wall s, by seed", "result"]  # fmt: skip
+HEADER = ["set", "seeds", "steps", "bar", "last checkpoint, by seed", "mean", "IQM [95 %]",
+          "best checkpoint: mean, at step", "wall s, by seed", "result"]  # fmt: skip
 
 
 def markdown(rows: list[Row], folder: Path) -> str:
     """The report of all sets."""
+    known = trained.read(folder)
     by_env: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
         by_env.setdefault(row["env"], {}).setdefault(row["hparams"], []).append(row)
-    lines = [NOTES, *(f"* {key}: {what}" for key, what in SOURCES.items())]
+    every = {name: group for groups in by_env.values() for name, group in groups.items()}
+    lines = ["# Results", "", summary(every, known), "", NOTES]
+    lines += [f"* {key}: {what}" for key, what in SOURCES.items()]
     for env in sorted(by_env):
         lines += ["", f"## {env}", "", "| " + " | ".join(HEADER) + " |", "|" + " --- |" * len(HEADER)]
-        lines += ["| " + " | ".join(line(name, group)) + " |" for name, group in by_env[env].items()]
+        lines += ["| " + " | ".join(line(name, group, known)) + " |" for name, group in by_env[env].items()]
         pictures = [name for name in by_env[env] if (folder / f"learning_{name}.png").exists()]
         lines += [""] if pictures else []
         lines += [f"![{name}](learning_{name}.png)" for name in pictures]
-    lines += cheetah(folder)
+    lines += cheetah(folder, every.get(CHEETAH, []), known)
     lines += ["", "## Commands", ""]
     for groups in (by_env[env] for env in sorted(by_env)):
         lines += [f"    {command(group)}" for group in groups.values()]
     return "\n".join(lines) + "\n"
 
 
-NOTES = """\
-# Results
-
+NOTES = f"""\
 How well it learns: this page. How fast: [speed.md](speed.md). Compilation and memory:
 [compile_and_memory.md](compile_and_memory.md). How all of it is measured: [../README.md](../README.md).
 
-Written by `python benchmarks/report.py` from learning.csv and learning_curves.csv. Each set was trained as
-the commands at the end say, without a GPU (`ppo_pong_small` was stopped after 845,000 steps, and resumed with
-`train_steps` lowered from 2,500,000). Returns are means of 100 episodes (Pong: 20) on the unmodified
-Gymnasium environment, without exploration and undiscounted; neither checkpoint was chosen by those episodes.
-The best one was chosen by the evaluations of 10 episodes during training. A bar is passed by the mean over
-seeds, of the best checkpoints or of the last ones, and missed by what the nearer of them is short. Where a
-set has 5 seeds or more, "mean" is the interquartile mean; brackets are 95 % bootstrap intervals over seeds,
-which 3 seeds make little more than the range from the worst to the best. Wall time is that of training, its
-evaluations and compilation included; "busy" marks sets of which a run had to share the machine. Bars,
-in brackets the source:
+Written by `python benchmarks/report.py` from learning.csv, learning_hparams.json and learning_curves.csv, and
+from the sets as they are now. Each set was trained as the commands at the end say, which name the commit (of
+rows before it was kept, none), without a GPU (`ppo_pong_small` was stopped after 845,000 steps, and resumed
+with `train_steps` lowered from 2,500,000). Returns are means of 100 episodes (Pong: 20) on the unmodified
+Gymnasium environment, without exploration and undiscounted.
 
+Sets are judged by seeds {JUDGED[0]} to {JUDGED[-1]} (runs of hours: by the first three), which did not take
+part in choosing their values; rows of other seeds are marked. The last checkpoint decides: a bar is passed
+where the mean over seeds of their last checkpoints reaches it, and no run is longer than the bar's steps
+(half a percent is let pass). The best checkpoint, chosen by the evaluations of 10 episodes during training
+and not by the episodes shown, stands beside it as information. "IQM" is the interquartile mean, with a 95 %
+bootstrap interval over seeds; below {IQM_FROM} seeds the mean, with an interval that is little more than the
+range from the worst to the best. "Stale" says that the set has other values now than the row was trained
+with. Changes of the code it cannot see: for these there is the commit. Wall time is that of training, its
+evaluations and compilation included; "busy" marks sets of which a run had to share the machine. Bars, in
+brackets the source:
 """
 
 
 def command(rows: list[Row]) -> str:
-    """The command of all seeds of a set, in a shell's braces."""
+    """The command of all seeds of a set, as a shell's loop, and the commit that was trained."""
     seeds = [int(row["seed"]) for row in rows]
+    versions = dict.fromkeys(row["version"] for row in rows if row.get("version"))
+    commit = f"  # commit {', '.join(versions)}" if versions else ""
     if len(seeds) == 1:
-        return str(rows[0]["command"])
+        return f"{rows[0]['command']}{commit}"
     text = re.sub(r"--seed \d+", "--seed $s", rows[0]["command"])
-    return f"for s in {' '.join(map(str, seeds))}; do {re.sub(r'seed_[0-9]+', 'seed_$s', text)}; done"
+    text = re.sub(r"seed_[0-9]+", "seed_$s", text)
+    return f"for s in {' '.join(map(str, seeds))}; do {text}; done{commit}"
 
 
 def core_count(rows: list[Row]) -> str:
@@ -194,22 +236,44 @@ def core_count(rows: list[Row]) -> str:
     return "1 core" if count == 1 else f"{count} cores"
 
 
-def cheetah(folder: Path) -> list[str]:
-    """SAC on HalfCheetah-v5 beside Stable-Baselines3's, at equal steps; nothing unless both have been run."""
+def rates(rows: list[Row], known: dict[str, trained.Values]) -> str:
+    """The learning rates of our SAC and theirs."""
+    theirs = f"a learning rate of {PEER_LR:g} throughout"
+    values = [known[row["fingerprint"]] for row in rows if row.get("fingerprint") in known]
+    if not values:
+        return f"Theirs has its defaults, {theirs}; with which ours was trained was not kept."
+    lr = values[0]["lr"]
+    ours = {"actor": lr, "critics": values[0]["critic_lr"] or lr}
+    ours["temperature"] = values[0]["temperature_lr"] or lr
+    if set(ours.values()) == {PEER_LR}:
+        return f"Both have {theirs}."
+    words = ", ".join(f"{rate:g} for the {what}" for what, rate in ours.items())
+    return f"Theirs has its defaults, {theirs}; ours has {words}."
+
+
+def cheetah(folder: Path, rows: list[Row], known: dict[str, trained.Values]) -> list[str]:
+    """SAC on HalfCheetah-v5 beside Stable-Baselines3's, at equal steps; nothing unless both have been run.
+
+    Args:
+        folder: of the results.
+        rows: lines of our set.
+        known: what was trained.
+    """
     ours = read_curves(folder).get(CHEETAH, {})
     theirs: dict[int, dict[int, tuple[float, float]]] = {}
     for path in sorted((folder / "sb3_sac_halfcheetah").glob("seed_*.csv")):
         with path.open(newline="") as file:
-            rows = [[float(cell) for cell in row] for row in csv.reader(file)]
-        theirs[int(path.stem.removeprefix("seed_"))] = {int(row[0]): (row[1], row[2]) for row in rows}
+            cells = [[float(cell) for cell in row] for row in csv.reader(file)]
+        theirs[int(path.stem.removeprefix("seed_"))] = {int(row[0]): (row[1], row[2]) for row in cells}
     if not ours or not theirs:
         return []
     last = min(max(points) for points in (*ours.values(), *theirs.values()))
     lines = ["", "## SAC on HalfCheetah-v5 beside Stable-Baselines3", ""]
     seeds = f"{len(ours)} and {len(theirs)} seeds, means of 10 deterministic episodes."
-    rates = "Theirs has its defaults, a learning rate of 3e-4 throughout; ours has 1e-3 for the critics."
+    said = "".join(f" **Ours: {mark}.**" for mark in marks(rows, known))
     lines += [
-        f"{seeds} {rates} Where a step of theirs is none of ours, ours is the evaluation before it.",
+        f"{seeds} {rates(rows, known)} Where a step of theirs is none of ours, ours is the evaluation before "
+        f"it.{said}",
         "",
     ]
     lines += ["| step | this project | by seed | Stable-Baselines3 | by seed |", "|" + " --- |" * 5]
@@ -221,11 +285,11 @@ def cheetah(folder: Path) -> list[str]:
         other = [points[step][0] for points in theirs.values() if step in points]
         if not mine or not other:
             continue
-        cells = []
+        shown = []
         for values in (mine, other):
             middle, lower, upper = interval(np.array(values))
-            cells += [f"{middle:.0f} [{lower:.0f}, {upper:.0f}]", ", ".join(f"{each:.0f}" for each in values)]
-        lines.append(f"| {step:,} | {' | '.join(cells)} |")
+            shown += [f"{middle:.0f} [{lower:.0f}, {upper:.0f}]", ", ".join(f"{each:.0f}" for each in values)]
+        lines.append(f"| {step:,} | {' | '.join(shown)} |")
         ahead = float(np.mean(mine) - np.mean(other))
         result = f"After {step:,} steps ours is {abs(ahead):.0f} {'above' if ahead >= 0 else 'BELOW'} theirs."
     return [*lines, "", result]

@@ -1,0 +1,110 @@
+"""What was trained: fingerprints of the hparams of judged runs, and what of a set has changed since."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+from bars import WITH_WORKERS  # noqa: E402
+
+from rl.errors import UsageError  # noqa: E402
+from rl.hparams.hparams import HParams  # noqa: E402
+from rl.hparams.merge import named  # noqa: E402
+
+FILE = "learning_hparams.json"  # fingerprint -> hparams as they were trained
+# When something is written, and how fast it is computed: what is learned does not depend on it.
+NOT_LEARNING = {
+    "log_period",
+    "eval_period",
+    "video_period",
+    "checkpoint_period",
+    "keep_checkpoints",
+    "save_buffers",
+    "histograms",
+    "compile",
+    "act_backend",
+    "worker_timeout",
+    "compress_rollouts",
+}
+LENGTH = 10  # hexadecimal digits of a fingerprint
+
+Values = dict[str, Any]
+
+
+def values(hparams: HParams) -> Values:
+    """The hparams that learning depends on, train_steps among them."""
+    return {key: value for key, value in hparams.to_dict().items() if key not in NOT_LEARNING}
+
+
+def fingerprint(hparams: HParams | Values) -> str:
+    """A short SHA-256 of what learning depends on."""
+    found = values(hparams) if isinstance(hparams, HParams) else hparams
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:LENGTH]
+
+
+def revived(found: Values) -> Values:
+    """Values of a run as the present code reads them: hparams that are newer count with their defaults.
+
+    Raises:
+        UsageError: they are of hparams that are no more.
+    """
+    return values(HParams.from_dict(dict(found)))
+
+
+def read(folder: Path) -> dict[str, Values]:
+    """Fingerprint -> values, of the results in a folder."""
+    path = folder / FILE
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def write(folder: Path, new: Mapping[str, Values], fingerprints: Sequence[str]) -> None:
+    """Adds values, and leaves only those that a line of the results has; a line for each."""
+    known = {**read(folder), **new}
+    kept = {each: known[each] for each in fingerprints if each in known}
+    lines = [f"{json.dumps(each)}: {json.dumps(known[each], sort_keys=True)}" for each in kept]
+    (folder / FILE).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def stale(row: Mapping[str, Any], known: Mapping[str, Values]) -> str:
+    """Why a line of the results is not of the set as it is now; empty where it is.
+
+    What its command changed (`--train_steps`) counts as it did then.
+    """
+    found = known.get(row.get("fingerprint") or "")
+    if found is None:
+        return "what was trained was not kept"
+    try:
+        now = named(WITH_WORKERS.sub("", row["hparams"]))
+    except UsageError:
+        return "there is no such set any more"
+    steps = re.search(r" --train_steps (\d+)", row["command"])
+    if steps:
+        now.train_steps = int(steps[1])
+    try:
+        before, after = revived(found), values(now)
+    except UsageError:
+        return "the set has changed since"
+    changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    return f"the set has changed since ({', '.join(changed)})" if changed else ""
+
+
+def version() -> str:
+    """The commit of this checkout, `-dirty` where what trains differs from it; empty outside of one."""
+    answers = []
+    for words in (["rev-parse", "--short=7", "HEAD"], ["status", "--porcelain", "--", "rl", "train.py"]):
+        command = ["git", "--no-optional-locks", "-C", str(ROOT), *words]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return ""
+        answers.append(done.stdout.strip())
+    return answers[0] + ("-dirty" if answers[1] else "")

@@ -1,0 +1,174 @@
+"""The judging of sets: which seeds, which sets in what order, what is done again, what is written."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import bars
+import learning
+import report
+import trained
+
+from rl.hparams import merge
+
+SETS = ("ppo_cartpole", "a2c_cartpole", "dqn_cartpole", "es_cartpole")
+
+
+@pytest.fixture
+def parse(monkeypatch, tmp_path):
+    """Arguments as typed, with results in tmp_path/results and runs below tmp_path."""
+    monkeypatch.setattr(learning, "ROOT", tmp_path)
+    monkeypatch.setattr(learning, "RUNS", tmp_path / "learning")
+    monkeypatch.setattr(learning, "TUNING", tmp_path / "tuning")
+
+    def parse(text=""):
+        words = ["learning.py", "--results", str(tmp_path / "results"), *text.split()]
+        monkeypatch.setattr(sys, "argv", words)
+        return learning.parse()
+
+    return parse
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Names of the programs that were run; training and evaluation are played."""
+    made = []
+
+    def run(command, output, nice):
+        made.append(command[0])
+        output.write_text('JSON {"last": 499.96, "best": 400.0}\n')
+        if command[0] == "train.py":
+            name, folder = command[2], output.parent / "run_0"
+            folder.mkdir(exist_ok=True)
+            values = json.dumps({"hparams": merge.named(name).to_dict()})
+            (folder / "hparams.json").write_text(values)
+            (folder / "metrics.csv").write_text("step,eval/return_mean\n100,300.0\n200,310.0\n")
+            (folder / "perf.csv").write_text("step,perf/steps_per_second\n100,50.0\n200,100.0\n")
+        return 0
+
+    monkeypatch.setattr(learning, "run", run)
+    monkeypatch.setattr(learning.measure, "wait_until_idle", lambda limit_s: True)
+    monkeypatch.setattr(report, "plot", lambda *args: None)
+    return made
+
+
+def change(monkeypatch, name, **values):
+    """Gives a set other values."""
+
+    def named(names, original=merge.named):
+        hparams = original(names)
+        for key, value in values.items() if names == name else ():
+            setattr(hparams, key, value)
+        return hparams
+
+    monkeypatch.setattr(merge, "named", named)
+    monkeypatch.setattr(trained, "named", named)
+
+
+def seconds_of(tmp_path, **seconds):
+    """A table of results in which a run of a set took so many seconds."""
+    rows = [
+        {"hparams": name, "seed": i, "seconds": value, "first_window_s": 0.0}
+        for name, value in seconds.items()
+        for i in range(2)
+    ]
+    (tmp_path / "results").mkdir()
+    learning.write_csv(tmp_path / "results" / "learning.csv", learning.FIELDS, rows, "", set())
+
+
+def test_sets_are_judged_by_five_seeds_that_tuning_has_not(parse):
+    args = parse()
+    assert [job.seed for job in learning.jobs("ppo_cartpole", args)] == [100, 101, 102, 103, 104]
+    assert args.judged and not args.restart
+    tune = parse("--tune --seeds 3")
+    assert [job.seed for job in learning.jobs("ppo_cartpole", tune)] == [0, 1, 2]
+    assert not tune.judged and tune.restart
+    folders = {job.folder.parents[1].name for job in learning.jobs("ppo_cartpole", tune)}
+    assert folders == {"tuning"}
+
+
+@pytest.mark.parametrize("text", ["--first_seed 98", "--seeds 6", "--seeds 0", "--tune --first_seed 3"])
+def test_seeds_of_both_kinds_are_refused(parse, text, capsys):
+    with pytest.raises(SystemExit):
+        parse(text)
+    assert "error: " in capsys.readouterr().err
+
+
+def test_the_cheapest_sets_come_first_and_those_never_measured_last(parse, tmp_path, monkeypatch):
+    monkeypatch.setattr(learning, "BARS", dict.fromkeys((*SETS, "no_such_set"), bars.Bar(1.0, "G")))
+    seconds_of(tmp_path, ppo_cartpole=30.0, es_cartpole_workers_2=20.0, a2c_cartpole=10.0)
+    assert learning.chosen(parse()) == ["a2c_cartpole", "es_cartpole", "ppo_cartpole", "dqn_cartpole"]
+    assert learning.chosen(parse("--most_seconds 20")) == ["a2c_cartpole", "es_cartpole"]
+    named = parse("--most_seconds 20 --hparams dqn_cartpole ppo_cartpole")
+    assert learning.chosen(named) == ["dqn_cartpole"]
+
+
+def do_all(args, name="ppo_cartpole"):
+    mine = learning.jobs(name, args)
+    return mine, [learning.do(job, args) for job in mine]
+
+
+def test_what_was_trained_with_the_present_values_is_not_trained_again(parse, runs, monkeypatch):
+    args = parse("--seeds 2 --episodes 10")
+    _, rows = do_all(args)
+    assert runs == ["train.py", "benchmarks/evaluate.py"] * 2
+    assert [row["last"] for row in rows] == [500.0, 500.0] and rows[0]["best_step"] == 200
+    assert do_all(args)[1] == rows and len(runs) == 4
+    change(monkeypatch, "ppo_cartpole", log_period=77)  # nothing is learned otherwise
+    assert do_all(args)[1] == rows and len(runs) == 4
+    change(monkeypatch, "ppo_cartpole", lr=0.0123)
+    with pytest.raises(learning.Failed, match="--restart deletes it"):
+        do_all(args)
+    again = parse("--seeds 1 --episodes 10 --restart")
+    assert do_all(again)[1][0]["fingerprint"] != rows[0]["fingerprint"] and len(runs) == 6
+
+
+def test_no_run_begins_after_the_time_but_finished_ones_count(parse, runs):
+    rows = do_all(parse("--seeds 1"))[1]
+    assert do_all(parse("--seeds 1 --seconds 0"))[1] == rows
+    with pytest.raises(learning.NoTime):
+        do_all(parse("--seeds 2 --seconds 0"))
+    assert len(runs) == 2
+
+
+def table(tmp_path, name="learning.csv"):
+    return report.read_table(tmp_path / "results" / name)
+
+
+def test_judged_seeds_are_added_to_those_that_trained_the_same(parse, runs, tmp_path, monkeypatch):
+    folder = tmp_path / "results"
+    seconds_of(tmp_path, ppo_cartpole=1.0)  # of seeds 0 and 1, without a fingerprint
+    for text in ("--seeds 2", "--seeds 1 --first_seed 104"):
+        mine, rows = do_all(parse(text))
+        learning.write_results("ppo_cartpole", rows, mine, folder)
+    assert [row["seed"] for row in table(tmp_path)] == ["100", "101", "104"]
+    assert len(table(tmp_path, "learning_curves.csv")) == 6
+    assert list(trained.read(folder)) == [rows[0]["fingerprint"]]
+    assert report.up_to_date("ppo_cartpole", folder)
+    assert learning.chosen(parse("--stale_only --hparams ppo_cartpole a2c_cartpole")) == ["a2c_cartpole"]
+    change(monkeypatch, "ppo_cartpole", lr=0.0123)
+    assert not report.up_to_date("ppo_cartpole", folder)
+    mine, rows = do_all(parse("--seeds 1 --restart"))
+    learning.write_results("ppo_cartpole", rows, mine, folder)
+    assert [row["seed"] for row in table(tmp_path)] == ["100"]
+    assert list(trained.read(folder)) == [rows[0]["fingerprint"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "written"), [("", True), ("--tune", False), ("--first_seed 7", False), ("--seconds 0", False)]
+)
+def test_only_whole_judgements_are_written(parse, runs, tmp_path, monkeypatch, text, written):
+    args = parse(f"--hparams ppo_cartpole --seeds 2 {text}")
+    monkeypatch.setattr(learning, "parse", lambda: args)
+    learning.main()
+    assert (tmp_path / "results" / "learning.csv").exists() == written
+
+
+def test_the_version_is_the_commit_of_the_checkout():
+    assert trained.version() == "" or len(trained.version().removesuffix("-dirty")) >= 7
