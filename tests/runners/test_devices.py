@@ -24,6 +24,8 @@ SCRIPT = Path(__file__).parents[1] / "device_equality.py"
 FEW = ["dqn:Discrete", "es:Box", "ppo:Box", "td3:Box", "ddpg:Discrete"]
 CASES = [f"{name}:{kind.__name__}" for name in algos.names() for kind in algos.get(name).action_spaces]
 REST = [case for case in CASES if case not in FEW]
+PARTS = json.dumps({"grad_comp": "accumulate", "microbatches": 2})  # of each device's part of the batch
+IN_PARTS = ["td3:Box", "sac:Box", "sac_discrete:Discrete", "ddpg:Discrete", "iqn:Discrete"]
 
 
 def script(*arguments):
@@ -39,8 +41,9 @@ def script(*arguments):
     [
         FEW,
         *[pytest.param(REST[i::8], marks=pytest.mark.slow) for i in range(8)],
+        pytest.param([f"{case}:{PARTS}" for case in IN_PARTS], marks=pytest.mark.slow),
     ],
-    ids=[FEW[0], *REST[:8]],
+    ids=[FEW[0], *REST[:8], "microbatches"],
 )
 def test_any_number_of_devices_makes_the_same_update_of_every_algorithm_and_action_space(cases, tmp_path):
     script("updates", str(tmp_path / "found.npz"), *cases)
