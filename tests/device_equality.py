@@ -1,10 +1,11 @@
 """A process with several logical processors as devices, for `tests/runners/test_devices.py`.
 
-    python tests/device_equality.py updates PATH ALGO...   parameters before and after updates from one batch
+    python tests/device_equality.py updates PATH CASE...   parameters before and after updates from one batch
     python tests/device_equality.py run SET OVERRIDES      a run on two devices, saved, continued and restored
     python tests/device_equality.py train FOLDER           the command on two devices, run again to go on
 
-TensorFlow takes the number of logical devices once in a process.
+A case is ALGO:KIND or ALGO:KIND:OVERRIDES, KIND the action space's. TensorFlow takes the number of logical
+devices once in a process.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import tempfile
 
 import numpy as np
 import tensorflow as tf
-from gymnasium import spaces
+import tiny_parts
 
 from rl.agents.algos.registry import get_algo
 from rl.cli import main
 from rl.envs.make import make_env
+from rl.envs.registry import register
 from rl.hparams.merge import resolve
 from rl.hparams.registry import registry as hparams_sets
 from rl.ops import random
@@ -31,6 +33,12 @@ from rl.systems.system import System
 from rl.utils.checkpoint import CheckpointManager
 
 COUNTS = (1, 2, 4)
+KINDS = {  # kind of action space: an environment that has it
+    "Box": {"env": "Pendulum-v1"},
+    "Discrete": {"env": "CartPole-v1"},
+    "MultiDiscrete": {"env": tiny_parts.ENV_ID, "env_kwargs": {"actions": "digits"}},
+    "MultiBinary": {"env": tiny_parts.ENV_ID, "env_kwargs": {"actions": "signs"}},
+}
 ENVS, LENGTH, UPDATES = 8, 8, 2
 TINY = {
     "num_envs": ENVS,
@@ -58,12 +66,10 @@ def strategy(count):
     return tf.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(count)]) if count > 1 else None
 
 
-def settings(algo):
-    kinds = get_algo(algo).action_spaces
-    env = "Pendulum-v1" if spaces.Box in kinds else "CartPole-v1"
+def settings(algo, kind, overrides="{}"):
     fields = type(hparams_sets.get(algo)()).model_fields
     optional = {name: value for name, value in OPTIONAL.items() if name in fields}
-    return resolve(algo, TINY | optional | {"env": env})
+    return resolve(algo, TINY | optional | KINDS[kind] | json.loads(overrides))
 
 
 def global_batch(hparams):
@@ -79,7 +85,10 @@ def global_batch(hparams):
             memory.add(runner._rollout(random.key(i), tf.constant(0, tf.int64))[0])
         batch = memory.sample(random.key(7), tf.constant(0, tf.int64))
     runner.close()
-    return tf.nest.map_structure(lambda x: np.array(x), batch)
+    batch = tf.nest.map_structure(lambda x: np.array(x), batch)
+    if agent.experience in ("transition", "sequence"):
+        batch.mask[:3] = 0.0  # the first device has fewer examples that count
+    return batch
 
 
 def updated(hparams, batch, count, made):
@@ -87,7 +96,7 @@ def updated(hparams, batch, count, made):
     make_agent = get_algo(hparams.algo)
     devices = Devices(strategy(count))
     own = devices.part(hparams, make_agent.experience)
-    env = make_env(hparams.env, "graph", 1)
+    env = make_env(hparams.env, "graph", 1, hparams.env_kwargs)
     with devices.scope():
         agent = make_agent(own, env.observation_space, env.action_space, 3)
         agent.resample_noise(random.key(5))
@@ -113,14 +122,14 @@ def updated(hparams, batch, count, made):
     return found
 
 
-def updates(path, *algos):
+def updates(path, *cases):
     found = {}
-    for algo in algos:
-        hparams = settings(algo)
+    for case in cases:
+        hparams = settings(*case.split(":", 2))
         batch = global_batch(hparams)
         for count, made in ((1, 0), *((each, UPDATES) for each in COUNTS)):
             variables = updated(hparams, batch, count, made)
-            found |= {f"{algo}|{count * bool(made)}|{name}": value for name, value in variables.items()}
+            found |= {f"{case}|{count * bool(made)}|{name}": value for name, value in variables.items()}
     np.savez(path, **found)
 
 
@@ -161,6 +170,7 @@ def train(folder):
 
 
 if __name__ == "__main__":
+    register(tiny_parts.Parts)
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * max(COUNTS))
     {"updates": updates, "run": run, "train": train}[sys.argv[1]](*sys.argv[2:])

@@ -28,7 +28,7 @@ def parts_spaces(form, actions):
         mask = spaces.MultiBinary(LEGAL)
         observation_space = spaces.Dict({**observation_space.spaces, "action_mask": mask})
     box = spaces.Box(-1.0, 1.0, (1,), np.float32)
-    return observation_space, {"box": box, "masked": spaces.Discrete(LEGAL)}.get(actions, number)
+    return observation_space, {"box": box, "masked": spaces.Discrete(LEGAL), **rest}.get(actions, number)
 
 
 def parts(form, row, number, digits, signs):
@@ -42,7 +42,8 @@ class Parts(GraphEnv):
     """Name the number that is shown in four ways at once, 20 steps.
 
     `form`: "dict" or "tuple", of the observation. `actions`: "discrete"; "masked", where the right action and
-    one wrong one are legal, no other; "box", where -1 .. 1 stand for the numbers.
+    one wrong one are legal, no other; "box", where -1 .. 1 stand for the numbers; "digits" (MultiDiscrete)
+    and "signs" (MultiBinary), of the number in the binary system.
     """
 
     max_episode_steps = 20
@@ -59,6 +60,9 @@ class Parts(GraphEnv):
         number = physics[:, 0]
         if self.actions == "box":
             reward = 1.0 - tf.square(action[:, 0] - place(tf.cast(number, tf.float32)))
+        elif self.actions in ("digits", "signs"):
+            right = tf.equal(tf.cast(action, tf.int32), tf.stack([number // 2, number % 2], 1))
+            reward = tf.reduce_mean(tf.cast(right, tf.float32), -1)
         else:
             reward = tf.cast(tf.equal(tf.cast(action, tf.int32), number), tf.float32)
         return self.initial(seed), reward, tf.zeros([self.num_envs], tf.bool)
@@ -95,6 +99,8 @@ class PartsGym(gymnasium.Env):
     def step(self, action):
         if self.actions == "box":
             reward = 1.0 - float((action[0] - place(self.number)) ** 2)
+        elif self.actions in ("digits", "signs"):
+            reward = float(np.mean(action == [self.number // 2, self.number % 2]))
         else:
             assert self.actions != "masked" or self.mask[action], f"action {action} is illegal: {self.mask}"
             reward = float(action == self.number)

@@ -39,6 +39,12 @@ def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
     return tf.reduce_sum(x * mask) / tf.maximum(tf.reduce_sum(mask), 1.0)
 
 
+def mean_of_all(mean: Tensor, mask: Tensor) -> Tensor:
+    """`masked_mean` over all learners, of each one's own `mean` and mask; 0 where all masks are empty."""
+    counted = tf.reduce_sum(mask)
+    return replicas.total(mean * counted) / tf.maximum(replicas.total(counted), 1.0)
+
+
 def standardize(x: Tensor, mask: Tensor, epsilon: float = 1e-8) -> Tensor:
     """(x - mean) / std with the statistics of the unmasked entries, of all learners'. Same shape as x."""
     counted = tf.maximum(replicas.total(tf.reduce_sum(mask)), 1.0)

@@ -10,6 +10,9 @@ and hands out placeholders, which the caller fills (`rl.runners.actor`).
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,10 +25,18 @@ _ALGORITHM = "philox"  # the one that eager, graph and XLA code all implement, t
 
 
 class Rows(NamedTuple):
-    """A seed that several learners have in common, each of which takes its own rows of what is drawn
+    """A seed of several learners, or microbatches, each of which takes its own rows of what is drawn
     (`rows`): together they draw what one learner would for the whole batch."""
 
     seed: Tensor
+
+
+class _Microbatch(threading.local):
+    place: int | Tensor = 0
+    count = 1
+
+
+_microbatch = _Microbatch()
 
 
 class NoiseTape:
@@ -46,8 +57,30 @@ class NoiseTape:
 
 
 def rows(seed: Any) -> Any:
-    """The seed for numbers that belong to the rows of a batch, of which each learner has its part."""
-    return seed if isinstance(seed, NoiseTape) or replicas.count() == 1 else Rows(seed)
+    """The seed for numbers that belong to the rows of a batch, of which each learner and each microbatch has
+    its part: their first axis is the one that the batch is divided along (of sequences: environments)."""
+    whole = replicas.count() == 1 and _microbatch.count == 1
+    return seed if isinstance(seed, NoiseTape) or whole else Rows(seed)
+
+
+@contextlib.contextmanager
+def microbatch(place: int | Tensor, count: int) -> Iterator[None]:
+    """Within, what is drawn with `rows` is for the `place`-th of `count` equal parts of a learner's batch."""
+    before = _microbatch.place, _microbatch.count
+    _microbatch.place, _microbatch.count = place, count
+    try:
+        yield
+    finally:
+        _microbatch.place, _microbatch.count = before
+
+
+def _own(draw: Callable[[Tensor, list[int]], Tensor], seed: Rows, shape: Any) -> Tensor:
+    """What `draw(seed, shape)` gives for the whole batch: of it the rows of this learner and microbatch."""
+    count, size, rest = _microbatch.count, int(shape[0]), [int(each) for each in shape[1:]]
+    own = replicas.own_rows(draw(seed.seed, [replicas.count() * count * size, *rest]))
+    if count == 1:
+        return own
+    return tf.slice(own, [_microbatch.place * size] + [0] * len(rest), [size, *rest])
 
 
 def key(seed: int) -> Tensor:
@@ -59,6 +92,8 @@ def fold_in(seed: Any, data: Any) -> Any:
     """A new seed from `seed` and an integer (Python int or int32 / int64 scalar tensor)."""
     if isinstance(seed, NoiseTape):
         return seed
+    if isinstance(seed, Rows):
+        return Rows(fold_in(seed.seed, data))
     return tf.random.experimental.stateless_fold_in(seed, tf.cast(data, tf.int32), alg=_ALGORITHM)
 
 
@@ -66,6 +101,8 @@ def split(seed: Any, n: int) -> list[Any]:
     """`n` independent seeds."""
     if isinstance(seed, NoiseTape):
         return [seed] * n
+    if isinstance(seed, Rows):
+        return [Rows(each) for each in split(seed.seed, n)]
     return tf.unstack(tf.random.experimental.stateless_split(seed, n, alg=_ALGORITHM))
 
 
@@ -81,8 +118,7 @@ def uniform(seed: Any, shape: Any, minval: float = 0.0, maxval: float = 1.0) -> 
     if isinstance(seed, NoiseTape):
         return seed.draw("uniform", shape) * (maxval - minval) + minval
     if isinstance(seed, Rows):
-        everyone = [replicas.count() * shape[0], *shape[1:]]
-        return replicas.own_rows(uniform(seed.seed, everyone, minval, maxval))
+        return _own(lambda *each: uniform(each[0], each[1], minval, maxval), seed, shape)
     # From the bits, since TensorFlow's kernel and XLA turn the same bits into different floats.
     bits = tf.random.stateless_uniform(shape, seed, None, None, tf.uint32, alg=_ALGORITHM)
     unit = tf.cast(tf.bitwise.right_shift(bits, _uint(8)), tf.float32) * 2.0**-24
@@ -94,7 +130,7 @@ def normal(seed: Any, shape: Any) -> Tensor:
     if isinstance(seed, NoiseTape):
         return seed.draw("normal", shape)
     if isinstance(seed, Rows):
-        return replicas.own_rows(normal(seed.seed, [replicas.count() * shape[0], *shape[1:]]))
+        return _own(normal, seed, shape)
     # Box and Muller 1958, for the same reason as in `uniform`.
     radius, angle = tf.unstack(uniform(seed, [2, *shape]))
     return tf.sqrt(-2.0 * tf.math.log(1.0 - radius)) * tf.cos(2.0 * np.pi * angle)
@@ -110,6 +146,8 @@ def randint(seed: Any, shape: Any, maxval: Any) -> Tensor:
     """int32 of `shape`, uniform over [0, maxval); `maxval` an int or an int32 scalar tensor."""
     if isinstance(seed, NoiseTape):
         return seed.draw("randint", shape, int(maxval))
+    if isinstance(seed, Rows):
+        return _own(lambda *each: randint(each[0], each[1], maxval), seed, shape)
     return tf.random.stateless_uniform(shape, seed, 0, maxval, tf.int32, alg=_ALGORITHM)
 
 

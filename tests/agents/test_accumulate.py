@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from gymnasium import spaces
+from known_networks import BOX, box_batch
 
 from rl.agents.algos.grad_comp.registry import get_grad_comp
 from rl.errors import UsageError
@@ -75,6 +77,55 @@ def test_a_replay_batch_in_microbatches_gives_gradient_and_priorities(make_agent
     np.testing.assert_allclose(found.priorities, update.priorities, rtol=1e-5)
     for name, value in update.metrics.items():
         np.testing.assert_allclose(found.metrics[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+NOISY = {  # algorithms that draw while they learn: whether their actions are of a Box, overrides
+    "td3": (True, {"policy_update_period": 1, "target_noise": 1.0, "target_noise_clip": 2.0}),
+    "sac": (True, {"temperature_lr": 0.1}),
+    "sac_discrete": (False, {"temperature_lr": 0.1}),
+    "ddpg": (False, {}),
+    # The noise of its noisy layers is one for all examples.
+    "iqn": (False, {"fractions": 4, "target_fractions": 4, "policy_fractions": 4, "noisy": True}),
+}
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_a_microbatch_draws_its_rows_of_the_whole_batchs_noise(make_agent, make_batch, snapshot, name):
+    box, settings = NOISY[name]
+    mask = np.array([1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0])
+    batch = box_batch(make_batch, np.ones((8, 1)), mask=mask) if box else make_batch(count=8, mask=mask)
+    space = BOX if box else spaces.Discrete(3)
+    settings = {"optimizer": "sgd", "lr": 0.1, "max_grad_norm": None, "action_space": space} | settings
+
+    def learn(agent):
+        return agent.update(batch, SEED)
+
+    def compiled(agent):
+        return tf.function(agent.update, autograph=False)(batch, SEED)
+
+    whole, update = updated(make_agent, snapshot, name, learn, **settings)
+    for microbatches, learn_parts in ((2, learn), (4, compiled)):
+        parts = {"grad_comp": "accumulate", "microbatches": microbatches}
+        again, found = updated(make_agent, snapshot, name, learn_parts, **settings, **parts)
+        for each, value in whole.items():
+            np.testing.assert_allclose(again[each], value, rtol=1e-4, atol=1e-6, err_msg=each)
+        np.testing.assert_allclose(found.priorities, update.priorities, rtol=1e-4)
+        for each, value in update.metrics.items():
+            np.testing.assert_allclose(found.metrics[each], value, rtol=1e-4, atol=1e-6, err_msg=each)
+
+
+@pytest.mark.parametrize(
+    ("name", "env"),
+    [("sac", "Pendulum-v1"), pytest.param("sac_discrete", "CartPole-v1", marks=pytest.mark.slow)],
+)
+def test_a_learned_temperature_does_not_hinder_microbatches(build, name, env):
+    few = {"num_envs": 4, "rollout_length": 4, "batch_size": 8, "min_replay_size": 8, "random_steps": 0}
+    parts = {"grad_comp": "accumulate", "microbatches": 4, "updates_per_iteration": 2, "model.hidden": (8,)}
+    runner = build(name, env=env, **few, **parts)
+    before = runner.variables["log_temperature"].numpy()
+    sums = runner.run(2)
+    assert sums["updates"] == 4 and all(np.isfinite(value) for value in sums.values())
+    assert runner.variables["log_temperature"].numpy() != before
 
 
 def test_parts_hold_all_examples_once_and_no_more_than_their_share(make_agent, make_batch):

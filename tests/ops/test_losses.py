@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rl.ops import policy, value
+from rl.ops import policy, replicas, value
 
 
 def test_select_takes_the_value_of_the_action():
@@ -94,6 +94,16 @@ def test_masked_mean_leaves_out_the_masked_and_is_0_where_nothing_is_left():
     x = tf.constant([1.0, 3.0, 100.0])
     assert policy.masked_mean(x, tf.constant([1.0, 1.0, 0.0])) == 2.0
     assert policy.masked_mean(x, tf.zeros(3)) == 0.0
+
+
+def test_the_mean_of_all_learners_counts_each_by_what_it_leaves_unmasked(monkeypatch):
+    # Here a mean of 2 over 3 examples, at the other learner 6 over 1: (2 * 3 + 6 * 1) / (3 + 1) = 3.
+    mask = tf.constant([1.0, 1.0, 0.0, 1.0])
+    assert policy.mean_of_all(tf.constant(2.0), mask) == 2.0
+    assert policy.mean_of_all(tf.constant(2.0), tf.zeros(4)) == 0.0
+    others = iter([6.0, 1.0])
+    monkeypatch.setattr(replicas, "total", lambda x: x + next(others))
+    assert policy.mean_of_all(tf.constant(2.0), mask) == 3.0
 
 
 def test_standardize_uses_the_statistics_of_the_unmasked():

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from rl.ops import random
+from rl.ops import random, replicas
 
 UNLIKELY = 1e-4  # seeds are fixed: a p-value below it is a defect, not bad luck
 
@@ -138,6 +138,58 @@ def test_neighbours_in_a_permutation_of_a_power_of_two_are_unrelated():
     pairs = np.bincount(orders[:, 0] * 8 + orders[:, 1], minlength=64).reshape(8, 8)
     assert (np.diag(pairs) == 0).all()
     assert stats.chisquare(pairs[~np.eye(8, dtype=bool)]).pvalue > UNLIKELY
+
+
+ROWS = {
+    "uniform": lambda seed, count: random.uniform(seed, [count, 2], -1.0, 3.0),
+    "normal": lambda seed, count: random.normal(seed, [count, 2]),
+    "gumbel": lambda seed, count: random.gumbel(seed, [count]),
+    "randint": lambda seed, count: random.randint(seed, [count, 2], 1000),
+    "fold_in": lambda seed, count: random.normal(random.fold_in(seed, 3), [count]),
+    "split": lambda seed, count: tf.stack(
+        [random.normal(each, [count]) for each in random.split(seed, 2)], 1
+    ),
+}
+
+
+@pytest.fixture
+def learner():
+    """`learner(rank, of)`: this process is one of several, until the test's end."""
+    yield lambda rank, of: replicas.join(replicas.Group(of, rank))
+    replicas.join(replicas.Group())
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(("learners", "microbatches"), [(1, 3), (2, 1), (2, 3)])
+def test_learners_and_microbatches_together_draw_what_one_would_for_the_whole_batch(
+    learner, name, learners, microbatches
+):
+    whole = ROWS[name](random.rows(random.key(4)), 12)
+    size = 12 // (learners * microbatches)
+    drawn = []
+    for rank in range(learners):
+        learner(rank, learners)
+
+        @tf.function(autograph=False)
+        def parts():
+            array = tf.TensorArray(whole.dtype, microbatches, element_shape=[size, *whole.shape[1:]])
+
+            def body(i, array):
+                with random.microbatch(i, microbatches):
+                    return i + 1, array.write(i, ROWS[name](random.rows(random.key(4)), size))
+
+            return tf.while_loop(lambda i, _: i < microbatches, body, (0, array))[1].concat()
+
+        drawn.append(parts())
+    np.testing.assert_allclose(tf.concat(drawn, 0), whole, rtol=1e-5)
+
+
+def test_after_its_microbatches_a_learner_draws_for_the_whole_batch_again():
+    seed = random.key(1)
+    with pytest.raises(ValueError, match="a mistake"), random.microbatch(0, 2):
+        assert isinstance(random.rows(seed), random.Rows)
+        raise ValueError("a mistake")
+    assert random.rows(seed) is seed
 
 
 def test_a_noise_tape_notes_the_draws_and_hands_out_its_inputs():

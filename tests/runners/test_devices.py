@@ -20,8 +20,12 @@ from rl.runners.base import EPISODE_SUMS, joined_sums
 from rl.runners.devices import Devices
 
 SCRIPT = Path(__file__).parents[1] / "device_equality.py"
-FEW = ["dqn", "es", "ppo", "td3"]  # one of each kind of experience and update
-REST = [name for name in algos.names() if name not in FEW]
+# One of each kind of experience and update, and one that draws discrete actions while it learns.
+FEW = ["dqn:Discrete", "es:Box", "ppo:Box", "td3:Box", "ddpg:Discrete"]
+CASES = [f"{name}:{kind.__name__}" for name in algos.names() for kind in algos.get(name).action_spaces]
+REST = [case for case in CASES if case not in FEW]
+PARTS = json.dumps({"grad_comp": "accumulate", "microbatches": 2})  # of each device's part of the batch
+IN_PARTS = ["td3:Box", "sac:Box", "sac_discrete:Discrete", "ddpg:Discrete", "iqn:Discrete"]
 
 
 def script(*arguments):
@@ -33,22 +37,26 @@ def script(*arguments):
 
 
 @pytest.mark.parametrize(
-    "names",
-    [FEW, *[pytest.param(REST[i::3], marks=pytest.mark.slow) for i in range(3)]],
-    ids=lambda names: names[0],
+    "cases",
+    [
+        FEW,
+        *[pytest.param(REST[i::8], marks=pytest.mark.slow) for i in range(8)],
+        pytest.param([f"{case}:{PARTS}" for case in IN_PARTS], marks=pytest.mark.slow),
+    ],
+    ids=[FEW[0], *REST[:8], "microbatches"],
 )
-def test_any_number_of_devices_makes_the_same_update_of_every_algorithm(names, tmp_path):
-    script("updates", str(tmp_path / "found.npz"), *names)
+def test_any_number_of_devices_makes_the_same_update_of_every_algorithm_and_action_space(cases, tmp_path):
+    script("updates", str(tmp_path / "found.npz"), *cases)
     found = dict(np.load(tmp_path / "found.npz"))
-    for algo in names:
-        one = {name.split("|")[2]: each for name, each in found.items() if name.startswith(f"{algo}|1|")}
+    for case in cases:
+        one = {name.split("|")[2]: each for name, each in found.items() if name.startswith(f"{case}|1|")}
         kernels = [name for name in one if name.startswith("network/") and name.endswith("kernel")]
         assert kernels
-        assert all(np.abs(one[name] - found[f"{algo}|0|{name}"]).max() > 5e-6 for name in kernels)
+        assert all(np.abs(one[name] - found[f"{case}|0|{name}"]).max() > 5e-6 for name in kernels)
         for count in (2, 4):
             for name, value in one.items():
-                where = f"{algo}, {count} devices: {name}"
-                other = found[f"{algo}|{count}|{name}"]
+                where = f"{case}, {count} devices: {name}"
+                other = found[f"{case}|{count}|{name}"]
                 np.testing.assert_allclose(other, value, rtol=1e-4, atol=5e-7, err_msg=where)
 
 

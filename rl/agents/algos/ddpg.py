@@ -86,7 +86,7 @@ class DDPG(Agent):
     def policy_loss(self, batch: Batch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
         hparams = self.hparams
         output = self.network(batch.observation)  # [N, K]
-        action = self.actions.relaxed(output, seed, hparams.gumbel_temperature)
+        action = self.actions.relaxed(output, random.rows(seed), hparams.gumbel_temperature)
         loss = -self.critic(batch.observation, action)[0, :, 0]
         loss += hparams.logit_penalty * self.actions.penalty(output)
         return loss * batch.mask, {"policy_loss": masked_mean(loss, batch.mask)}, None

@@ -17,26 +17,19 @@ Deviations from the paper:
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.agent import Agent, copy_weights
+from rl.agents.algos.grad_comp.backprop import apply_gradients
 from rl.agents.algos.registry import register
 from rl.hparams.sac import SACHParams
 from rl.models.continuous import Actor, BoxActions, Critic
 from rl.ops import random
-from rl.ops.policy import masked_mean
+from rl.ops.policy import masked_mean, mean_of_all
 from rl.types import Batch, Nest, PolicyOutput, Tensor, Update
-
-
-class Excess(NamedTuple):
-    """What the temperature learns from."""
-
-    entropy: Tensor  # [1] mean of the batch, above the target
-    mask: Tensor  # [1]
 
 
 @register
@@ -109,12 +102,6 @@ class SAC(Agent):
         }
         return loss * batch.mask, metrics, None
 
-    def temperature_loss(
-        self, batch: Excess, seed: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
-        loss = tf.convert_to_tensor(self.log_temperature) * batch.entropy
-        return loss * batch.mask, {}, None
-
     def update(self, batch: Batch, seed: Tensor) -> Update:
         critic_seed, policy_seed = random.split(seed, 2)
         critic = self.gradient_step(batch, critic_seed, "critic")
@@ -122,10 +109,10 @@ class SAC(Agent):
         kept = {"policy_loss": policy["policy_loss"], "policy_grad_norm": policy["grad_norm"]}
         kept |= {"entropy": policy["entropy"], "temperature": self.temperature}
         if self.hparams.learn_temperature:
-            some = tf.reduce_max(batch.mask)[None]  # [1]: 0 where the batch is empty
-            excess = Excess(policy["entropy"][None] - self.target_entropy, some)
-            variables = [self.log_temperature]
-            self.gradient_step(excess, seed, "temperature", self.temperature_loss, variables)
+            # The gradient of log_temperature * excess: one number, of which grad_comp could make no parts.
+            excess = mean_of_all(policy["entropy"] - self.target_entropy, batch.mask)
+            optimizer = self.optimizers["temperature"]
+            apply_gradients([excess], [self.log_temperature], optimizer, self.hparams.max_grad_norm)
         self.after_update()
         return Update(critic.metrics | kept, critic.priorities)
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from rl.agents.algos.grad_comp.backprop import apply_gradients, backprop
 from rl.agents.algos.grad_comp.registry import register
 from rl.errors import UsageError
-from rl.ops import loops, replicas, trajectories
+from rl.ops import loops, random, replicas, trajectories
 from rl.types import Tensor, Update
 
 
@@ -18,8 +18,9 @@ def accumulate(hparams: Any) -> Any:
     """As `backprop`, the batch in `microbatches` equal parts one after another: the same mean gradient.
 
     Losses are summed over all parts and divided once, so that parts with unequal masks count as they would
-    together. Metrics are means weighted by the parts' masks. What a loss itself takes over its batch, such as
-    PPO's standardised advantages, it takes over a part.
+    together. Metrics are means weighted by the parts' masks. Noise that a loss draws for each example
+    (`random.rows`) is that of the whole batch. What a loss itself takes over its batch, such as PPO's
+    standardised advantages, it takes over a part.
     """
     parts = hparams.microbatches
     if parts == 1:
@@ -36,7 +37,7 @@ def accumulate(hparams: Any) -> Any:
         def body(i: Tensor, gradients: list[Tensor], sums: Tensor, array: tf.TensorArray) -> tuple:
             part = trajectories.take(batch, i * size + tf.range(size))
             weight = tf.reduce_sum(part.mask) / tf.maximum(own, 1.0)
-            with tf.GradientTape() as tape:
+            with tf.GradientTape() as tape, random.microbatch(i, parts):
                 loss, metrics, found = loss_fn(part)
                 share = tf.reduce_sum(loss) / total
             added = tape.gradient(
