@@ -1,0 +1,90 @@
+"""Environments for the generic sets that nobody tuned for: repeat a number, Dict observations.
+
+    python train.py --user_modules benchmarks.generic_envs --hparams ppo --env IdentityBox-v0
+
+Imports Gymnasium alone: other libraries' drivers take them as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+from gymnasium.envs.classic_control.pendulum import PendulumEnv
+
+
+class IdentityBox(gymnasium.Env[np.ndarray, np.ndarray]):
+    """Repeat the number that is shown: reward 1 within 0.05 of it, else 0.
+
+    The rules are those of Stable-Baselines3's IdentityEnvBox: observation and action are a number in [-1, 1],
+    drawn anew at each step; an episode has 100 steps, so that 100 is the best return and a uniformly random
+    player has about 5.
+    """
+
+    def __init__(self) -> None:
+        self.observation_space = self.action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+        self.state = np.zeros(1, np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self._next(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        reward = float(abs(float(action[0]) - float(self.state[0])) <= 0.05)
+        return self._next(), reward, False, False, {}
+
+    def _next(self) -> np.ndarray:
+        self.state = self.np_random.uniform(-1.0, 1.0, 1).astype(np.float32)
+        return self.state.copy()
+
+
+class _InParts(gymnasium.ObservationWrapper):
+    """A flat observation as a Dict of named parts."""
+
+    parts: dict[str, slice]
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        whole = env.observation_space
+        assert isinstance(whole, spaces.Box)
+        self.observation_space = spaces.Dict(
+            {name: spaces.Box(whole.low[part], whole.high[part]) for name, part in self.parts.items()}
+        )
+
+    def observation(self, observation: np.ndarray) -> dict[str, np.ndarray]:
+        return {name: observation[part] for name, part in self.parts.items()}
+
+
+class DictCartPole(_InParts):
+    """CartPole whose observation is a Dict: cart and pole, position and velocity of each."""
+
+    parts = {"cart": slice(0, 2), "pole": slice(2, 4)}  # noqa: RUF012 (Gymnasium's own convention)
+
+    def __init__(self) -> None:
+        super().__init__(CartPoleEnv())
+
+
+class DictPendulum(_InParts):
+    """Pendulum whose observation is a Dict: direction (cosine, sine) and velocity."""
+
+    parts = {"direction": slice(0, 2), "velocity": slice(2, 3)}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__(PendulumEnv())
+
+
+def register_generic() -> None:
+    """Registers the environments; again is no harm."""
+    limits = {"IdentityBox-v0": (IdentityBox, 100), "DictCartPole-v0": (DictCartPole, 500),
+              "DictPendulum-v0": (DictPendulum, 200)}  # fmt: skip
+    for env_id, (kind, limit) in limits.items():
+        if env_id not in gymnasium.registry:
+            gymnasium.register(env_id, kind, max_episode_steps=limit)
+
+
+register_generic()

@@ -1,0 +1,90 @@
+"""Stable-Baselines3's default of an algorithm on one environment, to set beside our generic sets.
+
+    PEER_PYTHON benchmarks/peers/sb3_generic.py --algo dqn --env Taxi-v4 --seed 100 --steps 100000
+
+Nothing is chosen but the algorithm: "MlpPolicy" ("MultiInputPolicy" for Dict observations) with every default
+of the library; qrdqn and ars are sb3-contrib's. `--algo random` plays at random. After training the policy
+plays `--episodes` episodes without exploration (cut after 1,000 steps, where the environment has no limit);
+prints one line of JSON with the mean return.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import benchmarks.generic_envs  # noqa: F401 (registers environments)
+
+MOST_STEPS = 1_000  # of an episode, where the environment has no limit of its own
+CONTRIB = ("qrdqn", "ars")
+
+
+def trained(algo: str, env_id: str, seed: int, steps: int) -> Any:
+    """The library's model, trained with all its defaults; None for random play."""
+    if algo == "random":
+        return None
+    if algo in CONTRIB:
+        import sb3_contrib as library
+    else:
+        import stable_baselines3 as library
+    import torch
+
+    torch.set_num_threads(1)
+    env = gymnasium.make(env_id)
+    dictionary = isinstance(env.observation_space, gymnasium.spaces.Dict)
+    model = getattr(library, algo.upper())(
+        "MultiInputPolicy" if dictionary else "MlpPolicy", env, seed=seed, device="cpu"
+    )
+    return model.learn(steps)
+
+
+def evaluated(model: Any, env_id: str, seed: int, episodes: int) -> np.ndarray:
+    """The return of each of `episodes` episodes, float [episodes]."""
+    env = gymnasium.make(env_id)
+    env.action_space.seed(seed)
+    returns = []
+    for episode in range(episodes):
+        observation, _ = env.reset(seed=1_000_000 + episode)
+        total, done, length = 0.0, False, 0
+        while not done and length < MOST_STEPS:
+            if model is None:
+                action = env.action_space.sample()
+            else:
+                action, _ = model.predict(observation, deterministic=True)
+            if isinstance(env.action_space, gymnasium.spaces.Discrete):
+                action = int(action)
+            observation, reward, terminated, truncated, _ = env.step(action)
+            total, done, length = total + float(reward), terminated or truncated, length + 1
+        returns.append(total)
+    return np.array(returns)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--algo", required=True)
+    add("--env", required=True)
+    add("--seed", type=int, required=True)
+    add("--steps", type=int, required=True)
+    add("--episodes", type=int, default=100)
+    args = parser.parse_args()
+    begun = time.perf_counter()
+    model = trained(args.algo, args.env, args.seed, args.steps)
+    seconds = time.perf_counter() - begun
+    returns = evaluated(model, args.env, args.seed, args.episodes)
+    print(json.dumps({"mean_return": round(float(returns.mean()), 2), "seconds": round(seconds, 1)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""What the page of generic sets says of measured returns."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import generic
+import generic_envs
+
+generic_envs.register_generic()
+
+
+@pytest.mark.parametrize(
+    "mine, theirs, chance, result",
+    [
+        ([5.0, 6.0, 7.0], [1.0, 2.0, 3.0], [0.0], "learns, better"),
+        ([5.0, 6.0, 7.0], [6.0, 7.0, 9.0], [0.0], "learns, no worse"),
+        ([5.0, 6.0, 7.0], [8.0, 9.0, 10.0], [0.0], "learns, **worse than** the peer"),
+        ([5.0, 6.0, 7.0], [], [5.5], "**not above random play**"),
+        ([5.0, 6.0, 7.0], [1.0, 2.0, 3.0], [], "better"),
+    ],
+)
+def test_verdict_compares_intervals(mine, theirs, chance, result):
+    assert generic.verdict(mine, theirs, chance) == result
+
+
+def test_a_run_of_a_set_that_has_changed_is_stale_and_made_again(tmp_path):
+    job = generic.jobs(["ours"], ["ppo"], [100])[0]
+    row = job._asdict() | {"mean_return": 12.0, "seconds": 1.0}
+    generic.add_row(tmp_path / "generic.csv", row | {"settings": "0123456789"})
+    assert "**stale**" in generic.page(generic.report.read_table(tmp_path / "generic.csv"))
+    generic.add_row(tmp_path / "generic.csv", row)  # in its place
+    rows = generic.report.read_table(tmp_path / "generic.csv")
+    assert [each["settings"] for each in rows] == [job.settings]
+    assert "**stale**" not in generic.page(rows)
+
+
+@pytest.mark.parametrize("env_id", ["IdentityBox-v0", "DictCartPole-v0", "DictPendulum-v0"])
+def test_environments_keep_gymnasiums_rules(env_id):
+    check_env(gymnasium.make(env_id).unwrapped, skip_render_check=True)
+
+
+def test_identity_rewards_what_is_within_a_twentieth():
+    env = gymnasium.make("IdentityBox-v0")
+    shown, _ = env.reset(seed=3)
+    shown, near, *_ = env.step(np.clip(shown + 0.049, -1.0, 1.0))
+    _, far, *_ = env.step(shown - 0.051)
+    assert (near, far) == (1.0, 0.0)
