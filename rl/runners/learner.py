@@ -26,10 +26,21 @@ class Learner:
         memory: what agents of experience "transition" or "sequence" sample from; keeps nothing for others.
         augment: reward augmentation (rl.envs.rewards), None for the environment's own reward.
         workers: how many processes send rollouts, in any order; None where each goes on from the last.
+        late: whether rollouts come that older weights acted in. Their values (extra "value") are then
+            computed anew: algorithms value what follows the last step by the present network and
+            normaliser, and advantages are differences of values. Their log_prob stays that of acting.
     """
 
-    def __init__(self, agent: Agent, memory: Any, augment: Any = None, workers: int | None = None):
+    def __init__(
+        self,
+        agent: Agent,
+        memory: Any,
+        augment: Any = None,
+        workers: int | None = None,
+        late: bool = False,
+    ):
         self.agent, self.memory, self.augment = agent, memory, augment
+        self._values_anew = late and "value" in agent.trajectory_extras
         self._closes = workers is not None
         hparams = agent.hparams
         self._pack = loops.MetricPack()
@@ -75,6 +86,8 @@ class Learner:
             episode_end = tf.logical_or(unseen.terminated, unseen.truncated)
             self.reward_scale.observe(unseen.reward, episode_end, unseen.mask, worker)
         if self.agent.experience in ("rollout", "parameters"):
+            if self._values_anew:
+                raw = raw._replace(extras=raw.extras | {"value": self.agent.values(raw, seed)})
             metrics = self.agent.update(self._scaled(raw), seed).metrics
             metrics = {"updates": tf.constant(1.0), **metrics}
         else:

@@ -7,15 +7,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from rl.agents.agent import network_state
 from rl.agents.algos.registry import get_algo
 from rl.hparams.merge import resolve
 from rl.ops import random
 from rl.runners.build import make_memory
 from rl.runners.learner import Learner
 from rl.types import Trajectory, Update
+from rl.workers.plan import Workers
 
 BOX = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
-STEP = tf.constant(0, tf.int64)
+STEP, KEY = tf.constant(0, tf.int64), random.key(0)
+ON_HOST = {"env": "CartPole-v1", "env_backend": "gym", "num_envs": 2, "rollout_length": 4, "gamma": 0.5}
+ON_HOST |= {"normalize_advantage": False, "model.hidden": (4,), "compile": "eager", "normalize_reward": False}
 
 
 def rollout(first, rewards):
@@ -120,3 +124,51 @@ def test_environments_that_are_restarted_begin_with_a_return_of_nothing(replayin
     np.testing.assert_allclose(learner.reward_scale.discounted_return, [1.875])
     learner.cut()
     assert learner.reward_scale.discounted_return.numpy().tolist() == [0.0]
+
+
+OVERLAP = {"overlap": True}
+LATE = {
+    "ppo": ("ppo", OVERLAP, None),
+    "ppo lstm": ("ppo", OVERLAP | {"model.name": "lstm", "minibatches": 2}, None),
+    "a2c": ("a2c", OVERLAP, None),
+    "vpg": ("vpg", OVERLAP | {"advantage": "gae"}, None),
+    "a2c of workers": ("a2c", {}, Workers(1)),
+}
+
+
+def advantages(runner):
+    """Of two environments, by a learner that values everything at 2, after acting that did at 5. Rewards are
+    1, gamma is 0.5: a value of 2 is right, and no action better than expected."""
+    agent, found = runner.learner.agent, []
+    agent.network.value.kernel.assign(tf.zeros_like(agent.network.value.kernel))
+    agent.network.value.bias.assign([2.0])
+    agent.update = lambda batch, seed: found.append(agent._advantages(batch)) or Update({})
+    ones, never = tf.ones([4, 2]), tf.zeros([4, 2], tf.bool)
+    extras = {name: {"value": 5.0}.get(name, 0.0) * ones for name in agent.trajectory_extras}
+    state = tf.nest.map_structure(tf.constant, network_state(agent.initial_state(2)))
+    shown, action = tf.zeros([5, 2, 4]), tf.zeros([4, 2], tf.int32)
+    runner.learner.learn(Trajectory(shown, action, ones, never, never, ones, extras, state), KEY, STEP)
+    advantage = getattr(found[0], "advantage", None)
+    return (found[0].extras["advantage"] if advantage is None else advantage).numpy()
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_advantages_of_rollouts_that_come_late_are_of_one_networks_values(build, request, case):
+    name, overrides, workers = LATE[case]
+    if workers is not None:
+        request.getfixturevalue("ray_here")
+    found = advantages(build(name, workers=workers, **ON_HOST | overrides))
+    np.testing.assert_allclose(found, np.zeros_like(found), atol=1e-6)
+
+
+def test_where_acting_and_learning_take_turns_values_are_those_of_acting(build):
+    # 5 by the network that acted; only what follows the last step was not valued then. lambda 0.5.
+    found = advantages(build("a2c", **ON_HOST, gae_lambda=0.5))
+    last = 1.0 + 0.5 * 2.0 - 5.0
+    other = 1.0 + 0.5 * 5.0 - 5.0
+    np.testing.assert_allclose(found[3], last)
+    np.testing.assert_allclose(found[2], other + 0.25 * last)
+
+
+def test_algorithms_that_correct_for_lag_note_no_values_when_they_act():
+    assert [name for name in ("impala", "appo") if "value" in get_algo(name).trajectory_extras] == []
