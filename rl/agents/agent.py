@@ -246,6 +246,15 @@ class Agent:
             state if tf.nest.flatten(recurrent_state) else (),
         )
 
+    def values(self, trajectory: Trajectory, seed: Tensor) -> Tensor:
+        """What the present network values a trajectory's observations at, but for the last one: [T, B]."""
+        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)  # [T, B, ...]
+        if tf.nest.flatten(trajectory.recurrent_state):
+            output = self.networks["network"].unroll(observation, trajectory.recurrent_state, trajectory.mask)
+        else:
+            output = self.policy(flatten_time(observation), (), seed, True)
+        return tf.reshape(output.value, trajectory.mask.shape)
+
     def observe(self, trajectory: Trajectory) -> None:
         """Takes a rollout into the statistics of the observation normaliser."""
         if self.encoder.normalize:

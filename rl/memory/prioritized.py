@@ -59,9 +59,16 @@ class Prioritized(Replay):
         """
         return self.transitions(*self.tree.draw(seed, self.batch_size, step))
 
-    def update_priorities(self, batch: Batch, priorities: Tensor) -> None:
+    def update_priorities(self, batch: Batch, priorities: Tensor, written: Tensor | None = None) -> None:
         """Gives the transitions of `batch` the priorities [N], as `Priorities.update` says; a place that
-        cannot be sampled any more (or is an empty slot) stays so."""
+        cannot be sampled any more (or is an empty slot) stays so.
+
+        written: what `written` said when the batch was sampled, None: nothing was added since. Places that
+        hold another transition now keep the priority of that.
+        """
+        if written is not None:
+            gone = self.ring.overwritten(batch.index // self.ring.num_envs, written)
+            priorities = tf.where(gone, np.nan, priorities)
         self.tree.update(batch.index, priorities)
 
     def check_valid(self) -> None:

@@ -45,8 +45,13 @@ class Replay:
         """Appends the T rows of a trajectory [T, B]; T is static."""
         self.ring.add(trajectory)
 
-    def update_priorities(self, batch: Batch, priorities: Tensor) -> None:
-        """Takes the algorithm's priorities [N] of a sampled batch; ignored by a memory without."""
+    def update_priorities(self, batch: Batch, priorities: Tensor, written: Tensor | None = None) -> None:
+        """Takes the algorithm's priorities [N] of a batch that was sampled when there were `written` rows
+        (default: now); ignored by a memory without."""
+
+    def written(self) -> Tensor:
+        """Rows ever added, int64 scalar."""
+        return self.ring.written
 
     def appended(self) -> dict[str, int]:
         """Variables that change by appending alone (`Ring.appended`)."""

@@ -96,6 +96,17 @@ class Ring:
         """Rows that hold something, int32 scalar, at most C."""
         return tf.cast(tf.minimum(self._written.read_value(), self.rows), tf.int32)
 
+    @property
+    def written(self) -> Tensor:
+        """Rows ever added, int64 scalar."""
+        return self._written.read_value()
+
+    def overwritten(self, row: Tensor, written: Tensor) -> Tensor:
+        """Whether the rows `row` (int32, any shape) hold something else than when `written` rows had been
+        added; bool of its shape."""
+        order = (tf.cast(row, tf.int64) - written) % self.rows  # 0: the first that was written since
+        return order < self.written - written
+
     def appended(self) -> dict[str, int]:
         """Variables that change nowhere but where rows are added, with the places ever written. Eager."""
         places = int(self._written.numpy()) * self.num_envs

@@ -36,8 +36,12 @@ class Rollout:
     def cut(self) -> None:
         """Nothing is kept, so nothing is cut."""
 
-    def update_priorities(self, batch: Batch, priorities: Tensor) -> None:
+    def update_priorities(self, batch: Batch, priorities: Tensor, written: Tensor | None = None) -> None:
         """Does nothing."""
+
+    def written(self) -> Tensor:
+        """0, int64 scalar."""
+        return tf.constant(0, tf.int64)
 
     def size(self) -> Tensor:
         """0, int32 scalar."""

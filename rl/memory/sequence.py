@@ -101,9 +101,22 @@ class Sequence:
         index, sample_weight, mask = self.tree.draw(seed, self.batch_size, step)
         return SequenceBatch(self._sequences(index), sample_weight, index, mask)
 
-    def update_priorities(self, batch: SequenceBatch, priorities: Tensor) -> None:
-        """Gives the sequences of `batch` the priorities [N], as `Priorities.update` says."""
+    def update_priorities(
+        self, batch: SequenceBatch, priorities: Tensor, written: Tensor | None = None
+    ) -> None:
+        """Gives the sequences of `batch` the priorities [N], as `Priorities.update` says.
+
+        written: what `written` said when the batch was sampled, None: nothing was added since. Places that
+        hold another sequence now keep the priority of that.
+        """
+        if written is not None:
+            gone = self.ring.overwritten(batch.index // self.num_envs * self.period, written)
+            priorities = tf.where(gone, np.nan, priorities)
         self.tree.update(batch.index, priorities)
+
+    def written(self) -> Tensor:
+        """Rows ever added, int64 scalar."""
+        return self.ring.written
 
     def appended(self) -> dict[str, int]:
         """Variables that change by appending alone (`Ring.appended`)."""

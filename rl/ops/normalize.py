@@ -36,7 +36,7 @@ class RewardScale:
     Args:
         num_envs: B.
         gamma: discount factor.
-        clip: largest absolute value that is returned.
+        clip: largest absolute value of a scaled reward.
         workers: how many processes send rollouts of B environments each; None: one makes them all.
     """
 
@@ -59,7 +59,14 @@ class RewardScale:
     def __call__(
         self, reward: Tensor, episode_end: Tensor, mask: Tensor, worker: Tensor | None = None
     ) -> Tensor:
-        """Takes in a rollout's rewards and scales them.
+        """Takes in a rollout's rewards and scales them: `observe`, then `scaled`."""
+        self.observe(reward, episode_end, mask, worker)
+        return self.scaled(reward)
+
+    def observe(
+        self, reward: Tensor, episode_end: Tensor, mask: Tensor, worker: Tensor | None = None
+    ) -> None:
+        """Takes in a rollout's rewards.
 
         reward, episode_end (bool), mask [T, B]; worker: which one's rollout it is, int32 scalar.
         """
@@ -81,8 +88,20 @@ class RewardScale:
         )
         for variable, value in zip((self.mean, self.variance, self.count), moments, strict=True):
             variable.assign(value)
+
+    def cut(self) -> None:
+        """Ends the running episodes, for environments that are restarted. Eager, on the host."""
+        self.discounted_return.assign(tf.zeros(self.discounted_return.shape))
+
+    def scaled(self, reward: Tensor, steps: int = 1) -> Tensor:
+        """Rewards of any shape in units of the present deviation, whenever they were received.
+
+        steps: n, where each is a sum of gamma^k times the k-th of n rewards, which cannot be clipped one by
+        one any more: it is clipped at what n clipped rewards can amount to, `clip` (1 + ... + gamma^(n-1)).
+        """
+        limit = self.clip * sum(self.gamma**k for k in range(steps))
         scale = tf.math.rsqrt(self.variance.value() + 1e-8)
-        return tf.clip_by_value(reward * scale, -self.clip, self.clip)
+        return tf.clip_by_value(reward * scale, -limit, limit)
 
     def _running(self, worker: Tensor | None) -> Tensor:
         value = self.discounted_return.value()

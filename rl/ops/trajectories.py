@@ -51,6 +51,14 @@ def closed(trajectory: Trajectory) -> Trajectory:
     )
 
 
+def newest(trajectory: Trajectory, steps: int) -> Trajectory:
+    """The last `steps` steps of a trajectory, without the recurrent state, which is that before its first."""
+    rest = trajectory._replace(observation=(), recurrent_state=())
+    return tf.nest.map_structure(lambda x: x[-steps:], rest)._replace(
+        observation=tf.nest.map_structure(lambda x: x[-(steps + 1) :], trajectory.observation)
+    )
+
+
 def _gather(nest: Any, index: Tensor, axis: int) -> Any:
     return tf.nest.map_structure(lambda x: tf.gather(x, index, axis=axis), nest)
 

@@ -50,8 +50,9 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
         agent: Agent = make_agent(own, env.observation_space, env.action_space, seed)
         frame_stack = getattr(env, "frame_stack", 1)
         memory = make_memory(agent, own.num_envs, hparams.rollout_length, frame_stack)
-        learner = Learner(agent, memory, reward_augmentation(agent))
-    in_graph = hasattr(env, "dynamics")
+        in_graph = hasattr(env, "dynamics")
+        late = hparams.overlap and not in_graph
+        learner = Learner(agent, memory, reward_augmentation(agent), late=late)
     jit_compile = start_mode(agent, in_graph) == "xla"
     if in_graph:
         from rl.runners.in_graph import InGraphRunner

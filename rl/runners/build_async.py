@@ -87,7 +87,8 @@ def _learning(agent: Agent, part: Part) -> _Learning:
         memory = get_memory("rollout")(spec, agent.hparams)
         shard = shard_of(agent.hparams, agent.hparams.batch_size)
         sampled = sampled_structure(memory_class(agent), spec, shard)
-    learner = Learner(agent, memory, reward_augmentation(agent), part.workers)
+    late = not together(agent.experience, agent.hparams)
+    learner = Learner(agent, memory, reward_augmentation(agent), part.workers, late)
     return _Learning(learner, jit_compile, part.num_envs, length, sampled)
 
 

@@ -11,22 +11,36 @@ from rl.agents.agent import Agent
 from rl.memory.samples import Samples
 from rl.ops import loops, random, replicas
 from rl.ops.normalize import RewardScale
-from rl.ops.trajectories import closed
-from rl.types import Nest, Tensor, Trajectory
+from rl.ops.trajectories import closed, newest
+from rl.types import Batch, Nest, SequenceBatch, Tensor, Trajectory
 
 
 class Learner:
     """Joins an agent and its memory: `learn` takes in one trajectory and makes the updates that are due.
+
+    With `normalize_reward` an agent learns from rewards in units of their present deviation. A memory keeps
+    them as they came (after augmentation): the deviation drifts, most of all in the beginning.
 
     Args:
         agent: what learns.
         memory: what agents of experience "transition" or "sequence" sample from; keeps nothing for others.
         augment: reward augmentation (rl.envs.rewards), None for the environment's own reward.
         workers: how many processes send rollouts, in any order; None where each goes on from the last.
+        late: whether rollouts come that older weights acted in. Their values (extra "value") are then
+            computed anew: algorithms value what follows the last step by the present network and
+            normaliser, and advantages are differences of values. Their log_prob stays that of acting.
     """
 
-    def __init__(self, agent: Agent, memory: Any, augment: Any = None, workers: int | None = None):
+    def __init__(
+        self,
+        agent: Agent,
+        memory: Any,
+        augment: Any = None,
+        workers: int | None = None,
+        late: bool = False,
+    ):
         self.agent, self.memory, self.augment = agent, memory, augment
+        self._values_anew = late and "value" in agent.trajectory_extras
         self._closes = workers is not None
         hparams = agent.hparams
         self._pack = loops.MetricPack()
@@ -49,6 +63,12 @@ class Learner:
         """Variables that change nowhere but where rows are appended, by name, with the rows ever appended."""
         return {f"memory/{name}": rows for name, rows in self.memory.appended().items()}
 
+    def cut(self) -> None:
+        """Ends the running episodes as truncated, for environments that are restarted."""
+        self.memory.cut()
+        if self.reward_scale is not None:
+            self.reward_scale.cut()
+
     def learn(
         self, trajectory: Trajectory, seed: Tensor, step: Tensor, worker: Tensor | None = None
     ) -> dict[str, Tensor]:
@@ -58,14 +78,22 @@ class Learner:
 
         Returns sums to be divided by `updates`: each metric times the number of updates it is a mean of.
         """
-        processed = trajectory._replace(reward=self._reward(trajectory, worker))
+        hparams = self.agent.hparams
+        raw = trajectory._replace(reward=augmented(trajectory, self.augment, hparams.gamma))
+        # Rollouts that a worker sends as one: all but the last were taken in before.
+        unseen = newest(raw, hparams.rollout_length)
+        if self.reward_scale is not None:
+            episode_end = tf.logical_or(unseen.terminated, unseen.truncated)
+            self.reward_scale.observe(unseen.reward, episode_end, unseen.mask, worker)
         if self.agent.experience in ("rollout", "parameters"):
-            metrics = self.agent.update(processed, seed).metrics
+            if self._values_anew:
+                raw = raw._replace(extras=raw.extras | {"value": self.agent.values(raw, seed)})
+            metrics = self.agent.update(self._scaled(raw), seed).metrics
             metrics = {"updates": tf.constant(1.0), **metrics}
         else:
-            self.memory.add(closed(processed) if self._closes else processed)
+            self.memory.add(closed(raw) if self._closes else raw)
             metrics = self._replay(seed, step)
-        self.agent.observe(trajectory)
+        self.agent.observe(unseen)
         return _sums(metrics)
 
     def learn_sampled(self, samples: Samples, seed: Tensor) -> dict[str, Tensor]:
@@ -89,7 +117,7 @@ class Learner:
             sample_seed, update_seed = random.split(random.fold_in(seed, i), 2)
             if replicas.count() > 1:  # each samples its own memory
                 sample_seed = random.fold_in(sample_seed, replicas.rank())
-            batch = sample(i, sample_seed)
+            batch = self._scaled(sample(i, sample_seed))
             update = self.agent.update(batch, update_seed)
             if update.priorities is not None:
                 prioritize(i, batch, update.priorities)
@@ -114,12 +142,14 @@ class Learner:
             tf.function(updates, autograph=False).get_concrete_function()
         return pack.unpack(tf.cond(self.memory.can_sample(), updates, pack.zeros))
 
-    def _reward(self, trajectory: Trajectory, worker: Tensor | None) -> Tensor:
-        reward = augmented(trajectory, self.augment, self.agent.hparams.gamma)
-        if self.reward_scale is not None:
-            episode_end = tf.logical_or(trajectory.terminated, trajectory.truncated)
-            reward = self.reward_scale(reward, episode_end, trajectory.mask, worker)
-        return reward
+    def _scaled(self, batch: Any) -> Any:
+        """A trajectory, or what a memory has sampled, its rewards in units of their present deviation."""
+        if self.reward_scale is None:
+            return batch
+        if isinstance(batch, SequenceBatch):
+            return batch._replace(trajectory=self._scaled(batch.trajectory))
+        steps = self.agent.hparams.n_step if isinstance(batch, Batch) else 1
+        return batch._replace(reward=self.reward_scale.scaled(batch.reward, steps))
 
 
 def augmented(trajectory: Trajectory, augment: Any, gamma: float) -> Tensor:

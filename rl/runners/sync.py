@@ -107,7 +107,7 @@ class SyncRunner(Runner):
         if self._restored:
             structure = space_spec(self.env.observation_space, ())
             reached = tf.nest.pack_sequence_as(structure, [each.numpy() for each in self._reached])
-            self.learner.memory.cut()
+            self.learner.cut()
         self.collector.reset(int(seed) % 2**31, reached)
 
     def _finish(self, results: list[Tensor]) -> np.ndarray:

@@ -40,7 +40,8 @@ class Buffer:
 
     def __init__(self, shelf: Shelf):
         self._shelf = shelf
-        self._indices: OrderedDict[int, Any] = OrderedDict()  # of sampled batches, by number
+        # Of sampled batches, by number: where they lie, and how many rows there were.
+        self._drawn: OrderedDict[int, tuple[Any, Any]] = OrderedDict()
         self._managers: dict[str, Any] = {}
         self._built = False
 
@@ -62,19 +63,20 @@ class Buffer:
         """
         self._build()
         outputs = [each.numpy() for each in self._sample([np.int64(number), np.int64(step)])]
-        size, can_sample, *leaves = outputs
+        size, can_sample, written, *leaves = outputs
         if not can_sample:
             return (int(size), False), []
-        self._indices[number] = leaves[self._index_leaf]
-        while len(self._indices) > KEPT:
-            self._indices.popitem(last=False)
+        self._drawn[number] = leaves[self._index_leaf], written
+        while len(self._drawn) > KEPT:
+            self._drawn.popitem(last=False)
         return (int(size), True), leaves
 
     def update_priorities(self, number: int, priorities: np.ndarray) -> None:
-        """The new priorities [U, N] of batches that were sampled as `number`."""
-        index = self._indices.pop(number, None)
-        if index is not None and priorities.size:
-            self._prioritize([index, priorities])
+        """The new priorities [U, N] of batches that were sampled as `number`; what has been overwritten
+        since has none any more."""
+        drawn = self._drawn.pop(number, None)
+        if drawn is not None and priorities.size:
+            self._prioritize([*drawn, priorities])
 
     def save(self, address: str, step: int) -> None:
         """Writes all that it holds to a checkpoint of its own."""
@@ -143,11 +145,11 @@ class Buffer:
             spec = traced_structure(one, tf.constant(0))
             every = tf.map_fn(one, tf.range(shelf.updates), fn_output_signature=spec)
             self._index_leaf = _place_of_index(every)
-            return [memory.size(), memory.can_sample(), *tf.nest.flatten(every)]
+            return [memory.size(), memory.can_sample(), memory.written(), *tf.nest.flatten(every)]
 
-        def prioritize(index: Tensor, priorities: Tensor) -> Tensor:
+        def prioritize(index: Tensor, written: Tensor, priorities: Tensor) -> Tensor:
             def one(i: Tensor) -> dict[str, Tensor]:
-                memory.update_priorities(_Indexed(tf.gather(index, i)), tf.gather(priorities, i))
+                memory.update_priorities(_Indexed(tf.gather(index, i)), tf.gather(priorities, i), written)
                 return {}
 
             loops.repeat(shelf.updates, one)
@@ -158,7 +160,7 @@ class Buffer:
         self._add = compiled(add, layout.signature, jit)
         self._sample = compiled(batches, [scalar, scalar], jit)
         drawn = shelf.updates, hparams.batch_size
-        signature = [tf.TensorSpec(drawn, tf.int32), tf.TensorSpec(drawn, tf.float32)]
+        signature = [tf.TensorSpec(drawn, tf.int32), scalar, tf.TensorSpec(drawn, tf.float32)]
         self._prioritize = compiled(prioritize, signature, jit)
         self._built = True
 

@@ -325,3 +325,22 @@ def test_check_valid_finds_planted_corruption(
             memory.variables[name].scatter_update(tf.IndexedSlices(tf.constant([value]), tf.constant([0])))
     with pytest.raises(ValueError, match=message):
         memory.check_valid()
+
+
+def test_late_priorities_pass_by_what_has_been_overwritten_since() -> None:
+    memory = make_memory("prioritized", replay_capacity=6, priority_exponent=1.0)
+    for first in (0, 3):  # rows 0 .. 4 can be sampled
+        memory.add(rows(first, "..."))
+    written, batch = memory.written(), empty_batch(tf.constant([0, 1, 2, 3]))
+    memory.add(rows(6, ".."))  # over rows 0 and 1: transition 6 can be sampled, 7 not yet
+    memory.update_priorities(batch, tf.constant([50.0, 50.0, 7.0, 8.0]), written)
+    # 1 is what a transition gets whose priority is not known yet
+    np.testing.assert_allclose(memory.tree.leaves(), [1.0, 0.0, 7.0, 8.0, 1.0, 1.0], rtol=1e-5)
+    memory.update_priorities(batch, tf.constant([5.0, 50.0, 6.0, 8.0]), memory.written())
+    np.testing.assert_allclose(memory.tree.leaves(), [5.0, 0.0, 6.0, 8.0, 1.0, 1.0], rtol=1e-5)
+    written = memory.written()
+    for first in (8, 13, 18):  # more than once round
+        memory.add(rows(first, "....."))
+    memory.update_priorities(batch, tf.fill([4], 50.0), written)
+    np.testing.assert_allclose(np.unique(memory.tree.leaves()), [0.0, 8.0], rtol=1e-5)
+    memory.check_valid()

@@ -375,3 +375,18 @@ def test_hparams_that_do_not_fit_are_refused(changes, message) -> None:
     make_memory(min_replay_size=48)
     with pytest.raises(UsageError, match=message):
         make_memory(**changes)
+
+
+def test_late_priorities_pass_by_sequences_that_have_been_overwritten_since() -> None:
+    memory = make_memory(rollouts=4, num_envs=1, priority_exponent=1.0)
+    stored = Stored((4, 4, 4), 6, num_envs=1)
+    for rollout in stored.rollouts[:4]:
+        memory.add(rollout)
+    written = memory.written()  # sequences 0 and 1 are whole: they span three rollouts
+    for rollout in stored.rollouts[4:]:
+        memory.add(rollout)  # over 0, then 1; 2 and 3 become whole
+    memory.update_priorities(batch_of([0, 1, 2, 3]), tf.constant([50.0, 50.0, 7.0, 8.0]), written)
+    np.testing.assert_allclose(memory.tree.leaves(), [0.0, 0.0, 7.0, 8.0], rtol=1e-5)
+    memory.add(stored.rollouts[0])  # over 2; the one in place 0 becomes whole
+    memory.update_priorities(batch_of([0, 1]), tf.constant([50.0, 50.0]), written)
+    np.testing.assert_allclose(memory.tree.leaves(), [8.0, 0.0, 0.0, 8.0], rtol=1e-5)

@@ -67,7 +67,15 @@ def slow(name, **overrides):
 @pytest.mark.parametrize(
     ("name", "overrides"),
     [
-        ("dqn_cartpole", {"prioritized": True, "min_replay_size": 64, "updates_per_iteration": 2}),
+        (
+            "dqn_cartpole",
+            {
+                "prioritized": True,
+                "min_replay_size": 64,
+                "updates_per_iteration": 2,
+                "normalize_reward": True,
+            },
+        ),
         slow("ppo_cartpole", normalize_observation=True, normalize_reward=True),
         slow("es_cartpole", rollout_length=20),
         slow("ppo_cartpole", env_backend="gym", rollout_length=16, epochs=2),

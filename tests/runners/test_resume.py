@@ -23,6 +23,7 @@ PPO = TINY | {"normalize_observation": True, "normalize_reward": True, "lr_sched
 DQN = TINY | {
     "prioritized": True,
     "n_step": 2,
+    "normalize_reward": True,
     "noisy": True,
     "act_select": "greedy",
     "replay_capacity": 300,

@@ -79,6 +79,16 @@ def test_new_priorities_change_what_is_drawn(shard):
     buffer.update_priorities(77, priorities)  # of batches that nobody knows any more: nothing
 
 
+def test_priorities_of_what_was_overwritten_meanwhile_are_dropped(shard):
+    buffer, _, blocks = shard
+    buffer.sample(1, 0)
+    for block in 5 * blocks:  # 9 rows each, in a ring of 200
+        buffer.add(block)
+    before = buffer._memory.tree.leaves()
+    buffer.update_priorities(1, np.full((3, 16), 1000.0, np.float32))
+    np.testing.assert_array_equal(buffer._memory.tree.leaves(), before)
+
+
 def test_too_few_transitions_are_not_sampled(build):
     buffer = Buffer(build("dqn", workers=TWO, **SMALL)._roles._shelf)
     assert buffer.sample(0, 0) == ((0, False), [])

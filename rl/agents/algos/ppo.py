@@ -38,7 +38,7 @@ class Minibatch(NamedTuple):
     observation: Nest  # [N, ...]
     action: Nest  # [N, ...]
     log_prob: Tensor  # [N] by the policy that acted
-    value: Tensor  # [N] by the network that acted
+    value: Tensor  # [N] by the network before the updates
     advantage: Tensor  # [N]
     target: Tensor  # [N] of the value
     mask: Tensor  # [N]
