@@ -1,5 +1,7 @@
 """Environments for the generic sets that nobody tuned for: repeat a number, Dict observations.
 
+CliffWalking gets a limit of 1,000 steps, since Gymnasium's has none and a policy may stand still for ever.
+
     python train.py --user_modules benchmarks.generic_envs --hparams ppo --env IdentityBox-v0
 
 Imports Gymnasium alone: other libraries' drivers take them as well.
@@ -14,6 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
+from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
 
 
 class IdentityBox(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -80,9 +83,9 @@ class DictPendulum(_InParts):
 
 def register_generic() -> None:
     """Registers the environments; again is no harm."""
-    limits = {"IdentityBox-v0": (IdentityBox, 100), "DictCartPole-v0": (DictCartPole, 500),
-              "DictPendulum-v0": (DictPendulum, 200)}  # fmt: skip
-    for env_id, (kind, limit) in limits.items():
+    kinds = {"IdentityBox-v0": (IdentityBox, 100), "DictCartPole-v0": (DictCartPole, 500),
+             "DictPendulum-v0": (DictPendulum, 200), "CliffWalking1000-v0": (CliffWalkingEnv, 1_000)}  # fmt: skip
+    for env_id, (kind, limit) in kinds.items():
         if env_id not in gymnasium.registry:
             gymnasium.register(env_id, kind, max_episode_steps=limit)
 
