@@ -118,7 +118,10 @@ def finish(job: Job, episodes: int) -> dict[str, Any]:
 
     run_dir = job.folder / "run_0"
     with EVALUATING:
-        returns = {which: rl.load(run_dir, which).evaluate(episodes).returns for which in ("last", "best")}
+        returns = {
+            which: rl.load(run_dir, which).evaluate(episodes, seed=job.seed + 1).returns
+            for which in ("last", "best")
+        }
     points = curve(run_dir)
     return {
         "hparams": job.name,

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
-from rl.envs.make import check_window, make_eval_envs
+from rl.envs.host import Purpose, purpose_seed
+from rl.envs.make import check_window, eval_envs_of
 from rl.errors import NotSent, UsageError
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference
@@ -43,7 +44,6 @@ FREE_TO_CHANGE = {
     "save_buffers",
     "compress_rollouts",
 }
-TEST_SEED = 1_000_003  # test episodes are not the ones that chose the best checkpoint
 
 
 class Plan(NamedTuple):
@@ -261,9 +261,7 @@ def saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
             f"{run_dir} holds {hparams.algo} on {hparams.env}, not {asked.algo} on {asked.env}: "
             f"ask for --hparams {saved['name']}, or choose another --output_dir"
         )
-    env = make_eval_envs(
-        hparams.env, 1, hparams.env_kwargs, None, hparams.previous_action_reward, hparams.frame_stack
-    )
+    env = eval_envs_of(hparams, 1)
     views = env.observation_space, env.action_space
     env.close()
     agent: Agent = get_algo(hparams.algo)(hparams, *views, saved["seed"])
@@ -291,25 +289,26 @@ def read_weights(agent: Agent, run_dir: Path, which: str) -> int:
 def _test(
     hparams: HParams, run_dir: Path, episodes: int, render: bool, record_video: bool
 ) -> dict[str, Evaluation]:
-    """Test episodes of the best and of the last policy; the best one's may be shown or filmed."""
+    """Test episodes of the best and of the last policy, the same for all runs, and none of those that chose
+    the best; further ones of the best policy may be shown or filmed."""
     agent = saved_agent(run_dir, hparams)
     tests: dict[str, Evaluation] = {}
     evaluator = Evaluator(agent, episodes)
     try:
         for which in ("last", "best"):  # the best one stays in the agent
             step = read_weights(agent, run_dir, which)
-            tests[which] = evaluator.run(TEST_SEED)
+            tests[which] = evaluator.run(purpose_seed(Purpose.TEST))
     finally:
         evaluator.close()
     if record_video:
         with contextlib.closing(Player(agent, "rgb_array")) as player:
             for episode in range(episodes):
                 label = f"best_step_{step:09d}_episode_{episode}"
-                player.film(TEST_SEED + episode, run_dir / "videos", label)
+                player.film(purpose_seed(Purpose.FILM, number=episode), run_dir / "videos", label)
     if render:
         with contextlib.closing(Player(agent, "human")) as player:
             for episode in range(episodes):
-                player.play(TEST_SEED + episode)
+                player.play(purpose_seed(Purpose.FILM, number=episode))
     return tests
 
 
