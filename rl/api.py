@@ -12,7 +12,7 @@ from rl.agents.agent import Agent
 from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import eval_envs_of
 from rl.errors import NotSent, UsageError
-from rl.experiment import read_weights, saved_agent, train_one
+from rl.experiment import read_weights, saved_agent, tell_hints, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
 from rl.hparams.overrides import apply_overrides
@@ -141,7 +141,7 @@ def train(
     if isinstance(hparams, str):
         name, resolved = hparams, resolve(hparams, overrides)
     else:
-        name, resolved = type(hparams).__name__, type(hparams)(**hparams.model_dump())  # the caller's stays
+        name, resolved = type(hparams).__name__, hparams.thawed()  # the caller's stays
         apply_overrides(resolved, overrides)
         resolved.freeze()
     if eval_episodes < 1 or seed < 0 or num_workers < 0:
@@ -155,6 +155,8 @@ def train(
         headless_setup()
     storage = storage_of(output_dir if output_dir is not None else Path("runs") / name, 0)
     storage.check_writable()
+    if not storage.has("hparams.json"):
+        tell_hints(resolved)
     each = seed, eval_episodes, record_video
     with StopRequest() as stop, storage.to_train():
         result = train_one(resolved, name, storage, *each, stop, f"rl.train({name!r})", workers)
