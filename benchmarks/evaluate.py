@@ -1,8 +1,8 @@
 """Plays a run's last and best checkpoint: a process of its own, which takes its memory with it.
 
-    python benchmarks/evaluate.py build/learning/ppo_cartpole/seed_100/run_0 100
+    python benchmarks/evaluate.py build/learning/ppo_cartpole/seed_100/run_0 100 101
 
-Prints `JSON {"last": ..., "best": ...}`, mean returns over so many episodes.
+Prints `JSON {"last": ..., "best": ...}`, mean returns over so many episodes, drawn by that seed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ import rl
 
 
 def main() -> int:
-    run_dir, episodes = Path(sys.argv[1]), int(sys.argv[2])
-    means = {which: rl.load(run_dir, which).evaluate(episodes).returns.mean() for which in ("last", "best")}
+    run_dir, episodes, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    means = {
+        which: rl.load(run_dir, which).evaluate(episodes, seed=seed).returns.mean()
+        for which in ("last", "best")
+    }
     print("JSON " + json.dumps({which: float(mean) for which, mean in means.items()}))
     return 0
 

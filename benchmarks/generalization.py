@@ -34,6 +34,7 @@ CURVES = {
 def returns(run_dir: Path, episodes: int) -> dict[str, np.ndarray]:
     """Returns of the last checkpoint on the levels trained on, and on all."""
     import rl
+    from rl.envs.host import Purpose, purpose_seed
     from rl.runners.evaluate import Evaluator
 
     policy = rl.load(run_dir, "last")
@@ -43,7 +44,7 @@ def returns(run_dir: Path, episodes: int) -> dict[str, np.ndarray]:
     for name, options in (("levels trained on", levels), ("all levels", hparams.env_kwargs)):
         evaluator = Evaluator(policy.agent, episodes, options)
         try:
-            found[name] = evaluator.run(rl.experiment.TEST_SEED).returns
+            found[name] = evaluator.run(purpose_seed(Purpose.USER)).returns
         finally:
             evaluator.close()
     return found

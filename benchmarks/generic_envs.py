@@ -83,8 +83,12 @@ class DictPendulum(_InParts):
 
 def register_generic() -> None:
     """Registers the environments; again is no harm."""
-    kinds = {"IdentityBox-v0": (IdentityBox, 100), "DictCartPole-v0": (DictCartPole, 500),
-             "DictPendulum-v0": (DictPendulum, 200), "CliffWalking1000-v0": (CliffWalkingEnv, 1_000)}  # fmt: skip
+    kinds = {
+        "IdentityBox-v0": (IdentityBox, 100),
+        "DictCartPole-v0": (DictCartPole, 500),
+        "DictPendulum-v0": (DictPendulum, 200),
+        "CliffWalking1000-v0": (CliffWalkingEnv, 1_000),
+    }
     for env_id, (kind, limit) in kinds.items():
         if env_id not in gymnasium.registry:
             gymnasium.register(env_id, kind, max_episode_steps=limit)

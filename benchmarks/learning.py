@@ -125,7 +125,8 @@ def finish(job: Job, episodes: int, nice: int) -> dict[str, Any]:
         Failed: it cannot be evaluated.
     """
     run_dir = job.folder / "run_0"
-    code = run(["benchmarks/evaluate.py", str(run_dir), str(episodes)], job.folder / "evaluation.txt", nice)
+    call = ["benchmarks/evaluate.py", str(run_dir), str(episodes), str(job.seed + 1)]
+    code = run(call, job.folder / "evaluation.txt", nice)
     lines = (job.folder / "evaluation.txt").read_text().splitlines()
     found = [json.loads(line.removeprefix("JSON ")) for line in lines if line.startswith("JSON ")]
     if code or not found:

@@ -9,9 +9,10 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
-from rl.envs.make import make_eval_envs
+from rl.envs.host import Purpose, purpose_seed
+from rl.envs.make import eval_envs_of
 from rl.errors import NotSent, UsageError
-from rl.experiment import TEST_SEED, read_weights, saved_agent, train_one
+from rl.experiment import read_weights, saved_agent, tell_hints, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
 from rl.hparams.overrides import apply_overrides
@@ -56,7 +57,7 @@ class Policy:
     def __init__(self, agent: Agent):
         self.agent = agent
         self._actors: dict[int, Actor] = {}
-        env = make_eval_envs(agent.hparams.env, 1, agent.hparams.env_kwargs)
+        env = eval_envs_of(agent.hparams, 1)
         self._encode = env.encode
         env.close()
 
@@ -82,11 +83,14 @@ class Policy:
         for actor in self._actors.values():
             actor.forget()
 
-    def evaluate(self, episodes: int = 10, seed: int = TEST_SEED) -> Evaluation:
-        """Whole episodes on the Gymnasium environment it was trained for."""
+    def evaluate(self, episodes: int = 10, seed: int = 0) -> Evaluation:
+        """Whole episodes on the Gymnasium environment it was trained for.
+
+        seed: which episodes: others for each seed, and none that training evaluated or tested.
+        """
         evaluator = Evaluator(self.agent, episodes)
         try:
-            return evaluator.run(seed)
+            return evaluator.run(purpose_seed(Purpose.USER, seed))
         finally:
             evaluator.close()
 
@@ -137,7 +141,7 @@ def train(
     if isinstance(hparams, str):
         name, resolved = hparams, resolve(hparams, overrides)
     else:
-        name, resolved = type(hparams).__name__, type(hparams)(**hparams.model_dump())  # the caller's stays
+        name, resolved = type(hparams).__name__, hparams.thawed()  # the caller's stays
         apply_overrides(resolved, overrides)
         resolved.freeze()
     if eval_episodes < 1 or seed < 0 or num_workers < 0:
@@ -151,6 +155,8 @@ def train(
         headless_setup()
     storage = storage_of(output_dir if output_dir is not None else Path("runs") / name, 0)
     storage.check_writable()
+    if not storage.has("hparams.json"):
+        tell_hints(resolved)
     each = seed, eval_episodes, record_video
     with StopRequest() as stop, storage.to_train():
         result = train_one(resolved, name, storage, *each, stop, f"rl.train({name!r})", workers)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
-from rl.envs.make import check_window, make_eval_envs
+from rl.envs.host import Purpose, purpose_seed
+from rl.envs.make import check_window, eval_envs_of
 from rl.errors import NotSent, UsageError
+from rl.hparams.hints import hints, picture_hint
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference
 from rl.hparams.overrides import parse_overrides
@@ -26,6 +29,8 @@ from rl.utils.storage import Storage, storage_of
 from rl.utils.versions import command_line, write_run_files
 from rl.utils.video import has_display, headless_setup
 from rl.workers.plan import Workers
+
+log = logging.getLogger("rl")
 
 # May differ between a run and its continuation. Some still shape what is to come: schedules run to
 # `train_steps`, rows and evaluations stand where the periods say, `compile` rounds differently.
@@ -43,7 +48,6 @@ FREE_TO_CHANGE = {
     "save_buffers",
     "compress_rollouts",
 }
-TEST_SEED = 1_000_003  # test episodes are not the ones that chose the best checkpoint
 
 
 class Plan(NamedTuple):
@@ -99,14 +103,18 @@ def run(
         check_window(hparams.env)
     numbers = range(copies) if copy is None else [copy]
     storages = {number: storage_of(output_dir, number) for number in numbers}
+    begins = False
     for number, storage in storages.items():  # all of them before the first one costs time
         with storage.glance() as run_dir:
             if training:
                 _check_same_run(hparams, run_dir, seed + number)
+                begins |= _read_saved(run_dir) is None
             else:
                 _check_overrides(hparams, run_dir, overrides)
         if training or record_video:
             storage.check_writable()
+    if begins:
+        tell_hints(hparams)
     each = eval_episodes, test_episodes, command_line(command), workers
     plan = Plan(hparams, hparams_name, seed, training, render, record_video, *each)
     with StopRequest() as stop:
@@ -151,6 +159,18 @@ def one_copy(plan: Plan, storage: Storage, copy: int, stop: StopRequest) -> list
             tests = _test(plan.hparams, storage.folder, plan.test_episodes, plan.render, plan.record_video)
             return [_summary(storage, result, tests, plan.test_episodes)]
         return [] if result is None else [_summary(storage, result, {}, 0)]
+
+
+def tell_hints(hparams: HParams) -> None:
+    """Warns of what is hardly meant; to be called once, where a run begins and not where it goes on."""
+    found = hints(hparams)
+    if hparams.model.name == "mlp":
+        with contextlib.suppress(UsageError):  # for whoever builds the run to say
+            env = eval_envs_of(hparams, 1)
+            env.close()
+            found += filter(None, [picture_hint(hparams, env.observation_space)])
+    for hint in found:
+        log.warning("%s", hint)
 
 
 def _check_overrides(hparams: HParams, run_dir: Path, overrides: str) -> None:
@@ -261,9 +281,7 @@ def saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
             f"{run_dir} holds {hparams.algo} on {hparams.env}, not {asked.algo} on {asked.env}: "
             f"ask for --hparams {saved['name']}, or choose another --output_dir"
         )
-    env = make_eval_envs(
-        hparams.env, 1, hparams.env_kwargs, None, hparams.previous_action_reward, hparams.frame_stack
-    )
+    env = eval_envs_of(hparams, 1)
     views = env.observation_space, env.action_space
     env.close()
     agent: Agent = get_algo(hparams.algo)(hparams, *views, saved["seed"])
@@ -291,25 +309,26 @@ def read_weights(agent: Agent, run_dir: Path, which: str) -> int:
 def _test(
     hparams: HParams, run_dir: Path, episodes: int, render: bool, record_video: bool
 ) -> dict[str, Evaluation]:
-    """Test episodes of the best and of the last policy; the best one's may be shown or filmed."""
+    """Test episodes of the best and of the last policy, the same for all runs, and none of those that chose
+    the best; further ones of the best policy may be shown or filmed."""
     agent = saved_agent(run_dir, hparams)
     tests: dict[str, Evaluation] = {}
     evaluator = Evaluator(agent, episodes)
     try:
         for which in ("last", "best"):  # the best one stays in the agent
             step = read_weights(agent, run_dir, which)
-            tests[which] = evaluator.run(TEST_SEED)
+            tests[which] = evaluator.run(purpose_seed(Purpose.TEST))
     finally:
         evaluator.close()
     if record_video:
         with contextlib.closing(Player(agent, "rgb_array")) as player:
             for episode in range(episodes):
                 label = f"best_step_{step:09d}_episode_{episode}"
-                player.film(TEST_SEED + episode, run_dir / "videos", label)
+                player.film(purpose_seed(Purpose.FILM, number=episode), run_dir / "videos", label)
     if render:
         with contextlib.closing(Player(agent, "human")) as player:
             for episode in range(episodes):
-                player.play(TEST_SEED + episode)
+                player.play(purpose_seed(Purpose.FILM, number=episode))
     return tests
 
 

@@ -137,7 +137,9 @@ class FireReset(gymnasium.Wrapper):
         return observation, info
 
 
-def drawn(env_id: str, env_kwargs: dict[str, Any], render_mode: str) -> gymnasium.Env:
+def drawn(
+    env_id: str, env_kwargs: dict[str, Any], render_mode: str, max_episode_steps: int | None = None
+) -> gymnasium.Env:
     """One game for films, with the pictures that `ALEHost` gives agents.
 
     Raises:
@@ -154,7 +156,7 @@ def drawn(env_id: str, env_kwargs: dict[str, Any], render_mode: str) -> gymnasiu
         frameskip=1,
         repeat_action_probability=options["repeat_action_probability"],
         full_action_space=options.get("full_action_space", False),
-        max_num_frames_per_episode=LIMIT,
+        max_num_frames_per_episode=LIMIT if max_episode_steps is None else max_episode_steps * frameskip,
         disable_env_checker=True,
     )
     env.metadata = {**env.metadata, "render_fps": 60.0 / frameskip}

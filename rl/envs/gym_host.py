@@ -20,7 +20,7 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 from rl.envs.host import HostStep, action_encoder, action_view, env_seeds, observation_view
 from rl.types import Nest
 
-UNLIMITED = 27_000.0  # steps after which an episode without a limit is cut, as is the custom for Atari
+UNLIMITED = 27_000  # steps after which evaluation cuts episodes without a limit, as is the custom for Atari
 
 
 class GymHost:
@@ -28,14 +28,15 @@ class GymHost:
 
     Args:
         envs: the environments; `close` closes them.
+        step_limit: what `HostEnv.step_limit` is to say; the environments themselves truncate there.
     """
 
     backend = "gym"
     life_lost: np.ndarray | None = None
     frame_stack = 1
 
-    def __init__(self, envs: Sequence[gymnasium.Env]) -> None:
-        self.envs = list(envs)
+    def __init__(self, envs: Sequence[gymnasium.Env], step_limit: float = math.inf) -> None:
+        self.envs, self.step_limit = list(envs), step_limit
         self.num_envs = len(self.envs)
         self.observation_space = observation_view(self.envs[0].observation_space)
         self.action_space = action_view(self.envs[0].action_space)
@@ -44,8 +45,6 @@ class GymHost:
         self._ended = [False] * self.num_envs
         plain = isinstance(self.observation_space, spaces.Box)
         self._shape = (self.num_envs, *self.observation_space.shape) if plain else None
-        spec = self.envs[0].spec
-        self.step_limit = math.inf if spec is not None and spec.max_episode_steps else UNLIMITED
         self.fps = float(self.envs[0].metadata.get("render_fps") or 30)
 
     def reset(self, seed: int) -> Nest:

@@ -6,6 +6,7 @@ action and returns the reset observation with reward 0 and both flags False.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -31,7 +32,7 @@ class HostEnv(Protocol):
     action_space: spaces.Space
     encode: Callable[[Nest], Nest]  # the agent's actions [B, ...] as the environment itself takes them
     life_lost: np.ndarray | None  # [B] bool after a step: an end that only a life came to; None: no lives
-    step_limit: float  # steps that an episode can have, infinite where the environment itself ends it
+    step_limit: float  # steps after which evaluation cuts what has no limit of its own; infinite where it has
     fps: float  # pictures a second, for videos
     frame_stack: int  # pictures that an observation is made of (`rl.envs.frames`)
 
@@ -61,6 +62,24 @@ def env_seeds(seed: int, num_envs: int) -> list[int]:
     Not seed, seed + 1, ...: runs with neighbouring seeds would share all but one of their environments.
     """
     return [int(each) for each in np.random.SeedSequence(seed).generate_state(num_envs) >> 1]
+
+
+class Purpose(enum.IntEnum):
+    """What episodes are played for, outside training; the numbers are part of their seeds."""
+
+    EVALUATION = 1  # during training; chooses the best policy
+    TEST = 2  # after training
+    FILM = 3  # of test episodes
+    USER = 4  # `rl.load(...).evaluate`
+
+
+def purpose_seed(purpose: Purpose, seed: int = 0, number: int = 0) -> int:
+    """A seed for `HostEnv.reset`, in [0, 2^64): a stream for each purpose and seed, which share no episode.
+
+    number: of the place in the stream.
+    """
+    sequence = np.random.SeedSequence(seed, spawn_key=(purpose, number))
+    return int(sequence.generate_state(1, np.uint64)[0])
 
 
 def observation_view(space: spaces.Space) -> spaces.Space:

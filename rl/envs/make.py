@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from rl.envs.graph.base import GraphEnv
     from rl.envs.host import HostEnv
+    from rl.hparams.hparams import HParams
 
 BACKENDS = ("graph", "envpool", "gym")  # in the order in which `auto` asks them
 HOST_BACKENDS = BACKENDS[1:]
@@ -129,7 +130,7 @@ def make_gym_env(
         from rl.envs.ale_host import drawn
 
         name, options = env_id.rpartition(":")[2], dict(env_kwargs or {})
-        env = _call_gym(env_id, lambda: drawn(name, options, render_mode))
+        env = _call_gym(env_id, lambda: drawn(name, options, render_mode, max_episode_steps))
     elif render_mode is not None and _draws_by_opengl(env_id):
         from rl.envs.apart import ApartEnv
 
@@ -152,10 +153,12 @@ def make_eval_envs(
     render_mode: str | None = None,
     previous_action_reward: bool = False,
     frame_stack: int | None = None,
+    max_episode_steps: int | None = None,
 ) -> HostEnv:
     """`num_envs` environments to evaluate in, as one host environment; `reset(seed)` seeds them.
 
-    They are those of `make_gym_env`, or EnvPool's where Gymnasium has none of that id.
+    They are those of `make_gym_env`, or EnvPool's where Gymnasium has none of that id. An episode is
+    truncated after `max_episode_steps`; None: at the environment's own limit, at `step_limit` without one.
 
     Raises:
         UsageError: as `make_gym_env`; options that would make episodes or scores other than the game's.
@@ -166,17 +169,44 @@ def make_eval_envs(
     if _gym_has(env_id) and _pictures_of_ale(env_id, dict(env_kwargs or {})) and render_mode is None:
         from rl.envs.ale_host import ALEHost
 
-        host: Any = ALEHost(env_id.rpartition(":")[2], num_envs, dict(env_kwargs or {}))
+        host: Any = ALEHost(env_id.rpartition(":")[2], num_envs, dict(env_kwargs or {}), max_episode_steps)
     elif _gym_has(env_id) or not _envpool_has(env_id):
         from rl.envs.gym_host import GymHost
 
-        host = GymHost([make_gym_env(env_id, env_kwargs, render_mode) for _ in range(num_envs)])
+        cut = _cut(env_id, env_kwargs or {}) if max_episode_steps is None else None
+        limit = max_episode_steps if cut is None else cut
+        envs = [make_gym_env(env_id, env_kwargs, render_mode, limit) for _ in range(num_envs)]
+        host = GymHost(envs) if cut is None else GymHost(envs, cut)
     else:
         from rl.envs.envpool_host import EnvPoolHost
 
-        host = EnvPoolHost(env_id, num_envs, dict(env_kwargs or {}), None, render_mode)
+        host = EnvPoolHost(env_id, num_envs, dict(env_kwargs or {}), max_episode_steps, render_mode)
     host = _stacked(host, host.backend, env_id, dict(env_kwargs or {}), frame_stack)
     return _telling(host, host.backend) if previous_action_reward else host
+
+
+def eval_envs_of(
+    hparams: HParams,
+    num_envs: int,
+    env_kwargs: Mapping[str, Any] | None = None,
+    render_mode: str | None = None,
+) -> HostEnv:
+    """The environments of `make_eval_envs` for a run of these hparams.
+
+    env_kwargs: options of the environment; None takes those of the hparams.
+
+    Raises:
+        UsageError: as `make_eval_envs`.
+    """
+    return make_eval_envs(
+        hparams.env,
+        num_envs,
+        hparams.env_kwargs if env_kwargs is None else env_kwargs,
+        render_mode,
+        hparams.previous_action_reward,
+        hparams.frame_stack,
+        hparams.max_episode_steps,
+    )
 
 
 def check_window(env_id: str) -> None:
@@ -247,6 +277,16 @@ def _make_gym(
         if env is not None:
             return GymVectorHost(env)
     return GymHost([make_gym_env(env_id, env_kwargs, None, max_episode_steps) for _ in range(num_envs)])
+
+
+def _cut(env_id: str, env_kwargs: Mapping[str, Any]) -> int | None:
+    """Steps after which evaluation cuts an episode of Gymnasium's environment; None where it has a limit."""
+    from rl.envs.gym_host import UNLIMITED
+
+    if not _gym_has(env_id) or _pictures_of_ale(env_id, dict(env_kwargs)):  # unknown; ale-py has its own
+        return None
+    limit = env_kwargs.get("max_episode_steps", _gym_spec(env_id).max_episode_steps)
+    return UNLIMITED if limit in (None, -1) else None  # -1: Gymnasium's word for none
 
 
 def _gym_vector(

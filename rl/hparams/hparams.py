@@ -70,6 +70,19 @@ class Checked(BaseModel):
         self._frozen = True
         return self
 
+    def thawed(self) -> Self:
+        """A copy that takes assignments again, in which the same names are explicitly set."""
+        copied = self.model_copy(deep=True)
+        copied._thaw()
+        return copied
+
+    def _thaw(self) -> None:
+        self._frozen = False
+        for name in type(self).model_fields:
+            nested = getattr(self, name)
+            if isinstance(nested, Checked):
+                nested._thaw()
+
     @property
     def frozen(self) -> bool:
         """Whether assignments are forbidden."""

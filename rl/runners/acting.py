@@ -106,6 +106,11 @@ class Acting:
         """The leaves `[B, ...]` of the network's recurrent state now; empty for a feed-forward one."""
         return [self._state[i] for i in self._signature.network_state]
 
+    def restart(self, seed: int) -> None:
+        """Begins anew as one made with that seed, in [0, 2^64); the weights stay."""
+        self._seed = seed
+        self.forget()
+
     def forget(self, starts: np.ndarray | bool = True) -> None:
         """Starts the recurrent state anew where `starts` [B] (default: everywhere): a new episode."""
         for i, leaf in enumerate(self._state):

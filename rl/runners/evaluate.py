@@ -10,7 +10,7 @@ import numpy as np
 
 from rl.agents.agent import Agent
 from rl.envs.host import HostEnv
-from rl.envs.make import make_eval_envs
+from rl.envs.make import eval_envs_of
 from rl.errors import UsageError
 from rl.runners.actor import Actor
 from rl.spaces import space_spec
@@ -54,18 +54,15 @@ class Evaluator:
         hparams = agent.hparams
         self.episodes = episodes
         self._num_envs = min(episodes, MAX_PARALLEL)
-        self._envs = make_eval_envs(
-            hparams.env,
-            self._num_envs,
-            hparams.env_kwargs if env_kwargs is None else env_kwargs,
-            previous_action_reward=hparams.previous_action_reward,
-            frame_stack=hparams.frame_stack,
-        )
+        self._env_id = hparams.env
+        self._envs = eval_envs_of(hparams, self._num_envs, env_kwargs)
         _check_spaces(agent, self._envs)
         self._actor = Actor(agent, self._num_envs, training=False, seed=0, backend=hparams.act_backend)
 
     def run(self, seed: int) -> Evaluation:
-        """Each environment plays a number of episodes fixed beforehand: taking whichever end first would
+        """The episodes of that seed (`rl.envs.host.purpose_seed`).
+
+        Each environment plays a number of episodes fixed beforehand: taking whichever end first would
         favour short ones."""
         self._actor.sync()
         count = self._num_envs
@@ -73,10 +70,11 @@ class Evaluator:
         returns: list[list[float]] = [[] for _ in range(count)]
         lengths: list[list[float]] = [[] for _ in range(count)]
         observation = self._envs.reset(seed)
-        self._actor.forget()
+        self._actor.restart(seed)
         total, length = np.zeros(count), np.zeros(count)
         ended = np.zeros(count, bool)
         played = np.zeros(count, int)
+        cut = False
         for t in itertools.count():
             if t % BLOCK == 0:
                 self._actor.begin(t, BLOCK)
@@ -86,15 +84,18 @@ class Evaluator:
             total = np.where(ended, 0.0, total) + reward
             length = np.where(ended, 0.0, length + 1.0)
             ended = terminated | truncated
-            if (length >= self._envs.step_limit).any():
-                log.warning("an evaluation episode was cut after %d steps", self._envs.step_limit)
-                ended |= length >= self._envs.step_limit
+            cut |= bool((truncated & (length >= self._envs.step_limit)).any())
             for i in np.flatnonzero(ended):
                 returns[i].append(float(total[i]))
                 lengths[i].append(float(length[i]))
                 played[i] += 1
             if (played >= wanted).all():
                 break
+        if cut:
+            what = (
+                "evaluation episodes were cut after %d steps: %s has no limit (max_episode_steps gives one)"
+            )
+            log.warning(what, self._envs.step_limit, self._env_id)
         order = [(j, i) for j in range(max(wanted)) for i in range(count) if j < wanted[i]]
         return Evaluation(
             np.array([returns[i][j] for j, i in order]), np.array([lengths[i][j] for j, i in order])

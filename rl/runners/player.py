@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from rl.agents.agent import Agent
-from rl.envs.make import make_eval_envs
+from rl.envs.make import eval_envs_of
 from rl.errors import UsageError
 from rl.runners.actor import Actor
 from rl.runners.evaluate import BLOCK
@@ -37,9 +37,7 @@ class Player:
 
     def __init__(self, agent: Agent, mode: Literal["human", "rgb_array"]):
         hparams = agent.hparams
-        self.env = make_eval_envs(
-            hparams.env, 1, hparams.env_kwargs, mode, hparams.previous_action_reward, hparams.frame_stack
-        )
+        self.env = eval_envs_of(hparams, 1, render_mode=mode)
         if mode == "rgb_array":
             self._try_to_draw(hparams.env)
         self._actor = Actor(agent, 1, training=False, seed=0, backend=hparams.act_backend)
@@ -79,7 +77,7 @@ class Player:
         env, actor = self.env, self._actor
         actor.sync()
         observation = env.reset(seed)
-        actor.forget()
+        actor.restart(seed)
         total, preview = 0.0, None if path is None else Preview(env.fps)
         with contextlib.nullcontext() if path is None else VideoWriter(path, env.fps) as video:
 
@@ -96,7 +94,7 @@ class Player:
                 action, _ = actor(observation, t % BLOCK, 0)
                 observation, reward, terminated, truncated = env.step(action)
                 total += float(reward[0])
-                if terminated[0] or truncated[0] or t + 1 >= env.step_limit:
+                if terminated[0] or truncated[0]:
                     break
             draw()
         return Film(total, t + 1, path, preview)

@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from rl import systems
+from rl.envs.host import Purpose, purpose_seed
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.runners.base import window_metrics
@@ -141,12 +141,12 @@ class Trainer:
         if not _is_due(before, step, self.hparams.eval_period, total):
             return None
         begun = time.perf_counter()
-        seed = np.random.SeedSequence([self.seed, step]).generate_state(1)[0]
-        evaluation = self.evaluator.run(int(seed) % 2**31)
+        seed = purpose_seed(Purpose.EVALUATION, self.seed, step)
+        evaluation = self.evaluator.run(seed)
         row |= evaluation.metrics()
         mean = row["eval/return_mean"]
         if self.level_evaluator is not None:
-            familiar = float(self.level_evaluator.run(int(seed) % 2**31).returns.mean())
+            familiar = float(self.level_evaluator.run(seed).returns.mean())
             row |= {"eval/train_levels_return_mean": familiar, "eval/generalization_gap": familiar - mean}
         row["perf/eval_seconds"] = time.perf_counter() - begun
         if self.best_return is None or mean > self.best_return:
@@ -164,10 +164,10 @@ class Trainer:
         period = self.hparams.video_period or self.hparams.eval_period
         step = self.runner.step
         if self.player is not None and _is_due(before, step, period, total):
-            seed = np.random.SeedSequence([self.seed, step]).generate_state(1)[0]
+            seed = purpose_seed(Purpose.EVALUATION, self.seed, step)  # the first one evaluated
             label = f"step_{step:09d}"
             try:
-                film = self.player.film(int(seed) % 2**31, self.run_dir / "videos", label)
+                film = self.player.film(seed, self.run_dir / "videos", label)
             except UsageError as error:
                 progress.message(f"warning: {error}; training goes on without films")
                 self.player.close()

@@ -1,0 +1,130 @@
+"""What is allowed but hardly meant: hparams with which a run learns nothing, or not from what it sees.
+
+Each hint is one line, to be said once, before training begins. A value that must not be is refused instead,
+by `check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rl.hparams.merge import explicit
+
+NATURE_LEAST = 36  # pixels of a side that the convolutions of nature_cnn need
+PICTURE_LEAST = 10  # of MinAtar's boards; what is smaller is rather a table than a picture
+
+
+def hints(hparams: Any) -> list[str]:
+    """What there is to say of hparams alone, which are an algorithm's own class."""
+    found = (_nothing_learned(hparams), _all_random(hparams), _target_stays(hparams), _support(hparams))
+    return [hint for hint in found if hint is not None]
+
+
+def picture_hint(hparams: Any, observation_space: spaces.Space) -> str | None:
+    """Says that pictures go through dense layers alone, where that is hardly meant.
+
+    Pictures are bytes [H, W, C], also as parts of an observation: large ones, or small ones where neither a
+    set nor the user chose the model. (MinAtar's boards are no bytes.)
+    """
+    if hparams.model.name != "mlp":
+        return None
+    for height, width, _ in _pictures(observation_space):
+        side = min(height, width)
+        if side >= NATURE_LEAST:
+            fitting = "nature_cnn or impala_cnn"
+        elif side >= PICTURE_LEAST and "model.name" not in explicit(hparams):
+            fitting = "impala_cnn or minatar_cnn"
+        else:
+            continue
+        return (
+            f"{hparams.env} shows pictures of {height} x {width}, which model mlp takes for lists of "
+            f"numbers: take model.name={fitting}"
+        )
+    return None
+
+
+def updates_of_run(hparams: Any) -> int:
+    """The gradient updates that `train_steps` come to with a replay memory, or with epochs over rollouts.
+
+    (With workers, whose rollouts have a row more, learning may begin an iteration earlier.)
+    """
+    iterations = -(-hparams.train_steps // (hparams.num_envs * hparams.rollout_length))
+    return max(iterations - _idle_iterations(hparams), 0) * _updates_per_iteration(hparams)
+
+
+def _idle_iterations(hparams: Any) -> int:
+    """Iterations without updates at the start, until what can be sampled is `min_replay_size`."""
+    if not hasattr(hparams, "min_replay_size"):
+        return 0
+    length, least = hparams.rollout_length, max(hparams.min_replay_size, 1)
+    if hasattr(hparams, "burn_in"):  # sequences: rollouts count, once whole sequences begin with them
+        span = -(-(hparams.burn_in + hparams.unroll_length + 1) // length)
+        return -(-least // (length * hparams.num_envs)) + span - 2
+    rows = -(-least // hparams.num_envs) + hparams.n_step  # the newest cannot be sampled yet
+    return -(-rows // length) - 1
+
+
+def _updates_per_iteration(hparams: Any) -> int:
+    """As the algorithms' method of that name, which takes TensorFlow to ask."""
+    if hasattr(hparams, "updates_per_iteration"):
+        return hparams.updates_per_iteration
+    return getattr(hparams, "epochs", 1) * getattr(hparams, "minibatches", 1)
+
+
+def _nothing_learned(hparams: Any) -> str | None:
+    if updates_of_run(hparams) > 0:
+        return None
+    return (
+        f"nothing will be learned: min_replay_size={hparams.min_replay_size} is not reached within "
+        f"train_steps={hparams.train_steps}: lower it, or train longer"
+    )
+
+
+def _all_random(hparams: Any) -> str | None:
+    if getattr(hparams, "random_steps", 0) < hparams.train_steps:
+        return None
+    return (
+        f"every action of training will be random: random_steps={hparams.random_steps} is not below "
+        f"train_steps={hparams.train_steps}: lower it, or train longer"
+    )
+
+
+def _target_stays(hparams: Any) -> str | None:
+    updates = updates_of_run(hparams)
+    if not 0 < updates < getattr(hparams, "target_update_period", 0):
+        return None
+    return (
+        f"the target network will keep its first weights: target_update_period={hparams.target_update_period}"
+        f", and train_steps={hparams.train_steps} make {updates} updates: lower it, or train longer"
+    )
+
+
+def _support(hparams: Any) -> str | None:
+    """Says what returns are told apart, where nobody chose it. The papers did for rewards of -1, 0 and 1, and
+    scaled rewards make returns of that size."""
+    names = ("value_min", "value_max")
+    fits = hparams.normalize_reward or hparams.reward_augmentation == "clip_sign"
+    if fits or not all(hasattr(hparams, name) for name in names):
+        return None
+    if not explicit(hparams).keys().isdisjoint(names):
+        return None
+    return (
+        f"{hparams.algo} distributes returns over [{hparams.value_min:g}, {hparams.value_max:g}], the "
+        f"default: give value_min and value_max for {hparams.env}"
+    )
+
+
+def _pictures(space: spaces.Space) -> Iterator[tuple[int, ...]]:
+    """Shapes [H, W, C] of the pictures in an observation."""
+    if isinstance(space, spaces.Dict):
+        for each in space.spaces.values():
+            yield from _pictures(each)
+    elif isinstance(space, spaces.Tuple):
+        for each in space.spaces:
+            yield from _pictures(each)
+    elif isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3:
+        yield space.shape

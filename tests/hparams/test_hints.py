@@ -1,0 +1,216 @@
+"""What is said of hparams before training: when, in which words, how often."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import rl
+from rl import experiment
+from rl.agents.algos.registry import get_algo
+from rl.cli import main
+from rl.hparams.c51 import C51HParams
+from rl.hparams.hints import hints, picture_hint, updates_of_run
+from rl.hparams.merge import named, resolve
+from rl.hparams.registry import registry
+from rl.utils.versions import write_run_files
+
+SMALL = {"env": "CartPole-v1", "num_envs": 2, "rollout_length": 4, "n_step": 1, "updates_per_iteration": 3}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "updates"),
+    [  # k iterations of 4 steps in 2 environments keep (4 k - n_step) 2 places that can be sampled
+        ({"train_steps": 100, "min_replay_size": 10}, 12 * 3),  # 6 after the first of 13, 14 after the second
+        ({"train_steps": 64, "min_replay_size": 54}, 2 * 3),  # 54 after the seventh of 8
+        ({"train_steps": 64, "min_replay_size": 55}, 1 * 3),
+        ({"train_steps": 64, "min_replay_size": 63}, 0),  # 62 after the last
+        ({"train_steps": 65, "min_replay_size": 63}, 1 * 3),  # a ninth iteration
+        ({"train_steps": 64, "min_replay_size": 52, "n_step": 6}, 1 * 3),
+        ({"train_steps": 64, "min_replay_size": 53, "n_step": 6}, 0),
+    ],
+)
+def test_updates_of_a_run_are_counted(overrides, updates):
+    assert updates_of_run(resolve("dqn", SMALL | overrides)) == updates
+
+
+def test_a_run_makes_the_updates_that_are_counted(build):
+    overrides = {"min_replay_size": 54, "batch_size": 4, "train_steps": 64}
+    runner = build("dqn", **SMALL | overrides)
+    assert runner.run(8)["updates"] == updates_of_run(resolve("dqn", SMALL | overrides)) == 6
+
+
+@pytest.mark.slow
+def test_a_run_on_sequences_makes_the_updates_that_are_counted(build):
+    """3 rollouts of 4 steps hold a sequence of 8 and its successor: the third iteration learns first."""
+    overrides = {"burn_in": 2, "unroll_length": 6, "min_replay_size": 9, "batch_size": 4, "train_steps": 64}
+    runner = build("r2d2", **SMALL | overrides, model={"hidden": (4,), "recurrent_units": 4})
+    found = runner.run(8)["updates"]
+    assert found == updates_of_run(resolve("r2d2", SMALL | overrides)) == 5 * 3
+
+
+REPLAY = ["dqn", "c51", "qrdqn", "iqn", "rainbow", "r2d2", "ddpg", "td3", "sac", "sac_discrete"]
+
+
+@pytest.mark.parametrize("name", [*REPLAY, "ppo", "appo"])
+def test_an_iteration_more_makes_the_algorithms_updates_more(name):
+    size = {"env": "Test-v0", "num_envs": 2, "rollout_length": 8}
+    shorter, longer = (resolve(name, {**size, "train_steps": steps}) for steps in (8_000, 8_016))
+    each = get_algo(name).updates_per_iteration(SimpleNamespace(hparams=longer))
+    assert updates_of_run(longer) - updates_of_run(shorter) == each
+
+
+@pytest.mark.parametrize("name", ["dqn", "iqn", "r2d2", "appo"])
+def test_a_target_network_that_never_moves_is_told(name):
+    """A last iteration more, and the first copy is made."""
+    size = {"env": "Test-v0", "num_envs": 1, "rollout_length": 8, "train_steps": 1_600}
+    made = updates_of_run(resolve(name, size))
+    assert made > 0
+    assert hints(resolve(name, {**size, "target_update_period": made})) == []
+    (hint,) = hints(resolve(name, {**size, "target_update_period": made + 1}))
+    assert hint == (
+        f"the target network will keep its first weights: target_update_period={made + 1}, and "
+        f"train_steps=1600 make {made} updates: lower it, or train longer"
+    )
+
+
+def test_a_run_that_never_learns_is_told():
+    assert hints(resolve("dqn", SMALL | {"min_replay_size": 63, "train_steps": 64})) == [
+        "nothing will be learned: min_replay_size=63 is not reached within train_steps=64: lower it, or "
+        "train longer"
+    ]
+    learns = {"min_replay_size": 63, "train_steps": 65, "target_update_period": 3}
+    assert hints(resolve("dqn", SMALL | learns)) == []
+
+
+def test_a_run_shorter_than_an_iteration_learns_once_all_the_same():
+    """The last iteration is made whole."""
+    hparams = resolve("ppo", {"env": "CartPole-v1", "train_steps": 1})
+    assert updates_of_run(hparams) == hparams.epochs * hparams.minibatches and hints(hparams) == []
+
+
+def test_a_run_of_random_actions_alone_is_told():
+    overrides = {"env": "Pendulum-v1", "train_steps": 5_000, "random_steps": 5_000}
+    assert hints(resolve("sac", overrides)) == [
+        "every action of training will be random: random_steps=5000 is not below train_steps=5000: lower it, "
+        "or train longer"
+    ]
+    assert hints(resolve("sac", overrides | {"random_steps": 4_999})) == []
+
+
+@pytest.mark.parametrize("name", ["c51", "rainbow"])
+def test_a_support_that_nobody_chose_is_told(name):
+    env = {"env": "Acrobot-v1", "target_update_period": 1, "normalize_reward": False}
+    assert hints(resolve(name, env)) == [
+        f"{name} distributes returns over [-10, 10], the default: give value_min and value_max for Acrobot-v1"
+    ]
+    assert hints(resolve(name, env | {"value_max": 100.0})) == []
+    assert hints(resolve(name, env | {"value_min": -10.0, "value_max": 10.0})) == [], "chosen all the same"
+    assert hints(resolve(name, env | {"reward_augmentation": "clip_sign"})) == [], "as in the papers"
+    assert hints(resolve(name, env | {"normalize_reward": True})) == [], "returns in units of their deviation"
+    assert len(hints(C51HParams(**env))) == 1
+
+
+def test_no_named_set_is_hinted_at():
+    found = {name: hints(resolve(name)) for name in registry.names() if named(name).env}
+    assert len(found) > 80
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def picture(*shape):
+    return spaces.Box(0, 255, shape, np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("space", "fitting"),
+    [
+        (
+            picture(84, 84, 4),
+            "84 x 84, which model mlp takes for lists of numbers: take model.name=nature_cnn",
+        ),
+        (
+            picture(36, 50, 3),
+            "36 x 50, which model mlp takes for lists of numbers: take model.name=nature_cnn",
+        ),
+        (picture(35, 50, 3), "take model.name=impala_cnn or minatar_cnn"),
+        (picture(10, 10, 3), "take model.name=impala_cnn or minatar_cnn"),
+        (spaces.Dict({"x": spaces.Box(0.0, 1.0, (2,)), "eye": picture(64, 64, 3)}), "64 x 64"),
+        (spaces.Tuple([spaces.Discrete(4), picture(64, 64, 3)]), "64 x 64"),
+        (picture(7, 7, 3), None),  # MiniGrid's table of what is where
+        (picture(128), None),  # Atari's memory
+        (picture(84, 84), None),  # [H, W]: no convolution takes it
+        (spaces.Box(0.0, 1.0, (84, 84, 3), np.float32), None),
+        (spaces.Box(0, 1, (10, 10, 4), np.bool_), None),  # MinAtar: a dense network is a choice there
+    ],
+)
+def test_pictures_for_dense_layers_are_told(space, fitting):
+    hint = picture_hint(resolve("ppo", {"env": "Test-v0"}), space)
+    assert hint is None if fitting is None else (hint or "").startswith("Test-v0 shows pictures of")
+    assert fitting is None or fitting in hint
+    assert picture_hint(resolve("ppo", {"env": "Test-v0", "model.name": "impala_cnn"}), space) is None
+    assert picture_hint(resolve("ppo", {"env": "Test-v0", "model.name": "lstm"}), space) is None
+
+
+def test_small_pictures_for_dense_layers_may_be_chosen_large_ones_are_told_always():
+    chosen = resolve("ppo", {"env": "Test-v0", "model.name": "mlp"})
+    assert picture_hint(chosen, picture(20, 20, 3)) is None
+    assert picture_hint(chosen, picture(84, 84, 4)) is not None
+
+
+SHORT = {"train_steps": 256, "min_replay_size": 1_000, "compile": "graph"}
+NEVER = (
+    "nothing will be learned: min_replay_size=1000 is not reached within train_steps=256: lower it, or train "
+    "longer"
+)
+
+
+def warnings(caplog):
+    found = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    caplog.clear()
+    return found
+
+
+def test_hints_are_told_once_where_training_begins(tmp_path, caplog, monkeypatch):
+    def begin(plan, storages, *_):
+        for storage in storages.values():
+            write_run_files(storage.folder, {"hparams": plan.hparams.to_dict(), "seed": 0}, "")
+        return []
+
+    monkeypatch.setattr(experiment, "_all_copies", begin)
+    overrides = ",".join(f"{name}={value}" for name, value in SHORT.items())
+    words = ["--hparams", "dqn_identity", "--hparam_override", overrides, "--output_dir", str(tmp_path)]
+    words += ["--copies", "2"]
+    assert main(words) == 0
+    assert warnings(caplog) == [NEVER], "not for each copy"
+    assert main(words) == 0
+    assert main([*words, "--test_only"]) == 0
+    assert warnings(caplog) == [], "nothing begins"
+
+
+def test_hints_are_told_in_python_too(tmp_path, caplog):
+    values = {"atoms": 11, "env": "Identity-v0", "train_steps": 1_024, "target_update_period": 1}
+    hparams = C51HParams(**values, num_envs=2, rollout_length=4, replay_capacity=2_000, compile="graph")
+    rl.train(hparams, output_dir=tmp_path, eval_episodes=1, min_replay_size=900)
+    assert warnings(caplog) == [
+        "c51 distributes returns over [-10, 10], the default: give value_min and value_max for Identity-v0"
+    ]
+    rl.train(hparams, output_dir=tmp_path, eval_episodes=1, min_replay_size=900)
+    rl.load(tmp_path)
+    assert warnings(caplog) == [], "nothing begins"
+    assert hparams.min_replay_size == 1_000 and len(hints(hparams)) == 1, "the caller's own stay"
+
+
+def test_pictures_are_told_where_training_begins(caplog):
+    for model in ("mlp", "nature_cnn"):
+        hparams = resolve("ppo", {"env": "coinrun", "frame_stack": 2, "model.name": model})
+        experiment.tell_hints(hparams)
+    assert warnings(caplog) == [
+        "coinrun shows pictures of 64 x 64, which model mlp takes for lists of numbers: take "
+        "model.name=nature_cnn or impala_cnn"
+    ]
+    experiment.tell_hints(resolve("ppo", {"env": "Nowhere-v0"}))
+    assert warnings(caplog) == [], "building the run says so"
