@@ -31,7 +31,7 @@ IN_PARTS = ["td3:Box", "sac:Box", "sac_discrete:Discrete", "ddpg:Discrete", "iqn
 def script(*arguments):
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(SCRIPT.parents[1])}
     command = [sys.executable, str(SCRIPT), *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

@@ -61,7 +61,7 @@ def test_what_trains_is_what_a_tpu_takes(algo, env):
         ("rainbow_cartpole", {"prioritized": True}),
         ("dqn_breakout_minatar", {"model.name": "minatar_cnn"}),
         ("iqn_cartpole", {"model.precision": "bfloat16"}),
-        ("dqn_cartpole", {"grad_comp": "accumulate", "microbatches": 2}),
+        ("sac_pendulum", {"grad_comp": "accumulate", "microbatches": 2}),
     ],
 )
 def test_so_is_what_options_add(name, overrides):
