@@ -1,8 +1,12 @@
 """EnvPool environments as host environments.
 
-EnvPool resets at the next step, as everything here does. Two things differ from Gymnasium: an episode that
-reaches a terminal state exactly at the time limit is reported as truncated only, and the seeds are fixed when
-a pool is made, so that `reset` makes a new pool.
+EnvPool resets at the next step, as everything here does. Two things differ from Gymnasium:
+
+1. The seeds are fixed when a pool is made, so `reset` makes a new pool.
+2. EnvPool calls an episode that reaches a terminal state exactly at the time limit truncated only, though
+   nothing follows. Families whose environments end by themselves (`TIMED_HERE`) get a limit one step
+   later than the true one, which is kept here; Atari says what else the game is. Elsewhere it stays so: time
+   limits that a game has of its own cannot be told from its ends.
 
 Pictures whose channels come first (Atari's) are turned round here: everything else sees [H, W, C].
 """
@@ -27,6 +31,9 @@ from rl.types import Nest
 TINY = ("envpool.classic_control", "envpool.toy_text")  # a step costs less than waking a thread
 NOT_DRAWN = "envpool.mujoco"  # drawing these ends the process
 PROCGEN_SIZE = 512  # pixels of a side; the 64 that agents see are few for a person
+# Each environment of these was seen to end at the limit that it is given, and to go on until then.
+TIMED_HERE = ("envpool.classic_control", "envpool.toy_text", "envpool.box2d", "envpool.mujoco.gym")
+UNLIMITED = 2**31 - 1  # what EnvPool calls none
 FPS = {ATARI: 60.0, PROCGEN: 15.0}  # frames a second as a person plays; Atari's before frames are skipped
 MEMORY = spaces.Box(0, 255, (128,), np.uint8)  # of the Atari console
 
@@ -72,6 +79,10 @@ class EnvPoolHost:
             self._kwargs["max_episode_steps"] = max_episode_steps
             self._check_limit()
         spec = self._call(envpool.make_spec, num_envs=num_envs)
+        self._limit, self._cut = spec.config.max_episode_steps, np.zeros(num_envs, np.bool_)
+        self._timed = task.family in TIMED_HERE and self._limit < UNLIMITED
+        if self._timed:
+            self._kwargs["max_episode_steps"] = self._limit + 1
         observation_space, action_space = _spaces(spec)
         self.observation_space = MEMORY if task.memory else observation_view(_turned(observation_space))
         self.action_space = action_view(action_space)
@@ -86,6 +97,7 @@ class EnvPoolHost:
     def reset(self, seed: int) -> Nest:
         """Observation [B, ...] of a new pool, whose environment i has the seed `env_seeds(seed, B)[i]`."""
         self.close()
+        self._cut = np.zeros(self.num_envs, np.bool_)
         if self.life_lost is not None:
             self.life_lost = np.zeros(self.num_envs, np.bool_)
         seeds = env_seeds(seed, self.num_envs)
@@ -97,10 +109,43 @@ class EnvPoolHost:
 
     def step(self, action: Nest) -> HostStep:
         """See `HostEnv.step`."""
+        if self._timed:
+            return self._step_timed(self.encode(action))
         observation, reward, terminated, truncated, info = self._pool.step(self.encode(action))
+        if self._task.family == ATARI:
+            terminated = terminated | (truncated & (info["terminated"] != 0))
         if self.life_lost is not None:
             self.life_lost = terminated & (info["terminated"] == 0)
         return self._observed(observation, info), reward, terminated, truncated
+
+    def _step_timed(self, action: np.ndarray) -> HostStep:
+        """A step of environments whose time limit is kept here: EnvPool, whose own is a step away, must be
+        told to reset those that were cut."""
+        if self._cut.any():
+            observation, reward, terminated, elapsed = self._step_or_reset(action)
+        else:
+            observation, reward, terminated, _, info = self._pool.step(action)
+            elapsed = info["elapsed_step"]
+        truncated = elapsed >= self._limit
+        self._cut = truncated & ~terminated
+        return self._decode(observation), reward, terminated, truncated
+
+    def _step_or_reset(self, action: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Observation, reward, terminated, elapsed steps, each [B, ...]: where `_cut` of a reset, else of a
+        step."""
+        ids = np.arange(self.num_envs, dtype=np.int32)
+        reward, terminated = np.zeros(self.num_envs, np.float32), np.zeros(self.num_envs, np.bool_)
+        elapsed = np.zeros(self.num_envs, np.int32)
+        first, info = self._pool.reset(ids[self._cut])
+        observation = np.empty((self.num_envs, *first.shape[1:]), first.dtype)
+        observation[info["env_id"]] = first
+        if not self._cut.all():
+            others = ids[~self._cut]
+            next_observation, next_reward, next_terminated, _, info = self._pool.step(action[others], others)
+            place = info["env_id"]
+            observation[place], reward[place] = next_observation, next_reward
+            terminated[place], elapsed[place] = next_terminated, info["elapsed_step"]
+        return observation, reward, terminated, elapsed
 
     def render(self) -> np.ndarray:
         """The picture of the first environment, uint8 [H, W, 3]."""

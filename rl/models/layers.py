@@ -15,7 +15,7 @@ from rl.errors import UsageError
 from rl.ops import random
 from rl.ops.distributions import parameter_count
 from rl.ops.fused import fused
-from rl.ops.normalize import merge_moments
+from rl.ops.normalize import Moments, assign_moments, merge_moments
 from rl.spaces import ACTION_MASK
 from rl.types import Nest, Tensor
 
@@ -163,9 +163,12 @@ class ObservationEncoder(keras.layers.Layer):
         self.size = encoded_size(space)
         if normalize:
             self.real = np.concatenate([np.full(part.width, part.real, np.float32) for part in parts])
-            self.mean = self.add_weight(shape=(self.size,), initializer="zeros", name="mean")
-            self.variance = self.add_weight(shape=(self.size,), initializer="ones", name="variance")
-            self.count = self.add_weight(shape=(), initializer="zeros", name="count")
+            row, add = (self.size,), self.add_weight
+            self.mean = add(shape=row, initializer="zeros", name="mean")
+            self.variance = add(shape=row, initializer="ones", name="variance")
+            self.count = add(shape=(), initializer="zeros", dtype="int64", name="count")
+            self.mean_rest = add(shape=row, initializer="zeros", name="mean_rest")
+            self.variance_rest = add(shape=row, initializer="zeros", name="variance_rest")
         self.built = True
 
     def call(self, observation: Nest) -> Tensor:
@@ -192,11 +195,9 @@ class ObservationEncoder(keras.layers.Layer):
         if not self.normalize:
             return
         x = tf.concat(_encode(observation, self.space), -1)
-        state = (self.mean, self.variance, self.count)
-        mean, variance, count = (tf.convert_to_tensor(each) for each in state)
-        moments = merge_moments(mean, variance, count, x, weight)
-        for variable, value in zip(state, moments, strict=True):
-            variable.assign(value)
+        state = Moments(self.mean, self.variance, self.count, self.mean_rest, self.variance_rest)
+        before = Moments(*(tf.convert_to_tensor(each) for each in state))
+        assign_moments(state, merge_moments(before, x, weight))
 
 
 class NoisyDense(keras.layers.Layer):

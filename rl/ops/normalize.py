@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import tensorflow as tf
 
 from rl.ops import replicas
@@ -9,22 +11,57 @@ from rl.ops.returns import reverse_linear_recurrence
 from rl.types import Tensor
 
 
-def merge_moments(
-    mean: Tensor, variance: Tensor, count: Tensor, x: Tensor, weight: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+class Moments(NamedTuple):
+    """Mean and variance of all rows [F] that were seen; of tensors, or the variables that hold them.
+
+    What one row adds to them is, after 2^24 rows, less than float32 can add: `mean_rest` and `variance_rest`
+    hold what the sums lack. Likewise float32 would stop counting there.
+    """
+
+    mean: Any  # [F]
+    variance: Any  # [F]
+    count: Any  # int64 scalar
+    mean_rest: Any  # [F]
+    variance_rest: Any  # [F]
+
+
+def no_moments(size: int) -> Moments:
+    """Of no rows [size]: mean 0, variance 1."""
+    zeros = tf.zeros([size])
+    return Moments(zeros, tf.ones([size]), tf.constant(0, tf.int64), zeros, zeros)
+
+
+def merge_moments(moments: Moments, x: Tensor, weight: Tensor) -> Moments:
     """Moments of the union of what was seen and a batch (Chan, Golub and LeVeque 1979, equation 2.1).
 
-    mean, variance [F], count scalar; x [N, F], weight [N] of 0 or 1. Returns the three, updated. Of several
-    learners the batch is what all of them have.
+    x [N, F], weight [N] of 0 or 1. Of several learners the batch is what all of them have.
     """
     batch_count = replicas.total(tf.reduce_sum(weight))
     safe = tf.maximum(batch_count, 1.0)
     batch_mean = replicas.total(tf.reduce_sum(x * weight[:, None], 0)) / safe
     batch_variance = replicas.total(tf.reduce_sum(tf.square(x - batch_mean) * weight[:, None], 0)) / safe
-    total = tf.maximum(count + batch_count, 1.0)
-    delta = batch_mean - mean
-    squares = variance * count + batch_variance * batch_count + tf.square(delta) * count * batch_count / total
-    return mean + delta * batch_count / total, squares / total, count + batch_count
+    count = moments.count + tf.cast(tf.round(batch_count), tf.int64)
+    share = batch_count / tf.maximum(tf.cast(count, tf.float32), 1.0)  # of the batch in all
+    first = tf.logical_and(tf.equal(moments.count, 0), batch_count > 0.0)
+    variance = tf.where(first, 0.0, moments.variance)
+    delta = batch_mean - moments.mean
+    change = share * (batch_variance - variance + tf.square(delta) * (1.0 - share))
+    mean, mean_rest = _exact_sum(moments.mean, moments.mean_rest + delta * share)
+    variance, variance_rest = _exact_sum(variance, moments.variance_rest + change)
+    return Moments(mean, variance, count, mean_rest, variance_rest)
+
+
+def _exact_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """a + b as float32 holds it, and what that lacks (Knuth, The Art of Computer Programming, 4.2.2)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def assign_moments(variables: Moments, values: Moments) -> None:
+    """Gives the variables the values."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
 
 
 class RewardScale:
@@ -44,17 +81,13 @@ class RewardScale:
         self.gamma, self.clip, self._workers = gamma, clip, workers
         shape = [num_envs] if workers is None else [workers, num_envs]
         self.discounted_return = tf.Variable(tf.zeros(shape), trainable=False)  # of the running episodes
-        self.mean = tf.Variable(tf.zeros([1]), trainable=False)
-        self.variance = tf.Variable(tf.ones([1]), trainable=False)
-        self.count = tf.Variable(1e-4, trainable=False)
+        self.moments = Moments(*(tf.Variable(each, trainable=False) for each in no_moments(1)))
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
         """State by name, for checkpoints; the running episodes of workers are not resumed."""
-        names = ["mean", "variance", "count"]
-        if self._workers is None:
-            names.insert(0, "discounted_return")
-        return {f"reward_scale/{name}": getattr(self, name) for name in names}
+        found = {} if self._workers is not None else {"discounted_return": self.discounted_return}
+        return {f"reward_scale/{name}": each for name, each in (found | self.moments._asdict()).items()}
 
     def __call__(
         self, reward: Tensor, episode_end: Tensor, mask: Tensor, worker: Tensor | None = None
@@ -79,15 +112,9 @@ class RewardScale:
         )
         returns = tf.reverse(reversed_return, [0])  # [T, B]
         self._go_on(returns[-1] * (1.0 - tf.cast(episode_end[-1], tf.float32)), worker)
-        moments = merge_moments(
-            self.mean.value(),
-            self.variance.value(),
-            self.count.value(),
-            tf.reshape(returns, [-1, 1]),
-            tf.reshape(mask, [-1]),
-        )
-        for variable, value in zip((self.mean, self.variance, self.count), moments, strict=True):
-            variable.assign(value)
+        before = Moments(*(each.value() for each in self.moments))
+        rows, weight = tf.reshape(returns, [-1, 1]), tf.reshape(mask, [-1])
+        assign_moments(self.moments, merge_moments(before, rows, weight))
 
     def cut(self) -> None:
         """Ends the running episodes, for environments that are restarted. Eager, on the host."""
@@ -100,7 +127,7 @@ class RewardScale:
         one any more: it is clipped at what n clipped rewards can amount to, `clip` (1 + ... + gamma^(n-1)).
         """
         limit = self.clip * sum(self.gamma**k for k in range(steps))
-        scale = tf.math.rsqrt(self.variance.value() + 1e-8)
+        scale = tf.math.rsqrt(self.moments.variance.value() + 1e-8)
         return tf.clip_by_value(reward * scale, -limit, limit)
 
     def _running(self, worker: Tensor | None) -> Tensor:

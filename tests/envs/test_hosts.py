@@ -275,3 +275,48 @@ def test_envpool_limit_that_would_be_ignored_is_refused() -> None:
 def test_envpool_options_are_checked() -> None:
     with pytest.raises(UsageError, match=r"EnvPool cannot make CartPole-v1 with \{'bogus': 1\}: .*bogus"):
         EnvPoolHost("CartPole-v1", 2, {"bogus": 1})
+
+
+def rule(env_id: str, observation: np.ndarray, t: int) -> np.ndarray:
+    """Actions [B, ...] that depend on time and observation alone: up the hill by its swing, else random."""
+    rng, count = np.random.default_rng(t), len(observation)
+    if env_id == "MountainCar-v0":
+        return np.where(observation[:, 1] < 0.0, 0, 2)
+    if env_id == "InvertedPendulum-v5":
+        return rng.uniform(-3.0, 3.0, (count, 1)).astype(np.float32)
+    return rng.integers(2 if env_id == "CartPole-v1" else 4, size=count)
+
+
+def episode(make: Any, env_id: str, limit: int | None) -> tuple[int, list[bool], Any]:
+    """Steps of the first environment's first episode, [terminated, truncated] of its last one, and what the
+    step after it returned."""
+    env, count = make(limit), 0
+    observation, flags = env.reset(3), [False, False]
+    while not any(flags):
+        observation, _, *ends = env.step(rule(env_id, observation, count))
+        flags, count = [bool(each[0]) for each in ends], count + 1
+    after = [each[0] for each in env.step(rule(env_id, observation, count))]
+    env.close()
+    return count, flags, after
+
+
+TIMED = [("CartPole-v1", "gym", 2), ("CartPole-v1", "gym", 8), ("CartPole-v1", "envpool", 2)]
+TIMED += [(each, "envpool", 2) for each in ("MountainCar-v0", "LunarLander-v3", "FrozenLake-v1")]
+TIMED += [("InvertedPendulum-v5", "envpool", 2)]
+TIMED += [pytest.param("Breakout-v5", "envpool", 2, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize(("env_id", "backend", "count"), TIMED)
+def test_an_end_that_the_time_limit_meets_is_terminal_too(env_id: str, backend: str, count: int) -> None:
+    """As Gymnasium's TimeLimit, which leaves `terminated` as it is."""
+
+    def make(limit: int | None) -> HostEnv:
+        return make_env(env_id, backend, count, {}, limit)
+
+    steps, flags, _ = episode(make, env_id, None)
+    assert flags == [True, False] and steps > 2
+    assert episode(make, env_id, steps)[:2] == (steps, [True, True])
+    assert episode(make, env_id, steps + 1)[:2] == (steps, [True, False])
+    length, flags, (_, reward, terminated, truncated) = episode(make, env_id, steps - 1)
+    assert (length, flags) == (steps - 1, [False, True])
+    assert (reward, terminated, truncated) == (0.0, False, False)

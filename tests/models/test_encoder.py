@@ -118,7 +118,7 @@ def test_a_normaliser_that_is_off_has_no_variables_and_observes_nothing():
 def test_statistics_are_state_but_never_trained():
     encoder = ObservationEncoder(BOX, normalize=True)
     assert encoder.trainable_variables == []
-    assert len(encoder.variables) == 3
+    assert len(encoder.variables) == 5
 
 
 def test_an_image_comes_out_as_the_model_computes_and_nothing_else_does():
@@ -133,3 +133,27 @@ def test_an_image_comes_out_as_the_model_computes_and_nothing_else_does():
     several = ObservationEncoder(parts, normalize=False, precision="bfloat16")
     assert several({"image": tf.constant(bytes_), "speed": tf.zeros([1, *BOX.shape])}).dtype == tf.float32
     assert ObservationEncoder(BOX, False, precision="bfloat16")(tf.zeros([1, *BOX.shape])).dtype == tf.float32
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_statistics_go_on_however_many_observations_there_have_been(jit_compile):
+    # float32 counts no single steps beyond 2^24, and adds no such small shares to a mean or a variance.
+    encoder = ObservationEncoder(spaces.Box(-9.0, 9.0, (1,), np.float32), normalize=True)
+    encoder.variance.assign([1.0])
+    encoder.count.assign(2**24)
+
+    @tf.function(jit_compile=jit_compile, autograph=False)
+    def alternate(value, times):
+        def body(i, sign):
+            encoder.observe(tf.reshape(2.0 + sign * value, [1, 1]), tf.ones(1))
+            return i + 1, -sign
+
+        tf.while_loop(lambda i, _: i < times, body, (tf.constant(0), tf.constant(1.0)))
+
+    encoder.mean.assign([2.0])
+    alternate(tf.constant(1.0), tf.constant(2**14))  # deviation 1, as before
+    assert int(encoder.count) == 2**24 + 2**14
+    np.testing.assert_allclose(encoder.variance, [1.0], atol=2e-7)
+    alternate(tf.constant(3.0), tf.constant(2**14))
+    np.testing.assert_allclose(encoder.variance, [(2**10 + 1 + 9) / (2**10 + 2)], atol=4e-7)
+    np.testing.assert_allclose(encoder.mean, [2.0], atol=1e-6)

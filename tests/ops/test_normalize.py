@@ -5,24 +5,29 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from rl.ops.normalize import RewardScale, merge_moments
+from rl.ops.normalize import Moments, RewardScale, merge_moments, no_moments
+
+
+def moments(mean, variance, count):
+    zeros = tf.zeros(len(mean))
+    return Moments(tf.constant(mean), tf.constant(variance), tf.constant(count, tf.int64), zeros, zeros)
 
 
 def test_merged_moments_by_hand():
     # {0, 2} has mean 1, variance 1; with {6, 4} and a masked 99: {0, 2, 6, 4}, mean 3, variance 5.
     x, weight = tf.constant([[6.0], [99.0], [4.0]]), tf.constant([1.0, 0.0, 1.0])
-    mean, variance, count = merge_moments(tf.constant([1.0]), tf.constant([1.0]), tf.constant(2.0), x, weight)
-    np.testing.assert_allclose([mean[0], variance[0], count], [3.0, 5.0, 4.0])
+    found = merge_moments(moments([1.0], [1.0], 2), x, weight)
+    np.testing.assert_allclose([found.mean[0], found.variance[0], found.count], [3.0, 5.0, 4.0])
 
 
 def test_moments_merged_over_batches_of_several_sizes_are_those_of_all_that_counted():
     generator = np.random.default_rng(0)
-    state = tf.zeros([3]), tf.ones([3]), tf.constant(0.0)
+    state = no_moments(3)
     seen = []
     for size in (1, 7, 32, 5):
         x = generator.normal([0.0, 5.0, -2.0], [1.0, 0.1, 10.0], size=(size, 3)).astype(np.float32)
         weight = (generator.random(size) < 0.8).astype(np.float32)
-        state = merge_moments(*state, tf.constant(x), tf.constant(weight))
+        state = merge_moments(state, tf.constant(x), tf.constant(weight))
         seen.append(x[weight > 0])
     seen = np.concatenate(seen)
     np.testing.assert_allclose(state[0], seen.mean(0), rtol=1e-4)
@@ -31,10 +36,10 @@ def test_moments_merged_over_batches_of_several_sizes_are_those_of_all_that_coun
 
 
 def test_a_batch_that_is_masked_whole_changes_no_moments():
-    before = tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0]), tf.constant(10.0)
-    after = merge_moments(*before, tf.ones([5, 2]) * 99.0, tf.zeros([5]))
-    for old, new in zip(before, after, strict=True):
-        np.testing.assert_allclose(new, old)
+    for before in (moments([1.0, 2.0], [3.0, 4.0], 10), no_moments(2)):
+        after = merge_moments(before, tf.ones([5, 2]) * 99.0, tf.zeros([5]))
+        for old, new in zip(before, after, strict=True):
+            np.testing.assert_allclose(new, old)
 
 
 def slow_scale(reward, ended, mask, gamma):
@@ -89,3 +94,12 @@ def test_scaled_rewards_keep_their_sign_and_are_clipped_at_10():
     assert scaled[0, 0] == 10.0  # 1 / std = 1 / sqrt(0.001) = 31.6 without the clip
     np.testing.assert_allclose(scaled[1, 0], -1e-3 / np.std(reward), rtol=1e-2)
     assert (scaled[2:] == 0.0).all()
+
+
+def test_the_reward_scale_counts_single_steps_however_many_there_have_been():
+    scale = RewardScale(1, 0.0)
+    scale.moments.count.assign(2**24)
+    for reward in (1.0, -1.0, 1.0):
+        scale(tf.constant([[reward]]), tf.constant([[False]]), tf.ones([1, 1]))
+    assert int(scale.variables["reward_scale/count"]) == 2**24 + 3
+    np.testing.assert_allclose(scale.moments.variance, [1.0], rtol=1e-6)

@@ -80,7 +80,7 @@ def test_what_was_stored_long_ago_is_scaled_as_rewards_are_now(replaying):
 def test_a_sum_of_several_rewards_is_clipped_at_what_clipped_rewards_amount_to(replaying):
     learner, batches = replaying("dqn", gamma=0.5, n_step=2)
     learner.reward_scale.observe = lambda *_: None
-    learner.reward_scale.variance.assign([4.0])
+    learner.reward_scale.moments.variance.assign([4.0])
     # 1 + 0.5 * 2 = 2, of deviation 2; 2 - 0.5 * 100 = -48; -100 + 0.5 * 4 = -98: more than 10 + 0.5 * 10
     learner.learn(rollout(0, [1.0, 2.0, -100.0, 4.0]), random.key(1), STEP)
     learner.learn(rollout(4, [0.0] * 4), random.key(1), STEP)
@@ -92,7 +92,7 @@ def test_rewards_of_sampled_sequences_are_scaled_and_clipped_one_by_one(replayin
     settings = {"burn_in": 0, "unroll_length": 4, "model.name": "lstm", "gamma": 0.5}
     learner, batches = replaying("r2d2", **settings)
     learner.reward_scale.observe = lambda *_: None
-    learner.reward_scale.variance.assign([4.0])
+    learner.reward_scale.moments.variance.assign([4.0])
     learner.learn(rollout_with_state(learner, [1.0, -3.0, 100.0, 7.0]), random.key(1), STEP)
     learner.learn(rollout_with_state(learner, [0.0] * 4), random.key(1), STEP)  # the first is whole now
     np.testing.assert_allclose(batches[-1].trajectory.reward[:, 0], [0.5, -1.5, 10.0, 3.5])
@@ -113,9 +113,8 @@ def test_rollouts_that_a_worker_sends_again_are_not_counted_again(replaying):
     # 0, 0, 2, 0.5 * 2 + 4 = 5, then 3.5, 2.75, 2.375, 2.1875
     scale = learner.reward_scale
     np.testing.assert_allclose(scale.discounted_return, [2.1875])
-    np.testing.assert_allclose(float(scale.mean[0]), 17.8125 / 8, rtol=1e-4)
-    assert round(float(scale.count)) == 8
-    assert float(learner.agent.encoder.count) == 8.0
+    np.testing.assert_allclose(scale.moments.mean, [17.8125 / 8], rtol=1e-6)
+    assert int(scale.moments.count) == int(learner.agent.encoder.count) == 8
 
 
 def test_environments_that_are_restarted_begin_with_a_return_of_nothing(replaying):

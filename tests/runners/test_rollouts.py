@@ -79,8 +79,7 @@ def test_every_recorded_step_is_the_environments(build, backend):
             expected, reward, terminated, _, _ = physics.step(int(action))
             np.testing.assert_allclose(after, expected, rtol=1e-4, atol=1e-5, err_msg=here)
             at_limit = length == LIMIT
-            if not (at_limit and backend == "envpool"):  # which calls such an end truncated only
-                assert flags[0] == terminated, here
+            assert flags[0] == terminated, here
             assert flags[1] == at_limit, here
             assert (trajectory.mask[t, b], trajectory.reward[t, b]) == (1, reward), here
             ended = any(flags)
