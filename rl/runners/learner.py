@@ -58,6 +58,7 @@ class Learner:
 
         Returns sums to be divided by `updates`: each metric times the number of updates it is a mean of.
         """
+        self.agent.schedule(step)
         processed = trajectory._replace(reward=self._reward(trajectory, worker))
         if self.agent.experience in ("rollout", "parameters"):
             metrics = self.agent.update(processed, seed).metrics
@@ -68,8 +69,10 @@ class Learner:
         self.agent.observe(trajectory)
         return _sums(metrics)
 
-    def learn_sampled(self, samples: Samples, seed: Tensor) -> dict[str, Tensor]:
-        """One iteration's learning from batches that were sampled elsewhere; returns what `learn` returns."""
+    def learn_sampled(self, samples: Samples, seed: Tensor, step: Tensor) -> dict[str, Tensor]:
+        """One iteration's learning from batches that were sampled elsewhere; step as in `learn`, returns what
+        it returns."""
+        self.agent.schedule(step)
         metrics, made = self._updates(seed, lambda i, _: samples.sample(i), samples.update_priorities)
         return _sums(metrics | {"updates": made})
 
