@@ -180,12 +180,20 @@ class Agent:
         name: str = "network",
         loss: Callable[..., Any] | None = None,
         variables: list[Any] | None = None,
+        unless: Callable[[dict[str, Tensor]], Tensor] | None = None,
     ) -> Update:
         """One `grad_comp` call on `loss` (default: the agent's own) for the optimizer called `name` and
-        `variables` (default: the trainable ones of the network of that name)."""
+        `variables` (default: the trainable ones of the network of that name).
+
+        unless: of the loss's metrics, a bool scalar that is the same for all learners. Where it is true
+        nothing is applied, and the metric "refused" is 1 instead of 0.
+        """
         loss = self.loss if loss is None else loss
         variables = self.networks[name].trainable_variables if variables is None else variables
-        return self.grad_comp(lambda part: loss(part, seed), batch, variables, self.optimizers[name])
+        option = {} if unless is None else {"unless": unless}
+        return self.grad_comp(
+            lambda part: loss(part, seed), batch, variables, self.optimizers[name], **option
+        )
 
     def initial_state(self, count: int) -> Nest:
         """What acting carries from step to step, at the start of `count` episodes: zeros `[count, ...]`.
