@@ -159,7 +159,9 @@ def run(name, overrides):
         np.testing.assert_equal(state(again), after)
     assert any(name.startswith("device_1/") for name in saved)
     assert sums["updates"] > 0 and all(np.isfinite(value) for value in sums.values()), sums
-    print(json.dumps({"step": runner.step, "transitions": sums["transitions"]}))
+    rate = runner.learner.agent.optimizers["network"].learning_rate
+    rates = [float(each.numpy()) for each in runner.devices.values(rate)]
+    print(json.dumps({"step": runner.step, "transitions": sums["transitions"], "rates": rates}))
     again.close()
 
 

@@ -94,6 +94,7 @@ class Agent:
         self.grad_comp = get_grad_comp(hparams.grad_comp)(hparams)
         self.networks: dict[str, keras.Model] = {}  # every network, by the name its variables are saved under
         self.optimizers: dict[str, keras.optimizers.Optimizer] = {}
+        self._rates: dict[str, float | None] = {}  # at the start of the schedule; None: hparams.lr
         self.build()
         if not self.recurrent and tf.nest.flatten(self._network_state(1)):
             raise UsageError(
@@ -134,7 +135,7 @@ class Agent:
     def scalars(self, step: int) -> dict[str, float]:
         """What else is logged with every row, read from Python: learning rates and exploration."""
         exploration = getattr(self.act_select, "scalars", None)
-        rates = {name: each.learning_rate for name, each in self.optimizers.items()}
+        rates = {name: schedules.learning_rate(self.hparams, step, lr) for name, lr in self._rates.items()}
         named = {"network": "train/learning_rate"}
         found = {named.get(name, f"train/learning_rate_{name}"): float(rate) for name, rate in rates.items()}
         return found if exploration is None else found | exploration(step)
@@ -152,21 +153,25 @@ class Agent:
         return network
 
     def add_optimizer(
-        self, name: str, variables: list[Any], lr: float | None = None, updates: int | None = None
+        self, name: str, variables: list[Any], lr: float | None = None
     ) -> keras.optimizers.Optimizer:
         """An optimizer by hparams, built for `variables` so that nothing is created inside a loop.
 
         lr: learning rate in place of `hparams.lr`; the schedule is the same.
-        updates: steps of this optimizer per iteration, default `updates_per_iteration()`.
         """
         hparams = self.hparams
-        iterations = -(-hparams.train_steps // self.steps_per_iteration)
-        updates = self.updates_per_iteration() if updates is None else updates
-        rate = schedules.learning_rate(hparams, iterations * updates, lr)
-        optimizer = OPTIMIZERS[hparams.optimizer](rate, hparams.adam_epsilon)
+        optimizer = OPTIMIZERS[hparams.optimizer](hparams.lr if lr is None else lr, hparams.adam_epsilon)
         optimizer.build(variables)
-        self.optimizers[name] = optimizer
+        self.optimizers[name], self._rates[name] = optimizer, lr
         return optimizer
+
+    def schedule(self, step: Tensor) -> None:
+        """Assigns every optimizer its learning rate at `step` environment steps, int64 scalar; called before
+        an iteration's updates."""
+        if self.hparams.lr_schedule == "constant":
+            return
+        for name, lr in self._rates.items():
+            self.optimizers[name].learning_rate.assign(schedules.learning_rate(self.hparams, step, lr))
 
     def gradient_step(
         self,
@@ -175,12 +180,20 @@ class Agent:
         name: str = "network",
         loss: Callable[..., Any] | None = None,
         variables: list[Any] | None = None,
+        unless: Callable[[dict[str, Tensor]], Tensor] | None = None,
     ) -> Update:
         """One `grad_comp` call on `loss` (default: the agent's own) for the optimizer called `name` and
-        `variables` (default: the trainable ones of the network of that name)."""
+        `variables` (default: the trainable ones of the network of that name).
+
+        unless: of the loss's metrics, a bool scalar that is the same for all learners. Where it is true
+        nothing is applied, and the metric "refused" is 1 instead of 0.
+        """
         loss = self.loss if loss is None else loss
         variables = self.networks[name].trainable_variables if variables is None else variables
-        return self.grad_comp(lambda part: loss(part, seed), batch, variables, self.optimizers[name])
+        option = {} if unless is None else {"unless": unless}
+        return self.grad_comp(
+            lambda part: loss(part, seed), batch, variables, self.optimizers[name], **option
+        )
 
     def initial_state(self, count: int) -> Nest:
         """What acting carries from step to step, at the start of `count` episodes: zeros `[count, ...]`.

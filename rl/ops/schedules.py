@@ -1,8 +1,9 @@
-"""Values that change over training: of environment steps here, of gradient updates for learning rates."""
+"""Values that change over training, as functions of environment steps (updates may be left out)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -18,26 +19,24 @@ def linear(step: Tensor, start: float, end: float, steps: int) -> Tensor:
     return start + progress * (end - start)
 
 
-def learning_rate(hparams: HParams, updates: int, lr: float | None = None) -> Any:
-    """Keras's own schedule named by `hparams.lr_schedule`, over `updates` gradient updates in total.
+def learning_rate(hparams: HParams, step: Tensor, lr: float | None = None) -> Tensor:
+    """The learning rate at `step` environment steps, by `hparams.lr_schedule`. float32 scalar.
 
-    It starts at `lr`, default `hparams.lr`.
+    It starts at `lr`, default `hparams.lr`, and stays as it is after `train_steps`; with another `lr` all of
+    it is larger or smaller in proportion. The formulas are those of Keras's schedules at that progress.
     """
-    import keras
-
-    schedules = keras.optimizers.schedules
-    steps = max(updates, 1)
     start = hparams.lr if lr is None else lr
-    end = hparams.lr_end if lr is None else hparams.lr_end * lr / hparams.lr
+    end = hparams.lr_end * (start / hparams.lr)
+    progress = linear(step, 0.0, 1.0, hparams.train_steps)
     match hparams.lr_schedule:
         case "constant":
-            return start
+            return tf.constant(start, tf.float32)
         case "linear":
-            return schedules.PolynomialDecay(start, steps, end, power=1.0)
+            return end + (start - end) * (1.0 - progress)
         case "polynomial":
-            return schedules.PolynomialDecay(start, steps, end, power=hparams.lr_power)
+            return end + (start - end) * (1.0 - progress) ** hparams.lr_power
         case "exponential":
-            return schedules.ExponentialDecay(start, steps, hparams.lr_decay_rate)
+            return start * tf.pow(hparams.lr_decay_rate, progress)
         case "cosine":
-            return schedules.CosineDecay(start, steps, alpha=hparams.lr_end / hparams.lr)
+            return end + (start - end) * 0.5 * (1.0 + tf.cos(math.pi * progress))
     raise ValueError(f"unknown lr_schedule {hparams.lr_schedule!r}")

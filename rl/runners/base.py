@@ -61,7 +61,8 @@ class Runner:
     def learn_sampled(self, samples: Samples) -> dict[str, Tensor]:
         """Learning from batches that were sampled in other processes."""
         noise_seed, learn_seed = self._seeds()
-        return self._next(self.learner.learn_sampled(samples, learn_seed), noise_seed)
+        metrics = self.learner.learn_sampled(samples, learn_seed, self.step_tensor())
+        return self._next(metrics, noise_seed)
 
     def _seeds(self) -> tuple[Tensor, Tensor]:
         """Of the next iteration's noise, and of this one's learning."""

@@ -78,6 +78,7 @@ class Learner:
 
         Returns sums to be divided by `updates`: each metric times the number of updates it is a mean of.
         """
+        self.agent.schedule(step)
         hparams = self.agent.hparams
         raw = trajectory._replace(reward=augmented(trajectory, self.augment, hparams.gamma))
         # Rollouts that a worker sends as one: all but the last were taken in before.
@@ -96,8 +97,10 @@ class Learner:
         self.agent.observe(unseen)
         return _sums(metrics)
 
-    def learn_sampled(self, samples: Samples, seed: Tensor) -> dict[str, Tensor]:
-        """One iteration's learning from batches that were sampled elsewhere; returns what `learn` returns."""
+    def learn_sampled(self, samples: Samples, seed: Tensor, step: Tensor) -> dict[str, Tensor]:
+        """One iteration's learning from batches that were sampled elsewhere; step as in `learn`, returns what
+        it returns."""
+        self.agent.schedule(step)
         metrics, made = self._updates(seed, lambda i, _: samples.sample(i), samples.update_priorities)
         return _sums(metrics | {"updates": made})
 

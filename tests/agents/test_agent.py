@@ -198,10 +198,8 @@ def test_acting_returns_the_extras_that_the_algorithm_asked_for(make_agent, name
 @pytest.mark.parametrize("name", ["dqn", "ppo"])
 def test_variables_have_the_same_names_however_many_agents_were_made_before(make_agent, name, optimizer):
     first, second = (make_agent(name, optimizer=optimizer, lr_schedule=s) for s in ("constant", "linear"))
-    rate = f"optimizer/network/{optimizer}/learning_rate"  # a variable unless a schedule decides it
-    assert [each for each in first.variables if each != rate] == list(second.variables)
-    assert rate in first.variables
-    assert any(each.startswith(f"optimizer/network/{optimizer}/") for each in second.variables)
+    assert list(first.variables) == list(second.variables)
+    assert f"optimizer/network/{optimizer}/learning_rate" in first.variables
 
 
 @pytest.mark.parametrize("name", ["dqn", "ppo"])

@@ -195,6 +195,7 @@ def learn_returns(make_agent, make_batch):
         agent = make_agent(name, lr=1e-2, lr_schedule="linear", **overrides)
         update = tf.function(lambda i: agent.update(batch, random.fold_in(SEED, i)).metrics, autograph=False)
         for i in range(600):
+            agent.schedule(tf.constant(256 * i, tf.int64))
             update(tf.constant(i))
         q_value = agent.policy(tf.ones([1, 3]), (), SEED, False).q_values.numpy()[0, 0]
         return agent, q_value

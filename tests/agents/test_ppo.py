@@ -159,21 +159,75 @@ def test_target_kl_ends_the_updates_of_an_iteration(make_agent):
         metrics = agent.update(trajectory(agent, ends=False), SEED).metrics
         made[target_kl] = float(metrics["updates"])
         assert iterations(agent) == made[target_kl]
-        assert "stopped" not in metrics
+        assert set(metrics) & {"stopped", "refused", "examined"} == set()
     # The first minibatch is of the policy that acted, whose KL divergence is 0; the second one's is not.
-    assert made == {None: 16.0, 1e3: 16.0, 1e-9: 2.0}
+    assert made == {None: 16.0, 1e3: 16.0, 1e-9: 1.0}
     # The stop holds for later epochs too, also where the epoch's mean KL lies below the limit.
     agent = make_agent("ppo", target_kl=1e-9, **SMALL)
     mean_of_two = float(agent.update(trajectory(agent, ends=False), SEED).metrics["approximate_kl"])
     agent = make_agent("ppo", target_kl=mean_of_two, **SMALL)  # the second minibatch's is twice the mean
-    assert agent.update(trajectory(agent, ends=False), SEED).metrics["updates"] == 2.0
+    assert agent.update(trajectory(agent, ends=False), SEED).metrics["updates"] == 1.0
+
+
+def minibatches(agent, rollout):
+    """The minibatches of an update, in its order."""
+    data = agent._advantages(rollout)
+    for epoch in range(agent.hparams.epochs):
+        order = random.permutation(random.fold_in(SEED, epoch), 32)
+        for part in tf.split(order, agent.hparams.minibatches):
+            yield tf.nest.map_structure(lambda x, part=part: tf.gather(x, part), data)
+
+
+def divergences(agent, rollout):
+    """Approximate KL of each minibatch before its step, where every step is made."""
+    found = []
+    for part in minibatches(agent, rollout):
+        found.append(float(agent.loss(part, SEED)[1]["approximate_kl"]))
+        agent.gradient_step(part, SEED)
+    return found
+
+
+@pytest.mark.parametrize(
+    "parts", [{}, {"grad_comp": "accumulate", "microbatches": 2}], ids=["whole", "parts"]
+)
+@pytest.mark.parametrize(("refused", "jit_compile"), [(1, False), (6, False), (6, True)])
+def test_the_minibatch_that_goes_too_far_is_not_applied(make_agent, snapshot, parts, refused, jit_compile):
+    # As in Spinning Up and Stable-Baselines3: its KL divergence is that of the policy before its step.
+    settings = SMALL | parts | {"optimizer": "sgd", "lr": 0.3, "normalize_advantage": False}
+    rollout = trajectory(make_agent("ppo", **settings), ends=False)
+    kl = divergences(make_agent("ppo", **settings), rollout)
+    limit = (max(kl[:refused]) + kl[refused]) / 2.0
+    assert max(kl[:refused]) < 0.99 * limit < kl[refused], kl  # it is the first to go that far
+    expected = make_agent("ppo", **settings)
+    for i, part in enumerate(minibatches(expected, rollout)):
+        if i < refused:
+            expected.gradient_step(part, SEED)
+    agent = make_agent("ppo", target_kl=limit / 1.5, **settings)
+    metrics = tf.function(agent.update, jit_compile=jit_compile, autograph=False)(rollout, SEED).metrics
+    for name, value in snapshot(expected).items():
+        np.testing.assert_allclose(snapshot(agent)[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+    assert metrics["updates"] == iterations(agent) == refused
+    np.testing.assert_allclose(metrics["approximate_kl"], np.mean(kl[: refused + 1]), rtol=1e-3)
+    assert metrics["grad_norm"] > 0.0
 
 
 def test_the_next_iteration_updates_again_after_an_early_stop(make_agent):
     agent = make_agent("ppo", target_kl=1e-9, **SMALL)
     for seed in (0, 1):
         agent.update(trajectory(agent, seed=seed, ends=False), random.key(seed))
-    assert iterations(agent) == 4
+    assert iterations(agent) == 2
+
+
+def test_a_rollout_of_another_policy_may_have_no_update_at_all(make_agent, snapshot):
+    agent = make_agent("ppo", target_kl=1e-3, **SMALL)
+    rollout = trajectory(agent, ends=False)
+    rollout = rollout._replace(extras=rollout.extras | {"log_prob": rollout.extras["log_prob"] - 1.0})
+    before = snapshot(agent)
+    metrics = agent.update(rollout, SEED).metrics
+    for name, value in snapshot(agent).items():
+        np.testing.assert_array_equal(value, before[name], err_msg=name)
+    assert metrics["updates"] == 0.0
+    np.testing.assert_allclose(metrics["approximate_kl"], np.e - 2.0, rtol=1e-5)  # e^1 - 1 - 1
 
 
 def test_autoreset_rows_have_no_influence_on_the_update(make_agent, snapshot):

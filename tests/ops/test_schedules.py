@@ -22,25 +22,52 @@ def test_linear_over_no_steps_is_at_its_end_after_the_first():
 
 
 RATES = {
-    # of 100 updates, from 1, with lr_end 0.2, lr_decay_rate 0.1, lr_power 2:
+    # over train_steps 100, from 1, with lr_end 0.2, lr_decay_rate 0.1, lr_power 2:
     "constant": {0: 1.0, 50: 1.0, 200: 1.0},
     "linear": {0: 1.0, 25: 0.8, 50: 0.6, 100: 0.2, 200: 0.2},
     # 0.2 + 0.8 (1 - t / 100)^2
     "polynomial": {0: 1.0, 25: 0.65, 50: 0.4, 100: 0.2, 200: 0.2},
     # 0.1^(t / 100)
-    "exponential": {0: 1.0, 50: 10**-0.5, 100: 0.1, 200: 0.01},
+    "exponential": {0: 1.0, 50: 10**-0.5, 100: 0.1, 200: 0.1},
     # 0.2 + 0.8 (1 + cos(pi t / 100)) / 2
     "cosine": {0: 1.0, 25: 0.2 + 0.4 * (1 + 0.5**0.5), 50: 0.6, 100: 0.2, 200: 0.2},
 }
 
 
+def scheduled(name, lr=1.0, lr_end=0.2):
+    overrides = {"lr": lr, "lr_schedule": name, "lr_end": lr_end, "lr_decay_rate": 0.1, "lr_power": 2.0}
+    return resolve("ppo_identity", overrides | {"train_steps": 100})
+
+
 @pytest.mark.parametrize("name", RATES)
-def test_learning_rate_schedules_at_literal_points(name):
-    overrides = {"lr": 1.0, "lr_schedule": name, "lr_end": 0.2, "lr_decay_rate": 0.1, "lr_power": 2.0}
-    rate = schedules.learning_rate(resolve("ppo_identity", overrides), 100)
-    for update, expected in RATES[name].items():
-        found = rate if name == "constant" else rate(update)
-        np.testing.assert_allclose(found, expected, rtol=1e-6, err_msg=f"update {update}")
+def test_learning_rate_schedules_at_literal_steps(name):
+    for step, expected in RATES[name].items():
+        found = schedules.learning_rate(scheduled(name), tf.constant(step, tf.int64))
+        assert found.dtype == tf.float32 and found.shape == ()
+        np.testing.assert_allclose(found, expected, rtol=1e-6, err_msg=f"step {step}")
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_a_learning_rate_of_its_own_keeps_its_proportion(name):
+    for step, expected in RATES[name].items():
+        found = schedules.learning_rate(scheduled(name), tf.constant(step, tf.int64), 3.0)
+        np.testing.assert_allclose(found, 3.0 * expected, rtol=1e-6, err_msg=f"step {step}")
+
+
+@pytest.mark.parametrize("step", [0, 13, 50, 99, 100])
+def test_learning_rates_are_those_of_keras(step):
+    import keras
+
+    peers = keras.optimizers.schedules
+    of_keras = {
+        "linear": peers.PolynomialDecay(3e-4, 100, 1e-5, power=1.0),
+        "polynomial": peers.PolynomialDecay(3e-4, 100, 1e-5, power=2.0),
+        "exponential": peers.ExponentialDecay(3e-4, 100, 0.1),
+        "cosine": peers.CosineDecay(3e-4, 100, alpha=1e-5 / 3e-4),
+    }
+    for name, peer in of_keras.items():
+        found = schedules.learning_rate(scheduled(name, 3e-4, 1e-5), tf.constant(step, tf.int64))
+        np.testing.assert_allclose(found, peer(step), rtol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])

@@ -51,6 +51,7 @@ BUFFERS = {"buffer_shards": 2, "min_replay_size": 32, "replay_capacity": 400, "p
 )
 def test_together_the_same_seed_gives_the_same_run(build, state_of, assert_same_bits, name, overrides):
     settings = {"env": "CartPole-v1", "num_envs": 4, "rollout_length": 16, "sync_workers": True}
+    settings |= {"lr_schedule": "linear", "lr": 0.01, "train_steps": 640}
     states = []
     for _ in range(2):
         runner = build(name, seed=3, workers=TWO, **overrides, **settings)
@@ -59,6 +60,8 @@ def test_together_the_same_seed_gives_the_same_run(build, state_of, assert_same_
         assert sums["transitions"] > 200.0 and sums["updates"] > 0.0 and runner.step == 4 * 64
         runner.close()
     assert_same_bits(states[0], states[1])
+    rate = states[0]["optimizer/network/adam/learning_rate"]  # of the fourth of ten iterations
+    np.testing.assert_allclose(rate, 0.007, rtol=1e-5)
 
 
 def test_memories_hold_no_transition_from_one_worker_to_another(build):

@@ -15,7 +15,7 @@ import tensorflow as tf
 from rl.agents.algos.registry import registry as algos
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
-from rl.ops import replicas
+from rl.ops import replicas, schedules
 from rl.runners.base import EPISODE_SUMS, joined_sums
 from rl.runners.devices import Devices
 
@@ -76,7 +76,7 @@ def slow(name, **overrides):
                 "normalize_reward": True,
             },
         ),
-        slow("ppo_cartpole", normalize_observation=True, normalize_reward=True),
+        slow("ppo_cartpole", normalize_observation=True, normalize_reward=True, target_kl=0.002),
         slow("es_cartpole", rollout_length=20),
         slow("ppo_cartpole", env_backend="gym", rollout_length=16, epochs=2),
     ],
@@ -85,6 +85,10 @@ def slow(name, **overrides):
 def test_a_run_on_two_devices_goes_on_from_its_checkpoint(name, overrides):
     found = json.loads(script("run", name, json.dumps(overrides)).splitlines()[-1])
     hparams = resolve(name, overrides)
+    last = 7 * hparams.num_envs * hparams.rollout_length  # the steps before the eighth iteration
+    rate = schedules.learning_rate(hparams, last).numpy()
+    assert hparams.lr_schedule == "constant" or rate < hparams.lr
+    assert found["rates"] == pytest.approx([rate, rate], rel=1e-5)
     assert found["step"] == 8 * hparams.num_envs * hparams.rollout_length
     # Of all devices together; autoreset steps are none.
     assert 0.8 < found["transitions"] / (2 * hparams.num_envs * hparams.rollout_length) <= 1.0

@@ -41,12 +41,13 @@ def test_two_learners_are_equal_to_one(tmp_path):
     # early end of an iteration's updates.
     settings = {"env": "CartPole-v1", "sync_workers": True, "epochs": 4, "minibatches": 1, "target_kl": 0.002}
     settings |= {"normalize_advantage": True, "normalize_observation": True, "normalize_reward": True}
-    settings |= {"max_grad_norm": 0.5, "lr": 0.003}
+    settings |= {"max_grad_norm": 0.5, "lr": 0.003, "lr_schedule": "linear", "train_steps": 320}
     one = run(tmp_path / "one.npz", "ppo", **settings)
     two = run(tmp_path / "two.npz", "ppo", **settings, num_learners=2)
     assert one["step"] == two["step"] == 160
     assert 10 <= one["updates"] < 20 and one["updates"] == two["updates"]
     assert set(one) == set(two)
+    np.testing.assert_allclose(two["optimizer/network/adam/learning_rate"], 0.003 * 0.6, rtol=1e-5)
     for name in set(one) - {"reward_scale/discounted_return"}:  # of the learner's own environments
         np.testing.assert_allclose(two[name], one[name], rtol=1e-4, atol=2e-5, err_msg=name)
 

@@ -9,7 +9,8 @@ https://arxiv.org/abs/2005.12729; Huang et al. 2022, "The 37 implementation deta
 1. Advantages are standardised per minibatch (`normalize_advantage`).
 2. The value loss may be clipped like the policy's (`clip_value_range`).
 3. Gradients are clipped by their global norm (`max_grad_norm`).
-4. An iteration's updates end early once the policy has moved by `target_kl` (Spinning Up, SB3).
+4. An iteration's updates end early once the policy has moved by `target_kl`: the minibatch that shows it is
+   not applied (Spinning Up, SB3).
 
 With a recurrent model (lstm, gru) minibatches are whole sequences: groups of environments, each unrolled from
 the state that the rollout began with.
@@ -17,7 +18,7 @@ the state that the rollout began with.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gymnasium import spaces
@@ -124,8 +125,8 @@ class PPO(Agent):
         size = hparams.num_envs * (1 if self.sequences else hparams.rollout_length)
         parts = hparams.minibatches
 
-        def stop(metrics: dict[str, Tensor]) -> Tensor:
-            return metrics["stopped"] > 0.0  # a mean: of an epoch, whose last minibatch may have stopped it
+        limited = hparams.target_kl is not None
+        stop = (lambda metrics: metrics["refused"] > 0.0) if limited else None
 
         def one_epoch(epoch: Tensor) -> dict[str, Tensor]:
             # One gather per epoch, then slices: XLA pays for a gather per minibatch otherwise.
@@ -136,18 +137,28 @@ class PPO(Agent):
 
             def one_minibatch(i: Tensor) -> dict[str, Tensor]:
                 part = tf.nest.map_structure(lambda x: tf.gather(x, i), shuffled)
-                metrics = self.gradient_step(part, seed).metrics
-                if hparams.target_kl:
-                    too_far = replicas.mean(metrics["approximate_kl"]) > 1.5 * hparams.target_kl
-                    metrics["stopped"] = tf.cast(too_far, tf.float32)
-                return metrics
+                option: dict[str, Any] = {"unless": self._moved_too_far} if limited else {}
+                return self.gradient_step(part, seed, **option).metrics
 
-            metrics, made = loops.repeat(parts, one_minibatch, stop if hparams.target_kl else None)
-            return metrics | {"updates": made}
+            metrics, made = loops.repeat(parts, one_minibatch, stop)
+            if not limited:
+                return metrics | {"updates": made}
+            applied = made - tf.cast(metrics["refused"] > 0.0, tf.float32)  # the last one may be refused
+            sums = {name: made * value for name, value in metrics.items()}  # epochs may be cut short
+            return sums | {"updates": applied, "examined": made}
 
-        metrics, made = loops.repeat(hparams.epochs, one_epoch, stop if hparams.target_kl else None)
-        metrics.pop("stopped", None)
-        return Update(metrics | {"updates": metrics["updates"] * made})
+        metrics, made = loops.repeat(hparams.epochs, one_epoch, stop)
+        updates = metrics.pop("updates") * made
+        if limited:
+            del metrics["refused"]
+            examined = metrics.pop("examined")
+            metrics = {name: value / examined for name, value in metrics.items()}
+            updates = tf.round(updates)  # a mean times its number
+        return Update(metrics | {"updates": updates})
+
+    def _moved_too_far(self, metrics: dict[str, Tensor]) -> Tensor:
+        """Whether a minibatch's step would begin further than `target_kl` from the policy that acted."""
+        return replicas.mean(metrics["approximate_kl"]) > 1.5 * self.hparams.target_kl
 
     def _advantages(self, trajectory: Trajectory) -> Minibatch:
         """The trajectory as a flat batch `[T * B]`, or `[B, T]` of sequences, with advantages and targets."""

@@ -46,7 +46,7 @@ class VPG(Agent):
         self.network = self.add_network("network", network)
         # Two optimizers over all variables: neither's momentum moves what the other's loss leaves out.
         self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
-        self.add_optimizer("value", self.network.trainable_variables, hparams.value_lr, hparams.value_updates)
+        self.add_optimizer("value", self.network.trainable_variables, hparams.value_lr)
 
     def updates_per_iteration(self) -> int:
         return 1

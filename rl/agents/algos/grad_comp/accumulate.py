@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from rl.agents.algos.grad_comp.backprop import apply_gradients, backprop
+from rl.agents.algos.grad_comp.backprop import Refusal, apply_gradients, backprop
 from rl.agents.algos.grad_comp.registry import register
 from rl.errors import UsageError
 from rl.ops import loops, random, replicas, trajectories
@@ -26,7 +26,9 @@ def accumulate(hparams: Any) -> Any:
     if parts == 1:
         return backprop(hparams)
 
-    def compute(loss_fn: Any, batch: Any, variables: list[Any], optimizer: Any) -> Update:
+    def compute(
+        loss_fn: Any, batch: Any, variables: list[Any], optimizer: Any, unless: Refusal | None = None
+    ) -> Update:
         size = _part_size(batch, parts)
         values = [tf.convert_to_tensor(variable) for variable in variables]
         own = tf.reduce_sum(batch.mask)
@@ -61,7 +63,10 @@ def accumulate(hparams: Any) -> Any:
             maximum_iterations=parts,
         )
         metrics = pack.unpack(sums)
-        metrics |= apply_gradients(replicas.totals(gradients), variables, optimizer, hparams.max_grad_norm)
+        refused = None if unless is None else unless(metrics)
+        metrics |= apply_gradients(
+            replicas.totals(gradients), variables, optimizer, hparams.max_grad_norm, refused
+        )
         # Stacked, not joined: what `concat` gives has no static shape, which a TPU wants.
         return Update(metrics, tf.reshape(array.stack(), [-1]) if priorities else None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -11,6 +12,9 @@ from rl.ops import replicas
 from rl.ops.fused import fused
 from rl.types import Tensor, Update
 
+# Of the metrics of a loss: whether its gradients are not to be applied; the same for all learners.
+Refusal = Callable[[dict[str, Tensor]], Tensor]
+
 
 @register
 def backprop(hparams: Any) -> Any:
@@ -19,7 +23,9 @@ def backprop(hparams: Any) -> Any:
     Where there are several learners the batch is what all of them have, and so is the mean.
     """
 
-    def compute(loss_fn: Any, batch: Any, variables: list[Any], optimizer: Any) -> Update:
+    def compute(
+        loss_fn: Any, batch: Any, variables: list[Any], optimizer: Any, unless: Refusal | None = None
+    ) -> Update:
         with tf.GradientTape() as tape:
             loss, metrics, priorities = loss_fn(batch)  # [N]
             # Losses are per example and already weighed by the mask; the mean is over what counts.
@@ -31,16 +37,27 @@ def backprop(hparams: Any) -> Any:
             unconnected_gradients=tf.UnconnectedGradients.ZERO,  # a head that this loss leaves out
         )
         metrics = {"loss": share * replicas.count(), **metrics}
-        metrics |= apply_gradients(replicas.totals(gradients), variables, optimizer, hparams.max_grad_norm)
+        refused = None if unless is None else unless(metrics)
+        metrics |= apply_gradients(
+            replicas.totals(gradients), variables, optimizer, hparams.max_grad_norm, refused
+        )
         return Update(metrics, priorities)
 
     return compute
 
 
 def apply_gradients(
-    gradients: list[Tensor], variables: list[Any], optimizer: Any, max_grad_norm: float | None
+    gradients: list[Tensor],
+    variables: list[Any],
+    optimizer: Any,
+    max_grad_norm: float | None,
+    refused: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Clips by the global norm and applies; returns the norm before clipping."""
+    """Clips by the global norm and applies; returns the norm before clipping.
+
+    refused: bool scalar, the same for all learners; where it is true nothing is applied. It is returned
+    too, as 0 or 1.
+    """
 
     def apply(*gradients: Tensor) -> Tensor:
         norm = tf.linalg.global_norm(gradients)
@@ -50,4 +67,7 @@ def apply_gradients(
         optimizer.apply(list(gradients), variables)
         return norm
 
-    return {"grad_norm": fused(apply, *gradients)}
+    if refused is None:
+        return {"grad_norm": fused(apply, *gradients)}
+    norm = tf.cond(refused, lambda: tf.linalg.global_norm(gradients), lambda: fused(apply, *gradients))
+    return {"grad_norm": norm, "refused": tf.cast(refused, tf.float32)}

@@ -1,4 +1,7 @@
-"""Gradient computation: factories of `grad_comp(loss_fn, batch, variables, optimizer) -> Update`."""
+"""Gradient computation: factories of `grad_comp(loss_fn, batch, variables, optimizer) -> Update`.
+
+An algorithm that refuses steps (PPO's `target_kl`) also gives `unless=`, a function of the loss's metrics.
+"""
 
 from __future__ import annotations
 
