@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from rl.errors import UsageError
-from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat
+from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
 
 
@@ -13,6 +13,7 @@ class A2CHParams(HParams):
     """A2C for discrete, multi-discrete, multi-binary and continuous actions."""
 
     algo: str = "a2c"
+    rollout_length: PositiveInt = 5
     optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "rmsprop"
     lr: PositiveFloat = 7e-4
     max_grad_norm: PositiveFloat | None = 0.5
@@ -36,14 +37,19 @@ class A2CHParams(HParams):
 def a2c() -> A2CHParams:
     """A2C on any environment with discrete or continuous actions: give --env ID."""
     hparams = A2CHParams()
-    hparams.rollout_length = 5
+    hparams.normalize_reward = True
+    hparams.optimizer = "adam"
+    hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
+    hparams.value_coef = 1.0  # of half the square
+    hparams.gae_lambda = 0.95
     return hparams
 
 
 @register
 def a2c_cartpole() -> A2CHParams:
     """A2C on CartPole-v1."""
-    hparams = a2c()
+    hparams = A2CHParams()
     hparams.env = "CartPole-v1"
     hparams.normalize_reward = True
     hparams.train_steps = 500_000
@@ -62,7 +68,7 @@ def a2c_cartpole() -> A2CHParams:
 @register
 def a2c_pendulum() -> A2CHParams:
     """A2C on Pendulum-v1."""
-    hparams = a2c()
+    hparams = A2CHParams()
     hparams.env = "Pendulum-v1"
     hparams.normalize_reward = True
     hparams.train_steps = 1_000_000
@@ -82,7 +88,7 @@ def a2c_pendulum() -> A2CHParams:
 @register
 def a2c_acrobot() -> A2CHParams:
     """A2C on Acrobot-v1."""
-    hparams = a2c()
+    hparams = A2CHParams()
     hparams.env = "Acrobot-v1"
     hparams.normalize_observation = True
     hparams.train_steps = 500_000
@@ -115,7 +121,7 @@ def a2c_cartpole_no_velocity() -> A2CHParams:
 @register
 def a2c_identity() -> A2CHParams:
     """A2C on Identity-v0: the smallest test that anything is learned."""
-    hparams = a2c()
+    hparams = A2CHParams()
     hparams.env = "Identity-v0"
     hparams.train_steps = 8_192
     hparams.num_envs = 8

@@ -13,6 +13,7 @@ class APPOHParams(IMPALAHParams):
     """APPO for discrete, multi-discrete, multi-binary and continuous actions."""
 
     algo: str = "appo"
+    rollout_length: PositiveInt = 32
 
     epochs: PositiveInt = 4  # passes over each rollout
     clip_range: PositiveFloat = 0.2  # of the policy's ratio to the target policy around 1
@@ -26,14 +27,19 @@ class APPOHParams(IMPALAHParams):
 def appo() -> APPOHParams:
     """APPO on any environment with discrete or continuous actions: give --env ID."""
     hparams = APPOHParams()
-    hparams.rollout_length = 32
+    hparams.normalize_reward = True
+    hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
+    hparams.minibatches = 4
+    hparams.value_coef = 1.0  # of half the square
+    hparams.trace_lambda = 0.95
     return hparams
 
 
 @register
 def appo_cartpole() -> APPOHParams:
     """APPO on CartPole-v1."""
-    hparams = appo()
+    hparams = APPOHParams()
     hparams.env = "CartPole-v1"
     hparams.normalize_reward = True
     hparams.train_steps = 300_000
@@ -50,7 +56,7 @@ def appo_cartpole() -> APPOHParams:
 @register
 def appo_acrobot() -> APPOHParams:
     """APPO on Acrobot-v1."""
-    hparams = appo()
+    hparams = APPOHParams()
     hparams.env = "Acrobot-v1"
     hparams.normalize_observation = True
     hparams.train_steps = 500_000
@@ -67,7 +73,7 @@ def appo_acrobot() -> APPOHParams:
 @register
 def appo_pendulum() -> APPOHParams:
     """APPO on Pendulum-v1."""
-    hparams = appo()
+    hparams = APPOHParams()
     hparams.env = "Pendulum-v1"
     hparams.normalize_reward = True
     hparams.train_steps = 1_000_000
@@ -86,7 +92,7 @@ def appo_pendulum() -> APPOHParams:
 @register
 def appo_identity() -> APPOHParams:
     """APPO on Identity-v0: the smallest test that anything is learned."""
-    hparams = appo()
+    hparams = APPOHParams()
     hparams.env = "Identity-v0"
     hparams.train_steps = 8_192
     hparams.num_envs = 8

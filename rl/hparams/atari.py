@@ -13,11 +13,11 @@ from __future__ import annotations
 from rl.hparams.ddpg import DDPGHParams, ddpg
 from rl.hparams.dqn import DQNHParams, dense_networks
 from rl.hparams.hparams import HParams
-from rl.hparams.impala import IMPALAHParams, impala
+from rl.hparams.impala import IMPALAHParams
 from rl.hparams.ppo import PPOHParams
 from rl.hparams.rainbow import RainbowHParams
 from rl.hparams.registry import register
-from rl.hparams.vpg import VPGHParams, vpg
+from rl.hparams.vpg import VPGHParams
 
 
 def atari(hparams: HParams, env: str) -> None:
@@ -88,7 +88,7 @@ def ppo_pong_small() -> PPOHParams:
 @register
 def impala_atari() -> IMPALAHParams:
     """IMPALA with its residual network on Breakout-v5, or on the Atari game given by --env."""
-    hparams = impala()
+    hparams = IMPALAHParams()
     atari(hparams, "Breakout-v5")
     hparams.num_envs = 32
     hparams.rollout_length = 20
@@ -105,7 +105,7 @@ def impala_atari() -> IMPALAHParams:
 @register
 def vpg_pong() -> VPGHParams:
     """VPG on Pong-v5."""
-    hparams = vpg()
+    hparams = VPGHParams()
     atari(hparams, "Pong-v5")
     hparams.num_envs = 16
     hparams.rollout_length = 128

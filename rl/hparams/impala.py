@@ -11,6 +11,7 @@ class IMPALAHParams(HParams):
     """IMPALA for discrete, multi-discrete, multi-binary and continuous actions."""
 
     algo: str = "impala"
+    rollout_length: PositiveInt = 20
     max_grad_norm: PositiveFloat | None = 0.5
 
     epochs: PositiveInt = 2  # passes over each rollout
@@ -38,14 +39,21 @@ class IMPALAHParams(HParams):
 def impala() -> IMPALAHParams:
     """IMPALA on any environment with discrete or continuous actions: give --env ID."""
     hparams = IMPALAHParams()
-    hparams.rollout_length = 20
+    hparams.normalize_reward = True
+    hparams.rollout_length = 32
+    hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
+    hparams.epochs = 4
+    hparams.minibatches = 4
+    hparams.value_coef = 1.0  # of half the square
+    hparams.trace_lambda = 0.95
     return hparams
 
 
 @register
 def impala_cartpole() -> IMPALAHParams:
     """IMPALA on CartPole-v1."""
-    hparams = impala()
+    hparams = IMPALAHParams()
     hparams.env = "CartPole-v1"
     hparams.normalize_reward = True
     hparams.train_steps = 500_000
@@ -62,7 +70,7 @@ def impala_cartpole() -> IMPALAHParams:
 @register
 def impala_acrobot() -> IMPALAHParams:
     """IMPALA on Acrobot-v1."""
-    hparams = impala()
+    hparams = IMPALAHParams()
     hparams.env = "Acrobot-v1"
     hparams.normalize_observation = True
     hparams.normalize_reward = True
@@ -93,7 +101,7 @@ def impala_cartpole_no_velocity() -> IMPALAHParams:
 @register
 def impala_identity() -> IMPALAHParams:
     """IMPALA on Identity-v0: the smallest test that anything is learned."""
-    hparams = impala()
+    hparams = IMPALAHParams()
     hparams.env = "Identity-v0"
     hparams.train_steps = 8_192
     hparams.num_envs = 8

@@ -44,22 +44,36 @@ class R2D2HParams(DQNHParams):
             )
 
 
-@register
-def r2d2() -> R2D2HParams:
-    """R2D2 with an LSTM on any environment with discrete actions: give --env ID."""
-    hparams = R2D2HParams()
+def recurrent_networks(hparams: R2D2HParams) -> R2D2HParams:
+    """Sets an LSTM and dueling streams; returns the same hparams."""
     hparams.model.name = "lstm"
     hparams.model.activation = "relu"
     hparams.model.init = "lecun_uniform"
     hparams.dueling = True
-    hparams.rollout_length = 40
+    return hparams
+
+
+@register
+def r2d2() -> R2D2HParams:
+    """R2D2 with an LSTM on any environment with discrete actions: give --env ID."""
+    hparams = recurrent_networks(R2D2HParams())
+    hparams.gamma = 0.99
+    hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
+    hparams.burn_in = 8
+    hparams.unroll_length = 16
+    hparams.num_envs = 16
+    hparams.rollout_length = 16
+    hparams.updates_per_iteration = 16
+    hparams.target_update_period = 100
+    hparams.max_grad_norm = 10.0
     return hparams
 
 
 @register
 def r2d2_cartpole() -> R2D2HParams:
     """R2D2 on CartPole-v1."""
-    hparams = r2d2()
+    hparams = recurrent_networks(R2D2HParams())
     hparams.env = "CartPole-v1"
     hparams.train_steps = 150_000
     hparams.eval_period = 30_000
@@ -96,7 +110,7 @@ def r2d2_cartpole_no_velocity() -> R2D2HParams:
 @register
 def r2d2_identity() -> R2D2HParams:
     """R2D2 on Identity-v0: the smallest test that anything is learned."""
-    hparams = r2d2()
+    hparams = recurrent_networks(R2D2HParams())
     hparams.env = "Identity-v0"
     hparams.train_steps = 4_000
     hparams.gamma = 0.0

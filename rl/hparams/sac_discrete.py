@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rl.hparams.ddpg import identity, one_update_per_step, small_networks
+from rl.hparams.ddpg import identity, small_networks
 from rl.hparams.hparams import Coefficient
 from rl.hparams.registry import register
 from rl.hparams.sac import TemperatureHParams
@@ -20,15 +20,22 @@ class SACDiscreteHParams(TemperatureHParams):
 def sac_discrete() -> SACDiscreteHParams:
     """SAC on any environment with discrete actions: give --env ID."""
     hparams = SACDiscreteHParams()
-    small_networks(hparams, 256, 256)
-    one_update_per_step(hparams, 8, 8)
+    small_networks(hparams, 128, 128)
+    hparams.lr = 5e-4
+    hparams.num_envs = 8
+    hparams.rollout_length = 8
+    hparams.updates_per_iteration = 32
+    hparams.n_step = 3
+    hparams.tau = 0.01
+    hparams.target_entropy_scale = 0.3  # the paper's 0.98 keeps the policy nearly uniform
+    hparams.batch_size = 128
     return hparams
 
 
 @register
 def sac_discrete_cartpole() -> SACDiscreteHParams:
     """SAC on CartPole-v1."""
-    hparams = sac_discrete()
+    hparams = SACDiscreteHParams()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 50_000
     hparams.eval_period = 5_000
@@ -48,7 +55,7 @@ def sac_discrete_cartpole() -> SACDiscreteHParams:
 @register
 def sac_discrete_acrobot() -> SACDiscreteHParams:
     """SAC on Acrobot-v1."""
-    hparams = sac_discrete()
+    hparams = SACDiscreteHParams()
     hparams.env = "Acrobot-v1"
     hparams.train_steps = 100_000
     hparams.eval_period = 10_000
@@ -66,7 +73,7 @@ def sac_discrete_acrobot() -> SACDiscreteHParams:
 @register
 def sac_discrete_identity() -> SACDiscreteHParams:
     """SAC on Identity-v0: the smallest test that anything is learned."""
-    hparams = sac_discrete()
+    hparams = SACDiscreteHParams()
     identity(hparams)
     hparams.temperature = 0.1
     hparams.target_entropy_scale = 0.2

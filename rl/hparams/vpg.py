@@ -12,6 +12,7 @@ class VPGHParams(HParams):
     """VPG for discrete, multi-discrete, multi-binary and continuous actions."""
 
     algo: str = "vpg"
+    rollout_length: PositiveInt = 128
     max_grad_norm: PositiveFloat | None = 0.5
 
     advantage: Literal["reward_to_go", "gae"] = "gae"  # reward_to_go: no value is subtracted
@@ -26,14 +27,18 @@ class VPGHParams(HParams):
 def vpg() -> VPGHParams:
     """VPG on any environment with discrete or continuous actions: give --env ID."""
     hparams = VPGHParams()
-    hparams.rollout_length = 128
+    hparams.normalize_reward = True
+    hparams.rollout_length = 32
+    hparams.lr = 3e-3
+    hparams.lr_schedule = "linear"
+    hparams.value_lr = 3e-3
     return hparams
 
 
 @register
 def vpg_cartpole() -> VPGHParams:
     """VPG on CartPole-v1."""
-    hparams = vpg()
+    hparams = VPGHParams()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 500_000
     hparams.eval_period = 50_000
@@ -56,7 +61,7 @@ def vpg_cartpole_reward_to_go() -> VPGHParams:
 @register
 def vpg_acrobot() -> VPGHParams:
     """VPG on Acrobot-v1."""
-    hparams = vpg()
+    hparams = VPGHParams()
     hparams.env = "Acrobot-v1"
     hparams.normalize_observation = True
     hparams.train_steps = 500_000
@@ -72,7 +77,7 @@ def vpg_acrobot() -> VPGHParams:
 @register
 def vpg_mountaincar() -> VPGHParams:
     """VPG on MountainCar-v0, shaped reward in training."""
-    hparams = vpg()
+    hparams = VPGHParams()
     hparams.env = "MountainCar-v0"
     hparams.reward_augmentation = "mountain_car_default"
     hparams.normalize_observation = True
@@ -89,7 +94,7 @@ def vpg_mountaincar() -> VPGHParams:
 @register
 def vpg_identity() -> VPGHParams:
     """VPG on Identity-v0: the smallest test that anything is learned."""
-    hparams = vpg()
+    hparams = VPGHParams()
     hparams.env = "Identity-v0"
     hparams.train_steps = 8_192
     hparams.num_envs = 8
