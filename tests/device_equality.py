@@ -1,6 +1,7 @@
 """A process with several logical processors as devices, for `tests/runners/test_devices.py`.
 
     python tests/device_equality.py updates PATH ALGO...   parameters before and after updates from one batch
+    python tests/device_equality.py compare PATH OVERRIDES the same of PPO on Pendulum-v1 with those hparams
     python tests/device_equality.py run SET OVERRIDES      a run on two devices, saved, continued and restored
     python tests/device_equality.py train FOLDER           the command on two devices, run again to go on
 
@@ -52,6 +53,7 @@ OPTIONAL = {
     "burn_in": 2,
     "unroll_length": 8,
 }
+PENDULUM = {"env": "Pendulum-v1", "minibatches": 1, "epochs": 2}
 
 
 def strategy(count):
@@ -124,6 +126,15 @@ def updates(path, *algos):
     np.savez(path, **found)
 
 
+def compare(path, overrides):
+    hparams = resolve("ppo", TINY | PENDULUM | json.loads(overrides))
+    batch, found = global_batch(hparams), {}
+    for count, made in ((1, 0), (1, UPDATES), (2, UPDATES)):
+        variables = updated(hparams, batch, count, made)
+        found |= {f"{count * bool(made)}|{name}": value for name, value in variables.items()}
+    np.savez(path, **found)
+
+
 def run(name, overrides):
     def state(runner):
         return {key: np.array(each.numpy()) for key, each in runner.variables.items()}
@@ -165,4 +176,4 @@ def train(folder):
 if __name__ == "__main__":
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * max(COUNTS))
-    {"updates": updates, "run": run, "train": train}[sys.argv[1]](*sys.argv[2:])
+    {"updates": updates, "compare": compare, "run": run, "train": train}[sys.argv[1]](*sys.argv[2:])
