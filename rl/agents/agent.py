@@ -28,24 +28,40 @@ from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
 # Named, or Keras would number them, and a run that was the second in its process could not be resumed.
 OPTIMIZERS: dict[str, Any] = {
-    "adam": lambda rate, epsilon: _local(keras.optimizers.Adam)(rate, epsilon=epsilon, name="adam"),
-    "adamw": lambda rate, epsilon: _local(keras.optimizers.AdamW)(rate, epsilon=epsilon, name="adamw"),
-    "rmsprop": lambda rate, epsilon: _local(keras.optimizers.RMSprop)(
-        rate, rho=0.99, epsilon=epsilon, name="rmsprop"
+    "adam": lambda rate, hparams: _local(keras.optimizers.Adam)(
+        rate, epsilon=hparams.adam_epsilon, name="adam"
     ),
-    "sgd": lambda rate, epsilon: _local(keras.optimizers.SGD)(rate, name="sgd"),
+    "adamw": lambda rate, hparams: _local(keras.optimizers.AdamW)(
+        rate, weight_decay=hparams.weight_decay, epsilon=hparams.adam_epsilon, name="adamw"
+    ),
+    "rmsprop": lambda rate, hparams: _local(keras.optimizers.RMSprop)(
+        rate, rho=0.99, epsilon=hparams.adam_epsilon, name="rmsprop"
+    ),
+    "sgd": lambda rate, hparams: _local(keras.optimizers.SGD)(rate, name="sgd"),
 }
+# What weight decay is for, by the variables' names: not biases, scales, noise, log_std, log_temperature.
+KERNELS = ("kernel", "recurrent_kernel")
 
 
 def _local(optimizer: type) -> type:
     """Keras sums gradients over devices and waits for all of them, which no loop allows: here each device
-    takes the step by itself, with gradients that are the same on all (`rl.ops.replicas`)."""
+    takes the step by itself, with gradients that are the same on all (`rl.ops.replicas`). Likewise the weight
+    decay, which Keras's would make on all devices, once for each."""
 
     def update(self: Any, gradients: list[Tensor], variables: list[Any], learning_rate: Tensor) -> None:
         for gradient, variable in zip(gradients, variables, strict=True):
             self.update_step(gradient, variable, learning_rate)
 
-    return type(optimizer.__name__, (optimizer,), {"_backend_update_step": update})
+    def decay(self: Any, variables: list[Any]) -> None:
+        if not self.weight_decay:
+            return
+        rate = tf.convert_to_tensor(self.learning_rate)
+        for variable in variables:
+            if self._use_weight_decay(variable):
+                variable.assign_sub(rate * self.weight_decay * tf.convert_to_tensor(variable))
+
+    methods = {"_backend_update_step": update, "_apply_weight_decay": decay}
+    return type(optimizer.__name__, (optimizer,), methods)
 
 
 class Agent:
@@ -153,14 +169,22 @@ class Agent:
         return network
 
     def add_optimizer(
-        self, name: str, variables: list[Any], lr: float | None = None
+        self,
+        name: str,
+        variables: list[Any],
+        lr: float | None = None,
+        decayed: list[Any] | None = None,
     ) -> keras.optimizers.Optimizer:
         """An optimizer by hparams, built for `variables` so that nothing is created inside a loop.
 
         lr: learning rate in place of `hparams.lr`; the schedule is the same.
+        decayed: the variables whose kernels its weight decay is for, by default all: one that two optimizers
+            have is to decay by one of them.
         """
         hparams = self.hparams
-        optimizer = OPTIMIZERS[hparams.optimizer](hparams.lr if lr is None else lr, hparams.adam_epsilon)
+        optimizer = OPTIMIZERS[hparams.optimizer](hparams.lr if lr is None else lr, hparams)
+        kernels = {id(each) for each in (variables if decayed is None else decayed) if each.name in KERNELS}
+        optimizer.exclude_from_weight_decay([each for each in variables if id(each) not in kernels])
         optimizer.build(variables)
         self.optimizers[name], self._rates[name] = optimizer, lr
         return optimizer

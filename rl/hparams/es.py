@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rl.errors import UsageError
-from rl.hparams.hparams import Coefficient, HParams, PositiveFloat
+from rl.hparams.hparams import HParams, PositiveFloat
 from rl.hparams.registry import register
 
 
@@ -17,7 +17,6 @@ class ESHParams(HParams):
     lr: PositiveFloat = 1e-2
 
     perturbation_std: PositiveFloat = 0.02  # of the noise added to every parameter
-    weight_decay: Coefficient = 0.0  # times the parameters, added to the gradient
 
     def check(self) -> None:
         """Raises UsageError unless the population is of pairs that play for the update that follows."""

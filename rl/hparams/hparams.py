@@ -164,6 +164,9 @@ class HParams(Checked):
     lr_decay_rate: Annotated[float, Field(gt=0, le=1)] = 0.1  # exponential: last / first learning rate
     lr_power: PositiveFloat = 2.0  # polynomial
     adam_epsilon: PositiveFloat = 1e-5
+    # optimizer=adamw: every step takes lr * weight_decay of the weights of layers (kernels) off, of nothing
+    # else. grad_comp=evolution with other optimizers: this times all parameters is added to the gradient.
+    weight_decay: Coefficient = 0.0
     max_grad_norm: PositiveFloat | None = None  # global norm; None: no clipping
 
     compile: Literal["auto", "xla", "graph", "eager"] = "auto"
@@ -209,13 +212,18 @@ class HParams(Checked):
         return self.act_select
 
     def check(self) -> None:
-        """Raises UsageError unless an algorithm and an environment are named and the schedule goes down."""
+        """Raises UsageError unless an algorithm and an environment are named and the rest fits together."""
         if not self.algo:
             raise UsageError("the hparams name no algorithm: add a set of one, such as --hparams default-dqn")
         if not self.env:
             raise UsageError("the hparams name no environment: give --env ID, or a set such as dqn_cartpole")
         if self.lr_end > self.lr:
             raise UsageError(f"hparam lr_end={self.lr_end:g} is above lr={self.lr:g}: schedules only go down")
+        if self.weight_decay and self.optimizer != "adamw" and self.grad_comp != "evolution":
+            raise UsageError(
+                f"hparam weight_decay={self.weight_decay:g}: optimizer {self.optimizer} has none, take "
+                "optimizer=adamw"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Nested dict of plain JSON values; `from_dict` is its inverse."""

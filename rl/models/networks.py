@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -129,6 +129,12 @@ class ActorCritic(keras.Model):
             start = keras.initializers.Constant(log_std_init)
             self.log_std = self.add_weight(shape=(count,), initializer=start, name="log_std")
         self.built = True
+
+    @property
+    def value_variables(self) -> list[Any]:
+        """The trainable variables that the value alone depends on."""
+        own = [] if self.value_torso is None else self.value_torso.trainable_variables
+        return [*own, *self.value.trainable_variables]
 
     def initial_state(self, count: int) -> Nest:
         """States of the torsos at the start of `count` episodes; () where they keep none."""

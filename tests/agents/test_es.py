@@ -70,6 +70,16 @@ def test_weight_decay_pulls_parameters_to_zero(agent_of):
     np.testing.assert_allclose(parameters(agent), before * (1.0 - 0.1 * 0.25), rtol=1e-6)
 
 
+def test_weight_decay_is_applied_once_with_adamw(agent_of):
+    # Decoupled in place of added to the gradient, which Adam would scale.
+    agent = agent_of(weight_decay=0.25, optimizer="adamw")
+    before = {each.path: each.numpy() for each in agent.network.trainable_variables}
+    agent.update(rollout(np.ones((2, 4))), SEED)
+    for each in agent.network.trainable_variables:
+        left = 1.0 - 0.1 * 0.25 if each.name == "kernel" else 1.0
+        np.testing.assert_allclose(each.numpy(), before[each.path] * left, rtol=1e-6, err_msg=each.path)
+
+
 def test_members_of_equal_score_move_nothing(agent_of):
     agent = agent_of()
     agent.resample_noise(SEED)

@@ -60,6 +60,20 @@ def test_any_number_of_devices_makes_the_same_update_of_every_algorithm_and_acti
                 np.testing.assert_allclose(other, value, rtol=1e-4, atol=5e-7, err_msg=where)
 
 
+def test_weights_decay_alike_on_any_number_of_devices(tmp_path):
+    settings = {"optimizer": "adamw", "weight_decay": 0.5, "lr": 0.01, "log_std_init": 1.0}
+    case = f"ppo:Box:{json.dumps(settings)}"
+    script("updates", str(tmp_path / "found.npz"), case)
+    found = {key.removeprefix(f"{case}|"): each for key, each in np.load(tmp_path / "found.npz").items()}
+    for name in [key.removeprefix("1|") for key in found if key.startswith("1|")]:
+        for count in (2, 4):
+            np.testing.assert_allclose(found[f"{count}|{name}"], found[f"1|{name}"], 1e-4, 5e-6, err_msg=name)
+    # Four steps (two updates of two epochs), which together take 2% of the weights off; Adam hardly moves
+    # these, whose gradients are small.
+    name = "network/torso/dense_0/kernel"
+    np.testing.assert_allclose(found[f"2|{name}"], 0.995**4 * found[f"0|{name}"], rtol=2e-3, atol=2e-3)
+
+
 def slow(name, **overrides):
     return pytest.param(name, overrides, marks=pytest.mark.slow)
 

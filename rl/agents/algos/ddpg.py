@@ -11,7 +11,8 @@ Deviations from the 2016 paper:
 1. Gaussian noise by default, as in TD3; the paper's Ornstein-Uhlenbeck process is `act_select=ou_noise`.
 2. The first `random_steps` actions are uniformly random.
 3. The critic sees the action from its first layer on, the paper's from the second.
-4. No batch normalisation and no weight decay (`normalize_observation` standardises by running statistics).
+4. No batch normalisation (`normalize_observation` standardises by running statistics), and no weight decay
+   but by `optimizer=adamw`.
 5. Transitions may be n-step and prioritized (`n_step`, `prioritized`).
 6. Truncated episodes bootstrap from the last observation; only terminal states do not.
 """

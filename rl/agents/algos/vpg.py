@@ -45,8 +45,10 @@ class VPG(Agent):
         )
         self.network = self.add_network("network", network)
         # Two optimizers over all variables: neither's momentum moves what the other's loss leaves out.
-        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
-        self.add_optimizer("value", self.network.trainable_variables, hparams.value_lr)
+        variables, of_value = self.network.trainable_variables, self.network.value_variables
+        rest = [each for each in variables if all(each is not other for other in of_value)]
+        self.optimizer = self.add_optimizer("network", variables, decayed=rest)
+        self.add_optimizer("value", variables, hparams.value_lr, decayed=of_value)
 
     def updates_per_iteration(self) -> int:
         return 1

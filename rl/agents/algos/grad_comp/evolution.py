@@ -24,7 +24,7 @@ def evolution(hparams: Any) -> Any:
         loss, metrics, priorities = loss_fn(batch)  # [2 D], of the members that batch.noise [D, n] made
         estimate = antithetic_gradient(loss, batch.noise, hparams.perturbation_std)  # [n]
         gradients = unflatten(estimate, [tuple(variable.shape) for variable in variables])
-        if hparams.weight_decay:
+        if hparams.weight_decay and hparams.optimizer != "adamw":  # which has its own
             decay = hparams.weight_decay
             gradients = [x + decay * variable for x, variable in zip(gradients, variables, strict=True)]
         metrics |= apply_gradients(gradients, variables, optimizer, hparams.max_grad_norm)
