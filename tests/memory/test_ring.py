@@ -212,3 +212,11 @@ def test_a_cut_leaves_ended_episodes_and_reset_steps_alone() -> None:
         np.testing.assert_array_equal(memory.ring.variables["flags"].numpy(), before)
         memory.add(rows(13, "r."))
         memory.check_valid()
+
+
+def test_a_step_that_is_both_terminal_and_truncated_does_not_bootstrap() -> None:
+    memory, trajectory = replay(n_step=3), rows(1, ".T..")
+    memory.add(trajectory._replace(truncated=trajectory.terminated))
+    batch = memory.transitions(tf.constant([0]), tf.ones([1]), tf.ones([1]))
+    # gamma 1/2: 1 + 2 / 2, and nothing after it
+    np.testing.assert_allclose([batch.reward[0], batch.discount[0]], [2.0, 0.0])

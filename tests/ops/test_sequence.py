@@ -202,3 +202,10 @@ def test_priorities_mix_the_largest_and_the_mean_error():
     np.testing.assert_allclose(sequence.sequence_priority(error, mask, 0.9), [2.9, 1.95, 0.0], rtol=1e-6)
     np.testing.assert_allclose(sequence.sequence_priority(error, mask, 0.0), [2.0, 1.5, 0.0], rtol=1e-6)
     np.testing.assert_allclose(sequence.sequence_priority(error, mask, 1.0), [3.0, 2.0, 0.0], rtol=1e-6)
+
+
+def test_an_end_that_is_both_terminal_and_truncated_does_not_bootstrap():
+    # A terminal state in the very step of the time limit: as at a terminal state, 1 + 2 / 2 = 2.
+    np.testing.assert_allclose(n_step(3, terminated=1, truncated=1)[:2], [2.0, 2.0])
+    np.testing.assert_allclose(retrace([7.0, 0.5, 1.0], terminated=1, truncated=1), [1.75, 2.0, 6.0])
+    np.testing.assert_allclose(n_step(3, terminated=1, truncated=1), n_step(3, terminated=1))
