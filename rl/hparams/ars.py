@@ -49,7 +49,7 @@ def ars_cartpole() -> ARSHParams:
     """ARS on CartPole-v1."""
     hparams = ars()
     hparams.env = "CartPole-v1"
-    hparams.train_steps = 50_000
+    hparams.train_steps = 49_600  # whole iterations
     hparams.eval_period = 10_000
     hparams.log_period = 5_000
     hparams.num_envs = 8
@@ -64,7 +64,7 @@ def ars_acrobot() -> ARSHParams:
     """ARS on Acrobot-v1."""
     hparams = ars()
     hparams.env = "Acrobot-v1"
-    hparams.train_steps = 500_000
+    hparams.train_steps = 496_000  # whole iterations
     hparams.eval_period = 100_000
     hparams.num_envs = 16
     hparams.rollout_length = 500
@@ -79,7 +79,7 @@ def ars_mountaincar_continuous() -> ARSHParams:
     """ARS on MountainCarContinuous-v0."""
     hparams = ars()
     hparams.env = "MountainCarContinuous-v0"
-    hparams.train_steps = 500_000
+    hparams.train_steps = 495_504  # whole iterations
     hparams.eval_period = 100_000
     hparams.num_envs = 16
     hparams.rollout_length = 999

@@ -87,7 +87,7 @@ def es_mountaincar_continuous() -> ESHParams:
     """ES on MountainCarContinuous-v0, a linear policy."""
     hparams = es()
     hparams.env = "MountainCarContinuous-v0"
-    hparams.train_steps = 500_000
+    hparams.train_steps = 495_504  # whole iterations
     hparams.eval_period = 100_000
     hparams.log_period = 50_000
     hparams.num_envs = 16

@@ -40,8 +40,10 @@ class PPOHParams(HParams):
 def ppo() -> PPOHParams:
     """PPO on any environment with discrete or continuous actions: give --env ID."""
     hparams = PPOHParams()
+    hparams.num_envs = 16
+    hparams.rollout_length = 64
     hparams.epochs = 10
-    hparams.minibatches = 16  # of 64 steps
+    hparams.minibatches = 16  # of 64 steps; of a recurrent model an environment each
     hparams.value_coef = 1.0  # of half the square
     return hparams
 
@@ -51,7 +53,7 @@ def ppo_cartpole() -> PPOHParams:
     """PPO on CartPole-v1."""
     hparams = PPOHParams()
     hparams.env = "CartPole-v1"
-    hparams.train_steps = 200_000
+    hparams.train_steps = 100_000
     hparams.eval_period = 25_000
     hparams.num_envs = 8
     hparams.rollout_length = 32
@@ -87,7 +89,7 @@ def ppo_pendulum() -> PPOHParams:
     hparams = PPOHParams()
     hparams.env = "Pendulum-v1"
     hparams.normalize_reward = True
-    hparams.train_steps = 300_000
+    hparams.train_steps = 100_000
     hparams.eval_period = 50_000
     hparams.num_envs = 8
     hparams.rollout_length = 256
@@ -203,7 +205,7 @@ def ppo_lunarlander_continuous() -> PPOHParams:
     hparams = PPOHParams()
     hparams.env = "LunarLanderContinuous-v3"
     hparams.value_coef = 1.0  # zoo's 0.5 of the whole square is twice that of its half
-    hparams.train_steps = 1_000_000
+    hparams.train_steps = 999_424  # whole rollouts
     hparams.eval_period = 200_000
     hparams.num_envs = 16
     hparams.rollout_length = 1_024

@@ -12,7 +12,7 @@ from rl.ops import random
 from rl.ops.vtrace import vtrace
 
 SEED = random.key(0)
-SMALL = {"num_envs": 4, "rollout_length": 8, "lr": 0.01}
+SMALL = {"num_envs": 4, "rollout_length": 8, "lr": 0.01, "minibatches": 1}
 CONTINUOUS = spaces.Box(-1.0, 1.0, (2,))
 
 

@@ -25,7 +25,7 @@ def constant_critic(critic, q_values):
 
 @pytest.fixture
 def known(make_agent):
-    agent = make_agent("sac_discrete", temperature=0.5)
+    agent = make_agent("sac_discrete", temperature=0.5, target_entropy_scale=0.98)
     constant_actor(agent.network, np.log(CHANCES))
     constant_critic(agent.critic, [[1.0, 2.0, 3.0], [2.0, 1.0, 4.0]])
     constant_critic(agent.target_critic, [[4.0, 0.0, 8.0], [2.0, 4.0, 8.0]])
@@ -81,7 +81,8 @@ def test_each_update_moves_policy_critics_and_their_targets(make_agent, make_bat
 
 
 def test_illegal_actions_have_no_part_in_anything(make_agent, make_batch):
-    agent = make_agent("sac_discrete", observation_space=MASKED, temperature=0.5, random_steps=50)
+    settings = {"temperature": 0.5, "random_steps": 50, "target_entropy_scale": 0.98}
+    agent = make_agent("sac_discrete", observation_space=MASKED, **settings)
     constant_actor(agent.network, [0.0, 9.0, 0.0])
     constant_critic(agent.critic, [[1.0, 50.0, 3.0]] * 2)
     constant_critic(agent.target_critic, [[2.0, 50.0, 4.0]] * 2)
