@@ -233,8 +233,15 @@ RANGES = {"c51": {"value_min": -2.0, "value_max": 12.0}, "qrdqn": {}, "iqn": {}}
 def test_learned_values_are_the_exact_ones_at_both_kinds_of_episode_end(build, name):
     # rl/envs/graph/two_state_chain.py: without bootstrapping at truncation Q(1, 0) stays below 5.7; with
     # bootstrapping through termination Q(1, 1) rises above 1.
-    names = f"dqn_two_state_chain-{name}"
-    runner = build(names, compile="xla", algo=name, lr=2e-3, huber_delta=1.0, **RANGES[name])
+    plain = {
+        "n_step": 1,
+        "lr_schedule": "constant",
+        "normalize_reward": False,
+        "lr": 2e-3,
+        "huber_delta": 1.0,
+    }
+    names = f"{name}-dqn_two_state_chain"
+    runner = build(names, compile="xla", algo=name, **plain, **RANGES[name])
     runner.run(500)
     q_values = runner.learner.agent.policy(tf.eye(2), (), SEED, False).q_values
     np.testing.assert_allclose(q_values, [[8.1, 9.0], [10.0, 1.0]], atol=0.4)
