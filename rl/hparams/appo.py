@@ -30,7 +30,7 @@ def appo() -> APPOHParams:
     hparams.normalize_reward = True
     hparams.lr = 1e-3
     hparams.lr_schedule = "linear"
-    hparams.minibatches = 4
+    hparams.epochs = 8
     hparams.value_coef = 1.0  # of half the square
     hparams.trace_lambda = 0.95
     return hparams

@@ -43,8 +43,7 @@ def impala() -> IMPALAHParams:
     hparams.rollout_length = 32
     hparams.lr = 1e-3
     hparams.lr_schedule = "linear"
-    hparams.epochs = 4
-    hparams.minibatches = 4
+    hparams.epochs = 8
     hparams.value_coef = 1.0  # of half the square
     hparams.trace_lambda = 0.95
     return hparams

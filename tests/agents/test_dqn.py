@@ -170,7 +170,8 @@ def test_other_action_spaces_are_refused_by_name(make_agent, space):
 
 
 def test_exploration_and_learning_rate_are_logged(make_agent):
-    overrides = {"lr": 0.5, "exploration_epsilon_start": 1.0, "exploration_epsilon_end": 0.1}
+    overrides = {"lr": 0.5, "lr_schedule": "constant"}
+    overrides |= {"exploration_epsilon_start": 1.0, "exploration_epsilon_end": 0.1}
     scalars = make_agent("dqn", exploration_steps=100, **overrides).scalars(50)
     np.testing.assert_allclose(scalars["train/exploration_epsilon"], 0.55)
     np.testing.assert_allclose(scalars["train/learning_rate"], 0.5)

@@ -54,7 +54,7 @@ def test_loss_equals_numpy(make_agent, make_rollout, numpy_policy, space):
 @pytest.mark.parametrize("name", ["impala", "appo"])
 @pytest.mark.parametrize("model", ["mlp", "lstm"])
 def test_on_policy_targets_are_n_step_returns(make_agent, make_rollout, name, model):
-    agent = make_agent(name, gamma=0.9, **{"model.name": model}, **SMALL)
+    agent = make_agent(name, gamma=0.9, trace_lambda=1.0, **{"model.name": model}, **SMALL)
     rollout = make_rollout(agent)
     mask = tf.concat([rollout.mask, tf.ones([1, 4])], 0)
     output = agent.network.unroll(rollout.observation, rollout.recurrent_state, mask)

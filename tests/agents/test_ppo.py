@@ -56,6 +56,7 @@ def test_loss_equals_numpy(make_agent, forward, kind, clip_value_range, normaliz
         log_std_init=0.3,
         num_envs=2,
         rollout_length=4,
+        minibatches=1,
     )
     agent.network.policy.kernel.assign(agent.network.policy.kernel * 50.0)  # away from the uniform policy
     batch = minibatch(generator, 8, np.asarray(action, np.int32 if kind == "discrete" else np.float32))

@@ -23,7 +23,7 @@ def set_quantiles(network, *rows):
 
 
 def test_loss_and_priorities_worked_by_hand(make_agent, make_batch):
-    agent = make_agent("qrdqn", quantiles=2)  # fractions 1/4 and 3/4
+    agent = make_agent("qrdqn", quantiles=2, double=False)  # fractions 1/4 and 3/4
     set_quantiles(agent.network, [1.0, 3.0], [0.0, 0.0], [0.0, 0.0])
     set_quantiles(agent.target_network, [0.0, 1.0], [2.0, 8.0], [4.0, 5.0])
     fields = {"action": [0, 0], "reward": [1.0, 2.0], "discount": [0.5, 0.0], "sample_weight": [1.0, 0.5]}

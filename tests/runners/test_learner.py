@@ -40,7 +40,7 @@ def replaying():
 
     def make(name, **overrides):
         small = {"num_envs": 1, "rollout_length": 4, "replay_capacity": 64, "min_replay_size": 1}
-        small |= {"batch_size": 32, "updates_per_iteration": 1, "model.hidden": (4,)}
+        small |= {"batch_size": 32, "updates_per_iteration": 1, "n_step": 1, "model.hidden": (4,)}
         hparams = resolve(name, {"env": "Test-v0", "normalize_reward": True, **small, **overrides})
         agent = get_algo(name)(hparams, BOX, gymnasium.spaces.Discrete(2), 0)
         batches = []
