@@ -40,10 +40,8 @@ class PPOHParams(HParams):
 def ppo() -> PPOHParams:
     """PPO on any environment with discrete or continuous actions: give --env ID."""
     hparams = PPOHParams()
-    hparams.num_envs = 16
-    hparams.rollout_length = 64
+    hparams.rollout_length = 32
     hparams.epochs = 10
-    hparams.minibatches = 16  # of 64 steps; of a recurrent model an environment each
     hparams.value_coef = 1.0  # of half the square
     return hparams
 
