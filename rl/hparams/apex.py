@@ -13,7 +13,7 @@ from rl.hparams.registry import register
 
 @register
 def apex_dqn() -> DQNHParams:
-    """Ape-X DQN on any environment with discrete actions: give --env ID, and --num_workers N."""
+    """Ape-X DQN, double, 3-step returns, for discrete actions: give --env ID and --num_workers N."""
     hparams = dqn()
     hparams.act_select = "per_worker_epsilon"
     hparams.dueling = True
@@ -24,7 +24,7 @@ def apex_dqn() -> DQNHParams:
 
 @register
 def apex_dqn_cartpole() -> DQNHParams:
-    """Ape-X DQN on CartPole-v1: give --num_workers N."""
+    """Ape-X DQN on CartPole-v1, double, dueling, 10-step returns: give --num_workers N."""
     hparams = apex_dqn()
     cartpole(hparams)
     return hparams

@@ -29,6 +29,7 @@ SMALL = {
     "batch_size": 16,
     "prioritized": True,
     "updates_per_iteration": 3,
+    "n_step": 1,
     "sync_workers": True,
     "log_period": 32,
 }

@@ -1,0 +1,78 @@
+"""What named sets say of themselves is so, and generic sets learn."""
+
+from __future__ import annotations
+
+import pytest
+
+import rl
+from rl.hparams.c51 import C51HParams
+from rl.hparams.dqn import DQNHParams
+from rl.hparams.hints import hints, updates_of_run
+from rl.hparams.iqn import IQNHParams
+from rl.hparams.merge import named, resolve
+from rl.hparams.qrdqn import QRDQNHParams
+from rl.hparams.registry import registry
+
+SWITCHED = (DQNHParams, C51HParams, QRDQNHParams, IQNHParams)
+GENERIC = ("vpg", "a2c", "ppo", "impala", "appo", "ddpg", "td3", "sac", "sac_discrete", "es", "ars")
+WITH_TARGET = ("dqn", "c51", "qrdqn", "iqn", "rainbow", "r2d2", "apex_dqn")
+
+
+@pytest.mark.parametrize("kind", SWITCHED)
+def test_switches_of_action_values_are_off_by_default(kind):
+    hparams = kind()
+    assert not any((hparams.double, hparams.dueling, hparams.noisy, hparams.prioritized))
+    assert hparams.n_step == 1
+
+
+def test_sets_of_action_values_name_double_and_several_steps_in_their_first_line():
+    sets = [entry for entry in registry.entries() if type(named(entry.name)) in SWITCHED]
+    assert len(sets) > 25
+    for entry in sets:
+        hparams = named(entry.name)
+        assert hparams.double == ("double" in entry.description.lower()), entry.name
+        if hparams.n_step > 1:
+            assert f"{hparams.n_step}-step returns" in entry.description, entry.name
+
+
+# hyperparams/ppo.yml of rl-baselines3-zoo: vf_coef weighs the whole square, our value_coef its half.
+ZOO = {
+    "ppo_lunarlander_continuous": {"gamma": 0.999, "gae_lambda": 0.98, "entropy_coef": 0.01, "epochs": 4,
+                                   "value_coef": 2 * 0.5, "lr": 3e-4, "num_envs": 16, "rollout_length": 1024},
+    "ppo_bipedalwalker": {"gamma": 0.999, "gae_lambda": 0.95, "clip_range": 0.18, "epochs": 10, "lr": 3e-4,
+                          "value_coef": 2 * 0.5, "num_envs": 32, "rollout_length": 2048},
+    "ppo_halfcheetah": {"gamma": 0.98, "gae_lambda": 0.92, "lr": 2.0633e-5, "clip_range": 0.1, "epochs": 20,
+                        "value_coef": 2 * 0.58096, "max_grad_norm": 0.8, "log_std_init": -2.0,
+                        "model.init": "torch", "num_envs": 1, "rollout_length": 512},
+    "ppo_hopper": {"gamma": 0.999, "gae_lambda": 0.99, "lr": 9.80828e-5, "clip_range": 0.2, "epochs": 5,
+                   "value_coef": 2 * 0.835671, "max_grad_norm": 0.7, "log_std_init": -2.0,
+                   "model.init": "torch", "num_envs": 1, "rollout_length": 512},
+    "ppo_walker2d": {"gamma": 0.99, "gae_lambda": 0.95, "lr": 5.05041e-5, "clip_range": 0.1, "epochs": 20,
+                     "value_coef": 2 * 0.871923, "max_grad_norm": 1.0, "log_std_init": -2.0,
+                     "model.init": "torch", "num_envs": 1, "rollout_length": 512},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_settings_that_are_said_to_be_the_zoos_are(name):
+    hparams = named(name)
+    flat, expected = hparams.flat(), ZOO[name]
+    assert {key: flat[key] for key in expected} == pytest.approx(expected)
+    # zoo's batch_size: 64, but 32 on Hopper and Walker2d
+    size = hparams.num_envs * hparams.rollout_length // hparams.minibatches
+    assert size == (32 if name in ("ppo_hopper", "ppo_walker2d") else 64)
+
+
+@pytest.mark.parametrize("name", [*WITH_TARGET, *GENERIC])
+def test_a_generic_set_learns_and_copies_its_target_in_its_steps(name):
+    hparams = resolve(name, {"env": "Test-v0"})
+    assert hints(hparams) == []
+    if name in WITH_TARGET:
+        assert updates_of_run(hparams) >= 50 * hparams.target_update_period
+
+
+@pytest.mark.slow
+def test_generic_dqn_finds_the_shortest_way_along_the_cliff(tmp_path):
+    """13 steps at a reward of -1 each, in an environment that has no time limit."""
+    rl.train("dqn", output_dir=tmp_path, env="CliffWalking-v1")
+    assert rl.load(tmp_path, "last").evaluate(5).returns.tolist() == [-13.0] * 5
