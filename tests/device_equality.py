@@ -58,6 +58,7 @@ OPTIONAL = {
     "minibatches": 1,
     "epochs": 2,
     "updates_per_iteration": 1,
+    "value_coef": 0.1,  # or clipping to max_grad_norm leaves the policy next to nothing
     "burn_in": 2,
     "unroll_length": 8,
 }
