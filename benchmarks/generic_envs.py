@@ -1,4 +1,4 @@
-"""Environments for the generic sets that nobody tuned for: repeat a number, Dict observations.
+"""Environments for the generic sets: repeat a number, Dict observations, a cliff with a time limit.
 
 CliffWalking gets a limit of 1,000 steps, since Gymnasium's has none and a policy may stand still for ever.
 

@@ -4,8 +4,7 @@
 
 Nothing is chosen but the algorithm: "MlpPolicy" ("MultiInputPolicy" for Dict observations) with every default
 of the library; qrdqn and ars are sb3-contrib's. `--algo random` plays at random. After training the policy
-plays `--episodes` episodes without exploration;
-prints one line of JSON with the mean return.
+plays `--episodes` episodes without exploration; prints one line of JSON with the mean return.
 """
 
 from __future__ import annotations
