@@ -1,8 +1,9 @@
-"""Plays a run's last and best checkpoint: a process of its own, which takes its memory with it.
+"""Plays the last and the best checkpoint of runs: a process of its own, which takes its memory with it.
 
-    python benchmarks/evaluate.py build/learning/ppo_cartpole/seed_100/run_0 100 101
+    python benchmarks/evaluate.py 100 build/learning/ppo_cartpole/seed_100/run_0 101 [RUN_DIR SEED ...]
 
-Prints `JSON {"last": ..., "best": ...}`, mean returns over so many episodes, drawn by that seed.
+Prints for each run, in their order, `JSON {"last": ..., "best": ...}`: mean returns over so many episodes, drawn
+by its seed.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ import rl
 
 
 def main() -> int:
-    run_dir, episodes, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    means = {
-        which: rl.load(run_dir, which).evaluate(episodes, seed=seed).returns.mean()
-        for which in ("last", "best")
-    }
-    print("JSON " + json.dumps({which: float(mean) for which, mean in means.items()}))
+    episodes, *pairs = sys.argv[1:]
+    for run_dir, seed in zip(pairs[::2], pairs[1::2], strict=True):
+        means = {
+            which: rl.load(Path(run_dir), which).evaluate(int(episodes), seed=int(seed)).returns.mean()
+            for which in ("last", "best")
+        }
+        print("JSON " + json.dumps({which: float(mean) for which, mean in means.items()}), flush=True)
     return 0
 
 

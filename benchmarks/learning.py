@@ -42,6 +42,7 @@ RUNS, TUNING = ROOT / "build" / "learning", ROOT / "build" / "tuning"
 FIELDS = ("hparams", "env", "seed", "steps", "best_step", "last", "best", "episodes", "seconds",
           "train_seconds", "eval_seconds", "first_window_s", "cores", "noisy", "fingerprint", "version",
           "command")  # fmt: skip
+TRAINED, RESULT = "trained.json", "result.json"  # of a run: that it was trained, and its line of the results
 CURVE_FIELDS = ("hparams", "seed", "step", "return")
 EPOCH = time.monotonic()  # --seconds counts from here
 
@@ -118,19 +119,25 @@ def curve(run_dir: Path) -> list[tuple[int, float]]:
     return [(int(step), float(value)) for step, value in found if value]
 
 
-def finish(job: Job, episodes: int, nice: int) -> dict[str, Any]:
-    """Evaluates a trained run and collects its line of the results.
+def play(mine: list[Job], args: argparse.Namespace) -> list[dict[str, float]]:
+    """Mean returns of trained runs' last and best checkpoints; one process plays them all.
 
     Raises:
-        Failed: it cannot be evaluated.
+        Failed: one of them cannot be played.
     """
-    run_dir = job.folder / "run_0"
-    call = ["benchmarks/evaluate.py", str(run_dir), str(episodes), str(job.seed + 1)]
-    code = run(call, job.folder / "evaluation.txt", nice)
-    lines = (job.folder / "evaluation.txt").read_text().splitlines()
+    output = mine[0].folder / "evaluation.txt"
+    pairs = [word for job in mine for word in (str(job.folder / "run_0"), str(job.seed + 1))]
+    code = run(["benchmarks/evaluate.py", str(args.episodes), *pairs], output, args.nice)
+    lines = output.read_text().splitlines()
     found = [json.loads(line.removeprefix("JSON ")) for line in lines if line.startswith("JSON ")]
-    if code or not found:
-        raise Failed(f"{job.name} seed {job.seed}: no evaluation, see {job.folder / 'evaluation.txt'}")
+    if code or len(found) < len(mine):
+        raise Failed(f"{mine[0].name}: no evaluation, see {output}")
+    return found
+
+
+def line(job: Job, means: dict[str, float], args: argparse.Namespace) -> dict[str, Any]:
+    """A run's line of the results."""
+    run_dir = job.folder / "run_0"
     points = curve(run_dir)
     return {
         "hparams": job.name,
@@ -138,13 +145,14 @@ def finish(job: Job, episodes: int, nice: int) -> dict[str, Any]:
         "seed": job.seed,
         "steps": points[-1][0],
         "best_step": max(points, key=lambda point: point[1])[0],
-        "last": round(found[0]["last"], 1),
-        "best": round(found[0]["best"], 1),
-        "episodes": episodes,
+        "last": round(means["last"], 1),
+        "best": round(means["best"], 1),
+        "episodes": args.episodes,
         **times(run_dir),
         "cores": len(os.sched_getaffinity(0)),
         "fingerprint": trained.fingerprint(job.hparams),
         "command": "python " + shlex.join(job.command),
+        **json.loads((job.folder / TRAINED).read_text()),
     }
 
 
@@ -162,7 +170,7 @@ def same_settings(job: Job) -> bool:
     depends on it; hparams that are newer than the run count with their defaults."""
     path = job.folder / "run_0" / "hparams.json"
     if not path.exists():
-        return not (job.folder / "result.json").exists()
+        return not (job.folder / RESULT).exists()
     try:
         found = trained.revived(json.loads(path.read_text())["hparams"])
     except Exception:  # damaged, or of hparams that are no more
@@ -170,24 +178,30 @@ def same_settings(job: Job) -> bool:
     return trained.fingerprint(found) == trained.fingerprint(job.hparams)
 
 
-def do(job: Job, args: argparse.Namespace) -> dict[str, Any]:
-    """The job's line of the results, from its folder where it is there.
+def finished(job: Job, args: argparse.Namespace) -> dict[str, Any] | None:
+    """The line of a run that was trained and played before."""
+    path = job.folder / RESULT
+    row = json.loads(path.read_text()) if path.exists() else None
+    if row is None or row["episodes"] != args.episodes:
+        return None
+    return row | {"fingerprint": trained.fingerprint(job.hparams)}  # what is newer is as it was
+
+
+def train(job: Job, args: argparse.Namespace) -> None:
+    """Trains a run, unless that is done.
 
     Raises:
         Failed: training ended with an error, or the run in the folder is another.
         NoTime: it would have to be trained, and there is no time left.
     """
-    path = job.folder / "result.json"
     if not same_settings(job):
         if not args.restart:
             raise Failed(
                 f"{job.folder} is a run with other settings than the set has now: --restart deletes it"
             )
         shutil.rmtree(job.folder)
-    if path.exists():
-        row = json.loads(path.read_text())
-        if row["episodes"] == args.episodes:
-            return row | {"fingerprint": trained.fingerprint(job.hparams)}  # what is newer is as it was
+    if (job.folder / TRAINED).exists() or finished(job, args):
+        return
     if args.seconds is not None and time.monotonic() - EPOCH > args.seconds:
         raise NoTime
     # Side by side there is no idle machine to be had.
@@ -199,9 +213,19 @@ def do(job: Job, args: argparse.Namespace) -> dict[str, Any]:
     busy = others.cores() > measure.IDLE_CORES
     if code:
         raise Failed(f"{job.name} seed {job.seed} failed, see {job.folder / 'output.txt'}")
-    row = finish(job, args.episodes, args.nice) | {"noisy": not idle or busy, "version": version}
-    path.write_text(json.dumps(row, indent=1) + "\n")
-    return row
+    write_json(job.folder / TRAINED, {"noisy": not idle or busy, "version": version})
+
+
+def results(mine: list[Job], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The lines of trained runs, which are played where that was not done before. Raises Failed."""
+    todo = [job for job in mine if not finished(job, args)]
+    for job, means in zip(todo, play(todo, args) if todo else [], strict=True):
+        write_json(job.folder / RESULT, line(job, means, args))
+    return [row for job in mine if (row := finished(job, args))]
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    path.write_text(json.dumps(values, indent=1) + "\n")
 
 
 def write_csv(
@@ -328,7 +352,7 @@ def main() -> int:
     passed = True
     with ThreadPoolExecutor(args.jobs) as pool:
         todo = {name: jobs(name, args) for name in chosen(args)}
-        futures = {name: [pool.submit(do, job, args) for job in mine] for name, mine in todo.items()}
+        futures = {name: [pool.submit(train, job, args) for job in mine] for name, mine in todo.items()}
         try:
             for name, mine in todo.items():
                 passed &= collect(called(name, args), mine, futures[name], args)
@@ -339,20 +363,25 @@ def main() -> int:
 
 
 def collect(name: str, mine: list[Job], futures: list[Future], args: argparse.Namespace) -> bool:
-    """Waits for the runs of a set, writes (judged ones) and prints its results; whether they are what they
-    should be. A set of which runs are missing is not written."""
-    rows = []
+    """Waits for the runs of a set, plays them, writes (judged ones) and prints the results; whether they are
+    what they should be. A set of which runs are missing is neither played nor written."""
+    missing = 0
     for future in futures:
         try:
-            rows.append(future.result())
+            future.result()
         except Failed as error:
+            missing += 1
             print(error, flush=True)
         except NoTime:
-            pass
-    if len(rows) < len(futures):
-        print(
-            f"{name}: {len(rows)} of {len(futures)} runs are done, the results wait for the rest", flush=True
-        )
+            missing += 1
+    if missing:
+        done = len(futures) - missing
+        print(f"{name}: {done} of {len(futures)} runs are done, the results wait for the rest", flush=True)
+        return False
+    try:
+        rows = results(mine, args)
+    except Failed as error:
+        print(error, flush=True)
         return False
     if args.judged:
         write_results(name, rows, mine, Path(args.results))
