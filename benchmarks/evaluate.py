@@ -2,8 +2,8 @@
 
     python benchmarks/evaluate.py 100 build/learning/ppo_cartpole/seed_100/run_0 101 [RUN_DIR SEED ...]
 
-Prints for each run, in their order, `JSON {"last": ..., "best": ...}`: mean returns over so many episodes, drawn
-by its seed.
+Prints for each run, in their order, `JSON {"last": ..., "best": ...}`: mean returns over so many episodes,
+drawn by its seed.
 """
 
 from __future__ import annotations
