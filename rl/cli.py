@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from rl.errors import LearnerLost, MachineLost, NotSent, UsageError, nearest
+from rl.errors import LearnerLost, MachineLost, NotFinite, NotSent, UsageError, nearest
 from rl.registry import Registry, import_user_modules
 from rl.systems.hosts import Hosts, hosts_here, leave_cores_to_server
 from rl.systems.machines import together
@@ -35,6 +35,7 @@ FAMILIES = {  # name of the registry -> its package
     "grad_comp": "rl.agents.algos.grad_comp",
 }
 SYSTEMS = ("local", "gpu", "tpu", "gcp")  # the last one is the ancestor's name for tpu
+NOT_FINITE = 3  # exit code of a run whose weights, losses or gradients became NaN or infinite
 INDEX = "JOB_COMPLETION_INDEX"  # what Kubernetes tells each Pod of an Indexed Job
 ALL = "all"  # what a bare --list asks for
 
@@ -147,7 +148,7 @@ def parse(argv: Sequence[str], others: Sequence[str] = ()) -> argparse.Namespace
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
+    """Runs the command line; returns the exit code (2 for a mistake in what was typed, 3 for NaN)."""
     argv = sys.argv[1:] if argv is None else argv
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # counts only before TensorFlow's first import
     try:
@@ -158,6 +159,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except NotSent as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
+    except NotFinite as error:
+        print(f"error: {error}", file=sys.stderr)
+        return NOT_FINITE
     except (LearnerLost, MachineLost) as error:
         print(f"error: {error}", file=sys.stderr)
         return AGAIN

@@ -1,5 +1,5 @@
 """The exceptions that `train.py` knows: a mistake of the person at the terminal, a learner or a machine that
-is gone, a remote output that cannot be reached any more."""
+is gone, a remote output that cannot be reached any more, numbers that are none."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ class LearnerLost(Exception):
 
 class MachineLost(Exception):
     """A machine of a TPU slice is gone, or never came: all start again, from the last checkpoint."""
+
+
+class NotFinite(Exception):
+    """Training came to NaN or infinity: the same settings would again. The text is one line."""
 
 
 class NotSent(Exception):

@@ -7,6 +7,7 @@ what is computed (checkpoints), so that a resumed run repeats what an uninterrup
 
 from __future__ import annotations
 
+import math
 import resource
 import shutil
 import time
@@ -17,11 +18,12 @@ import tensorflow as tf
 
 from rl import systems
 from rl.envs.host import Purpose, purpose_seed
-from rl.errors import UsageError
+from rl.errors import NotFinite, UsageError
 from rl.hparams.hparams import HParams
 from rl.runners.base import window_metrics
 from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluation, Evaluator
+from rl.runners.finite import FiniteCheck
 from rl.runners.player import Player
 from rl.spaces import space_spec
 from rl.utils.checkpoint import CheckpointError, CheckpointManager, read_manifest, write_single
@@ -72,15 +74,22 @@ class Trainer:
             self.level_evaluator = Evaluator(self.agent, eval_episodes, options)
         self.player = Player(self.agent, "rgb_array") if record_video else None
         self.checkpoints = CheckpointManager(run_dir / "checkpoints", hparams.keep_checkpoints)
+        self.finite = FiniteCheck(self.runner.variables)
         meta = self.checkpoints.restore(self.runner.variables)
         self.resumed = meta is not None
         self.best_return: float | None = None
         if meta is not None:
-            self.best_return = best_return(run_dir)
+            best = best_return(run_dir)
+            self.best_return = best if best is not None and math.isfinite(best) else None
             self.runner.restored(self.storage.address)
 
     def train(self, stop: StopRequest, log_hparams: dict[str, Any]) -> Result:
-        """Trains to `train_steps` or until `stop` is requested; always leaves a checkpoint of where it is."""
+        """Trains to `train_steps` or until `stop` is requested; always leaves a checkpoint of where it is.
+
+        Raises:
+            NotFinite: a loss, a gradient or a weight became NaN or infinite; nothing of that window is kept
+                but its row of metrics.
+        """
         total, start = self.hparams.train_steps, time.perf_counter()
         runner = self.runner
         iterations_per_window = -(-self.hparams.log_period // runner.steps_per_iteration)
@@ -108,6 +117,7 @@ class Trainer:
                     timed_steps, timed_seconds = timed_steps + runner.step - before, timed_seconds + seconds
                 row = window_metrics(sums) | self.agent.scalars(runner.step)
                 row |= _perf(runner.step - before, sums["updates"], seconds) | runner.scalars()
+                self._check_finite(row, logger, saved_step)
                 last = self._evaluate(before, total, row, progress)
                 logger.log(runner.step, row)
                 logger.log_histograms(runner.step, self.agent.variables)
@@ -124,6 +134,22 @@ class Trainer:
         elapsed = time.perf_counter() - start
         return Result(
             self.run_dir, runner.step, elapsed, timed_seconds, rate, self.best_return, last, stop.exit_code
+        )
+
+    def _check_finite(self, row: dict[str, float], logger: Logger, saved_step: int) -> None:
+        """Raises NotFinite, the row logged, unless all numbers of a window are finite."""
+        trouble = self.finite.trouble(row)
+        if not trouble:
+            return
+        step = self.runner.step
+        logger.log(step, row)
+        logger.flush()
+        kept = (
+            f"the checkpoint of step {saved_step:,} is kept" if saved_step >= 0 else "there is no checkpoint"
+        )
+        raise NotFinite(
+            f"step {step:,}: {trouble}. Training stopped, {kept}. Look at the environment's rewards and "
+            "observations, or take a smaller lr or max_grad_norm, normalize_reward or normalize_observation"
         )
 
     def close(self) -> None:
@@ -149,7 +175,7 @@ class Trainer:
             familiar = float(self.level_evaluator.run(seed).returns.mean())
             row |= {"eval/train_levels_return_mean": familiar, "eval/generalization_gap": familiar - mean}
         row["perf/eval_seconds"] = time.perf_counter() - begun
-        if self.best_return is None or mean > self.best_return:
+        if math.isfinite(mean) and (self.best_return is None or mean > self.best_return):
             self.best_return = mean
             best = self.run_dir / "checkpoints" / "best"
             try:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rl.errors import UsageError
+from rl.errors import NotFinite, UsageError
 from rl.utils.signals import StopRequest
 from rl.utils.storage import Storage, storage_at
 from rl.workers.cluster import Cluster
@@ -80,7 +80,8 @@ def side_by_side(
     could not be sent of its copy.
 
     Raises:
-        UsageError: what a copy raises, or one that is killed again and again; the others stop and save.
+        UsageError, NotFinite: what a copy raises, or one that is killed again and again; the others stop and
+            save.
     """
     copies = _Copies(plan, storages, parallel, system, modules)
     told, asked = time.monotonic(), False
@@ -169,7 +170,7 @@ class _Copies:
         try:
             self.rows[copy], storage.unsent = self._ray.get(result)
         except errors.RayTaskError as error:
-            raise (error.cause if isinstance(error.cause, UsageError) else error) from None
+            raise (error.cause if isinstance(error.cause, UsageError | NotFinite) else error) from None
         except errors.RayError:
             self._lost[copy] += 1
             if self._lost[copy] >= TRIES:

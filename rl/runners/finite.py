@@ -1,0 +1,42 @@
+"""Looks for NaN and infinity, once per window of iterations: a state that has them is not kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+SHOWN = 3  # names that a message gives, of metrics and of variables
+
+
+class FiniteCheck:
+    """Finds what of a run is not finite.
+
+    Args:
+        variables: all state by name; of those of other types than floating point nothing is looked at.
+    """
+
+    def __init__(self, variables: Mapping[str, Any]):
+        found = {k: each.value if isinstance(each, keras.Variable) else each for k, each in variables.items()}
+        self._variables = {name: each for name, each in found.items() if each.dtype.is_floating}
+        self._all_finite = tf.function(self._stacked, autograph=False)
+
+    def trouble(self, row: Mapping[str, float]) -> str:
+        """Says what is not finite, of a row's metrics of training (`train/`) and of all state; empty where
+        all is well."""
+        metrics = [f"{key} is {value}" for key, value in row.items() if key.startswith("train/")
+                   and not math.isfinite(value)]  # fmt: skip
+        finite = self._all_finite().numpy() if self._variables else []
+        state = [name for name, each in zip(self._variables, finite, strict=True) if not each]
+        found = [_some(metrics)] if metrics else []
+        return "; ".join([*found, f"not finite: {_some(state)}"] if state else found)
+
+    def _stacked(self) -> tf.Tensor:
+        return tf.stack([tf.reduce_all(tf.math.is_finite(each)) for each in self._variables.values()])
+
+
+def _some(words: list[str]) -> str:
+    return ", ".join(words[:SHOWN]) + (f" and {len(words) - SHOWN} more" if len(words) > SHOWN else "")

@@ -1,0 +1,130 @@
+"""What becomes of a run in which a number is none: it ends, and what was good before stays."""
+
+from __future__ import annotations
+
+import contextlib
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+from stop_after import StopAfter
+
+from rl import cli, experiment
+from rl.errors import NotFinite
+from rl.hparams.merge import resolve
+from rl.runners.evaluate import Evaluation, Evaluator
+from rl.runners.finite import FiniteCheck
+from rl.runners.trainer import Trainer
+from rl.utils.checkpoint import CheckpointManager, read_manifest
+
+TINY = {
+    "env": "Poisoned-v0",
+    "env_backend": "gym",
+    "compile": "graph",
+    "num_envs": 2,
+    "rollout_length": 16,
+    "log_period": 64,
+    "train_steps": 512,
+    "eval_period": 128,
+    "checkpoint_period": 0,
+}
+DQN = {"replay_capacity": 500, "min_replay_size": 32, "batch_size": 64, "updates_per_iteration": 16}
+
+
+class Poisoned(CartPoleEnv):
+    """CartPole; one step, counted over all episodes, has NaN in the reward or in the observation."""
+
+    what, at = "reward", 10**9
+
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode)
+        self.count = 0
+
+    def step(self, action):
+        self.count += 1
+        observation, reward, *ends = super().step(action)
+        if self.count == self.at and self.what == "reward":
+            reward = np.nan
+        elif self.count == self.at and self.what == "observation":
+            observation = observation * np.float32(np.nan)
+        return observation, reward, *ends
+
+
+@pytest.fixture
+def poison(monkeypatch):
+    """Says what the environment's 150th step has; both of the two environments count for themselves."""
+    gymnasium.register("Poisoned-v0", entry_point=Poisoned, max_episode_steps=500)
+    monkeypatch.setattr(Poisoned, "at", 150)
+    yield lambda what: monkeypatch.setattr(Poisoned, "what", what)
+    del gymnasium.registry["Poisoned-v0"]
+
+
+def trainer(run_dir, name, overrides):
+    return Trainer(resolve(name, TINY | overrides), run_dir, 0, eval_episodes=2)
+
+
+def train(run_dir, name, overrides):
+    with contextlib.closing(trainer(run_dir, name, overrides)) as one:
+        return one.train(StopAfter(), {})
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "overrides"),
+    [
+        ("ppo", "reward", {}),
+        pytest.param("ppo", "observation", {"normalize_observation": True}, marks=pytest.mark.slow),
+        pytest.param("dqn", "reward", DQN, marks=pytest.mark.slow),
+        ("dqn", "observation", DQN),
+    ],
+)
+def test_a_nan_ends_the_run_and_the_checkpoints_before_it_stay(tmp_path, poison, name, what, overrides):
+    poison(what)
+    with pytest.raises(NotFinite, match=r"step 320: .*\bnot finite\b.*the checkpoint of step 256 is kept"):
+        train(tmp_path, name, overrides)
+    assert CheckpointManager(tmp_path / "checkpoints").latest_step() == 256
+    assert np.isfinite(read_manifest(tmp_path / "checkpoints/best").meta["return_mean"])
+    last = (tmp_path / "metrics.csv").read_text().splitlines()[-1]
+    assert last.startswith("320,")  # what went wrong can be looked at
+    with contextlib.closing(trainer(tmp_path, name, overrides)) as resumed:
+        assert resumed.runner.step == 256
+        assert resumed.finite.trouble({}) == ""
+
+
+def test_an_evaluation_of_nan_is_not_the_best_for_ever(tmp_path, poison, monkeypatch):
+    poison("nothing")
+    means = iter([np.nan, 7.0, 5.0, np.nan])
+
+    def run(self, seed):
+        returns = np.full(2, next(means))
+        return Evaluation(returns, np.ones(2))
+
+    monkeypatch.setattr(Evaluator, "run", run)
+    result = train(tmp_path, "ppo", {})
+    assert result.best_return == 7.0
+    assert read_manifest(tmp_path / "checkpoints/best").meta["return_mean"] == 7.0
+
+
+def test_what_is_not_finite_is_named():
+    variables = {
+        "good": tf.Variable([1.0, 2.0]),
+        "bad": tf.Variable([1.0, np.inf]),
+        "count": tf.Variable(3, dtype=tf.int64),
+    }
+    check = FiniteCheck(variables)
+    assert check.trouble({"train/loss": 1.0, "eval/return_mean": float("nan")}) == "not finite: bad"
+    variables["good"].assign([np.nan, 0.0])
+    assert check.trouble({"train/loss": float("nan")}) == "train/loss is nan; not finite: good, bad"
+    variables["good"].assign([0.0, 0.0])
+    variables["bad"].assign([0.0, 0.0])
+    assert check.trouble({"train/loss": 1.0}) == ""
+
+
+def test_the_command_ends_with_3(tmp_path, monkeypatch, capsys):
+    def run(*_, **__):
+        raise NotFinite("step 64: train/loss is nan")
+
+    monkeypatch.setattr(experiment, "run", run)
+    assert cli.main(["--hparams", "ppo_identity", "--output_dir", str(tmp_path)]) == 3
+    assert capsys.readouterr().err == "error: step 64: train/loss is nan\n"
