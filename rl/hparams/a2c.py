@@ -96,7 +96,7 @@ def a2c_acrobot() -> A2CHParams:
     hparams.num_envs = 16
     hparams.rollout_length = 32
     hparams.optimizer = "adam"
-    hparams.lr = 3e-3
+    hparams.lr = 6e-3
     hparams.lr_schedule = "linear"
     hparams.gae_lambda = 0.95
     hparams.normalize_advantage = True

@@ -51,7 +51,7 @@ def es() -> ESHParams:
 
 @register
 def es_cartpole() -> ESHParams:
-    """ES on CartPole-v1."""
+    """ES on CartPole-v1, a linear policy."""
     hparams = es()
     hparams.env = "CartPole-v1"
     hparams.train_steps = 49_600  # whole rollouts, within 50,000
@@ -59,7 +59,7 @@ def es_cartpole() -> ESHParams:
     hparams.log_period = 5_000
     hparams.num_envs = 4  # many small steps: larger populations take twice the experience here
     hparams.rollout_length = 200
-    hparams.model.hidden = (64,)
+    hparams.model.hidden = ()
     hparams.lr = 0.07
     hparams.perturbation_std = 0.2
     return hparams

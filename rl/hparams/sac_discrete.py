@@ -37,8 +37,8 @@ def sac_discrete_cartpole() -> SACDiscreteHParams:
     """SAC on CartPole-v1."""
     hparams = SACDiscreteHParams()
     hparams.env = "CartPole-v1"
-    hparams.train_steps = 50_000
-    hparams.eval_period = 5_000
+    hparams.train_steps = 100_000
+    hparams.eval_period = 10_000
     hparams.lr = 1e-3
     hparams.lr_schedule = "linear"
     hparams.batch_size = 128
