@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from rl.errors import LearnerLost, MachineLost, NotFinite, NotSent, UsageError, nearest
+from rl.errors import LearnerLost, MachineLost, NotFinite, NotSent, Unavailable, UsageError, nearest
 from rl.registry import Registry, import_user_modules
 from rl.systems.hosts import Hosts, hosts_here, leave_cores_to_server
 from rl.systems.machines import together
@@ -155,7 +155,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(argv)
     except UsageError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return AGAIN if isinstance(error, Unavailable) else 2
     except NotSent as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1

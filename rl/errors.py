@@ -11,6 +11,11 @@ class UsageError(Exception):
     """Bad input: its text is one clear line; `train.py` prints it and exits with code 2."""
 
 
+class Unavailable(UsageError):
+    """A disk or a store that fails now and may not later (full, does not answer): its text is one clear line;
+    `train.py` prints it and exits with code 75, after which the same command goes on."""
+
+
 class LearnerLost(Exception):
     """One of several learners is gone: the run can only go on from its last checkpoint."""
 

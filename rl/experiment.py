@@ -22,7 +22,7 @@ from rl.runners.player import Player
 from rl.runners.trainer import Result, Trainer, best_return
 from rl.systems import use_system
 from rl.utils.checkpoint import CheckpointManager, read_manifest, read_single
-from rl.utils.files import ensure_writable_dir
+from rl.utils.files import ensure_writable_dir, failure, read_text, reason
 from rl.utils.progress import summary_table
 from rl.utils.signals import StopRequest
 from rl.utils.storage import Storage, storage_of
@@ -253,12 +253,12 @@ def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def _read_saved(run_dir: Path) -> dict[str, Any] | None:
     path = run_dir / "hparams.json"
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_text(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except PermissionError as error:
-        raise UsageError(f"cannot read {path} ({error.strerror}): choose another --output_dir") from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise failure(f"cannot read {path} ({reason(error)}): choose another --output_dir", error) from error
+    except ValueError as error:
         raise UsageError(
             f"cannot read {path} ({error}): was it edited? choose another --output_dir"
         ) from error

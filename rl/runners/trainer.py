@@ -7,10 +7,12 @@ what is computed (checkpoints), so that a resumed run repeats what an uninterrup
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import math
 import resource
-import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +20,7 @@ import tensorflow as tf
 
 from rl import systems
 from rl.envs.host import Purpose, purpose_seed
-from rl.errors import NotFinite, UsageError
+from rl.errors import MachineLost, NotFinite, Unavailable, UsageError
 from rl.hparams.hparams import HParams
 from rl.runners.base import window_metrics
 from rl.runners.build import build_runner
@@ -27,11 +29,14 @@ from rl.runners.finite import FiniteCheck
 from rl.runners.player import Player
 from rl.spaces import space_spec
 from rl.utils.checkpoint import CheckpointError, CheckpointManager, read_manifest, write_single
+from rl.utils.files import patiently, set_aside
 from rl.utils.logger import Logger
 from rl.utils.progress import Progress
 from rl.utils.signals import StopRequest
 from rl.utils.storage import Storage
 from rl.workers.plan import Workers
+
+_log = logging.getLogger("rl")
 
 
 class Result(NamedTuple):
@@ -77,10 +82,11 @@ class Trainer:
         self.finite = FiniteCheck(self.runner.variables)
         meta = self.checkpoints.restore(self.runner.variables)
         self.resumed = meta is not None
+        self._saved_step = self.runner.step if self.resumed else -1  # of the newest checkpoint; -1: none
+        self._saved_at = 0.0  # time.monotonic() of the last attempt at one
         self.best_return: float | None = None
         if meta is not None:
-            best = best_return(run_dir)
-            self.best_return = best if best is not None and math.isfinite(best) else None
+            self.best_return = _best_so_far(run_dir)
             self.runner.restored(self.storage.address)
 
     def train(self, stop: StopRequest, log_hparams: dict[str, Any]) -> Result:
@@ -89,15 +95,18 @@ class Trainer:
         Raises:
             NotFinite: a loss, a gradient or a weight became NaN or infinite; nothing of that window is kept
                 but its row of metrics.
+            Unavailable: rows or checkpoints could not be written.
         """
         total, start = self.hparams.train_steps, time.perf_counter()
         runner = self.runner
         iterations_per_window = -(-self.hparams.log_period // runner.steps_per_iteration)
         last: Evaluation | None = None
-        timed_steps, timed_seconds, saved = 0, 0.0, time.monotonic()
-        saved_step = runner.step if self.resumed else -1
-        if not self.resumed:  # one killed before its first checkpoint may have left its best policy
-            shutil.rmtree(self.run_dir / "checkpoints" / "best", ignore_errors=True)
+        timed_steps, timed_seconds, self._saved_at = 0, 0.0, time.monotonic()
+        best = self.run_dir / "checkpoints" / "best"
+        if self.best_return is None and patiently(
+            best.exists
+        ):  # damaged, or of a run whose checkpoints are gone
+            set_aside(best)
         logger = Logger(self.run_dir, self.hparams.histograms, runner.step if self.resumed else None)
         with logger, Progress(total, self.run_dir / "train.log") as progress:
             if not self.resumed:
@@ -117,26 +126,47 @@ class Trainer:
                     timed_steps, timed_seconds = timed_steps + runner.step - before, timed_seconds + seconds
                 row = window_metrics(sums) | self.agent.scalars(runner.step)
                 row |= _perf(runner.step - before, sums["updates"], seconds) | runner.scalars()
-                self._check_finite(row, logger, saved_step)
-                last = self._evaluate(before, total, row, progress)
-                logger.log(runner.step, row)
-                logger.log_histograms(runner.step, self.agent.variables)
-                self._film(before, total, logger, progress)
-                progress.update(runner.step, row.get("eval/return_mean", row.get("episode/return_mean")))
+                with self._saving_what_was_learned():
+                    last = self._after_window(before, row, logger, progress)
                 first = False
-                if time.monotonic() - saved >= self.hparams.checkpoint_period:
-                    saved_step = self._save(logger, progress, saved_step)
-                    saved = time.monotonic()
-            if saved_step != runner.step:
+            if self._saved_step != runner.step:
                 logger.flush()
-                self._write_checkpoint()
+                patiently(self._write_checkpoint)
         rate = timed_steps / timed_seconds if timed_seconds else None
         elapsed = time.perf_counter() - start
         return Result(
             self.run_dir, runner.step, elapsed, timed_seconds, rate, self.best_return, last, stop.exit_code
         )
 
-    def _check_finite(self, row: dict[str, float], logger: Logger, saved_step: int) -> None:
+    def _after_window(
+        self, before: int, row: dict[str, float], logger: Logger, progress: Progress
+    ) -> Evaluation | None:
+        """Evaluates, logs, films and saves, each where it is due; what an evaluation found."""
+        step, total = self.runner.step, self.hparams.train_steps
+        self._check_finite(row, logger)
+        evaluation = self._evaluate(before, total, row, progress)
+        logger.log(step, row)
+        logger.log_histograms(step, self.agent.variables)
+        self._film(before, total, logger, progress)
+        progress.update(step, row.get("eval/return_mean", row.get("episode/return_mean")))
+        if time.monotonic() - self._saved_at >= self.hparams.checkpoint_period:
+            self._save(logger, progress)
+            self._saved_at = time.monotonic()
+        return evaluation
+
+    @contextlib.contextmanager
+    def _saving_what_was_learned(self) -> Iterator[None]:
+        """What fails in it, but for numbers that are none, ends the run after a checkpoint, if one can be
+        written. (A row that could not be is missing then.)"""
+        try:
+            yield
+        except Exception as error:
+            if not isinstance(error, NotFinite | MachineLost) and self._saved_step != self.runner.step:
+                with contextlib.suppress(UsageError, OSError):
+                    self._write_checkpoint()
+            raise
+
+    def _check_finite(self, row: dict[str, float], logger: Logger) -> None:
         """Raises NotFinite, the row logged, unless all numbers of a window are finite."""
         trouble = self.finite.trouble(row)
         if not trouble:
@@ -144,9 +174,9 @@ class Trainer:
         step = self.runner.step
         logger.log(step, row)
         logger.flush()
-        kept = (
-            f"the checkpoint of step {saved_step:,} is kept" if saved_step >= 0 else "there is no checkpoint"
-        )
+        kept = "there is no checkpoint"
+        if self._saved_step >= 0:
+            kept = f"the checkpoint of step {self._saved_step:,} is kept"
         raise NotFinite(
             f"step {step:,}: {trouble}. Training stopped, {kept}. Look at the environment's rewards and "
             "observations, or take a smaller lr or max_grad_norm, normalize_reward or normalize_observation"
@@ -176,10 +206,11 @@ class Trainer:
             row |= {"eval/train_levels_return_mean": familiar, "eval/generalization_gap": familiar - mean}
         row["perf/eval_seconds"] = time.perf_counter() - begun
         if math.isfinite(mean) and (self.best_return is None or mean > self.best_return):
-            self.best_return = mean
             best = self.run_dir / "checkpoints" / "best"
+            policy, meta = self.agent.policy_variables, {"return_mean": mean}
             try:
-                write_single(best, self.agent.policy_variables, {"return_mean": mean}, step)
+                patiently(lambda: write_single(best, policy, meta, step))
+                self.best_return = mean  # now that it is there
                 self.storage.saved()
             except CheckpointError as error:
                 progress.message(f"warning: {error}; the best policy so far is not kept")
@@ -202,19 +233,19 @@ class Trainer:
             assert film.preview is not None
             logger.log_video(step, "eval/episode", film.preview)
 
-    def _save(self, logger: Logger, progress: Progress, saved_step: int) -> int:
+    def _save(self, logger: Logger, progress: Progress) -> None:
         """A periodic checkpoint; one that fails costs a warning, not the run."""
         logger.flush()
         try:
             self._write_checkpoint()
         except CheckpointError as error:
-            progress.message(f"warning: {error}; going on with the checkpoint of step {max(saved_step, 0):,}")
-            return saved_step
-        return self.runner.step
+            kept = max(self._saved_step, 0)
+            progress.message(f"warning: {error}; going on with the checkpoint of step {kept:,}")
 
     def _write_checkpoint(self) -> None:
         runner, meta = self.runner, {"seed": self.seed, "best_return": self.best_return}
         self.checkpoints.save(runner.variables, runner.step, meta, runner.appended())
+        self._saved_step = runner.step
         runner.save(self.storage.address)
         self.storage.saved()
 
@@ -236,10 +267,22 @@ def _is_due(before: int, step: int, period: int, total: int) -> bool:
     return step >= total or (period > 0 and before // period != step // period)
 
 
+def _best_so_far(run_dir: Path) -> float | None:
+    """`best_return` of a run that goes on: damage to what is kept costs a line, and that policy."""
+    try:
+        found = best_return(run_dir)
+    except Unavailable:
+        raise
+    except UsageError as error:
+        _log.warning("%s", error)
+        return None
+    return found if found is not None and math.isfinite(found) else None
+
+
 def best_return(run_dir: Path) -> float | None:
     """The mean evaluation return of the best policy kept in a run, None where there is none."""
     path = run_dir / "checkpoints" / "best"
-    return read_manifest(path).meta["return_mean"] if path.is_dir() else None
+    return read_manifest(path).meta["return_mean"] if patiently(path.is_dir) else None
 
 
 def _perf(steps: int, updates: float, seconds: float) -> dict[str, float]:

@@ -22,9 +22,18 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from rl.errors import MachineLost, UsageError
-from rl.utils.files import checksum, folder_lock, fsync_path, reason
-from rl.utils.manifest import STEP, Damaged, Manifest, Signature, load_manifest, write_manifest
+from rl.errors import MachineLost, Unavailable, UsageError
+from rl.utils.files import checksum, failure, folder_lock, fsync_path, patiently, reason
+from rl.utils.manifest import (
+    STEP,
+    Damaged,
+    Manifest,
+    Signature,
+    check_file,
+    load_manifest,
+    unread,
+    write_manifest,
+)
 from rl.utils.pieces import choose_large, read_pieces, write_pieces
 
 Variables = Mapping[str, Any]  # name -> tf.Variable | keras.Variable
@@ -34,8 +43,12 @@ _SHOWN = 4  # differing variables that an error message names
 _log = logging.getLogger("rl.checkpoint")
 
 
-class CheckpointError(UsageError):
+class CheckpointError(Unavailable):
     """A checkpoint could not be written (disk full, folder unwritable); the earlier ones are untouched."""
+
+
+# What TensorFlow raises for a file whose content is not what it should be; others may pass.
+_WRONG = tf.errors.NotFoundError, tf.errors.DataLossError, tf.errors.InvalidArgumentError
 
 
 class CheckpointManager:
@@ -52,7 +65,7 @@ class CheckpointManager:
         self.restored_step: int | None = None
         self._damaged: set[Path] = set()
         self._previous: tuple[Path, Manifest] | None = None  # the checkpoint last written or read whole
-        if self.directory.is_dir():
+        if patiently(self.directory.is_dir):
             with contextlib.suppress(OSError), folder_lock(self.directory, wait=False) as held:
                 if held:
                     _tidy(self.directory)
@@ -92,7 +105,8 @@ class CheckpointManager:
 
         Damaged checkpoints are passed over with a warning. With `partial` the checkpoint may hold more
         than is asked for (a policy without its replay memory). `restored_step` is set. Raises UsageError,
-        with nothing assigned, when all are damaged or the variables differ in name, shape or dtype.
+        with nothing assigned, when all are damaged or the variables differ in name, shape or dtype; and
+        Unavailable when one cannot be read now, which is not to be damaged.
         """
         for _ in range(3):  # a live run may rename and prune while we read: look again before giving up
             found = self._found()
@@ -135,11 +149,11 @@ class CheckpointManager:
     def _found(self) -> list[tuple[int, Path]]:
         """Steps and folders, newest first; `.ckpt-old-` counts where its successor never arrived."""
         try:
-            names = set(os.listdir(self.directory))
+            names = set(patiently(lambda: os.listdir(self.directory)))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise UsageError(f"cannot read {self.directory}: {reason(error)}") from error
+            raise failure(f"cannot read {self.directory}: {reason(error)}", error) from error
         found = []
         for name in names:
             match = STEP.fullmatch(name.removeprefix(_OLD))
@@ -179,7 +193,7 @@ def read_single(
     problem = None
     for _ in range(3):  # a live writer may swap the folders between two of our looks
         for candidate in (path, path.with_name(_OLD + path.name)):
-            if not candidate.is_dir():
+            if not patiently(candidate.is_dir):
                 continue
             try:
                 return _read(candidate, variables, partial).meta
@@ -312,13 +326,12 @@ def _read(path: Path, variables: Variables, partial: bool) -> Manifest:
     for name, (size, expected) in manifest.files.items():
         if name in unasked:  # a replay memory of gigabytes, for someone who wants the policy
             continue
-        try:
-            if os.path.getsize(path / name) != size:
-                raise Damaged(f"{name} has {os.path.getsize(path / name)} bytes instead of {size}")
-            if checksum(path / name) != expected:
-                raise Damaged(f"the checksum of {name} is wrong")
-        except OSError as error:
-            raise Damaged(f"{name}: {reason(error)}") from error
+        check_file(path / name, size, expected)
+    patiently(lambda: _assign(path, manifest, named))
+    return manifest
+
+
+def _assign(path: Path, manifest: Manifest, named: dict[str, tf.Variable]) -> None:
     rest = {name: each for name, each in named.items() if name not in manifest.pieces}
     try:
         status = tf.train.Checkpoint(variables=rest).read(str(path / manifest.prefix), _from_here())
@@ -329,9 +342,12 @@ def _read(path: Path, variables: Variables, partial: bool) -> Manifest:
                 read_pieces(path, named[name], pieces)
     except tf.errors.UnavailableError as error:  # the checkpoint may be well
         raise MachineLost(f"cannot read checkpoint {path}: a machine does not answer") from error
-    except (tf.errors.OpError, AssertionError, OSError, ValueError) as error:
+    except (*_WRONG, tf.errors.OutOfRangeError, AssertionError, ValueError) as error:
         raise Damaged(reason(error)) from error
-    return manifest
+    except tf.errors.OpError as error:
+        raise Unavailable(f"cannot read checkpoint {path} ({reason(error)})") from error
+    except OSError as error:
+        raise unread(path, error) from error
 
 
 def _compare(path: Path, asked: dict, held: dict, partial: bool) -> None:

@@ -24,8 +24,8 @@ from tensorboard.plugins.hparams import api_pb2
 from tensorboard.plugins.hparams.summary import experiment_pb
 from tensorboard.util import tensor_util
 
-from rl.errors import UsageError
-from rl.utils.files import fsync_path, reason
+from rl.errors import Unavailable
+from rl.utils.files import fsync_path, patiently, reason
 
 _NAME = re.compile(r"events\.out\.tfevents\.(\d+)\..*")
 _FLUSH_SECONDS = 5.0  # a TensorBoard that looks on is at most this far behind
@@ -100,7 +100,7 @@ class EventFile:
     def flush(self) -> None:
         """Make everything written so far durable."""
         self._sync()
-        fsync_path(self.path)
+        patiently(lambda: fsync_path(self.path))
 
     def close(self) -> None:
         """Flush and close."""
@@ -123,8 +123,8 @@ class EventFile:
             raise self._failure(error) from error
         self._flushed = time.monotonic()
 
-    def _failure(self, error: Exception) -> UsageError:
-        return UsageError(
+    def _failure(self, error: Exception) -> Unavailable:
+        return Unavailable(
             f"cannot write {self.path}: {reason(error)}; free space, then give the same command to resume"
         )
 

@@ -6,18 +6,68 @@ import contextlib
 import errno
 import fcntl
 import json
+import logging
 import os
 import re
+import time
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from rl.errors import UsageError
+from rl.errors import Unavailable, UsageError
 
 _CHUNK = 1 << 22  # bytes read at a time when a file is checksummed
 _PROBE = 1 << 16  # bytes of the probe file: an empty file fits on a full disk
+PAUSES = (0.1, 1.0)  # seconds before what failed is tried again
+MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}  # there is no such file
+# What stays as it is until somebody changes a path or its rights; everything else may pass.
+_FOR_GOOD = MISSING | {
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.EEXIST,
+    errno.ENOTEMPTY,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EINVAL,
+    None,
+}
+T = TypeVar("T")
+_log = logging.getLogger("rl.files")
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the same call may succeed later: a full disk, one that does not answer, a lost connection."""
+    return isinstance(error, Unavailable) or (isinstance(error, OSError) and error.errno not in _FOR_GOOD)
+
+
+def failure(text: str, error: BaseException) -> UsageError:
+    """What to raise where `error` ends the work: Unavailable where it may pass, else UsageError."""
+    return (Unavailable if may_pass(error) else UsageError)(text)
+
+
+def patiently(call: Callable[[], T]) -> T:
+    """Calls, and again after a moment where that fails and may pass; returns what it returns."""
+    for pause in PAUSES:
+        try:
+            return call()
+        except (OSError, Unavailable) as error:
+            if not may_pass(error):
+                raise
+            _log.warning("%s: trying again", error if isinstance(error, Unavailable) else _named(error))
+            time.sleep(pause)
+    return call()
+
+
+def set_aside(path: Path) -> None:
+    """Renames what a run goes on without to `NAME.old`, or `NAME.old2` and so on; says so. Raises OSError."""
+    number = 1
+    while (other := path.with_name(f"{path.name}.old{'' if number == 1 else number}")).exists():
+        number += 1
+    os.rename(path, other)
+    _log.warning("%s as it was found is kept as %s", path, other.name)
 
 
 def reason(error: BaseException) -> str:
@@ -26,6 +76,10 @@ def reason(error: BaseException) -> str:
     text = getattr(error, "message", text) or text
     text = re.sub(r"\{\{.*?\}\}|\[Op:\w+\]", " ", text)  # TensorFlow's marks of the op that failed
     return " ".join(text.split()) or type(error).__name__
+
+
+def _named(error: OSError) -> str:
+    return f"{reason(error)} ({error.filename})" if error.filename else reason(error)
 
 
 def fsync_path(path: str | os.PathLike[str]) -> None:
@@ -68,11 +122,13 @@ def folder_lock(directory: Path, wait: bool) -> Iterator[bool]:
 def write_text_atomic(path: str | os.PathLike[str], text: str) -> None:
     """Write UTF-8 text under a temporary name, make it durable and rename it: never a half-written file.
 
-    Raises UsageError, with the old file untouched, when the folder is unwritable or the disk is full.
+    Raises UsageError, with the old file untouched, when the folder is unwritable, Unavailable when the disk
+    is full or fails.
     """
     path = Path(path)
     temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
-    try:
+
+    def write() -> None:
         try:
             with open(temporary, "w", encoding="utf-8", newline="") as file:
                 file.write(text)
@@ -84,8 +140,16 @@ def write_text_atomic(path: str | os.PathLike[str], text: str) -> None:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise
+
+    try:
+        patiently(write)
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {reason(error)}") from error
+        raise failure(f"cannot write {path}: {reason(error)}", error) from error
+
+
+def read_text(path: Path) -> str:
+    """The UTF-8 text of a file, tried again where that may help. Raises OSError; ValueError for no text."""
+    return patiently(lambda: path.read_text(encoding="utf-8"))
 
 
 def write_json_atomic(path: str | os.PathLike[str], data: Any) -> None:
@@ -101,27 +165,31 @@ def plain(value: Any) -> Any:
 def ensure_writable_dir(path: str | os.PathLike[str]) -> Path:
     """Create a folder and prove, by writing and removing a probe file, that a run can write there.
 
-    Raises UsageError (one line: not a folder, unwritable, disk full); folders made on the way are
-    removed again.
+    Raises UsageError (one line: not a folder, unwritable) or Unavailable (disk full); folders made on the way
+    are removed again.
     """
     path = Path(path)
     made = [each for each in (path, *path.parents) if not os.path.lexists(each)]
     probe = path / f".tmp-probe-{uuid.uuid4().hex}"
-    try:
+
+    def write() -> None:
         try:
             path.mkdir(parents=True, exist_ok=True)
-            with open(probe, "xb") as file:
+            with open(probe, "wb") as file:
                 file.write(os.urandom(_PROBE))
                 file.flush()
                 os.fsync(file.fileno())
         finally:
             with contextlib.suppress(OSError):
                 probe.unlink()
+
+    try:
+        patiently(write)
     except OSError as error:
         for each in made:
             with contextlib.suppress(OSError):
                 each.rmdir()
-        raise UsageError(_unwritable(path, error)) from error
+        raise failure(_unwritable(path, error), error) from error
     return path
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from rl.errors import UsageError
 from rl.utils.events import EventFile
-from rl.utils.files import reason
+from rl.utils.files import failure, patiently, reason
 from rl.utils.metrics_table import MetricsTable
 from rl.utils.video import Preview
 
@@ -28,7 +28,7 @@ class Logger:
     `metrics.csv` holds what a deterministic run reproduces bit for bit, `perf.csv` the `perf/*` metrics;
     both also go to TensorBoard, as do histograms of the variables that the regular expression
     `histograms` finds. `resume_step` is the step of the restored checkpoint, None for a fresh run, which
-    removes what an earlier run left in these files. For a resumed run's `metrics.csv` to equal the
+    puts aside what an earlier run left in these files. For a resumed run's `metrics.csv` to equal the
     uninterrupted one's, log all there is to log of a step, `flush()`, and only then save its checkpoint.
     """
 
@@ -41,12 +41,12 @@ class Logger:
             raise UsageError(f"histograms: {histograms!r} is not a regular expression ({error})") from error
         run_dir = Path(run_dir)
         try:
-            run_dir.mkdir(parents=True, exist_ok=True)
-            self._metrics = MetricsTable(run_dir / "metrics.csv", resume_step)
-            self._perf = MetricsTable(run_dir / "perf.csv", resume_step)
-            self._events = EventFile(run_dir, resume_step)
+            patiently(lambda: run_dir.mkdir(parents=True, exist_ok=True))
+            self._metrics = patiently(lambda: MetricsTable(run_dir / "metrics.csv", resume_step))
+            self._perf = patiently(lambda: MetricsTable(run_dir / "perf.csv", resume_step))
+            self._events = patiently(lambda: EventFile(run_dir, resume_step))
         except OSError as error:
-            raise UsageError(f"cannot write logs in {run_dir}: {reason(error)}") from error
+            raise failure(f"cannot write logs in {run_dir}: {reason(error)}", error) from error
         self._last_step = -1 if resume_step is None else resume_step
         self._warned: set[str] = set()
 
@@ -115,12 +115,12 @@ class Logger:
         self._events.graph(concrete.graph.as_graph_def(add_shapes=True).SerializeToString())
 
     def flush(self) -> None:
-        """Make everything durable: call it before each checkpoint. Raises UsageError on a full disk."""
+        """Make everything durable: call it before each checkpoint. Raises Unavailable on a full disk."""
         for each in (self._metrics, self._perf, self._events):
             try:
                 each.flush()
             except OSError as error:
-                raise UsageError(f"cannot write {each.path}: {reason(error)}") from error
+                raise failure(f"cannot write {each.path}: {reason(error)}", error) from error
 
     def close(self) -> None:
         """Flush and close all files."""

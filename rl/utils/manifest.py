@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rl.errors import UsageError
-from rl.utils.files import plain, reason
+from rl.utils.files import MISSING, checksum, failure, patiently, plain, read_text, reason
 
 FORMAT = 2  # the newest that can be read; 1 has no pieces
 MANIFEST = "manifest.json"
@@ -61,12 +61,13 @@ def write_manifest(
 
 
 def load_manifest(path: Path) -> Manifest:
-    """Reads the manifest of a checkpoint folder. Raises Damaged, or UsageError for a newer format."""
+    """Reads the manifest of a checkpoint folder. Raises Damaged; UsageError for a newer format, or where it
+    is there and cannot be read."""
     try:
-        body = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        body = json.loads(read_text(path / MANIFEST))
         expected, version = body.pop("checksum"), body["format"]
     except OSError as error:
-        raise Damaged(f"{MANIFEST}: {reason(error)}") from error
+        raise unread(path / MANIFEST, error) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"{MANIFEST} is unreadable") from error
     if _body_checksum(body) != expected:
@@ -81,6 +82,27 @@ def load_manifest(path: Path) -> Manifest:
         {name: (size, crc) for name, (size, crc) in body["files"].items()},
         body.get("pieces", {}),
     )
+
+
+def unread(path: Path, error: OSError) -> Damaged | UsageError:
+    """What to raise for a checkpoint's file that cannot be read: Damaged where it is not there. One that a
+    disk does not give, or not to this user, is not damaged: Unavailable, UsageError."""
+    if error.errno in MISSING:
+        return Damaged(f"{path.name}: {reason(error)}")
+    return failure(f"cannot read {path} ({reason(error)}); nothing of the run is changed", error)
+
+
+def check_file(path: Path, size: int, expected: int) -> None:
+    """Raises Damaged unless a checkpoint's file has that size and checksum, Unavailable where it cannot be
+    read."""
+    try:
+        found = patiently(lambda: os.path.getsize(path))
+        if found != size:
+            raise Damaged(f"{path.name} has {found} bytes instead of {size}")
+        if patiently(lambda: checksum(path)) != expected:
+            raise Damaged(f"the checksum of {path.name} is wrong")
+    except OSError as error:
+        raise unread(path, error) from error
 
 
 def _body_checksum(body: dict[str, Any]) -> int:

@@ -23,7 +23,8 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from rl.errors import UsageError
@@ -83,8 +84,7 @@ class Mirror(Storage):
         return self.address.rpartition("/")[0]
 
     def has(self, name: str) -> bool:
-        with _readable():
-            return remote.exists(self._at(name))
+        return _asked(lambda: remote.exists(self._at(name)))
 
     def check_writable(self) -> None:
         remote.check_writable(self.address)
@@ -93,10 +93,12 @@ class Mirror(Storage):
     def glance(self) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="rl-look-") as folder, self._named(Path(folder)):
             into = Path(folder)
-            with _readable():
-                if remote.exists(self._at("hparams.json")):
-                    remote.get(self._at("hparams.json"), into / "hparams.json")
+
+            def look() -> None:
+                self._fetch_hparams(into)
                 get_newest_manifest(self._at(CHECKPOINTS), into / CHECKPOINTS)
+
+            _asked(look)
             yield into
 
     @contextlib.contextmanager
@@ -104,8 +106,7 @@ class Mirror(Storage):
         with staging.held(self.folder, self.address):
             if not self._goes_on():
                 self._clear()
-                with _readable():
-                    self._fetch()
+                _asked(self._fetch)
             try:
                 with self._named(self.folder):
                     yield
@@ -128,23 +129,19 @@ class Mirror(Storage):
         with tempfile.TemporaryDirectory(prefix="rl-read-", ignore_cleanup_errors=True) as folder:
             self.folder = Path(folder)
             with self._named(self.folder):
-                with _readable():
-                    if remote.exists(self._at("hparams.json")):
-                        remote.get(self._at("hparams.json"), self.folder / "hparams.json")
-                    self._fetch_policies(pieces=False)
+                _asked(lambda: self._fetch_hparams(self.folder))
+                _asked(lambda: self._fetch_policies(pieces=False))
                 there = set(self._local_files())
                 yield
                 for name in sorted(set(self._local_files()) - there):
-                    with _readable():
-                        remote.put(self.folder / name, self._at(name))
+                    _asked(partial(remote.put, self.folder / name, self._at(name)))
 
     def begin(self) -> None:
         if not self._writer:  # here first: killed before it is remote, this folder is not believed
             writer = uuid.uuid4().hex
             text = json.dumps({"writer": writer})
             write_text_atomic(self.folder / f".{WRITER}", text)
-            with _readable():
-                remote.put(self.folder / f".{WRITER}", self._at(WRITER))
+            _asked(lambda: remote.put(self.folder / f".{WRITER}", self._at(WRITER)))
             self._writer = writer
         self._thread = threading.Thread(target=self._work, name="mirror", daemon=True)
         self._thread.start()
@@ -162,13 +159,13 @@ class Mirror(Storage):
     def _goes_on(self) -> bool:
         """Whether the folder holds what was last written to the address, or a newer state of it."""
         ours = _writer_in(self.folder / f".{WRITER}")
-        with _readable():
-            if not ours or ours != self._remote_writer():
-                return False
-            there, here = newest_step(self._at(CHECKPOINTS)), newest_whole(self.folder / CHECKPOINTS)
-            if there is not None and (here is None or here < there):  # something has cleaned up here
-                return False
-            self._files = {name: None for name in self._remote_files()}
+        if not ours or ours != _asked(self._remote_writer):
+            return False
+        there = _asked(lambda: newest_step(self._at(CHECKPOINTS)))
+        here = newest_whole(self.folder / CHECKPOINTS)
+        if there is not None and (here is None or here < there):  # something has cleaned up here
+            return False
+        self._files = {name: None for name in _asked(self._remote_files)}
         self._writer = ours
         return True
 
@@ -180,6 +177,10 @@ class Mirror(Storage):
             self._files[name] = _stamp(self.folder / name)
         for path in self.folder.rglob(MANIFEST):
             self._manifests[BEST if path.parent.name == BEST else CHECKPOINTS] = path.read_bytes()
+
+    def _fetch_hparams(self, into: Path) -> None:
+        if remote.exists(self._at("hparams.json")):
+            remote.get(self._at("hparams.json"), into / "hparams.json")
 
     def _fetch_policies(self, pieces: bool) -> None:
         get_newest(self._at(CHECKPOINTS), self.folder / CHECKPOINTS, pieces)
@@ -220,7 +221,7 @@ class Mirror(Storage):
         """Sends what is new; what went wrong, None where nothing did."""
         try:
             self._send()
-        except (remote.RemoteError, Damaged, OSError) as error:
+        except (remote.RemoteError, Damaged, UsageError, OSError) as error:
             return error
         return None
 
@@ -328,15 +329,9 @@ class Mirror(Storage):
             raise type(error)(text) from error
 
 
-@contextlib.contextmanager
-def _readable() -> Iterator[None]:
-    """What is remote and cannot be reached is the person's to mend."""
-    try:
-        yield
-    except remote.RemoteError as error:
-        raise UsageError(
-            f"{error}: may this machine read and write there? else choose another --output_dir"
-        ) from error
+def _asked(call: Callable[[], remote.T]) -> remote.T:
+    """What a remote place answers; where it cannot be reached the person, or time, is to mend it."""
+    return remote.asked(call, "may this machine read and write there? else choose another --output_dir")
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -19,8 +20,7 @@ from rich.progress import Progress as RichProgress
 from rich.table import Table
 from rich.text import Text
 
-from rl.errors import UsageError
-from rl.utils.files import reason
+from rl.utils.files import failure, patiently, reason
 
 _WINDOW = 30.0  # seconds that the shown rate is averaged over
 _REFRESH = 0.2  # seconds between two drawings of the live line
@@ -60,11 +60,12 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if self._log_path is not None:
+            path = self._log_path
             try:
                 # errors="replace": a log must not fail over a character
-                self._file = open(self._log_path, "a", encoding="utf-8", errors="replace")
+                self._file = patiently(lambda: path.open("a", encoding="utf-8", errors="replace"))
             except OSError as error:
-                raise UsageError(f"cannot write {self._log_path}: {reason(error)}") from error
+                raise failure(f"cannot write {path}: {reason(error)}", error) from error
         console = Console(file=self._stream)
         if console.is_terminal and not console.is_dumb_terminal:
             columns = (BarColumn(bar_width=20), TextColumn("{task.description}", markup=False))
@@ -91,7 +92,8 @@ class Progress:
             self._live.stop()
             self._live = None
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):
+                self._file.close()
             self._file = None
 
     def update(self, step: int, mean_return: float | None = None) -> None:
@@ -145,7 +147,8 @@ class Progress:
     def _write_line(self, text: str, plain: bool) -> None:
         stamped = f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}"
         if self._file is not None:
-            print(stamped, file=self._file, flush=True)
+            with contextlib.suppress(OSError):  # no run ends for its log: a full disk is told elsewhere
+                print(stamped, file=self._file, flush=True)
         if plain:
             try:
                 print(stamped, file=self._stream, flush=True)

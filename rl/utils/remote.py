@@ -10,23 +10,40 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import tensorflow as tf
 
-from rl.errors import UsageError
+from rl.errors import Unavailable, UsageError
 from rl.utils.address import join, scheme_of
-from rl.utils.files import reason
+from rl.utils.files import may_pass, patiently, reason
 
+T = TypeVar("T")
 _FILE_SYSTEMS = {"file", "ram", "hdfs", "viewfs"}
 _TEMPORARY = ".tmp-upload"  # one at a time in a folder: a crash leaves one at most
 _PROBE = 1 << 16  # bytes of the probe file
+# What stays so until somebody changes an address, an account or its rights.
+_FOR_GOOD = (
+    tf.errors.NotFoundError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.UnauthenticatedError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.UnimplementedError,
+)
 _SHOWN = 300  # characters of a reason: some stores answer with pages
 
 
 class RemoteError(Exception):
-    """A place that could not be read or written; the text is one line that says which and why."""
+    """A place that could not be read or written; the text is one line that says which and why.
+
+    Attributes:
+        passes: whether the same call may succeed later.
+    """
+
+    passes = True
 
 
 class Missing(RemoteError):
@@ -48,21 +65,36 @@ def check_writable(address: str) -> None:
     """Proves, by writing and removing a file, that a run can write there; makes no folder.
 
     Raises:
-        UsageError: it cannot.
+        UsageError: it cannot; Unavailable where that may pass.
     """
-    place = address.rstrip("/")
     name = f".tmp-probe-{uuid.uuid4().hex}"
-    try:
+
+    def write() -> None:
+        place = address.rstrip("/")
         with _told("write in", address):
             while _is_file_system(place) and not tf.io.gfile.exists(place) and _parent(place) != place:
                 place = _parent(place)  # folders can be made in one that is writable
             with tf.io.gfile.GFile(join(place, name), "wb") as file:
                 file.write(os.urandom(_PROBE))
             tf.io.gfile.remove(join(place, name))
-    except RemoteError as error:
-        raise UsageError(
-            f"{error}: does it exist, and may this machine write there? else choose another --output_dir"
-        ) from error
+
+    asked(write, "does it exist, and may this machine write there? else choose another --output_dir")
+
+
+def asked(call: Callable[[], T], advice: str) -> T:
+    """Calls for what a person waits for, again where that may help; returns what it returns.
+
+    Raises:
+        UsageError: what a RemoteError says, and the advice; Unavailable where it may pass.
+    """
+
+    def once() -> T:
+        try:
+            return call()
+        except RemoteError as error:
+            raise (Unavailable if error.passes else UsageError)(f"{error}: {advice}") from error
+
+    return patiently(once)
 
 
 def exists(address: str) -> bool:
@@ -140,7 +172,9 @@ def _told(what: str, address: str) -> Iterator[None]:
         yield
     except (tf.errors.OpError, OSError) as error:
         kind = Missing if isinstance(error, (tf.errors.NotFoundError, FileNotFoundError)) else RemoteError
-        raise kind(f"cannot {what} {address} ({reason(error)[:_SHOWN]})") from error
+        told = kind(f"cannot {what} {address} ({reason(error)[:_SHOWN]})")
+        told.passes = may_pass(error) if isinstance(error, OSError) else not isinstance(error, _FOR_GOOD)
+        raise told from error
 
 
 def _is_file_system(address: str) -> bool:

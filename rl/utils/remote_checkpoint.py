@@ -19,8 +19,7 @@ from pathlib import Path
 from rl.errors import UsageError
 from rl.utils import remote
 from rl.utils.address import join
-from rl.utils.files import checksum, reason
-from rl.utils.manifest import MANIFEST, STEP, Damaged, Manifest, load_manifest
+from rl.utils.manifest import MANIFEST, STEP, Damaged, Manifest, check_file, load_manifest
 
 PIECES = "pieces"
 _LOOKS = 3  # at a place where another process may just be writing
@@ -49,7 +48,7 @@ def put_checkpoint(folder: Path, address: str) -> None:
         place = _place(address, manifest, name)
         if name in there | pieces and remote.size(place) == size:
             continue
-        _check(folder / name, *manifest.files[name])
+        check_file(folder / name, *manifest.files[name])
         remote.put(folder / name, place)
     remote.put(folder / MANIFEST, join(address, MANIFEST))
     for name in sorted(there - manifest.files.keys() - {MANIFEST}):
@@ -77,7 +76,7 @@ def get_checkpoint(address: str, folder: Path, pieces: bool = True) -> Manifest:
                 remote.get(_place(address, manifest, name), folder / name)
             except remote.Missing as error:
                 raise Damaged(f"{name} is not there") from error
-            _check(folder / name, size, crc)
+            check_file(folder / name, size, crc)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -116,10 +115,10 @@ def get_newest(parent: str, folder: Path, pieces: bool = True) -> int | None:
 
 
 def get_single(address: str, folder: Path) -> None:
-    """Copies the checkpoint that is replaced under its name (`best`) into `folder`, if there is one.
+    """Copies the checkpoint that is replaced under its name (`best`) into `folder`, if there is one; a
+    damaged one costs a line.
 
     Raises:
-        UsageError: it is damaged.
         RemoteError: it cannot be read.
     """
     for look in range(_LOOKS):
@@ -132,7 +131,7 @@ def get_single(address: str, folder: Path) -> None:
             problem = error
             if look + 1 < _LOOKS:
                 time.sleep(_PAUSE)
-    raise UsageError(f"checkpoint {address} is damaged ({problem}): remove it to go on without")
+    _log.warning("checkpoint %s is damaged (%s): going on without", address, problem)
 
 
 def get_newest_manifest(parent: str, folder: Path) -> None:
@@ -212,14 +211,3 @@ def _pieces_of(address: str) -> str:
 def _place(address: str, manifest: Manifest, name: str) -> str:
     """Where a file of the checkpoint at an address lies."""
     return join(_pieces_of(address) if name in _piece_files(manifest) else address, name)
-
-
-def _check(path: Path, size: int, crc: int) -> None:
-    try:
-        found = os.path.getsize(path)
-        if found != size:
-            raise Damaged(f"{path.name} has {found} bytes instead of {size}")
-        if checksum(path) != crc:
-            raise Damaged(f"the checksum of {path.name} is wrong")
-    except OSError as error:
-        raise Damaged(f"{path.name}: {reason(error)}") from error

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import rl
-from rl.utils.files import ensure_writable_dir, write_json_atomic, write_text_atomic
+from rl.utils.files import (
+    ensure_writable_dir,
+    failure,
+    read_text,
+    reason,
+    set_aside,
+    write_json_atomic,
+    write_text_atomic,
+)
 
 __all__ = [
     "collect_versions",
@@ -57,7 +65,15 @@ def write_run_files(run_dir: str | os.PathLike[str], hparams: Mapping[str, Any],
     """
     run_dir = ensure_writable_dir(run_dir)
     commands = run_dir / "command.txt"
-    earlier = commands.read_text(encoding="utf-8") if commands.exists() else ""
+    try:
+        earlier = read_text(commands)
+    except FileNotFoundError:
+        earlier = ""
+    except ValueError:  # no run ends for its list of commands
+        set_aside(commands)
+        earlier = ""
+    except OSError as error:
+        raise failure(f"cannot read {commands} ({reason(error)})", error) from error
     now = datetime.now().astimezone().isoformat(timespec="seconds")
     write_json_atomic(run_dir / "hparams.json", hparams)
     write_json_atomic(run_dir / "versions.json", collect_versions())

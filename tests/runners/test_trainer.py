@@ -1,0 +1,96 @@
+"""What a run keeps when writing fails: its best policy, what it has learned, its rows."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+
+import numpy as np
+import pytest
+from stop_after import StopAfter
+
+from rl.errors import Unavailable
+from rl.hparams.merge import resolve
+from rl.runners import trainer
+from rl.runners.evaluate import Evaluation, Evaluator
+from rl.utils import files
+from rl.utils.checkpoint import CheckpointError, CheckpointManager, read_manifest
+from rl.utils.metrics_table import MetricsTable
+
+TINY = {
+    "compile": "graph",
+    "num_envs": 2,
+    "rollout_length": 8,
+    "minibatches": 1,
+    "epochs": 1,
+    "log_period": 16,
+    "eval_period": 16,
+    "train_steps": 64,
+}
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(files, "PAUSES", (0.0, 0.0))
+
+
+@pytest.fixture
+def evaluations(monkeypatch):
+    """Says what the evaluations find, one mean after the other."""
+
+    def give(*means):
+        left = iter(means)
+        monkeypatch.setattr(
+            Evaluator, "run", lambda self, seed: Evaluation(np.full(2, next(left)), np.ones(2))
+        )
+
+    return give
+
+
+def train(run_dir, **overrides):
+    hparams = resolve("ppo_identity", TINY | overrides)
+    with contextlib.closing(trainer.Trainer(hparams, run_dir, 0, eval_episodes=2)) as one:
+        return one.train(StopAfter(), {})
+
+
+def test_a_best_policy_that_was_not_written_is_not_the_best(tmp_path, evaluations, monkeypatch):
+    evaluations(9.0, 5.0, 4.0, 3.0)
+    write, failures = trainer.write_single, iter([1, 1, 1])
+
+    def failing(*args):
+        if next(failures, None):
+            raise CheckpointError("cannot write: No space left on device")
+        return write(*args)
+
+    monkeypatch.setattr(trainer, "write_single", failing)
+    assert train(tmp_path).best_return == 5.0
+    assert read_manifest(tmp_path / "checkpoints/best").meta["return_mean"] == 5.0
+
+
+def test_a_damaged_best_policy_costs_a_line_and_not_the_resume(tmp_path, evaluations, caplog):
+    evaluations(9.0, 5.0)
+    train(tmp_path, train_steps=32)
+    manifest = tmp_path / "checkpoints/best/manifest.json"
+    manifest.write_text(manifest.read_text().replace("9.0", "8.0"))
+    evaluations(4.0, 6.0)
+    result = train(tmp_path)
+    assert (result.step, result.best_return) == (64, 6.0)
+    assert "damaged" in caplog.text and "best.old" in caplog.text
+    assert (tmp_path / "checkpoints/best.old/manifest.json").exists()
+
+
+def test_rows_that_cannot_be_written_end_the_run_after_a_checkpoint(tmp_path, evaluations, monkeypatch):
+    evaluations(1.0, 1.0, 1.0, 1.0)
+    append = MetricsTable.append
+
+    def full(self, step, cells):
+        if step == 48:
+            raise Unavailable(f"cannot write {self.path}: {errno.ENOSPC}")
+        append(self, step, cells)
+
+    monkeypatch.setattr(MetricsTable, "append", full)
+    with pytest.raises(Unavailable, match="cannot write"):
+        train(tmp_path)
+    assert CheckpointManager(tmp_path / "checkpoints").latest_step() == 48
+    monkeypatch.setattr(MetricsTable, "append", append)
+    assert train(tmp_path).step == 64
