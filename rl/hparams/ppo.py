@@ -125,12 +125,13 @@ def ppo_mountaincar_continuous() -> PPOHParams:
     hparams.reward_augmentation = "mountain_car_default"
     hparams.normalize_observation = True
     hparams.normalize_reward = True
-    hparams.train_steps = 500_000
-    hparams.eval_period = 50_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 128
+    hparams.train_steps = 19_968  # whole rollouts, within 20,000
+    hparams.eval_period = 5_000
+    hparams.num_envs = 4
+    hparams.rollout_length = 64
     hparams.epochs = 10
     hparams.minibatches = 8
+    hparams.lr = 1e-3
     hparams.lr_schedule = "linear"
     hparams.entropy_coef = 0.004
     return hparams

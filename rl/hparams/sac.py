@@ -55,6 +55,7 @@ def sac_mountaincar_continuous() -> SACHParams:
     hparams.train_steps = 50_000
     hparams.eval_period = 5_000
     hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
     small_networks(hparams, 64, 64)
     hparams.num_envs = 4
     hparams.rollout_length = 16
