@@ -103,9 +103,8 @@ class Trainer:
         last: Evaluation | None = None
         timed_steps, timed_seconds, self._saved_at = 0, 0.0, time.monotonic()
         best = self.run_dir / "checkpoints" / "best"
-        if self.best_return is None and patiently(
-            best.exists
-        ):  # damaged, or of a run whose checkpoints are gone
+        # Damaged, or of a run whose checkpoints are gone.
+        if self.best_return is None and patiently(best.exists):
             set_aside(best)
         logger = Logger(self.run_dir, self.hparams.histograms, runner.step if self.resumed else None)
         with logger, Progress(total, self.run_dir / "train.log") as progress:
