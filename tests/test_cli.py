@@ -8,10 +8,12 @@ import pty
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
 
+from rl import errors
 from rl.cli import FAMILIES, main
 
 ROOT = Path(__file__).parents[1]
@@ -336,3 +338,33 @@ def test_help_names_every_flag(capsys):
         *("--record_video", "--num_workers", "--seed", "--list", "--user_modules"),
     ):
         assert f"  {flag}" in text
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (errors.UsageError("no such set"), 2),
+        (errors.NotFinite("step 64: train/loss is nan"), 3),
+        (errors.Unavailable("no space left in /data"), 75),
+        (errors.LearnerLost("another learner is gone"), 75),
+        (errors.MachineLost("a machine does not answer"), 75),
+        (errors.NotSent("the last state is not at gs://bucket"), 1),
+        (KeyboardInterrupt(), 130),
+        (0, 0),
+        (143, 143),  # what a run ends with that was asked to stop
+    ],
+)
+def test_every_exit_code_is_one_line_and_in_the_table(raised, code, monkeypatch, capsys, tmp_path):
+    def run(*_, **__):
+        if isinstance(raised, int):
+            return raised
+        raise raised
+
+    fake = types.SimpleNamespace(run=run)
+    monkeypatch.setitem(sys.modules, "rl.experiment", fake)
+    monkeypatch.setattr("rl.cli.import_tensorflow", lambda: None)
+    assert main(["--hparams", "ppo_identity", "--output_dir", str(tmp_path / "out")]) == code
+    assert capsys.readouterr().err.count("\n") == (not isinstance(raised, int))
+    table = (ROOT / "docs/architecture.md").read_text().partition("| exit code |")[2].partition("\n\n")[0]
+    documented = re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE)
+    assert ", ".join(documented) == "0, 1, 2, 3, 75, 130, 143"

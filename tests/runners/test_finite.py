@@ -11,7 +11,6 @@ import tensorflow as tf
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from stop_after import StopAfter
 
-from rl import cli, experiment
 from rl.errors import NotFinite
 from rl.hparams.merge import resolve
 from rl.runners.evaluate import Evaluation, Evaluator
@@ -119,12 +118,3 @@ def test_what_is_not_finite_is_named():
     variables["good"].assign([0.0, 0.0])
     variables["bad"].assign([0.0, 0.0])
     assert check.trouble({"train/loss": 1.0}) == ""
-
-
-def test_the_command_ends_with_3(tmp_path, monkeypatch, capsys):
-    def run(*_, **__):
-        raise NotFinite("step 64: train/loss is nan")
-
-    monkeypatch.setattr(experiment, "run", run)
-    assert cli.main(["--hparams", "ppo_identity", "--output_dir", str(tmp_path)]) == 3
-    assert capsys.readouterr().err == "error: step 64: train/loss is nan\n"
