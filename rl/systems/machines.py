@@ -35,7 +35,7 @@ START = 300.0  # seconds that a server may take to start: it loads TensorFlow an
 REMIND = 30.0  # seconds between two lines on who is waited for
 POLL = 0.5  # seconds between two looks at processes and at requests to stop
 SETTLE = 2.0  # seconds in which a machine may turn out to be lost, where the program has failed
-_ASKED_FOR = (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
+_ASKED_FOR = (0, *(128 + each for each in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)))
 
 
 class _Stopped(Exception):

@@ -34,6 +34,7 @@ _FOR_GOOD = MISSING | {
     errno.EINVAL,
     None,
 }
+PATIENCE = 10.0  # seconds that a process which was just killed may take to be gone
 T = TypeVar("T")
 _log = logging.getLogger("rl.files")
 
@@ -117,6 +118,41 @@ def folder_lock(directory: Path, wait: bool) -> Iterator[bool]:
         yield held
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def held_alone(folder: Path, refusal: str, patience: float) -> Iterator[None]:
+    """Holds a folder against other processes that do so too; the kernel lets go of it when this one dies. On
+    file systems without locks it holds nothing.
+
+    Args:
+        folder: which is there.
+        refusal: what to say where another process holds it.
+        patience: seconds to wait for that one.
+
+    Raises:
+        UsageError: it still holds it then.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        deadline = time.monotonic() + patience
+        while not _locked(descriptor):
+            if time.monotonic() >= deadline:
+                raise UsageError(refusal)
+            time.sleep(0.2)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
 
 
 def write_text_atomic(path: str | os.PathLike[str], text: str) -> None:

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -89,7 +89,8 @@ class Progress:
             self._write_line(self.line(), plain=self._live is None)
         if self._live is not None:
             self._draw()
-            self._live.stop()
+            with unbroken(self._stream):
+                self._live.stop()
             self._live = None
         if self._file is not None:
             with contextlib.suppress(OSError):
@@ -116,7 +117,8 @@ class Progress:
         """A line of its own, on the screen and in the log."""
         self._write_line(text, plain=self._live is None)
         if self._live is not None:
-            self._live.console.print(Text(text))
+            with unbroken(self._stream):
+                self._live.console.print(Text(text))
 
     @property
     def steps_per_second(self) -> float | None:
@@ -142,7 +144,8 @@ class Progress:
 
     def _draw(self) -> None:
         if self._live is not None:
-            self._live.update(self._task, completed=self._step, description=self.line(), refresh=True)
+            with unbroken(self._stream):
+                self._live.update(self._task, completed=self._step, description=self.line(), refresh=True)
 
     def _write_line(self, text: str, plain: bool) -> None:
         stamped = f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}"
@@ -150,10 +153,22 @@ class Progress:
             with contextlib.suppress(OSError):  # no run ends for its log: a full disk is told elsewhere
                 print(stamped, file=self._file, flush=True)
         if plain:
-            try:
-                print(stamped, file=self._stream, flush=True)
-            except UnicodeEncodeError:  # an ASCII-only stream
-                print(ascii(stamped), file=self._stream, flush=True)
+            with unbroken(self._stream):
+                try:
+                    print(stamped, file=self._stream, flush=True)
+                except UnicodeEncodeError:  # an ASCII-only stream
+                    print(ascii(stamped), file=self._stream, flush=True)
+
+
+@contextlib.contextmanager
+def unbroken(stream: TextIO) -> Iterator[None]:
+    """What is printed in it does no harm where its reader is gone (a closed pipe, a terminal that hung up):
+    it and all that follows goes nowhere."""
+    try:
+        yield
+    except OSError:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class _Handler(logging.Handler):
@@ -176,6 +191,12 @@ def summary_table(
     A single mapping is printed downwards, a line per key: paths are long. Plain text off a terminal.
     """
     stream = sys.stdout if stream is None else stream
+    with unbroken(stream):
+        _print_summary(rows, title, stream)
+        stream.flush()
+
+
+def _print_summary(rows: Sequence[Mapping[str, Any]], title: str | None, stream: TextIO) -> None:
     columns = list(dict.fromkeys(name for row in rows for name in row))
     if len(rows) == 1:
         header: list[str] = []

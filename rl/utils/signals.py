@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
 
 
@@ -40,11 +40,13 @@ def kept_handlers() -> Iterator[None]:
 
 
 class StopRequest:
-    """Context manager in which SIGINT and SIGTERM only set `requested`; a second SIGINT interrupts at once.
+    """Context manager in which SIGINT, SIGTERM and SIGHUP only set `requested`; a second SIGINT interrupts at
+    once.
 
     Python runs signal handlers between two of its own instructions, so a request is seen when the
     compiled call under way returns. Outside the main thread nothing is installed and `requested` stays
-    False. The earlier handlers come back at exit.
+    False. The earlier handlers come back at exit. SIGHUP stays ignored where it was (`nohup`); SIGINT, which
+    shells have the background jobs of a script ignore, is heeded all the same.
     """
 
     def __init__(self, announce: bool = True):
@@ -60,12 +62,15 @@ class StopRequest:
 
     @property
     def exit_code(self) -> int:
-        """128 + signal, as shells report it: 130 for SIGINT, 143 for SIGTERM; 0 while there was none."""
+        """128 + signal, as shells report it: 129 for SIGHUP, 130 for SIGINT, 143 for SIGTERM; 0 while there
+        was none."""
         return 128 + self.signal if self.signal is not None else 0
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
             for each in _SIGNALS:
+                if each == signal.SIGHUP and signal.getsignal(each) == signal.SIG_IGN:
+                    continue
                 self._earlier[each] = signal.getsignal(each)
                 signal.signal(each, self._handle)
         return self

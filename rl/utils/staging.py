@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from rl.errors import UsageError
-from rl.utils.files import folder_lock, reason
+from rl.utils.files import PATIENCE, folder_lock, held_alone, reason
 from rl.utils.manifest import MANIFEST, Damaged, load_manifest
 from rl.utils.remote_checkpoint import by_step
 
-PATIENCE = 10.0  # seconds that a process which was just killed may take to be gone
 _ATTEMPTS = 5  # at linking a checkpoint that is replaced meanwhile
 
 
@@ -55,16 +52,9 @@ def held(folder: Path, address: str) -> Iterator[None]:
         UsageError: it cannot be made, or another process trains there.
     """
     make(folder)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        deadline = time.monotonic() + PATIENCE
-        while not _locked(descriptor):
-            if time.monotonic() >= deadline:
-                raise UsageError(f"another process of this machine trains {address}: wait for it, or stop it")
-            time.sleep(0.2)
+    refusal = f"another process of this machine trains {address}: wait for it, or stop it"
+    with held_alone(folder, refusal, PATIENCE):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def empty(folder: Path) -> None:
@@ -112,13 +102,3 @@ def _link(folder: Path, target: Path) -> Path:
         except OSError:  # a file system without hard links
             shutil.copyfile(folder / name, target / name)
     return target
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True

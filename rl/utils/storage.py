@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rl.utils.address import check_whole, is_remote, join
+from rl.utils.files import PATIENCE, held_alone
 
 
 class Storage:
@@ -23,6 +24,7 @@ class Storage:
         self.address = str(address)
         self.folder = Path(address)
         self.unsent: str | None = None
+        self._holding, self._holds = contextlib.ExitStack(), False  # the folder, against other trainers
 
     @property
     def parent(self) -> str:
@@ -47,9 +49,20 @@ class Storage:
         sent, or `unsent` says why not.
 
         Raises:
-            UsageError: it cannot be read.
+            UsageError: it cannot be read, or another process trains there.
         """
-        yield
+        with contextlib.ExitStack() as self._holding:
+            if self.folder.is_dir():
+                self._hold()
+            yield
+        self._holds = False
+
+    def _hold(self) -> None:
+        refusal = (
+            f"another process trains in {self.folder}: wait for it, stop it, or choose another --output_dir"
+        )
+        self._holding.enter_context(held_alone(self.folder, refusal, PATIENCE))
+        self._holds = True
 
     @contextlib.contextmanager
     def to_read(self) -> Iterator[None]:
@@ -62,7 +75,10 @@ class Storage:
         yield
 
     def begin(self) -> None:
-        """Called before the first file is written. Raises UsageError where a run could not be written."""
+        """Called when the folder is there, before the first file is written. Raises UsageError where a run
+        could not be written."""
+        if not self._holds:
+            self._hold()
 
     def saved(self) -> None:
         """Called after a checkpoint or the best policy has been written: what is new may be sent."""

@@ -5,6 +5,10 @@ from __future__ import annotations
 import io
 import logging
 import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -158,3 +162,25 @@ def test_no_rows_print_nothing():
     stream = io.StringIO()
     summary_table([], stream=stream)
     assert stream.getvalue() == ""
+
+
+def test_a_reader_that_is_gone_ends_nothing(tmp_path):
+    program = """
+        import sys
+        from rl.utils.progress import Progress, summary_table
+        with Progress(100, sys.argv[1]) as progress:
+            sys.stdin.readline()  # until the pipe is closed
+            progress.message("still here")
+            progress.update(100, 1.0)
+        summary_table([{"run": "here"}])
+        open(sys.argv[2], "w").write("done")
+    """
+    log, done = tmp_path / "train.log", tmp_path / "done"
+    command = [sys.executable, "-c", textwrap.dedent(program), str(log), str(done)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=Path(__file__).resolve().parents[2], **pipes) as process:
+        process.stdout.close()
+        process.stdin.write("go on\n")
+        process.stdin.flush()
+        assert process.wait(60) == 0, process.stderr.read()
+    assert done.exists() and "still here" in log.read_text()

@@ -42,7 +42,9 @@ def _child(*arguments):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
 def test_a_signal_lets_the_run_save_and_exit(number, code):
     with _child() as child:
         assert child.stdout.readline() == "ready\n"
@@ -50,6 +52,16 @@ def test_a_signal_lets_the_run_save_and_exit(number, code):
         out, err = child.communicate(timeout=60)
     assert out == "saving\nsaved\n" and child.returncode == code
     assert number.name in err and "Traceback" not in err
+
+
+def test_under_nohup_a_terminal_that_hangs_up_is_nothing():
+    inherited = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequest() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop.requested
+    finally:
+        signal.signal(signal.SIGHUP, inherited)
 
 
 def test_a_second_interrupt_does_not_wait():

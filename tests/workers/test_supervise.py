@@ -28,6 +28,7 @@ action = sys.argv[2].split(",")[lives]
 if action == "sleep":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+    signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
     print("asleep", flush=True)
     time.sleep(600)
 elif action == "orphan":
@@ -51,7 +52,11 @@ def start(tmp_path):
         words = [sys.executable, "-c", PROGRAM, lives, script, str(least)]
         root = Path(__file__).resolve().parents[2]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": root}
+        # As from a terminal: in the background of a script, tests inherit an ignored SIGINT.
+        inherited = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGHUP)}
         started.append(subprocess.Popen([str(word) for word in words], **pipes))
+        for each, handler in inherited.items():
+            signal.signal(each, handler)
         return started[-1], lives
 
     yield begin
@@ -87,7 +92,7 @@ def test_a_learner_that_is_killed_again_and_again_is_given_up(start):
     assert err.splitlines()[-1] == "error: the learner was ended by SIGKILL 3 times in a row"
 
 
-@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_request_to_stop_reaches_the_learner(start, number, code):
     process, lives = start("sleep")
     assert process.stdout.readline() == "asleep\n"
