@@ -21,6 +21,7 @@ from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.trainer import Result
 from rl.systems import use_system
 from rl.types import Nest
+from rl.utils.address import default_output
 from rl.utils.signals import StopRequest
 from rl.utils.storage import Storage, storage_at, storage_of
 from rl.utils.video import headless_setup
@@ -125,7 +126,8 @@ def train(
 
     Args:
         hparams: a name such as "ppo_cartpole", or an HParams object.
-        output_dir: the run goes to `output_dir/run_0`; default `runs/NAME`. May be an address (`gs://...`).
+        output_dir: the run goes to `output_dir/run_0`; default `runs/NAME`, and in its name the overrides,
+            the seed and the workers where they are given. May be an address (`gs://...`).
         seed: of everything random.
         sys: local, gpu or tpu.
         eval_episodes: episodes of each evaluation.
@@ -153,7 +155,10 @@ def train(
     use_system(sys)
     if record_video:
         headless_setup()
-    storage = storage_of(output_dir if output_dir is not None else Path("runs") / name, 0)
+    if output_dir is None:
+        rest = [f"{key}={value}" for key, value in overrides.items() if key not in ("env", "train_steps")]
+        output_dir = default_output(name, overrides.get("env"), ",".join(rest), seed, num_workers)
+    storage = storage_of(output_dir, 0)
     storage.check_writable()
     if not storage.has("hparams.json"):
         tell_hints(resolved)

@@ -17,7 +17,7 @@ from rl.errors import LearnerLost, MachineLost, NotFinite, NotSent, Unavailable,
 from rl.registry import Registry, import_user_modules
 from rl.systems.hosts import Hosts, hosts_here, leave_cores_to_server
 from rl.systems.machines import together
-from rl.utils.address import check_whole
+from rl.utils.address import check_whole, default_output
 from rl.utils.imports import import_tensorflow
 from rl.workers.plan import Workers, check_address, check_ray
 from rl.workers.supervise import AGAIN, supervised
@@ -106,7 +106,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--env", metavar="ID", help="environment, in place of the set's own")
     add("--hparam_override", default="", metavar="NAME=VALUE,...", help="single hyperparameters")
     where = (
-        "where runs are kept and resumed (default runs/SET): a folder, or an address such as gs://BUCKET/DIR"
+        "where runs are kept and resumed: a folder, or an address such as gs://BUCKET/DIR (default runs/SET, "
+        "and in its name --env, --hparam_override, --seed and --num_workers where they are given)"
     )
     add("--output_dir", metavar="DIR", help=where)
     number("--train_steps", None, 1, "environment steps to train for (default: the set's)")
@@ -190,7 +191,7 @@ def _run(argv: Sequence[str]) -> int:
 
     return run(
         hparams,
-        output_dir=args.output_dir or os.path.join("runs", args.hparams),
+        output_dir=args.output_dir or _default_output(args),
         sys=args.sys,
         seed=args.seed,
         copies=args.copies,
@@ -207,6 +208,10 @@ def _run(argv: Sequence[str]) -> int:
         copy=args.copy,
         user_modules=modules,
     )
+
+
+def _default_output(args: argparse.Namespace) -> str:
+    return default_output(args.hparams, args.env, args.hparam_override, args.seed, args.num_workers)
 
 
 def _machines(args: argparse.Namespace) -> tuple[Hosts, dict[str, str]] | None:

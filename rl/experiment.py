@@ -211,6 +211,7 @@ def train_one(
             "name": name,
             "seed": seed,
             "hparams": hparams.to_dict(),
+            "backends": {"training": trainer.runner.backend, "evaluation": trainer.evaluator.backend},
             "difference_from_default": {
                 key: list(pair) for key, pair in difference(hparams, HParams()).items()
             },

@@ -47,6 +47,9 @@ def test_a_run_leaves_everything_that_tells_what_it_was(trained):
     assert run.run_dir == folder / "run_0" and run.step == 2_048
     saved = json.loads((run.run_dir / "hparams.json").read_text())
     assert (saved["name"], saved["seed"], saved["hparams"]["env"]) == ("ppo_identity", 4, "Identity-v0")
+    assert saved["backends"] == {"training": "graph", "evaluation": "gym"}
+    log = (run.run_dir / "train.log").read_text()
+    assert "Identity-v0: trained in-graph, evaluated on Gymnasium\n" in log
     assert saved["difference_from_default"]["gamma"] == [0.99, 0.0]
     assert "rl.train('ppo_identity')" in (run.run_dir / "command.txt").read_text()
     assert {"python", "tensorflow", "keras"} <= set(json.loads((run.run_dir / "versions.json").read_text()))

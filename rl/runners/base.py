@@ -21,6 +21,7 @@ class Runner:
     bit. `step` counts environment steps, autoreset steps included, so that it is known in advance.
     """
 
+    backend = ""  # of the environments: "graph", "envpool" or "gym"
     starting = "compiling ..."  # what a person is told before the first window, which takes longer
 
     def __init__(self, learner: Learner, seed: int, devices: Devices | None = None):

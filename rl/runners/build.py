@@ -57,10 +57,13 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     if in_graph:
         from rl.runners.in_graph import InGraphRunner
 
-        return InGraphRunner(env, learner, seed, jit_compile, devices)
-    from rl.runners.sync import SyncRunner
+        runner: Runner = InGraphRunner(env, learner, seed, jit_compile, devices)
+    else:
+        from rl.runners.sync import SyncRunner
 
-    return SyncRunner(env, learner, seed, jit_compile, devices)
+        runner = SyncRunner(env, learner, seed, jit_compile, devices)
+    runner.backend = env.backend
+    return runner
 
 
 def make_memory(agent: Agent, num_envs: int, length: int, frame_stack: int) -> Any:

@@ -30,7 +30,7 @@ def build_async(hparams: Any, seed: int, workers: Workers) -> AsyncRunner:
         UsageError: parts that do not fit together; Ray cannot be used.
     """
     parts = division(hparams, workers, together(get_algo(hparams.algo).experience, hparams))
-    views = _spaces(hparams)
+    backend, views = _environment(hparams)
     learners, shards = hparams.num_learners, hparams.buffer_shards
     with contextlib.ExitStack() as stack:
         roles = None
@@ -53,13 +53,14 @@ def build_async(hparams: Any, seed: int, workers: Workers) -> AsyncRunner:
             stack.callback(roles.close)
         roles.plan(parts, part, _shelf(hparams, agent, part) if shards else None)
         runner = AsyncRunner(learning.learner, seed, learning.function, workers, roles)
+        runner.backend = backend
         stack.pop_all()
         return runner
 
 
 def build_part(hparams: Any, part: Part) -> tuple[Runner, LearnFunction]:
     """What a peer of the first learner learns with."""
-    learning = _learning(_agent(hparams, _spaces(hparams), part.seed), part)
+    learning = _learning(_agent(hparams, _environment(hparams)[1], part.seed), part)
     runner = Runner(learning.learner, part.seed)
     return runner, learning.function(runner)
 
@@ -115,8 +116,8 @@ def _agent(hparams: Any, views: tuple[Any, Any], seed: int) -> Agent:
     return agent
 
 
-def _spaces(hparams: Any) -> tuple[Any, Any]:
-    """Observation and action space of one environment, as workers play it."""
+def _environment(hparams: Any) -> tuple[str, tuple[Any, Any]]:
+    """Backend of the environment as workers play it, and its observation and action space."""
     env = worker_env(hparams, 1)
     env.close()
-    return env.observation_space, env.action_space
+    return env.backend, (env.observation_space, env.action_space)

@@ -59,6 +59,11 @@ class Evaluator:
         _check_spaces(agent, self._envs)
         self._actor = Actor(agent, self._num_envs, training=False, seed=0, backend=hparams.act_backend)
 
+    @property
+    def backend(self) -> str:
+        """Which of `rl.envs.make.BACKENDS` the episodes are played on."""
+        return self._envs.backend
+
     def run(self, seed: int) -> Evaluation:
         """The episodes of that seed (`rl.envs.host.purpose_seed`).
 

@@ -108,6 +108,7 @@ class Trainer:
             set_aside(best)
         logger = Logger(self.run_dir, self.hparams.histograms, runner.step if self.resumed else None)
         with logger, Progress(total, self.run_dir / "train.log") as progress:
+            progress.message(self._environment())
             if not self.resumed:
                 logger.log_hparams(log_hparams)
                 logger.log_graph(self._policy_graph())
@@ -247,6 +248,13 @@ class Trainer:
         self._saved_step = runner.step
         runner.save(self.storage.address)
         self.storage.saved()
+
+    def _environment(self) -> str:
+        """Which environment is played where, in words."""
+        names = {"graph": "in-graph", "envpool": "on EnvPool", "gym": "on Gymnasium"}
+        training, evaluation = names[self.runner.backend], names[self.evaluator.backend]
+        lacking = "" if self.evaluator.backend == "gym" else ", since Gymnasium has none of that id"
+        return f"{self.hparams.env}: trained {training}, evaluated {evaluation}{lacking}"
 
     def _policy_graph(self) -> Any:
         """The policy as a plain function, whose graph TensorBoard shows."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 
 from rl.errors import UsageError
 
+_LONGEST = 100  # characters of a folder's name
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _TORN = re.compile(r"(file|gs|hdfs|ram|s3):(?!//)/*", re.IGNORECASE)
 
@@ -36,3 +38,23 @@ def join(address: str, *names: str) -> str:
     for name in names:
         address = address + name if address.endswith("/") else f"{address}/{name}"
     return address
+
+
+def default_output(
+    name: str, env: str | None = None, overrides: str = "", seed: int = 0, num_workers: int = 0
+) -> str:
+    """The folder of a run that was given none: `runs/NAME`, and behind that what it was asked for besides, so
+    that unlike runs do not meet: `runs/ppo-Acrobot-v1-lr=0.001-seed_3-workers_2`."""
+    parts = [
+        name,
+        env,
+        overrides,
+        f"seed_{seed}" if seed else "",
+        f"workers_{num_workers}" * bool(num_workers),
+    ]
+    text = "-".join(filter(None, parts))
+    readable = re.sub(r"[^A-Za-z0-9.,=+_-]+", "_", text)
+    if len(readable) > _LONGEST:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        readable = f"{readable[: _LONGEST - 9]}-{digest}"
+    return os.path.join("runs", readable)

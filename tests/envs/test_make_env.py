@@ -33,6 +33,22 @@ def test_auto_takes_the_fastest_backend_that_has_the_id(env_id: str, backend: st
     assert env.num_envs == 2
 
 
+@pytest.mark.parametrize(
+    ("env_id", "kwargs", "backend"),
+    [
+        ("FrozenLake-v1", {}, "envpool"),
+        ("FrozenLake-v1", {"is_slippery": False}, "gym"),  # an option that EnvPool's has not
+        ("Blackjack-v1", {}, "gym"),  # EnvPool's observes an array, Gymnasium's a tuple
+    ],
+)
+def test_auto_passes_over_envpool_where_it_is_not_what_gymnasium_has(env_id, kwargs, backend) -> None:
+    env = make_env(env_id, "auto", 2, kwargs)
+    original = make_gym_env(env_id, kwargs)
+    assert env.backend == backend
+    assert env.observation_space == original.observation_space
+    env.close()
+
+
 @pytest.mark.parametrize("backend", ["graph", "envpool", "gym"])
 def test_backends_of_one_id_have_equal_spaces_and_limits(backend: str) -> None:
     env = make_env("Acrobot-v1", backend, 2, {}, 5)

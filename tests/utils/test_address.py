@@ -57,3 +57,22 @@ def test_a_path_that_was_meant_as_an_address_is_told(path, meant):
 @pytest.mark.parametrize("path", ["gs://bucket", "runs/gs:x", "gsx:/a", "c:/runs", Path("runs/x"), "gs"])
 def test_others_are_taken_as_they_are(path):
     addresses.check_whole(path)
+
+
+def test_a_run_that_was_given_no_folder_gets_one_that_tells_it_apart():
+    folders = [
+        addresses.default_output("ppo"),
+        addresses.default_output("ppo", "Acrobot-v1"),
+        addresses.default_output("ppo", "ALE/Pong-v5"),
+        addresses.default_output("ppo", None, "lr=3e-4,model.hidden=[64,64]"),
+        addresses.default_output("ppo", "Acrobot-v1", "lr=3e-4", 3, 2),
+    ]
+    assert folders == [
+        "runs/ppo",
+        "runs/ppo-Acrobot-v1",
+        "runs/ppo-ALE_Pong-v5",
+        "runs/ppo-lr=3e-4,model.hidden=_64,64_",
+        "runs/ppo-Acrobot-v1-lr=3e-4-seed_3-workers_2",
+    ]
+    long = [addresses.default_output("ppo", None, f"reward_augmentation={'x' * 200}{end}") for end in "ab"]
+    assert long[0] != long[1] and all(len(each) == len("runs/") + 100 for each in long)

@@ -40,6 +40,7 @@ class GraphEnv:
         max_episode_steps: steps after which an episode is truncated; None takes the environment's own limit.
     """
 
+    backend = "graph"
     observation_space: spaces.Space
     action_space: spaces.Space
     max_episode_steps: int | None = None
