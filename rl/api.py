@@ -27,6 +27,8 @@ from rl.utils.storage import Storage, storage_at, storage_of
 from rl.utils.video import headless_setup
 from rl.workers.plan import Workers
 
+ACTORS = 4  # compiled policies that a `Policy` keeps, of the batch sizes it was last called with
+
 
 class Run:
     """A training run on disk.
@@ -72,9 +74,10 @@ class Policy:
 
         batch = _batch(self.agent.observation_space, observation, batched)
         count = len(tf.nest.flatten(batch)[0])
-        if count not in self._actors:
-            self._actors[count] = Actor(self.agent, count, training=False, seed=0)
-        actor = self._actors[count]
+        actor = self._actors.pop(count, None) or Actor(self.agent, count, training=False, seed=0)
+        self._actors[count] = actor  # the newest last
+        if len(self._actors) > ACTORS:
+            del self._actors[next(iter(self._actors))]
         actor.begin(0, 1)
         action = self._encode(actor(batch, 0, 0)[0])
         return action if batched else tf.nest.map_structure(lambda x: x[0], action)

@@ -12,7 +12,7 @@ from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import check_window, eval_envs_of
-from rl.errors import NotSent, UsageError
+from rl.errors import NotFinite, NotSent, Unavailable, UsageError
 from rl.hparams.hints import hints, picture_hint
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference
@@ -118,9 +118,11 @@ def run(
     each = eval_episodes, test_episodes, command_line(command), workers
     plan = Plan(hparams, hparams_name, seed, training, render, record_video, *each)
     with StopRequest() as stop:
-        rows = _all_copies(plan, storages, parallel, sys, user_modules, stop)
+        rows, failed = _all_copies(plan, storages, parallel, sys, user_modules, stop)
     if rows:
         summary_table(rows, title="")
+    if failed:
+        raise failed[0]
     unsent = [storage.unsent for storage in storages.values() if storage.unsent]
     if unsent:
         raise NotSent("; ".join(unsent))
@@ -134,18 +136,23 @@ def _all_copies(
     system: str,
     modules: tuple[str, ...],
     stop: StopRequest,
-) -> list[dict[str, Any]]:
-    """Each copy, side by side or one after another: their lines of the summary."""
+) -> tuple[list[dict[str, Any]], list[Exception]]:
+    """Each copy, side by side or one after another: their lines of the summary, and why others have none."""
     if parallel > 1 and len(storages) > 1 and plan.training:
         from rl.workers.copies import side_by_side
 
         return side_by_side(plan, list(storages.values()), parallel, system, modules, stop)
-    rows = []
+    rows: list[dict[str, Any]] = []
+    failed: list[Exception] = []
     for number, storage in storages.items():
-        rows += one_copy(plan, storage, number, stop)
+        try:
+            rows += one_copy(plan, storage, number, stop)
+        except (NotFinite, Unavailable) as error:  # the others may do better
+            failed.append(error)
+            log.error("%s: %s", storage.address, error)
         if stop.requested:
             break
-    return rows
+    return rows, failed
 
 
 def one_copy(plan: Plan, storage: Storage, copy: int, stop: StopRequest) -> list[dict[str, Any]]:
@@ -218,6 +225,8 @@ def train_one(
         }
         write_run_files(run_dir, saved, command)
         return trainer.train(stop, hparams.flat())
+    except SystemExit as error:  # a library's or an environment's: never this program's success
+        raise RuntimeError(f"something called sys.exit({error.code}) while {run_dir} was trained") from error
     finally:
         trainer.close()
 

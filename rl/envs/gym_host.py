@@ -18,9 +18,11 @@ from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from rl.envs.host import HostStep, action_encoder, action_view, env_seeds, observation_view
+from rl.errors import UsageError
 from rl.types import Nest
 
 UNLIMITED = 27_000  # steps after which evaluation cuts episodes without a limit, as is the custom for Atari
+_OLD = "as environments of old Gym do: write it for Gymnasium 1 (gymnasium.farama.org, migration guide)"
 
 
 class GymHost:
@@ -51,7 +53,7 @@ class GymHost:
         """Observation [B, ...]; environment i is reset with `env_seeds(seed, B)[i]`."""
         self._ended = [False] * self.num_envs
         seeds = env_seeds(seed, self.num_envs)
-        return self._batch([env.reset(seed=each)[0] for env, each in zip(self.envs, seeds, strict=True)])
+        return self._batch([_begun(env, each) for env, each in zip(self.envs, seeds, strict=True)])
 
     def step(self, action: Nest) -> HostStep:
         """See `HostEnv.step`."""
@@ -62,10 +64,10 @@ class GymHost:
         observations = []
         for i, each in enumerate(self._split(self.encode(action))):
             if ended[i]:
-                observations.append(self.envs[i].reset()[0])
+                observations.append(_begun(self.envs[i]))
                 ended[i] = False
             else:
-                observation, reward[i], done, cut, _ = self.envs[i].step(each)
+                observation, reward[i], done, cut = _stepped(self.envs[i], each)
                 observations.append(observation)
                 if done or cut:
                     ended[i], terminated[i], truncated[i] = True, done, cut
@@ -90,10 +92,45 @@ class GymHost:
         if self._shape is not None:
             batch = np.empty(self._shape, self.observation_space.dtype)
             for i, observation in enumerate(observations):
+                if np.shape(observation) != self._shape[1:]:  # numpy would spread a number over all places
+                    raise UsageError(
+                        f"{_name(self.envs[i])} returned an observation of shape "
+                        f"{list(np.shape(observation))}, its observation_space says {list(self._shape[1:])}"
+                    )
                 batch[i] = observation
             return batch
         out = create_empty_array(self.observation_space, n=self.num_envs, fn=np.empty)
         return concatenate(self.observation_space, observations, out)
+
+
+def _begun(env: gymnasium.Env, seed: int | None = None) -> Any:
+    """The first observation of an episode. Raises UsageError for a `reset` that is not Gymnasium's."""
+    try:
+        found = env.reset() if seed is None else env.reset(seed=seed)
+    except TypeError as error:
+        if "'seed'" in str(error):
+            raise UsageError(f"{_name(env)}: reset() takes no seed, {_OLD}") from error
+        raise
+    if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
+        raise UsageError(f"{_name(env)}: reset() does not return (observation, info), {_OLD}")
+    return found[0]
+
+
+def _stepped(env: gymnasium.Env, action: Any) -> tuple[Any, float, bool, bool]:
+    """Observation, reward, terminated, truncated. Raises UsageError for a `step` that is not Gymnasium's."""
+    try:
+        observation, reward, terminated, truncated, _ = env.step(action)
+    except ValueError as error:
+        if "values to unpack (expected 5" in str(error):
+            raise UsageError(f"{_name(env)}: step() does not return five things, {_OLD}") from error
+        raise
+    if reward is None:  # which numpy would take for NaN
+        raise UsageError(f"{_name(env)}: step() returned None for the reward: return a number")
+    return observation, reward, terminated, truncated
+
+
+def _name(env: gymnasium.Env) -> str:
+    return f"environment {env.spec.id if env.spec is not None else type(env.unwrapped).__name__}"
 
 
 class GymVectorHost:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rl.errors import NotFinite, UsageError
+from rl.errors import NotFinite, Unavailable, UsageError
 from rl.utils.signals import StopRequest
 from rl.utils.storage import Storage, storage_at
 from rl.workers.cluster import Cluster
@@ -75,13 +75,13 @@ def side_by_side(
     system: str,
     modules: tuple[str, ...],
     stop: StopRequest,
-) -> list[dict[str, Any]]:
-    """Trains and tests all copies, `parallel` at a time; their lines of the summary. A storage says what
-    could not be sent of its copy.
+) -> tuple[list[dict[str, Any]], list[Exception]]:
+    """Trains and tests all copies, `parallel` at a time; their lines of the summary, and the errors of those
+    that failed where others may not (NotFinite, Unavailable). A storage says what could not be sent of its
+    copy.
 
     Raises:
-        UsageError, NotFinite: what a copy raises, or one that is killed again and again; the others stop and
-            save.
+        UsageError: what a copy raises, or one that is killed again and again; the others stop and save.
     """
     copies = _Copies(plan, storages, parallel, system, modules)
     told, asked = time.monotonic(), False
@@ -95,7 +95,7 @@ def side_by_side(
                 print(copies.table(), flush=True)
     finally:
         copies.close()
-    return [row for copy in sorted(copies.rows) for row in copies.rows[copy]]
+    return [row for copy in sorted(copies.rows) for row in copies.rows[copy]], copies.failed
 
 
 class _Copies:
@@ -112,6 +112,7 @@ class _Copies:
         self._waiting, self._lost = list(range(len(storages))), [0] * len(storages)
         self._begun = time.monotonic()
         self.rows: dict[int, list[dict[str, Any]]] = {}  # by copy, of the summary
+        self.failed: list[Exception] = []
 
     def go_on(self, starts: bool) -> bool:
         """Fills free places (where `starts`), waits a little for a copy to end; False once none is left."""
@@ -170,7 +171,12 @@ class _Copies:
         try:
             self.rows[copy], storage.unsent = self._ray.get(result)
         except errors.RayTaskError as error:
-            raise (error.cause if isinstance(error.cause, UsageError | NotFinite) else error) from None
+            cause = error.cause
+            if not isinstance(cause, NotFinite | Unavailable):
+                raise (cause if isinstance(cause, UsageError) else error) from None
+            print(f"{storage.address}: {cause}", flush=True)
+            self.failed.append(cause)
+            self.rows[copy] = []
         except errors.RayError:
             self._lost[copy] += 1
             if self._lost[copy] >= TRIES:

@@ -320,3 +320,52 @@ def test_an_end_that_the_time_limit_meets_is_terminal_too(env_id: str, backend: 
     length, flags, (_, reward, terminated, truncated) = episode(make, env_id, steps - 1)
     assert (length, flags) == (steps - 1, [False, True])
     assert (reward, terminated, truncated) == (0.0, False, False)
+
+
+class Written(gymnasium.Env):
+    """What `reset` and `step` return is said from outside."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+    good = np.zeros(2, np.float32)
+
+    def __init__(self, reset: Any, step: Any) -> None:
+        self._reset, self._step = reset, step
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return self._reset
+
+    def step(self, action: Any) -> Any:
+        return self._step
+
+
+@pytest.mark.parametrize(
+    ("reset", "step", "told"),
+    [
+        (Written.good, None, r"reset\(\) does not return \(observation, info\), as environments of old Gym"),
+        ((Written.good, {}), (Written.good, 1.0, False, {}), r"step\(\) does not return five things, as env"),
+        (
+            (Written.good, {}),
+            (Written.good, None, False, False, {}),
+            r"step\(\) returned None for the reward",
+        ),
+        ((0.5, {}), None, r"observation of shape \[\], its observation_space says \[2\]"),
+        ((Written.good, {}), (np.zeros(3), 1.0, False, False, {}), r"of shape \[3\], its .* says \[2\]"),
+    ],
+)
+def test_an_environment_that_is_none_of_gymnasiums_is_told_in_one_line(
+    reset: Any, step: Any, told: str
+) -> None:
+    host = GymHost([Written(reset, step)])
+    with pytest.raises(UsageError, match=rf"environment Written.*{told}"):
+        host.reset(0)
+        host.step(np.zeros(1, np.int64))
+
+
+def test_an_environment_whose_reset_takes_no_seed_is_told() -> None:
+    class Unseeded(Written):
+        def reset(self) -> Any:  # type: ignore[override]
+            return self._reset
+
+    with pytest.raises(UsageError, match=r"reset\(\) takes no seed, as environments of old Gym do"):
+        GymHost([Unseeded((Written.good, {}), None)]).reset(0)
