@@ -48,6 +48,9 @@ def qrdqn_acrobot() -> QRDQNHParams:
     """QR-DQN on Acrobot-v1, double, 5-step returns."""
     hparams = dense_networks(QRDQNHParams())
     acrobot(hparams)
+    hparams.lr = 4e-3  # 1e-3 stays at -87
+    hparams.updates_per_iteration = 192
+    hparams.target_update_period = 192
     return hparams
 
 
