@@ -50,13 +50,6 @@ def documents(plan: Plan) -> dict[str, list[Document]]:
     return files
 
 
-def as_yaml(objects: Sequence[Document]) -> str:
-    """The text of a file."""
-    import yaml
-
-    return yaml.safe_dump_all(objects, sort_keys=False, explicit_start=True, width=110)
-
-
 def advice(plan: Plan, folder: str, files: Sequence[str]) -> str:
     """What to type next."""
     kubectl = "kubectl" if plan.namespace is None else f"kubectl -n {plan.namespace}"
@@ -89,6 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         import_user_modules(name.strip() for name in train.user_modules.split(",") if name.strip())
         plan = make_plan(own, train)
         _check_client()
+        from k8s.manifest import as_yaml
+
         files = documents(plan)
         texts = {name: as_yaml(objects) for name, objects in files.items()}
         if own.write_to == "-":
