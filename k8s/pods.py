@@ -45,10 +45,15 @@ def training_resources(plan: Plan) -> client.V1ResourceRequirements:
     return resources(plan.cpu, plan.memory, plan.scratch, **accelerators)
 
 
+def literal(text: str) -> str:
+    """Escapes a text that Kubernetes would change: it has variables for `$(NAME)`, and `$` for `$$`."""
+    return text.replace("$", "$$")
+
+
 def environment(plan: Plan) -> list[client.V1EnvVar]:
     """A home and a place for temporary files that can be written to, and what was asked for."""
     found = {"HOME": SCRATCH, "TMPDIR": SCRATCH, **plan.env_vars}
-    return [client.V1EnvVar(name=name, value=value) for name, value in found.items()]
+    return [client.V1EnvVar(name=name, value=literal(value)) for name, value in found.items()]
 
 
 def container(
@@ -78,7 +83,7 @@ def container(
     return client.V1Container(
         name=name,
         image=plan.image,
-        args=args,
+        args=None if args is None else [literal(each) for each in args],
         env=environment(plan),
         env_from=secret,
         resources=required,

@@ -25,8 +25,9 @@ OVERHEAD = 1  # of memory of a worker Pod, in units of a worker's: Ray's own pro
 def ray_objects(plan: Plan) -> list[dict[str, Any]]:
     """A RayJob; with `keep_cluster` a RayCluster before it, which it is sent to."""
     spec: dict[str, Any] = {
-        # It passes through two shells: one here, one that `ray job submit` quotes for.
-        "entrypoint": shlex.join(plan.command),
+        # It becomes an argument of a Pod, and passes through two shells: one there, one that `ray job submit`
+        # quotes for.
+        "entrypoint": pods.literal(shlex.join(plan.command)),
         "submissionMode": "K8sJobMode",
         "submitterPodTemplate": plain(_submitter(plan)),
     }
