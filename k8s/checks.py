@@ -6,6 +6,7 @@ Rules are those of Kubernetes' validation (pkg/apis/*/validation in kubernetes/k
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ Document = dict[str, Any]
 ALWAYS, FINITE = ("Always",), ("Never", "OnFailure")
 ANY = ("Always", "Never", "OnFailure")
 POD = 63  # the longest name of a Pod that is a host name too
+APPLIED = 256 * 1024  # bytes of annotations, in which `kubectl apply` keeps the whole object
+MOST_COMPLETIONS = 100_000  # where failures are counted by index
 RAY_CLUSTER, RAY_JOB = 53, 47  # the longest names that KubeRay takes
 _ACCESS = {"ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"}
 _RULE = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
@@ -38,6 +41,12 @@ def problems(documents: Sequence[Document], existing_claims: Iterable[str] = ())
                 found.append(f"{where(document)}{place}: {what}")
         found += [f"{where(document)}: {what}" for what in _kind_problems(document, documents)]
     return found
+
+
+def _size(document: Document) -> int:
+    """Bytes that Go's JSON has at most: it escapes three characters that Python's does not."""
+    text = json.dumps(document, separators=(",", ":"))
+    return len(text) + 5 * sum(text.count(letter) for letter in "<>&")
 
 
 def where(document: Document) -> str:
@@ -88,6 +97,8 @@ def _object_problems(document: Document) -> Iterator[str]:
     for key in metadata.get("annotations", {}):
         if not is_label_key(key):
             yield f"the annotation {key} is not valid"
+    if (size := _size(document) + 100) > APPLIED:  # the annotation has a name, too
+        yield f"has {size} bytes, of which kubectl applies {APPLIED} at most: shorten flags and variables"
 
 
 def _duplicates(documents: Sequence[Document]) -> Iterator[str]:
@@ -128,6 +139,8 @@ def _job_problems(spec: Document, name: str) -> Iterator[str]:
         if "completions" not in spec:
             yield "completionMode Indexed needs completions"
         longest = f"{name}-{spec.get('completions', 1) - 1}"
+        if per_index and spec.get("completions", 1) > MOST_COMPLETIONS and "maxFailedIndexes" not in spec:
+            yield f"more than {MOST_COMPLETIONS} completions need maxFailedIndexes"
     if not is_dns_label(longest, POD):
         yield f"its Pods would have the host name {longest!r}, which is no DNS label"
     if per_index and not indexed:

@@ -78,6 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
     argv = sys.argv[1:] if argv is None else argv
     try:
+        _check_decoded(argv)
         own, train = split(argv)
         import_user_modules(name.strip() for name in train.user_modules.split(",") if name.strip())
         plan = make_plan(own, train)
@@ -98,6 +99,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"wrote {folder / name}: {', '.join(_described(each) for each in objects)}")
     print(advice(plan, str(folder), list(files)))
     return 0
+
+
+def _check_decoded(words: Sequence[str]) -> None:
+    """Python keeps bytes of the command line that are no text as half characters, which no file takes."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{word!r} is no UTF-8: type it anew") from None
 
 
 def _check_client() -> None:

@@ -14,11 +14,12 @@ from k8s.names import (
     derived_name,
     is_dns_label,
     is_environment_name,
+    is_image,
     is_label_key,
     is_label_value,
 )
 from k8s.options import CLOUDS, SPOT
-from k8s.quantities import checked_quantity
+from k8s.quantities import checked_bytes, checked_cores
 from k8s.tpus import Slice, slice_of
 from rl.cli import checked
 from rl.errors import UsageError, nearest
@@ -26,9 +27,24 @@ from rl.hparams.hparams import HParams
 from rl.workers.plan import Workers, division
 
 RESERVED = ("HOME", "TMPDIR", "JOB_COMPLETION_INDEX")  # what Pods set themselves
+# What KubeRay sets, without a look at what is there, or refuses (ray-operator/controllers/ray/common/pod.go,
+# utils/validation.go), and what would lead Ray away from the cluster that it makes.
+RESERVED_RAY = (
+    *("RAY_ADDRESS", "RAY_IP", "RAY_PORT", "FQ_RAY_IP", "RAY_CLUSTER_NAME", "RAY_CLUSTER_NAMESPACE"),
+    *("RAY_CLOUD_INSTANCE_ID", "RAY_NODE_TYPE_NAME", "RAY_DASHBOARD_ADDRESS", "RAY_JOB_SUBMISSION_ID"),
+    *("RAY_REDIS_ADDRESS", "REDIS_USERNAME", "REDIS_PASSWORD", "RAY_enable_autoscaler_v2"),
+    *("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ENABLE_K8S_TOKEN_AUTH"),
+    *("RAY_USAGE_STATS_ENABLED", "RAY_USAGE_STATS_EXTRA_TAGS", "KUBERAY_GEN_RAY_START_CMD"),
+)
+MOST_COPIES = 100_000  # completions of an Indexed Job with backoffLimitPerIndex
+MOST_WORKERS = 2**31 - 1  # what replicas count to
+# What the image and the container runtime have there; a claim would hide it, or be hidden.
+_SYSTEM = (
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt/rl", "/opt/venv", "/proc", "/root", "/run"),
+    *("/sbin", "/sys", "/tmp", "/usr", "/var/lib", "/var/run"),
+)
 _REMOTE = re.compile(r"([a-z][a-z0-9+.-]*)://[^/\s].*")
 _OF_THE_POD = ("file", "ram")  # schemes of places that end with a Pod
-_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._:/@-]*")
 
 
 @dataclass(frozen=True)
@@ -86,7 +102,7 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
     hparams = checked(train, here=False)
     if not own.image:
         raise UsageError("--image is missing: name the image that k8s/Dockerfile was built to")
-    if not _IMAGE.fullmatch(own.image):
+    if not is_image(own.image):
         raise UsageError(f"--image {own.image!r}: needs REGISTRY/NAME:TAG, such as ghcr.io/me/rl:1")
     name = _name(own, train)
     tpu = _tpu(own, train)
@@ -107,20 +123,20 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
         namespace=_label("--namespace", own.namespace),
         service_account=_existing("--service_account", own.service_account),
         image_pull_secret=_existing("--image_pull_secret", own.image_pull_secret),
-        cpu=checked_quantity("--cpu", own.cpu, "4 or 500m"),
-        memory=checked_quantity("--memory", own.memory, "8Gi"),
-        scratch=checked_quantity("--scratch", own.scratch, "10Gi"),
+        cpu=checked_cores("--cpu", own.cpu),
+        memory=checked_bytes("--memory", own.memory, "8Gi"),
+        scratch=checked_bytes("--scratch", own.scratch, "10Gi"),
         gpus=_gpus(own, train),
         tpu=tpu,
         spot=own.spot,
         cloud=own.cloud,
         node_selector=_node_selector(own.node_selector, tpu),
         claim=claim,
-        claim_size=own.pvc_size and checked_quantity("--pvc_size", own.pvc_size, "50Gi"),
+        claim_size=own.pvc_size and checked_bytes("--pvc_size", own.pvc_size, "50Gi"),
         storage_class=_existing("--storage_class", own.storage_class),
         mount=mount,
         shared_claim=kind in ("copies", "hosts") or bool(buffers and hparams.save_buffers),
-        env_vars=_env_vars(own.env_var),
+        env_vars=_env_vars(own.env_var, kind),
         env_secret=_existing("--env_secret", own.env_secret),
         grace_seconds=own.grace_seconds,
         ttl_seconds=own.ttl_seconds,
@@ -131,7 +147,7 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
         processes=_processes(train, hparams),
         processes_mount=bool(buffers and hparams.save_buffers),
         workers_per_pod=own.workers_per_pod,
-        worker_memory=checked_quantity("--worker_memory", own.worker_memory, "1Gi"),
+        worker_memory=checked_bytes("--worker_memory", own.worker_memory, "1Gi"),
         keep_cluster=_keep_cluster(own, kind),
     )
 
@@ -167,6 +183,8 @@ def _kind(train: argparse.Namespace, tpu: Slice | None) -> str:
         return "hosts"
     if train.num_workers and train.training and not train.test_only:
         return "ray"
+    if train.copies > MOST_COPIES:
+        raise UsageError(f"--copies {train.copies}: a Job has {MOST_COPIES} Pods at most; write several Jobs")
     return "copies" if train.copies > 1 else "job"
 
 
@@ -198,6 +216,8 @@ def _gpus(own: argparse.Namespace, train: argparse.Namespace) -> int:
 def _processes(train: argparse.Namespace, hparams: HParams) -> int:
     if not train.num_workers:
         return 0
+    if train.num_workers > MOST_WORKERS:
+        raise UsageError(f"--num_workers {train.num_workers}: needs {MOST_WORKERS} at most")
     return int(train.num_workers + hparams.num_learners - 1 + hparams.buffer_shards)
 
 
@@ -209,7 +229,9 @@ def _keep_cluster(own: argparse.Namespace, kind: str) -> bool:
 
 def _mount(own: argparse.Namespace) -> str:
     path = posixpath.normpath(own.mount)
-    if not path.startswith("/") or path == "/" or any(_below(path, each) for each in ("/tmp", "/opt/rl")):
+    path = f"/{path.lstrip('/')}" if path.startswith("/") else path  # POSIX keeps two slashes apart
+    taken = any(_below(path, each) or _below(each, path) for each in _SYSTEM)
+    if not path.startswith("/") or path == "/" or ":" in path or taken:
         raise UsageError(f"--mount {own.mount!r}: needs a folder of its own from the root, such as /data")
     return path
 
@@ -274,7 +296,7 @@ def _node_selector(given: list[str], tpu: Slice | None) -> dict[str, str]:
     return found
 
 
-def _env_vars(given: list[str]) -> dict[str, str]:
+def _env_vars(given: list[str], kind: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for pair in given:
         name, equals, value = pair.partition("=")
@@ -282,6 +304,8 @@ def _env_vars(given: list[str]) -> dict[str, str]:
             raise UsageError(f"--env_var {pair!r}: needs NAME=VALUE")
         if name in RESERVED:
             raise UsageError(f"--env_var {name}: the Pod sets it itself; leave it out")
+        if name in RESERVED_RAY and kind == "ray":
+            raise UsageError(f"--env_var {name}: KubeRay sets or refuses it; leave it out")
         if found.setdefault(name, value) != value:
             raise UsageError(f"--env_var {name} is given twice, with different values")
     return found

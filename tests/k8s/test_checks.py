@@ -109,6 +109,11 @@ RULE = ("JobSet", "failurePolicy", "rules", 0)
 BROKEN = [
     # names, labels, the set as a whole
     ("job", named("Job", "ppo_pong"), "the name 'ppo_pong' is no DNS name"),
+    (
+        "job",
+        lambda o: o[0]["metadata"].update(annotations={"a": "<" * 44_000}),
+        "bytes, of which kubectl applies 262144 at most",
+    ),
     ("job", named("Service", "1-tensorboard"), "no DNS label that begins with a letter"),
     ("job", lambda o: o[0]["metadata"].update(namespace="a.b"), "the namespace 'a.b' is no DNS label"),
     ("job", lambda o: o[0]["metadata"]["labels"].update({"a b": "c"}), "the label a b=c is not valid"),
@@ -141,6 +146,7 @@ BROKEN = [
     ("job", put_in_pod("only", "name", "Train"), "the name is no DNS label"),
     ("job", put_in_pod("only", "image", ""), "the image '' is no name of one"),
     ("job", put_in_pod("only", "image", " a"), "the image ' a' is no name of one"),
+    ("job", put_in_pod("only", "image", "a::b"), "the image 'a::b' is no name of one"),
     ("job", put_in_pod("only", "env", 0, "name", "1A"), "the variable name '1A' is not valid"),
     ("job", put_in_pod("only", "env", 0, "valueFrom", {}), "variable HOME has a value and a source"),
     ("job", again("only", "env"), "variable HOME is there twice"),
@@ -182,6 +188,7 @@ BROKEN = [
     ),
     # Jobs
     ("copies", put("Job", "completions", None), "completionMode Indexed needs completions"),
+    ("copies", put("Job", "completions", 100_001), "more than 100000 completions need maxFailedIndexes"),
     ("copies", named("Job", "a" * 62), f"the host name '{'a' * 62}-4', which is no DNS label"),
     ("job", put("Job", "backoffLimitPerIndex", 1), "backoffLimitPerIndex needs completionMode Indexed"),
     ("job", put("Job", "maxFailedIndexes", 1), "maxFailedIndexes needs backoffLimitPerIndex"),
