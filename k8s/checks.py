@@ -239,7 +239,7 @@ def _service_problems(spec: Document, documents: Sequence[Document]) -> Iterator
     ports = [
         port
         for template in matching
-        for container in template["spec"]["containers"]
+        for container in [*template["spec"].get("initContainers", []), *template["spec"]["containers"]]
         for port in container.get("ports", [])
     ]
     named = [port.get("name") for port in spec["ports"]]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from k8s.options import split
+from k8s.options import ONLY, split
 from k8s.plan import Plan, make_plan
 from rl.errors import UsageError
 from rl.registry import import_user_modules
@@ -35,15 +35,18 @@ def documents(plan: Plan) -> dict[str, list[Document]]:
     from k8s.ray import ray_objects
 
     files: dict[str, list[Document]] = {}
-    if plan.claim_size is not None:
+    only = plan.tensorboard == ONLY  # all else is in the cluster
+    if plan.claim_size is not None and not only:
         files[CLAIM] = [plain(tensorboard.claim(plan))]
-    if plan.kind == "ray":
+    if plan.kind == "ray" and not only:
         files[TRAIN] = ray_objects(plan)
-    else:
+    elif not only:
         files[TRAIN] = [jobset(plan) if plan.kind == "hosts" else plain(job(plan))]
-    if plan.tensorboard:
-        files[TENSORBOARD] = [plain(tensorboard.deployment(plan)), plain(tensorboard.service(plan))]
-    existing = [plan.claim] if plan.claim is not None and plan.claim_size is None else []
+    if plan.tensorboard != "no":
+        files[TENSORBOARD] = [plain(tensorboard.service(plan))]
+    if plan.tensorboard in ("apart", ONLY):
+        files[TENSORBOARD].insert(0, plain(tensorboard.deployment(plan)))
+    existing = [plan.claim] if plan.claim is not None and CLAIM not in files else []
     found = problems([each for file in files.values() for each in file], existing)
     if found:
         raise UsageError(f"the manifests would be refused: {found[0]}")
@@ -60,18 +63,32 @@ def advice(plan: Plan, folder: str, files: Sequence[str]) -> str:
         "hosts": f"{kubectl} logs -f -l {selector},batch.kubernetes.io/job-completion-index=0 --tail=-1",
         "ray": f"{kubectl} logs -f job/{plan.name}",
     }[plan.kind]
-    lines = [
-        f"apply        kubectl apply -f {shlex.quote(folder)}",
-        f"watch        {kubectl} get pods -w -l {selector}",
-        f"logs         {logs}",
-    ]
-    if plan.tensorboard:
+    lines = [f"apply        kubectl apply -f {shlex.quote(folder)}"]
+    if TRAIN in files:
+        lines.append(f"watch        {kubectl} get pods -w -l {selector}")
+        lines.append(f"logs         {logs}")
+    if TENSORBOARD in files:
         port = f"{kubectl} port-forward service/{plan.name}-tensorboard 6006:6006"
         lines.append(f"TensorBoard  {port}, then http://localhost:6006")
+    if plan.tensorboard == "beside":
+        lines.append(f"afterwards   the same command with --tensorboard {ONLY}: now it ends with training")
+    elif TENSORBOARD in files and _cannot_read(plan):
+        lines.append("             it has none of the trainer's rights: --tensorboard_service_account NAME,")
+        lines.append("             --tensorboard_env_secret NAME give it what it needs to read the output")
     # A claim is left out: its data would go with it.
     kept = [f"{folder}/{name}" for name in files if name != CLAIM] if CLAIM in files else [folder]
     lines.append(f"remove       kubectl delete {' '.join(f'-f {shlex.quote(path)}' for path in kept)}")
     return "\n".join(lines)
+
+
+def _cannot_read(plan: Plan) -> bool:
+    """Whether TensorBoard is likely to lack what the trainer needs for the output."""
+    trainer = plan.service_account or plan.env_secret
+    return bool(
+        plan.claim is None
+        and trainer
+        and not (plan.tensorboard_service_account or plan.tensorboard_env_secret)
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,7 +107,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if own.write_to == "-":
             sys.stdout.write("".join(texts.values()))
             return 0
-        folder = Path(own.write_to or os.path.join("manifests", plan.name))
+        name = f"{plan.name}-tensorboard" if plan.tensorboard == ONLY else plan.name
+        folder = Path(own.write_to or os.path.join("manifests", name))
         _write(folder, texts)
     except UsageError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)

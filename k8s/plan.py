@@ -6,6 +6,7 @@ import argparse
 import posixpath
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from k8s.command import train_command
 from k8s.names import (
@@ -18,7 +19,7 @@ from k8s.names import (
     is_label_key,
     is_label_value,
 )
-from k8s.options import CLOUDS, SPOT
+from k8s.options import CLOUDS, ONLY, PULL_POLICIES, SPOT
 from k8s.quantities import checked_bytes, checked_cores
 from k8s.tpus import Slice, slice_of
 from rl.cli import checked
@@ -36,6 +37,7 @@ RESERVED_RAY = (
     *("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ENABLE_K8S_TOKEN_AUTH"),
     *("RAY_USAGE_STATS_ENABLED", "RAY_USAGE_STATS_EXTRA_TAGS", "KUBERAY_GEN_RAY_START_CMD"),
 )
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 MOST_COPIES = 100_000  # completions of an Indexed Job with backoffLimitPerIndex
 MOST_WORKERS = 2**31 - 1  # what replicas count to
 # What the image and the container runtime have there; a claim would hide it, or be hidden.
@@ -47,11 +49,20 @@ _REMOTE = re.compile(r"([a-z][a-z0-9+.-]*)://[^/\s].*")
 _OF_THE_POD = ("file", "ram")  # schemes of places that end with a Pod
 
 
+class Toleration(NamedTuple):
+    """Of a taint: of any value where there is none, of all effects where there is none."""
+
+    key: str
+    value: str | None
+    effect: str | None
+
+
 @dataclass(frozen=True)
 class Plan:
     """One run on a cluster.
 
     kind: "job"; "copies": an Indexed Job; "hosts": a JobSet, one Pod for each host of a TPU slice; "ray".
+    tensorboard: "no"; "apart": a Deployment; "beside": in the Pod that trains; "only": nothing but it.
     """
 
     name: str
@@ -61,6 +72,7 @@ class Plan:
     image: str
     namespace: str | None
     service_account: str | None
+    image_pull_policy: str
     image_pull_secret: str | None
     cpu: str
     memory: str
@@ -70,6 +82,7 @@ class Plan:
     spot: str
     cloud: str
     node_selector: dict[str, str]
+    tolerations: tuple[Toleration, ...]
     claim: str | None  # name of the claim that is mounted
     claim_size: str | None  # None: it exists
     storage_class: str | None
@@ -80,7 +93,9 @@ class Plan:
     grace_seconds: int
     ttl_seconds: int
     backoff_limit: int
-    tensorboard: bool
+    tensorboard: str
+    tensorboard_service_account: str | None
+    tensorboard_env_secret: str | None
     copies: int
     copies_at_once: int
     processes: int  # of the run, beside the learner: workers, buffers and other learners
@@ -113,7 +128,8 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
     _check_output(train.output_dir, claim, mount)
     _check_choice("--spot", own.spot, SPOT)
     _check_choice("--cloud", own.cloud, CLOUDS)
-    buffers = hparams.buffer_shards if train.num_workers else 0
+    buffers = bool(train.num_workers and hparams.buffer_shards and hparams.save_buffers)
+    shared = buffers or kind in ("copies", "hosts")
     return Plan(
         name=name,
         kind=kind,
@@ -122,6 +138,7 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
         image=own.image,
         namespace=_label("--namespace", own.namespace),
         service_account=_existing("--service_account", own.service_account),
+        image_pull_policy=_pull_policy(own),
         image_pull_secret=_existing("--image_pull_secret", own.image_pull_secret),
         cpu=checked_cores("--cpu", own.cpu),
         memory=checked_bytes("--memory", own.memory, "8Gi"),
@@ -131,21 +148,26 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
         spot=own.spot,
         cloud=own.cloud,
         node_selector=_node_selector(own.node_selector, tpu),
+        tolerations=tuple(_toleration(each) for each in own.toleration),
         claim=claim,
         claim_size=own.pvc_size and checked_bytes("--pvc_size", own.pvc_size, "50Gi"),
         storage_class=_existing("--storage_class", own.storage_class),
         mount=mount,
-        shared_claim=kind in ("copies", "hosts") or bool(buffers and hparams.save_buffers),
+        shared_claim=shared,
         env_vars=_env_vars(own.env_var, kind),
         env_secret=_existing("--env_secret", own.env_secret),
         grace_seconds=own.grace_seconds,
         ttl_seconds=own.ttl_seconds,
         backoff_limit=own.backoff_limit,
-        tensorboard=own.tensorboard,
+        tensorboard=_tensorboard(own, claim is not None, shared),
+        tensorboard_service_account=_existing(
+            "--tensorboard_service_account", own.tensorboard_service_account
+        ),
+        tensorboard_env_secret=_existing("--tensorboard_env_secret", own.tensorboard_env_secret),
         copies=train.copies,
         copies_at_once=min(train.parallel, train.copies) if train.parallel > 1 else train.copies,
         processes=_processes(train, hparams),
-        processes_mount=bool(buffers and hparams.save_buffers),
+        processes_mount=buffers,
         workers_per_pod=own.workers_per_pod,
         worker_memory=checked_bytes("--worker_memory", own.worker_memory, "1Gi"),
         keep_cluster=_keep_cluster(own, kind),
@@ -283,6 +305,35 @@ def _label(flag: str, value: str | None) -> str | None:
     if value is not None and not is_dns_label(value):
         raise UsageError(f"{flag} {value!r}: needs lower case letters, digits and '-', 63 at most")
     return value
+
+
+def _pull_policy(own: argparse.Namespace) -> str:
+    """A tag may have been pushed anew since a node has pulled it; a digest is one image for ever."""
+    if own.image_pull_policy is None:
+        return "IfNotPresent" if "@" in own.image else "Always"
+    _check_choice("--image_pull_policy", own.image_pull_policy, PULL_POLICIES)
+    return str(own.image_pull_policy)
+
+
+def _tensorboard(own: argparse.Namespace, claim: bool, shared: bool) -> str:
+    for flag in ("tensorboard_service_account", "tensorboard_env_secret"):
+        if getattr(own, flag) is not None and (claim or not own.tensorboard):
+            why = "a claim is read without" if claim else "--tensorboard is False"
+            raise UsageError(f"--{flag}: {why}: leave it out")
+    if own.tensorboard == ONLY:
+        return ONLY
+    if not own.tensorboard:
+        return "no"
+    # A claim that one Pod writes to may let in Pods of one node only, and that has to be the trainer's.
+    return "beside" if claim and not shared else "apart"
+
+
+def _toleration(text: str) -> Toleration:
+    rest, colon, effect = text.partition(":")
+    key, equals, value = rest.partition("=")
+    if not is_label_key(key) or not is_label_value(value) or (colon and effect not in EFFECTS):
+        raise UsageError(f"--toleration {text!r}: needs KEY[=VALUE][:EFFECT], effect {', '.join(EFFECTS)}")
+    return Toleration(key, value if equals else None, effect or None)
 
 
 def _node_selector(given: list[str], tpu: Slice | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kubernetes import client
 
-from k8s import pods
+from k8s import pods, tensorboard
 from k8s.jobs import plain
 from k8s.plan import Plan
 from k8s.quantities import times
@@ -85,6 +85,7 @@ def _head(plan: Plan) -> client.V1PodTemplateSpec:
         plan,
         "ray-head",
         pods.training_resources(plan),
+        secret=plan.env_secret,
         claim=True,
         shared_memory=True,
         lifecycle=client.V1Lifecycle(pre_stop=stop),
@@ -95,18 +96,31 @@ def _head(plan: Plan) -> client.V1PodTemplateSpec:
         ],
     )
     return pods.template(
-        plan, "training", _quiet(container), accelerator=True, grace_seconds=plan.grace_seconds
+        plan,
+        "training",
+        _quiet(container),
+        beside=tensorboard.sidecar(plan),
+        service_account=plan.service_account,
+        accelerator=True,
+        grace_seconds=plan.grace_seconds,
     )
 
 
 def _worker(plan: Plan, processes: int) -> client.V1PodTemplateSpec:
     required = pods.resources(str(processes), times(plan.worker_memory, processes + OVERHEAD), plan.scratch)
-    container = pods.container(plan, "ray-worker", required, claim=plan.processes_mount, shared_memory=True)
-    return pods.template(plan, "worker", _quiet(container))
+    container = pods.container(
+        plan,
+        "ray-worker",
+        required,
+        secret=plan.env_secret,
+        claim=plan.processes_mount,
+        shared_memory=True,
+    )
+    return pods.template(plan, "worker", _quiet(container), service_account=plan.service_account)
 
 
 def _submitter(plan: Plan) -> client.V1PodTemplateSpec:
-    """Sends the command to the head, then follows its output."""
+    """Sends the command to the head, then follows its output: takes none of the trainer's rights."""
     required = pods.resources("500m", "1Gi", "1Gi")
     return pods.template(plan, "submitter", pods.container(plan, "ray-job-submitter", required))
 

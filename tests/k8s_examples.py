@@ -42,6 +42,14 @@ EXAMPLES = {
         *("--hparams", "apex_dqn_cartpole", "--num_workers", "6", "--hparam_override", "buffer_shards=2"),
         *(*IMAGE, "--pvc_size", "5Gi", "--output_dir", "/data/x", "--tensorboard", "False"),
     ],
+    "ray_claim": [
+        *("--hparams", "impala_cartpole", "--num_workers", "2", *IMAGE, "--service_account", "trainer"),
+        *("--pvc", "mine", "--output_dir", "/data/x", "--toleration", "team=rl:NoExecute"),
+    ],
+    "shown": [
+        *("--hparams", "ppo_pong", *IMAGE, "--pvc", "mine", "--output_dir", "/data/x"),
+        *("--tensorboard", "only"),
+    ],
     "ray_kept": ["--hparams", "impala_cartpole", "--num_workers", "3", "--keep_cluster", *IMAGE, *BUCKET],
 }
 
