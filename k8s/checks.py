@@ -121,6 +121,8 @@ def _kind_problems(document: Document, documents: Sequence[Document]) -> Iterato
         yield from _deployment_problems(spec)
     elif kind == "Service":
         yield from _service_problems(spec, documents)
+    elif kind == "NetworkPolicy":
+        yield from _network_problems(spec, documents)
     elif kind == "PersistentVolumeClaim":
         yield from _claim_problems(spec)
     elif kind == "RayJob":
@@ -253,6 +255,27 @@ def _service_problems(spec: Document, documents: Sequence[Document]) -> Iterator
             yield f"the Pods have no port {target}"
 
 
+def _network_problems(spec: Document, documents: Sequence[Document]) -> Iterator[str]:
+    pods = [
+        template.get("metadata", {}).get("labels", {})
+        for document in documents
+        for _, template, _ in pod_templates(document)
+    ]
+    peers = [peer for rule in spec.get("ingress", []) for peer in rule.get("from", [])]
+    # A peer of another namespace is not in the set.
+    selectors = [each["podSelector"] for each in peers if "namespaceSelector" not in each]
+    for selector in (spec["podSelector"], *selectors):
+        if not any(_selects(selector, labels) for labels in pods):
+            yield f"the selector {json.dumps(selector)} matches no Pod"
+
+
+def _selects(selector: Document, labels: Document) -> bool:
+    return selector.get("matchLabels", {}).items() <= labels.items() and all(
+        (labels.get(each["key"]) in each["values"]) is (each["operator"] == "In")
+        for each in selector.get("matchExpressions", [])
+    )
+
+
 def _claim_problems(spec: Document) -> Iterator[str]:
     modes = spec.get("accessModes", [])
     if not modes or not set(modes) <= _ACCESS:
@@ -285,6 +308,10 @@ def _ray_job_problems(spec: Document, name: str, documents: Sequence[Document]) 
 
 
 def _ray_cluster_problems(spec: Document) -> Iterator[str]:
+    if spec.get("authOptions", {}).get("mode") == "token":
+        version = [int(each) for each in re.findall(r"[0-9]+", spec.get("rayVersion", ""))]
+        if version < [2, 52]:
+            yield "a token needs a rayVersion from 2.52 on"
     groups = spec.get("workerGroupSpecs", [])
     if len({group["groupName"] for group in groups}) < len(groups):
         yield "worker groups have the same name"

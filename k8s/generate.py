@@ -20,7 +20,12 @@ from rl.registry import import_user_modules
 if TYPE_CHECKING:
     from k8s.checks import Document
 
-CLAIM, TRAIN, TENSORBOARD = "10-claim.yaml", "20-train.yaml", "30-tensorboard.yaml"
+CLAIM, NETWORK, TRAIN, TENSORBOARD = FILES = (
+    "10-claim.yaml",
+    "15-network.yaml",
+    "20-train.yaml",
+    "30-tensorboard.yaml",
+)
 
 
 def documents(plan: Plan) -> dict[str, list[Document]]:
@@ -29,7 +34,7 @@ def documents(plan: Plan) -> dict[str, list[Document]]:
     Raises:
         UsageError: an API server would refuse them.
     """
-    from k8s import tensorboard
+    from k8s import network, tensorboard
     from k8s.checks import problems
     from k8s.jobs import job, jobset, plain
     from k8s.ray import ray_objects
@@ -38,6 +43,8 @@ def documents(plan: Plan) -> dict[str, list[Document]]:
     only = plan.tensorboard == ONLY  # all else is in the cluster
     if plan.claim_size is not None and not only:
         files[CLAIM] = [plain(tensorboard.claim(plan))]
+    if plan.kind in ("ray", "hosts") and not only:
+        files[NETWORK] = [plain(network.policy(plan))]
     if plan.kind == "ray" and not only:
         files[TRAIN] = ray_objects(plan)
     elif not only:
@@ -140,14 +147,12 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
     """Replaces the manifests in `folder`; others that an earlier call has left there would be applied too."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        strange = sorted(
-            path.name for path in folder.iterdir() if path.name not in (CLAIM, TRAIN, TENSORBOARD)
-        )
+        strange = sorted(path.name for path in folder.iterdir() if path.name not in FILES)
         if strange:
             raise UsageError(
                 f"--write_to {folder}: {strange[0]} is there and would be applied too: name another folder"
             )
-        for name in (CLAIM, TRAIN, TENSORBOARD):
+        for name in FILES:
             (folder / name).unlink(missing_ok=True)
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")

@@ -17,6 +17,7 @@ from k8s.plan import Plan
 from k8s.quantities import times
 
 API = "ray.io/v1"
+VERSION = "2.60.0"  # the least one that k8s/Dockerfile installs; KubeRay wants to know it for a token
 CLUSTER_LABEL = "ray.io/cluster"
 GROUP = "workers"
 OVERHEAD = 1  # of memory of a worker Pod, in units of a worker's: Ray's own processes and its object store
@@ -61,6 +62,9 @@ def worker_pods(plan: Plan) -> tuple[int, int]:
 def _cluster(plan: Plan) -> dict[str, Any]:
     count, each = worker_pods(plan)
     return {
+        # Whoever reaches Ray can run anything: KubeRay makes a token, and gives it to the cluster's own Pods.
+        "rayVersion": VERSION,
+        "authOptions": {"mode": "token"},
         "enableInTreeAutoscaling": False,
         "headGroupSpec": {
             "rayStartParams": {"dashboard-host": "0.0.0.0", "num-cpus": "0"},

@@ -105,6 +105,7 @@ EXPRESSION = (*REQUIRED, 0, "matchExpressions", 0)
 PROBE = ("only", "readinessProbe", "httpGet", "port")
 CLUSTER = ("RayJob", "rayClusterSpec")
 GROUP = (*CLUSTER, "workerGroupSpecs", 0)
+SUBMITTER = ("ingress", 1, "from", 0, "podSelector")
 RULE = ("JobSet", "failurePolicy", "rules", 0)
 BROKEN = [
     # names, labels, the set as a whole
@@ -206,7 +207,9 @@ BROKEN = [
     # JobSets
     (
         "tpu_hosts",
-        lambda o: o[0]["spec"]["replicatedJobs"].append(o[0]["spec"]["replicatedJobs"][0]),
+        lambda o: one(o, "JobSet")["spec"]["replicatedJobs"].append(
+            one(o, "JobSet")["spec"]["replicatedJobs"][0]
+        ),
         "same name",
     ),
     ("tpu_hosts", named("JobSet", "a" * 48), "its Pods would be called"),
@@ -247,7 +250,19 @@ BROKEN = [
         "ReadWriteOncePod goes with no other mode",
     ),
     ("claim", put("PersistentVolumeClaim", "resources", {}), "needs a request of storage above 0"),
+    (
+        "tpu_hosts",
+        put("NetworkPolicy", "podSelector", "matchLabels", "a", "b"),
+        "matches no Pod",
+    ),
+    (
+        "ray",
+        put("NetworkPolicy", "ingress", 1, "from", 0, "podSelector", "matchLabels", "a", "b"),
+        "matches no",
+    ),
     # Ray
+    ("ray", put(*CLUSTER, "rayVersion", None), "a token needs a rayVersion from 2.52 on"),
+    ("ray", put(*CLUSTER, "rayVersion", "2.9.1"), "a token needs a rayVersion from 2.52 on"),
     ("ray", named("RayJob", "a" * 48), "the name is longer than 47"),
     ("ray_kept", named("RayCluster", "a" * 54), "the name is longer than 53"),
     ("ray", put(*CLUSTER, None), "needs a rayClusterSpec or a clusterSelector"),
@@ -260,8 +275,8 @@ BROKEN = [
     ("ray", put(*GROUP, "rayStartParams", "num-cpus", 4), "rayStartParams num-cpus must be a string"),
     (
         "ray",
-        lambda o: o[0]["spec"]["rayClusterSpec"]["workerGroupSpecs"].append(
-            o[0]["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]
+        lambda o: one(o, "RayJob")["spec"]["rayClusterSpec"]["workerGroupSpecs"].append(
+            one(o, "RayJob")["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]
         ),
         "worker groups have the same name",
     ),

@@ -22,6 +22,7 @@ DEFINITIONS = {"RayJob": "rayjob", "RayCluster": "raycluster", "JobSet": "jobset
 RESOURCES = {  # what kubectl asks an API server for, by kind: group and version, plural
     "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
     "Service": ("v1", "services"),
+    "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
     "Deployment": ("apps/v1", "deployments"),
     "Job": ("batch/v1", "jobs"),
     "JobSet": ("jobset.x-k8s.io/v1alpha2", "jobsets"),
