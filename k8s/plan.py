@@ -38,6 +38,10 @@ RESERVED_RAY = (
     *("RAY_USAGE_STATS_ENABLED", "RAY_USAGE_STATS_EXTRA_TAGS", "KUBERAY_GEN_RAY_START_CMD"),
 )
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+EXISTING = (  # flags that name what the cluster has
+    *("service_account", "image_pull_secret", "env_secret", "storage_class"),
+    *("tensorboard_service_account", "tensorboard_env_secret"),
+)
 MOST_COPIES = 100_000  # completions of an Indexed Job with backoffLimitPerIndex
 MOST_WORKERS = 2**31 - 1  # what replicas count to
 # What the image and the container runtime have there; a claim would hide it, or be hidden.
@@ -115,10 +119,7 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
     """
     _check_refused(train)
     hparams = checked(train, here=False)
-    if not own.image:
-        raise UsageError("--image is missing: name the image that k8s/Dockerfile was built to")
-    if not is_image(own.image):
-        raise UsageError(f"--image {own.image!r}: needs REGISTRY/NAME:TAG, such as ghcr.io/me/rl:1")
+    image = _image(own)
     name = _name(own, train)
     tpu = _tpu(own, train)
     kind = _kind(train, tpu)
@@ -135,11 +136,9 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
         kind=kind,
         command=tuple(_command(train, kind)),
         output_dir=train.output_dir,
-        image=own.image,
+        image=image,
         namespace=_label("--namespace", own.namespace),
-        service_account=_existing("--service_account", own.service_account),
         image_pull_policy=_pull_policy(own),
-        image_pull_secret=_existing("--image_pull_secret", own.image_pull_secret),
         cpu=checked_cores("--cpu", own.cpu),
         memory=checked_bytes("--memory", own.memory, "8Gi"),
         scratch=checked_bytes("--scratch", own.scratch, "10Gi"),
@@ -150,20 +149,14 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
         node_selector=_node_selector(own.node_selector, tpu),
         tolerations=tuple(_toleration(each) for each in own.toleration),
         claim=claim,
-        claim_size=own.pvc_size and checked_bytes("--pvc_size", own.pvc_size, "50Gi"),
-        storage_class=_existing("--storage_class", own.storage_class),
+        claim_size=_claim_size(own),
         mount=mount,
         shared_claim=shared,
         env_vars=_env_vars(own.env_var, kind),
-        env_secret=_existing("--env_secret", own.env_secret),
         grace_seconds=own.grace_seconds,
         ttl_seconds=own.ttl_seconds,
         backoff_limit=own.backoff_limit,
         tensorboard=_tensorboard(own, claim is not None, shared),
-        tensorboard_service_account=_existing(
-            "--tensorboard_service_account", own.tensorboard_service_account
-        ),
-        tensorboard_env_secret=_existing("--tensorboard_env_secret", own.tensorboard_env_secret),
         copies=train.copies,
         copies_at_once=min(train.parallel, train.copies) if train.parallel > 1 else train.copies,
         processes=_processes(train, hparams),
@@ -171,6 +164,7 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
         workers_per_pod=own.workers_per_pod,
         worker_memory=checked_bytes("--worker_memory", own.worker_memory, "1Gi"),
         keep_cluster=_keep_cluster(own, kind),
+        **{name: _existing(f"--{name}", getattr(own, name)) for name in EXISTING},
     )
 
 
@@ -181,6 +175,14 @@ def _check_refused(train: argparse.Namespace) -> None:
         raise UsageError("--render: a Pod has no display; --record_video writes the episodes as mp4 instead")
     if train.ray_address is not None:
         raise UsageError("--ray_address: workers join the cluster that is written here; leave it out")
+
+
+def _image(own: argparse.Namespace) -> str:
+    if not own.image:
+        raise UsageError("--image is missing: name the image that k8s/Dockerfile was built to")
+    if not is_image(own.image):
+        raise UsageError(f"--image {own.image!r}: needs REGISTRY/NAME:TAG, such as ghcr.io/me/rl:1")
+    return str(own.image)
 
 
 def _name(own: argparse.Namespace, train: argparse.Namespace) -> str:
@@ -266,6 +268,10 @@ def _claim(own: argparse.Namespace, name: str) -> str | None:
     if own.pvc is not None:
         return checked_existing("--pvc", own.pvc)
     return f"{name}-data" if own.pvc_size is not None else None
+
+
+def _claim_size(own: argparse.Namespace) -> str | None:
+    return None if own.pvc_size is None else checked_bytes("--pvc_size", own.pvc_size, "50Gi")
 
 
 def _check_output(output_dir: str | None, claim: str | None, mount: str) -> None:

@@ -31,6 +31,7 @@ WRONG = [
     ([*GOOD, "--memory", "8000m"], "--memory '8000m': needs at least 64Mi"),
     ([*GOOD, "--scratch", "10"], "--scratch '10': needs at least 64Mi, such as 10Gi"),
     ([*GOOD, "--worker_memory", "2k"], "--worker_memory '2k': needs at least 64Mi, such as 1Gi"),
+    ([*GOOD, "--pvc_size", "", "--output_dir", "/data/x"], "--pvc_size '': needs an amount above 0"),
     ([*GOOD, "--pvc_size", "50", "--output_dir", "/data/x"], "--pvc_size '50': needs at least 64Mi"),
     ([*GOOD, "--hparam_override", "a\udcff=1"], r"'a\udcff=1' is no UTF-8"),
     ([*GOOD, "--env_var", "A=\udc80"], r"'A=\udc80' is no UTF-8"),
