@@ -56,7 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--image_pull_policy", metavar="|".join(PULL_POLICIES), help=pull)
     add("--image_pull_secret", metavar="NAME", help="an existing secret, for a private registry")
     add("--env_var", metavar="NAME=VALUE", action="append", default=[], help="in all Pods; may be repeated")
-    add("--env_secret", metavar="NAME", help="an existing secret whose keys become the trainer's variables")
+    add("--env_secret", metavar="NAME", help="an existing secret: variables of the Pods that train")
     add("--cpu", metavar="CORES", default="4", help="for the Pod that trains (default 4)")
     add("--memory", metavar="BYTES", default="8Gi", help="for the Pod that trains (default 8Gi)")
     add("--scratch", metavar="BYTES", default="10Gi", help="disk for its temporary files (default 10Gi)")
