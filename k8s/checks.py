@@ -6,6 +6,7 @@ Rules are those of Kubernetes' validation (pkg/apis/*/validation in kubernetes/k
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ Document = dict[str, Any]
 ALWAYS, FINITE = ("Always",), ("Never", "OnFailure")
 ANY = ("Always", "Never", "OnFailure")
 POD = 63  # the longest name of a Pod that is a host name too
+APPLIED = 256 * 1024  # bytes of annotations, in which `kubectl apply` keeps the whole object
+MOST_COMPLETIONS = 100_000  # where failures are counted by index
 RAY_CLUSTER, RAY_JOB = 53, 47  # the longest names that KubeRay takes
 _ACCESS = {"ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"}
 _RULE = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
@@ -38,6 +41,12 @@ def problems(documents: Sequence[Document], existing_claims: Iterable[str] = ())
                 found.append(f"{where(document)}{place}: {what}")
         found += [f"{where(document)}: {what}" for what in _kind_problems(document, documents)]
     return found
+
+
+def _size(document: Document) -> int:
+    """Bytes that Go's JSON has at most: it escapes three characters that Python's does not."""
+    text = json.dumps(document, separators=(",", ":"))
+    return len(text) + 5 * sum(text.count(letter) for letter in "<>&")
 
 
 def where(document: Document) -> str:
@@ -88,6 +97,8 @@ def _object_problems(document: Document) -> Iterator[str]:
     for key in metadata.get("annotations", {}):
         if not is_label_key(key):
             yield f"the annotation {key} is not valid"
+    if (size := _size(document) + 100) > APPLIED:  # the annotation has a name, too
+        yield f"has {size} bytes, of which kubectl applies {APPLIED} at most: shorten flags and variables"
 
 
 def _duplicates(documents: Sequence[Document]) -> Iterator[str]:
@@ -110,6 +121,8 @@ def _kind_problems(document: Document, documents: Sequence[Document]) -> Iterato
         yield from _deployment_problems(spec)
     elif kind == "Service":
         yield from _service_problems(spec, documents)
+    elif kind == "NetworkPolicy":
+        yield from _network_problems(spec, documents)
     elif kind == "PersistentVolumeClaim":
         yield from _claim_problems(spec)
     elif kind == "RayJob":
@@ -128,6 +141,8 @@ def _job_problems(spec: Document, name: str) -> Iterator[str]:
         if "completions" not in spec:
             yield "completionMode Indexed needs completions"
         longest = f"{name}-{spec.get('completions', 1) - 1}"
+        if per_index and spec.get("completions", 1) > MOST_COMPLETIONS and "maxFailedIndexes" not in spec:
+            yield f"more than {MOST_COMPLETIONS} completions need maxFailedIndexes"
     if not is_dns_label(longest, POD):
         yield f"its Pods would have the host name {longest!r}, which is no DNS label"
     if per_index and not indexed:
@@ -226,7 +241,7 @@ def _service_problems(spec: Document, documents: Sequence[Document]) -> Iterator
     ports = [
         port
         for template in matching
-        for container in template["spec"]["containers"]
+        for container in [*template["spec"].get("initContainers", []), *template["spec"]["containers"]]
         for port in container.get("ports", [])
     ]
     named = [port.get("name") for port in spec["ports"]]
@@ -238,6 +253,27 @@ def _service_problems(spec: Document, documents: Sequence[Document]) -> Iterator
             yield f"there is no port {port['port']}"
         if target not in [each.get("name" if isinstance(target, str) else "containerPort") for each in ports]:
             yield f"the Pods have no port {target}"
+
+
+def _network_problems(spec: Document, documents: Sequence[Document]) -> Iterator[str]:
+    pods = [
+        template.get("metadata", {}).get("labels", {})
+        for document in documents
+        for _, template, _ in pod_templates(document)
+    ]
+    peers = [peer for rule in spec.get("ingress", []) for peer in rule.get("from", [])]
+    # A peer of another namespace is not in the set.
+    selectors = [each["podSelector"] for each in peers if "namespaceSelector" not in each]
+    for selector in (spec["podSelector"], *selectors):
+        if not any(_selects(selector, labels) for labels in pods):
+            yield f"the selector {json.dumps(selector)} matches no Pod"
+
+
+def _selects(selector: Document, labels: Document) -> bool:
+    return selector.get("matchLabels", {}).items() <= labels.items() and all(
+        (labels.get(each["key"]) in each["values"]) is (each["operator"] == "In")
+        for each in selector.get("matchExpressions", [])
+    )
 
 
 def _claim_problems(spec: Document) -> Iterator[str]:
@@ -272,6 +308,10 @@ def _ray_job_problems(spec: Document, name: str, documents: Sequence[Document]) 
 
 
 def _ray_cluster_problems(spec: Document) -> Iterator[str]:
+    if spec.get("authOptions", {}).get("mode") == "token":
+        version = [int(each) for each in re.findall(r"[0-9]+", spec.get("rayVersion", ""))]
+        if version < [2, 52]:
+            yield "a token needs a rayVersion from 2.52 on"
     groups = spec.get("workerGroupSpecs", [])
     if len({group["groupName"] for group in groups}) < len(groups):
         yield "worker groups have the same name"

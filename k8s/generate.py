@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from k8s.options import split
+from k8s.options import ONLY, split
 from k8s.plan import Plan, make_plan
 from rl.errors import UsageError
 from rl.registry import import_user_modules
@@ -20,7 +20,12 @@ from rl.registry import import_user_modules
 if TYPE_CHECKING:
     from k8s.checks import Document
 
-CLAIM, TRAIN, TENSORBOARD = "10-claim.yaml", "20-train.yaml", "30-tensorboard.yaml"
+CLAIM, NETWORK, TRAIN, TENSORBOARD = FILES = (
+    "10-claim.yaml",
+    "15-network.yaml",
+    "20-train.yaml",
+    "30-tensorboard.yaml",
+)
 
 
 def documents(plan: Plan) -> dict[str, list[Document]]:
@@ -29,32 +34,30 @@ def documents(plan: Plan) -> dict[str, list[Document]]:
     Raises:
         UsageError: an API server would refuse them.
     """
-    from k8s import tensorboard
+    from k8s import network, tensorboard
     from k8s.checks import problems
     from k8s.jobs import job, jobset, plain
     from k8s.ray import ray_objects
 
     files: dict[str, list[Document]] = {}
-    if plan.claim_size is not None:
+    only = plan.tensorboard == ONLY  # all else is in the cluster
+    if plan.claim_size is not None and not only:
         files[CLAIM] = [plain(tensorboard.claim(plan))]
-    if plan.kind == "ray":
+    if plan.kind in ("ray", "hosts") and not only:
+        files[NETWORK] = [plain(network.policy(plan))]
+    if plan.kind == "ray" and not only:
         files[TRAIN] = ray_objects(plan)
-    else:
+    elif not only:
         files[TRAIN] = [jobset(plan) if plan.kind == "hosts" else plain(job(plan))]
-    if plan.tensorboard:
-        files[TENSORBOARD] = [plain(tensorboard.deployment(plan)), plain(tensorboard.service(plan))]
-    existing = [plan.claim] if plan.claim is not None and plan.claim_size is None else []
+    if plan.tensorboard != "no":
+        files[TENSORBOARD] = [plain(tensorboard.service(plan))]
+    if plan.tensorboard in ("apart", ONLY):
+        files[TENSORBOARD].insert(0, plain(tensorboard.deployment(plan)))
+    existing = [plan.claim] if plan.claim is not None and CLAIM not in files else []
     found = problems([each for file in files.values() for each in file], existing)
     if found:
         raise UsageError(f"the manifests would be refused: {found[0]}")
     return files
-
-
-def as_yaml(objects: Sequence[Document]) -> str:
-    """The text of a file."""
-    import yaml
-
-    return yaml.safe_dump_all(objects, sort_keys=False, explicit_start=True, width=110)
 
 
 def advice(plan: Plan, folder: str, files: Sequence[str]) -> str:
@@ -67,34 +70,52 @@ def advice(plan: Plan, folder: str, files: Sequence[str]) -> str:
         "hosts": f"{kubectl} logs -f -l {selector},batch.kubernetes.io/job-completion-index=0 --tail=-1",
         "ray": f"{kubectl} logs -f job/{plan.name}",
     }[plan.kind]
-    lines = [
-        f"apply        kubectl apply -f {shlex.quote(folder)}",
-        f"watch        {kubectl} get pods -w -l {selector}",
-        f"logs         {logs}",
-    ]
-    if plan.tensorboard:
+    lines = [f"apply        kubectl apply -f {shlex.quote(folder)}"]
+    if TRAIN in files:
+        lines.append(f"watch        {kubectl} get pods -w -l {selector}")
+        lines.append(f"logs         {logs}")
+    if TENSORBOARD in files:
         port = f"{kubectl} port-forward service/{plan.name}-tensorboard 6006:6006"
         lines.append(f"TensorBoard  {port}, then http://localhost:6006")
+    if plan.tensorboard == "beside":
+        lines.append(f"afterwards   the same command with --tensorboard {ONLY}: now it ends with training")
+    elif TENSORBOARD in files and _cannot_read(plan):
+        lines.append("             it has none of the trainer's rights: --tensorboard_service_account NAME,")
+        lines.append("             --tensorboard_env_secret NAME give it what it needs to read the output")
     # A claim is left out: its data would go with it.
     kept = [f"{folder}/{name}" for name in files if name != CLAIM] if CLAIM in files else [folder]
     lines.append(f"remove       kubectl delete {' '.join(f'-f {shlex.quote(path)}' for path in kept)}")
     return "\n".join(lines)
 
 
+def _cannot_read(plan: Plan) -> bool:
+    """Whether TensorBoard is likely to lack what the trainer needs for the output."""
+    trainer = plan.service_account or plan.env_secret
+    return bool(
+        plan.claim is None
+        and trainer
+        and not (plan.tensorboard_service_account or plan.tensorboard_env_secret)
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
     argv = sys.argv[1:] if argv is None else argv
     try:
+        _check_decoded(argv)
         own, train = split(argv)
         import_user_modules(name.strip() for name in train.user_modules.split(",") if name.strip())
         plan = make_plan(own, train)
         _check_client()
+        from k8s.manifest import as_yaml
+
         files = documents(plan)
         texts = {name: as_yaml(objects) for name, objects in files.items()}
         if own.write_to == "-":
             sys.stdout.write("".join(texts.values()))
             return 0
-        folder = Path(own.write_to or os.path.join("manifests", plan.name))
+        name = f"{plan.name}-tensorboard" if plan.tensorboard == ONLY else plan.name
+        folder = Path(own.write_to or os.path.join("manifests", name))
         _write(folder, texts)
     except UsageError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
@@ -103,6 +124,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"wrote {folder / name}: {', '.join(_described(each) for each in objects)}")
     print(advice(plan, str(folder), list(files)))
     return 0
+
+
+def _check_decoded(words: Sequence[str]) -> None:
+    """Python keeps bytes of the command line that are no text as half characters, which no file takes."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{word!r} is no UTF-8: type it anew") from None
 
 
 def _check_client() -> None:
@@ -117,14 +147,12 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
     """Replaces the manifests in `folder`; others that an earlier call has left there would be applied too."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        strange = sorted(
-            path.name for path in folder.iterdir() if path.name not in (CLAIM, TRAIN, TENSORBOARD)
-        )
+        strange = sorted(path.name for path in folder.iterdir() if path.name not in FILES)
         if strange:
             raise UsageError(
                 f"--write_to {folder}: {strange[0]} is there and would be applied too: name another folder"
             )
-        for name in (CLAIM, TRAIN, TENSORBOARD):
+        for name in FILES:
             (folder / name).unlink(missing_ok=True)
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")

@@ -6,7 +6,7 @@ from typing import Any
 
 from kubernetes import client
 
-from k8s import pods
+from k8s import pods, tensorboard
 from k8s.plan import Plan
 from rl.systems.hosts import CONTROL_PORT, MESH_PORT, SERVER_PORT
 
@@ -115,9 +115,23 @@ def _template(plan: Plan) -> client.V1PodTemplateSpec:
     if plan.kind == "hosts":
         ports = [client.V1ContainerPort(name=name, container_port=port) for name, port in SLICE_PORTS.items()]
     train = pods.container(
-        plan, pods.CONTAINER, pods.training_resources(plan), args=list(plan.command), claim=True, ports=ports
+        plan,
+        pods.CONTAINER,
+        pods.training_resources(plan),
+        args=list(plan.command),
+        secret=plan.env_secret,
+        claim=True,
+        ports=ports,
     )
-    return pods.template(plan, "training", train, accelerator=True, grace_seconds=plan.grace_seconds)
+    return pods.template(
+        plan,
+        "training",
+        train,
+        beside=tensorboard.sidecar(plan),
+        service_account=plan.service_account,
+        accelerator=True,
+        grace_seconds=plan.grace_seconds,
+    )
 
 
 def _failure_policy(wrong_input: str) -> client.V1PodFailurePolicy:

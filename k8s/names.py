@@ -11,6 +11,14 @@ LONGEST = 44
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")  # RFC 1123
 _STRICT = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # RFC 1035: Services, and all of KubeRay's kinds
 _KEY = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+# The grammar of https://github.com/distribution/reference (reference.go): [HOST[:PORT]/]PATH[:TAG][@DIGEST].
+_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_HOST_PART = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_HOST = rf"(?:{_HOST_PART}(?:\.{_HOST_PART})*|\[[A-Fa-f0-9:]+\])(?::[0-9]+)?"
+_IMAGE = re.compile(
+    rf"(?P<name>(?:{_HOST}/)?{_PART}(?:/{_PART})*)"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[a-f0-9]{64})?"
+)
 _ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -45,6 +53,12 @@ def is_label_value(text: str) -> bool:
 def is_environment_name(text: str) -> bool:
     """What shells can read as a variable."""
     return _ENVIRONMENT.fullmatch(text) is not None
+
+
+def is_image(text: str) -> bool:
+    """Whether a registry may have an image of that name: [HOST[:PORT]/]PATH[:TAG][@sha256:...]."""
+    match = _IMAGE.fullmatch(text)
+    return match is not None and len(match["name"]) <= 255
 
 
 def checked_name(flag: str, text: str, longest: int = LONGEST) -> str:

@@ -37,8 +37,17 @@ def _providers(plan: Plan) -> list[Spot]:
 
 
 def tolerations(plan: Plan, accelerator: bool) -> list[client.V1Toleration]:
-    """Of the taints of spot nodes, unless they are not wanted, and of nodes with the accelerator."""
-    found = []
+    """What was asked for; of the taints of spot nodes, unless they are not wanted, and of nodes with the
+    accelerator."""
+    found = [
+        client.V1Toleration(
+            key=each.key,
+            operator="Exists" if each.value is None else "Equal",
+            value=each.value,
+            effect=each.effect,
+        )
+        for each in plan.tolerations
+    ]
     if plan.spot != "no":
         found += [
             client.V1Toleration(key=each.label, operator="Equal", value=each.value, effect="NoSchedule")
@@ -75,19 +84,4 @@ def spot_affinity(plan: Plan) -> client.V1NodeAffinity:
         terms = [term(*(expression(each, "NotIn") for each in providers))]
     return client.V1NodeAffinity(
         required_during_scheduling_ignored_during_execution=client.V1NodeSelector(node_selector_terms=terms)
-    )
-
-
-def near(labels: dict[str, str]) -> client.V1PodAffinity:
-    """Preferably on the node of Pods with these labels: a volume may let in Pods of one node only."""
-    return client.V1PodAffinity(
-        preferred_during_scheduling_ignored_during_execution=[
-            client.V1WeightedPodAffinityTerm(
-                weight=100,
-                pod_affinity_term=client.V1PodAffinityTerm(
-                    label_selector=client.V1LabelSelector(match_labels=labels),
-                    topology_key="kubernetes.io/hostname",
-                ),
-            )
-        ]
     )

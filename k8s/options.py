@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from rl.cli import Parser, boolean, flags_of, integer, parse
 
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 SPOT = ("preferred", "required", "no")
+ONLY = "only"
 CLOUDS = ("any", "gke", "aks", "eks", "karpenter")
 
 EXAMPLES = """examples:
@@ -17,6 +19,14 @@ EXAMPLES = """examples:
   python -m k8s.generate --hparams impala_cartpole --num_workers 8 --image IMG --output_dir gs://bucket/impala
   python -m k8s.generate --sys tpu --tpu v5e-4 --hparams ppo_catch --image IMG --output_dir gs://bucket/catch
 """
+
+
+def shown(text: str) -> bool | str:
+    """Reads True, False or `only`: an argparse type."""
+    try:
+        return ONLY if text == ONLY else boolean(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"needs True, False or {ONLY}, not {text!r}") from None
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -42,9 +52,11 @@ def build_parser() -> argparse.ArgumentParser:
     add("--write_to", metavar="DIR", help="folder for the manifests (default manifests/NAME); - prints them")
     add("--namespace", metavar="NAME", help="default: the one that kubectl uses")
     add("--service_account", metavar="NAME", help="an existing one that may write to the output")
+    pull = "default Always, IfNotPresent for an image by digest"
+    add("--image_pull_policy", metavar="|".join(PULL_POLICIES), help=pull)
     add("--image_pull_secret", metavar="NAME", help="an existing secret, for a private registry")
     add("--env_var", metavar="NAME=VALUE", action="append", default=[], help="in all Pods; may be repeated")
-    add("--env_secret", metavar="NAME", help="an existing secret whose keys become variables")
+    add("--env_secret", metavar="NAME", help="an existing secret: variables of the Pods that train")
     add("--cpu", metavar="CORES", default="4", help="for the Pod that trains (default 4)")
     add("--memory", metavar="BYTES", default="8Gi", help="for the Pod that trains (default 8Gi)")
     add("--scratch", metavar="BYTES", default="10Gi", help="disk for its temporary files (default 10Gi)")
@@ -52,7 +64,10 @@ def build_parser() -> argparse.ArgumentParser:
     add("--tpu", metavar="TYPE-NUMBER", help="slice, with --sys tpu: v5e-4, v6e-8, v4-8, v5p-8, ...")
     add("--spot", default="preferred", metavar="|".join(SPOT), help="nodes that may be taken away")
     add("--cloud", default="any", metavar="|".join(CLOUDS), help="whose spot nodes (default any)")
-    add("--node_selector", metavar="LABEL=VALUE", action="append", default=[], help="may be repeated")
+    selector = "of nodes for the Pods that train, and no others; may be repeated"
+    add("--node_selector", metavar="LABEL=VALUE", action="append", default=[], help=selector)
+    tolerated = "a taint of nodes that all Pods may go to; may be repeated"
+    add("--toleration", metavar="KEY[=VALUE][:EFFECT]", action="append", default=[], help=tolerated)
     add("--pvc", metavar="NAME", help="an existing claim, mounted for the output")
     add("--pvc_size", metavar="BYTES", help="the same with a new claim of this size")
     add("--storage_class", metavar="NAME", help="of the new claim (default: the cluster's)")
@@ -63,7 +78,11 @@ def build_parser() -> argparse.ArgumentParser:
     number("--grace_seconds", 120, 0, "to save in, when a Pod is to end (default 120)")
     number("--ttl_seconds", 86400, 0, "how long what has finished is kept (default 86400)")
     number("--backoff_limit", 6, 0, "failures before it is given up; lost nodes do not count (default 6)")
-    switch("--tensorboard", True, "TensorBoard on the same output (default True)")
+    text = "TensorBoard on the same output; only: it alone, as after training (default True)"
+    choice = "True|False|only"
+    add("--tensorboard", nargs="?", const=True, default=True, type=shown, metavar=choice, help=text)
+    add("--tensorboard_service_account", metavar="NAME", help="an existing one that may read the output")
+    add("--tensorboard_env_secret", metavar="NAME", help="an existing secret to read the output with")
     return parser
 
 

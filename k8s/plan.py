@@ -6,6 +6,7 @@ import argparse
 import posixpath
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from k8s.command import train_command
 from k8s.names import (
@@ -14,11 +15,12 @@ from k8s.names import (
     derived_name,
     is_dns_label,
     is_environment_name,
+    is_image,
     is_label_key,
     is_label_value,
 )
-from k8s.options import CLOUDS, SPOT
-from k8s.quantities import checked_quantity
+from k8s.options import CLOUDS, ONLY, PULL_POLICIES, SPOT
+from k8s.quantities import checked_bytes, checked_cores
 from k8s.tpus import Slice, slice_of
 from rl.cli import checked
 from rl.errors import UsageError, nearest
@@ -26,9 +28,37 @@ from rl.hparams.hparams import HParams
 from rl.workers.plan import Workers, division
 
 RESERVED = ("HOME", "TMPDIR", "JOB_COMPLETION_INDEX")  # what Pods set themselves
+# What KubeRay sets, without a look at what is there, or refuses (ray-operator/controllers/ray/common/pod.go,
+# utils/validation.go), and what would lead Ray away from the cluster that it makes.
+RESERVED_RAY = (
+    *("RAY_ADDRESS", "RAY_IP", "RAY_PORT", "FQ_RAY_IP", "RAY_CLUSTER_NAME", "RAY_CLUSTER_NAMESPACE"),
+    *("RAY_CLOUD_INSTANCE_ID", "RAY_NODE_TYPE_NAME", "RAY_DASHBOARD_ADDRESS", "RAY_JOB_SUBMISSION_ID"),
+    *("RAY_REDIS_ADDRESS", "REDIS_USERNAME", "REDIS_PASSWORD", "RAY_enable_autoscaler_v2"),
+    *("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ENABLE_K8S_TOKEN_AUTH"),
+    *("RAY_USAGE_STATS_ENABLED", "RAY_USAGE_STATS_EXTRA_TAGS", "KUBERAY_GEN_RAY_START_CMD"),
+)
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+EXISTING = (  # flags that name what the cluster has
+    *("service_account", "image_pull_secret", "env_secret", "storage_class"),
+    *("tensorboard_service_account", "tensorboard_env_secret"),
+)
+MOST_COPIES = 100_000  # completions of an Indexed Job with backoffLimitPerIndex
+MOST_WORKERS = 2**31 - 1  # what replicas count to
+# What the image and the container runtime have there; a claim would hide it, or be hidden.
+_SYSTEM = (
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt/rl", "/opt/venv", "/proc", "/root", "/run"),
+    *("/sbin", "/sys", "/tmp", "/usr", "/var/lib", "/var/run"),
+)
 _REMOTE = re.compile(r"([a-z][a-z0-9+.-]*)://[^/\s].*")
 _OF_THE_POD = ("file", "ram")  # schemes of places that end with a Pod
-_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._:/@-]*")
+
+
+class Toleration(NamedTuple):
+    """Of a taint: of any value where there is none, of all effects where there is none."""
+
+    key: str
+    value: str | None
+    effect: str | None
 
 
 @dataclass(frozen=True)
@@ -36,6 +66,7 @@ class Plan:
     """One run on a cluster.
 
     kind: "job"; "copies": an Indexed Job; "hosts": a JobSet, one Pod for each host of a TPU slice; "ray".
+    tensorboard: "no"; "apart": a Deployment; "beside": in the Pod that trains; "only": nothing but it.
     """
 
     name: str
@@ -45,6 +76,7 @@ class Plan:
     image: str
     namespace: str | None
     service_account: str | None
+    image_pull_policy: str
     image_pull_secret: str | None
     cpu: str
     memory: str
@@ -54,6 +86,7 @@ class Plan:
     spot: str
     cloud: str
     node_selector: dict[str, str]
+    tolerations: tuple[Toleration, ...]
     claim: str | None  # name of the claim that is mounted
     claim_size: str | None  # None: it exists
     storage_class: str | None
@@ -64,7 +97,9 @@ class Plan:
     grace_seconds: int
     ttl_seconds: int
     backoff_limit: int
-    tensorboard: bool
+    tensorboard: str
+    tensorboard_service_account: str | None
+    tensorboard_env_secret: str | None
     copies: int
     copies_at_once: int
     processes: int  # of the run, beside the learner: workers, buffers and other learners
@@ -84,10 +119,7 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
     """
     _check_refused(train)
     hparams = checked(train, here=False)
-    if not own.image:
-        raise UsageError("--image is missing: name the image that k8s/Dockerfile was built to")
-    if not _IMAGE.fullmatch(own.image):
-        raise UsageError(f"--image {own.image!r}: needs REGISTRY/NAME:TAG, such as ghcr.io/me/rl:1")
+    image = _image(own)
     name = _name(own, train)
     tpu = _tpu(own, train)
     kind = _kind(train, tpu)
@@ -97,42 +129,42 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
     _check_output(train.output_dir, claim, mount)
     _check_choice("--spot", own.spot, SPOT)
     _check_choice("--cloud", own.cloud, CLOUDS)
-    buffers = hparams.buffer_shards if train.num_workers else 0
+    buffers = bool(train.num_workers and hparams.buffer_shards and hparams.save_buffers)
+    shared = buffers or kind in ("copies", "hosts")
     return Plan(
         name=name,
         kind=kind,
         command=tuple(_command(train, kind)),
         output_dir=train.output_dir,
-        image=own.image,
+        image=image,
         namespace=_label("--namespace", own.namespace),
-        service_account=_existing("--service_account", own.service_account),
-        image_pull_secret=_existing("--image_pull_secret", own.image_pull_secret),
-        cpu=checked_quantity("--cpu", own.cpu, "4 or 500m"),
-        memory=checked_quantity("--memory", own.memory, "8Gi"),
-        scratch=checked_quantity("--scratch", own.scratch, "10Gi"),
+        image_pull_policy=_pull_policy(own),
+        cpu=checked_cores("--cpu", own.cpu),
+        memory=checked_bytes("--memory", own.memory, "8Gi"),
+        scratch=checked_bytes("--scratch", own.scratch, "10Gi"),
         gpus=_gpus(own, train),
         tpu=tpu,
         spot=own.spot,
         cloud=own.cloud,
         node_selector=_node_selector(own.node_selector, tpu),
+        tolerations=tuple(_toleration(each) for each in own.toleration),
         claim=claim,
-        claim_size=own.pvc_size and checked_quantity("--pvc_size", own.pvc_size, "50Gi"),
-        storage_class=_existing("--storage_class", own.storage_class),
+        claim_size=_claim_size(own),
         mount=mount,
-        shared_claim=kind in ("copies", "hosts") or bool(buffers and hparams.save_buffers),
-        env_vars=_env_vars(own.env_var),
-        env_secret=_existing("--env_secret", own.env_secret),
+        shared_claim=shared,
+        env_vars=_env_vars(own.env_var, kind),
         grace_seconds=own.grace_seconds,
         ttl_seconds=own.ttl_seconds,
         backoff_limit=own.backoff_limit,
-        tensorboard=own.tensorboard,
+        tensorboard=_tensorboard(own, claim is not None, shared),
         copies=train.copies,
         copies_at_once=min(train.parallel, train.copies) if train.parallel > 1 else train.copies,
         processes=_processes(train, hparams),
-        processes_mount=bool(buffers and hparams.save_buffers),
+        processes_mount=buffers,
         workers_per_pod=own.workers_per_pod,
-        worker_memory=checked_quantity("--worker_memory", own.worker_memory, "1Gi"),
+        worker_memory=checked_bytes("--worker_memory", own.worker_memory, "1Gi"),
         keep_cluster=_keep_cluster(own, kind),
+        **{name: _existing(f"--{name}", getattr(own, name)) for name in EXISTING},
     )
 
 
@@ -143,6 +175,14 @@ def _check_refused(train: argparse.Namespace) -> None:
         raise UsageError("--render: a Pod has no display; --record_video writes the episodes as mp4 instead")
     if train.ray_address is not None:
         raise UsageError("--ray_address: workers join the cluster that is written here; leave it out")
+
+
+def _image(own: argparse.Namespace) -> str:
+    if not own.image:
+        raise UsageError("--image is missing: name the image that k8s/Dockerfile was built to")
+    if not is_image(own.image):
+        raise UsageError(f"--image {own.image!r}: needs REGISTRY/NAME:TAG, such as ghcr.io/me/rl:1")
+    return str(own.image)
 
 
 def _name(own: argparse.Namespace, train: argparse.Namespace) -> str:
@@ -167,6 +207,8 @@ def _kind(train: argparse.Namespace, tpu: Slice | None) -> str:
         return "hosts"
     if train.num_workers and train.training and not train.test_only:
         return "ray"
+    if train.copies > MOST_COPIES:
+        raise UsageError(f"--copies {train.copies}: a Job has {MOST_COPIES} Pods at most; write several Jobs")
     return "copies" if train.copies > 1 else "job"
 
 
@@ -198,6 +240,8 @@ def _gpus(own: argparse.Namespace, train: argparse.Namespace) -> int:
 def _processes(train: argparse.Namespace, hparams: HParams) -> int:
     if not train.num_workers:
         return 0
+    if train.num_workers > MOST_WORKERS:
+        raise UsageError(f"--num_workers {train.num_workers}: needs {MOST_WORKERS} at most")
     return int(train.num_workers + hparams.num_learners - 1 + hparams.buffer_shards)
 
 
@@ -209,7 +253,9 @@ def _keep_cluster(own: argparse.Namespace, kind: str) -> bool:
 
 def _mount(own: argparse.Namespace) -> str:
     path = posixpath.normpath(own.mount)
-    if not path.startswith("/") or path == "/" or any(_below(path, each) for each in ("/tmp", "/opt/rl")):
+    path = f"/{path.lstrip('/')}" if path.startswith("/") else path  # POSIX keeps two slashes apart
+    taken = any(_below(path, each) or _below(each, path) for each in _SYSTEM)
+    if not path.startswith("/") or path == "/" or ":" in path or taken:
         raise UsageError(f"--mount {own.mount!r}: needs a folder of its own from the root, such as /data")
     return path
 
@@ -222,6 +268,10 @@ def _claim(own: argparse.Namespace, name: str) -> str | None:
     if own.pvc is not None:
         return checked_existing("--pvc", own.pvc)
     return f"{name}-data" if own.pvc_size is not None else None
+
+
+def _claim_size(own: argparse.Namespace) -> str | None:
+    return None if own.pvc_size is None else checked_bytes("--pvc_size", own.pvc_size, "50Gi")
 
 
 def _check_output(output_dir: str | None, claim: str | None, mount: str) -> None:
@@ -263,6 +313,35 @@ def _label(flag: str, value: str | None) -> str | None:
     return value
 
 
+def _pull_policy(own: argparse.Namespace) -> str:
+    """A tag may have been pushed anew since a node has pulled it; a digest is one image for ever."""
+    if own.image_pull_policy is None:
+        return "IfNotPresent" if "@" in own.image else "Always"
+    _check_choice("--image_pull_policy", own.image_pull_policy, PULL_POLICIES)
+    return str(own.image_pull_policy)
+
+
+def _tensorboard(own: argparse.Namespace, claim: bool, shared: bool) -> str:
+    for flag in ("tensorboard_service_account", "tensorboard_env_secret"):
+        if getattr(own, flag) is not None and (claim or not own.tensorboard):
+            why = "a claim is read without" if claim else "--tensorboard is False"
+            raise UsageError(f"--{flag}: {why}: leave it out")
+    if own.tensorboard == ONLY:
+        return ONLY
+    if not own.tensorboard:
+        return "no"
+    # A claim that one Pod writes to may let in Pods of one node only, and that has to be the trainer's.
+    return "beside" if claim and not shared else "apart"
+
+
+def _toleration(text: str) -> Toleration:
+    rest, colon, effect = text.partition(":")
+    key, equals, value = rest.partition("=")
+    if not is_label_key(key) or not is_label_value(value) or (colon and effect not in EFFECTS):
+        raise UsageError(f"--toleration {text!r}: needs KEY[=VALUE][:EFFECT], effect {', '.join(EFFECTS)}")
+    return Toleration(key, value if equals else None, effect or None)
+
+
 def _node_selector(given: list[str], tpu: Slice | None) -> dict[str, str]:
     found: dict[str, str] = {} if tpu is None else dict(tpu.node_labels)
     for pair in given:
@@ -274,7 +353,7 @@ def _node_selector(given: list[str], tpu: Slice | None) -> dict[str, str]:
     return found
 
 
-def _env_vars(given: list[str]) -> dict[str, str]:
+def _env_vars(given: list[str], kind: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for pair in given:
         name, equals, value = pair.partition("=")
@@ -282,6 +361,8 @@ def _env_vars(given: list[str]) -> dict[str, str]:
             raise UsageError(f"--env_var {pair!r}: needs NAME=VALUE")
         if name in RESERVED:
             raise UsageError(f"--env_var {name}: the Pod sets it itself; leave it out")
+        if name in RESERVED_RAY and kind == "ray":
+            raise UsageError(f"--env_var {name}: KubeRay sets or refuses it; leave it out")
         if found.setdefault(name, value) != value:
             raise UsageError(f"--env_var {name} is given twice, with different values")
     return found

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from k8s.names import is_dns_label, is_environment_name, is_label_key, is_label_value
+from k8s.names import is_dns_label, is_environment_name, is_image, is_label_key, is_label_value
 from k8s.quantities import quantity
 
 Document = dict[str, Any]
@@ -68,7 +68,7 @@ def _container_problems(container: Document, volumes: Collection[str]) -> Iterat
     if not is_dns_label(container["name"]):
         yield "the name is no DNS label"
     image = container.get("image", "")
-    if not image or image != image.strip():
+    if not is_image(image):
         yield f"the image {image!r} is no name of one"
     mounts = container.get("volumeMounts", [])
     yield from _twice("a mount at", (each["mountPath"] for each in mounts))

@@ -11,12 +11,13 @@ from typing import Any
 
 from kubernetes import client
 
-from k8s import pods
+from k8s import pods, tensorboard
 from k8s.jobs import plain
 from k8s.plan import Plan
 from k8s.quantities import times
 
 API = "ray.io/v1"
+VERSION = "2.60.0"  # the least one that k8s/Dockerfile installs; KubeRay wants to know it for a token
 CLUSTER_LABEL = "ray.io/cluster"
 GROUP = "workers"
 OVERHEAD = 1  # of memory of a worker Pod, in units of a worker's: Ray's own processes and its object store
@@ -25,8 +26,9 @@ OVERHEAD = 1  # of memory of a worker Pod, in units of a worker's: Ray's own pro
 def ray_objects(plan: Plan) -> list[dict[str, Any]]:
     """A RayJob; with `keep_cluster` a RayCluster before it, which it is sent to."""
     spec: dict[str, Any] = {
-        # It passes through two shells: one here, one that `ray job submit` quotes for.
-        "entrypoint": shlex.join(plan.command),
+        # It becomes an argument of a Pod, and passes through two shells: one there, one that `ray job submit`
+        # quotes for.
+        "entrypoint": pods.literal(shlex.join(plan.command)),
         "submissionMode": "K8sJobMode",
         "submitterPodTemplate": plain(_submitter(plan)),
     }
@@ -60,6 +62,9 @@ def worker_pods(plan: Plan) -> tuple[int, int]:
 def _cluster(plan: Plan) -> dict[str, Any]:
     count, each = worker_pods(plan)
     return {
+        # Whoever reaches Ray can run anything: KubeRay makes a token, and gives it to the cluster's own Pods.
+        "rayVersion": VERSION,
+        "authOptions": {"mode": "token"},
         "enableInTreeAutoscaling": False,
         "headGroupSpec": {
             "rayStartParams": {"dashboard-host": "0.0.0.0", "num-cpus": "0"},
@@ -84,6 +89,7 @@ def _head(plan: Plan) -> client.V1PodTemplateSpec:
         plan,
         "ray-head",
         pods.training_resources(plan),
+        secret=plan.env_secret,
         claim=True,
         shared_memory=True,
         lifecycle=client.V1Lifecycle(pre_stop=stop),
@@ -94,18 +100,31 @@ def _head(plan: Plan) -> client.V1PodTemplateSpec:
         ],
     )
     return pods.template(
-        plan, "training", _quiet(container), accelerator=True, grace_seconds=plan.grace_seconds
+        plan,
+        "training",
+        _quiet(container),
+        beside=tensorboard.sidecar(plan),
+        service_account=plan.service_account,
+        accelerator=True,
+        grace_seconds=plan.grace_seconds,
     )
 
 
 def _worker(plan: Plan, processes: int) -> client.V1PodTemplateSpec:
     required = pods.resources(str(processes), times(plan.worker_memory, processes + OVERHEAD), plan.scratch)
-    container = pods.container(plan, "ray-worker", required, claim=plan.processes_mount, shared_memory=True)
-    return pods.template(plan, "worker", _quiet(container))
+    container = pods.container(
+        plan,
+        "ray-worker",
+        required,
+        secret=plan.env_secret,
+        claim=plan.processes_mount,
+        shared_memory=True,
+    )
+    return pods.template(plan, "worker", _quiet(container), service_account=plan.service_account)
 
 
 def _submitter(plan: Plan) -> client.V1PodTemplateSpec:
-    """Sends the command to the head, then follows its output."""
+    """Sends the command to the head, then follows its output: takes none of the trainer's rights."""
     required = pods.resources("500m", "1Gi", "1Gi")
     return pods.template(plan, "submitter", pods.container(plan, "ray-job-submitter", required))
 

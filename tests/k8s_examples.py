@@ -42,8 +42,24 @@ EXAMPLES = {
         *("--hparams", "apex_dqn_cartpole", "--num_workers", "6", "--hparam_override", "buffer_shards=2"),
         *(*IMAGE, "--pvc_size", "5Gi", "--output_dir", "/data/x", "--tensorboard", "False"),
     ],
+    "ray_claim": [
+        *("--hparams", "impala_cartpole", "--num_workers", "2", *IMAGE, "--service_account", "trainer"),
+        *("--pvc", "mine", "--output_dir", "/data/x", "--toleration", "team=rl:NoExecute"),
+    ],
+    "shown": [
+        *("--hparams", "ppo_pong", *IMAGE, "--pvc", "mine", "--output_dir", "/data/x"),
+        *("--tensorboard", "only"),
+    ],
     "ray_kept": ["--hparams", "impala_cartpole", "--num_workers", "3", "--keep_cluster", *IMAGE, *BUCKET],
 }
+
+# What kubectl (sigs.k8s.io/yaml, on go.yaml.in/yaml/v2: resolve.go) takes for something else than text
+# where it is not quoted: booleans, nothing, numbers of all bases, dates, the merge key.
+WORDS = [
+    *("y", "Y", "n", "N", "yes", "No", "on", "OFF", "true", "False", "null", "~", "", "<<", "="),
+    *("1", "+1", "08", "017", "0o17", "0x1f", "0b11", "1_000", "1e3", "3e-4", "1.", ".5", "-.inf", ".NaN"),
+    *("2001-01-01", "2001-01-01T00:00:00Z", "1:30"),
+]
 
 
 def one(objects, kind):

@@ -105,10 +105,16 @@ EXPRESSION = (*REQUIRED, 0, "matchExpressions", 0)
 PROBE = ("only", "readinessProbe", "httpGet", "port")
 CLUSTER = ("RayJob", "rayClusterSpec")
 GROUP = (*CLUSTER, "workerGroupSpecs", 0)
+SUBMITTER = ("ingress", 1, "from", 0, "podSelector")
 RULE = ("JobSet", "failurePolicy", "rules", 0)
 BROKEN = [
     # names, labels, the set as a whole
     ("job", named("Job", "ppo_pong"), "the name 'ppo_pong' is no DNS name"),
+    (
+        "job",
+        lambda o: o[0]["metadata"].update(annotations={"a": "<" * 44_000}),
+        "bytes, of which kubectl applies 262144 at most",
+    ),
     ("job", named("Service", "1-tensorboard"), "no DNS label that begins with a letter"),
     ("job", lambda o: o[0]["metadata"].update(namespace="a.b"), "the namespace 'a.b' is no DNS label"),
     ("job", lambda o: o[0]["metadata"]["labels"].update({"a b": "c"}), "the label a b=c is not valid"),
@@ -141,6 +147,7 @@ BROKEN = [
     ("job", put_in_pod("only", "name", "Train"), "the name is no DNS label"),
     ("job", put_in_pod("only", "image", ""), "the image '' is no name of one"),
     ("job", put_in_pod("only", "image", " a"), "the image ' a' is no name of one"),
+    ("job", put_in_pod("only", "image", "a::b"), "the image 'a::b' is no name of one"),
     ("job", put_in_pod("only", "env", 0, "name", "1A"), "the variable name '1A' is not valid"),
     ("job", put_in_pod("only", "env", 0, "valueFrom", {}), "variable HOME has a value and a source"),
     ("job", again("only", "env"), "variable HOME is there twice"),
@@ -182,6 +189,7 @@ BROKEN = [
     ),
     # Jobs
     ("copies", put("Job", "completions", None), "completionMode Indexed needs completions"),
+    ("copies", put("Job", "completions", 100_001), "more than 100000 completions need maxFailedIndexes"),
     ("copies", named("Job", "a" * 62), f"the host name '{'a' * 62}-4', which is no DNS label"),
     ("job", put("Job", "backoffLimitPerIndex", 1), "backoffLimitPerIndex needs completionMode Indexed"),
     ("job", put("Job", "maxFailedIndexes", 1), "maxFailedIndexes needs backoffLimitPerIndex"),
@@ -199,7 +207,9 @@ BROKEN = [
     # JobSets
     (
         "tpu_hosts",
-        lambda o: o[0]["spec"]["replicatedJobs"].append(o[0]["spec"]["replicatedJobs"][0]),
+        lambda o: one(o, "JobSet")["spec"]["replicatedJobs"].append(
+            one(o, "JobSet")["spec"]["replicatedJobs"][0]
+        ),
         "same name",
     ),
     ("tpu_hosts", named("JobSet", "a" * 48), "its Pods would be called"),
@@ -240,7 +250,19 @@ BROKEN = [
         "ReadWriteOncePod goes with no other mode",
     ),
     ("claim", put("PersistentVolumeClaim", "resources", {}), "needs a request of storage above 0"),
+    (
+        "tpu_hosts",
+        put("NetworkPolicy", "podSelector", "matchLabels", "a", "b"),
+        "matches no Pod",
+    ),
+    (
+        "ray",
+        put("NetworkPolicy", "ingress", 1, "from", 0, "podSelector", "matchLabels", "a", "b"),
+        "matches no",
+    ),
     # Ray
+    ("ray", put(*CLUSTER, "rayVersion", None), "a token needs a rayVersion from 2.52 on"),
+    ("ray", put(*CLUSTER, "rayVersion", "2.9.1"), "a token needs a rayVersion from 2.52 on"),
     ("ray", named("RayJob", "a" * 48), "the name is longer than 47"),
     ("ray_kept", named("RayCluster", "a" * 54), "the name is longer than 53"),
     ("ray", put(*CLUSTER, None), "needs a rayClusterSpec or a clusterSelector"),
@@ -253,8 +275,8 @@ BROKEN = [
     ("ray", put(*GROUP, "rayStartParams", "num-cpus", 4), "rayStartParams num-cpus must be a string"),
     (
         "ray",
-        lambda o: o[0]["spec"]["rayClusterSpec"]["workerGroupSpecs"].append(
-            o[0]["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]
+        lambda o: one(o, "RayJob")["spec"]["rayClusterSpec"]["workerGroupSpecs"].append(
+            one(o, "RayJob")["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]
         ),
         "worker groups have the same name",
     ),

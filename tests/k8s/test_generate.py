@@ -69,23 +69,13 @@ def test_new_claim_is_written_first_and_mounted_by_training_and_tensorboard(gene
         "resources": {"requests": {"storage": "50Gi"}},
         "storageClassName": "fast",
     }
-    for kind, read_only in (("Job", {}), ("Deployment", {"readOnly": True})):
-        template = one(written.objects, kind)["spec"]["template"]
-        mount = {"name": "output", "mountPath": "/data", **read_only}
-        assert mount in container(template)["volumeMounts"]
-        source = {"persistentVolumeClaim": {"claimName": "dqn-cartpole-data"}}
-        assert {"name": "output", **source} in template["spec"]["volumes"]
+    spec = one(written.objects, "Job")["spec"]["template"]["spec"]
+    for kind, read_only in (("containers", {}), ("initContainers", {"readOnly": True})):
+        (only,) = spec[kind]
+        assert {"name": "output", "mountPath": "/data", **read_only} in only["volumeMounts"]
+    source = {"persistentVolumeClaim": {"claimName": "dqn-cartpole-data"}}
+    assert {"name": "output", **source} in spec["volumes"]
     assert {each["metadata"]["namespace"] for each in written.objects} == {"team"}
-
-
-def test_tensorboard_prefers_the_node_that_has_the_claim(generate):
-    written = generate(*EXAMPLES["claim"])
-    affinity = one(written.objects, "Deployment")["spec"]["template"]["spec"]["affinity"]["podAffinity"]
-    (term,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
-    wanted = term["podAffinityTerm"]["labelSelector"]["matchLabels"]
-    labels = one(written.objects, "Job")["spec"]["template"]["metadata"]["labels"]
-    assert wanted.items() <= labels.items()
-    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
 
 
 @pytest.mark.parametrize("flags", [["--copies", "2"], ["--num_workers", "2"]])
@@ -100,16 +90,14 @@ def test_claim_that_several_pods_write_to_is_shared(generate, flags):
 
 def test_what_was_asked_for_reaches_the_pods(generate):
     written = generate(*EXAMPLES["existing_claim"])
-    assert [each["kind"] for each in written.objects] == ["Job", "Deployment", "Service"]
-    for kind in ("Job", "Deployment"):
-        spec = one(written.objects, kind)["spec"]["template"]["spec"]
-        (only,) = spec["containers"]
-        assert {"name": "A", "value": "1"} in only["env"] and {"name": "B", "value": "x=y"} in only["env"]
-        assert only["envFrom"] == [{"secretRef": {"name": "keys"}}]
-        assert spec["serviceAccountName"] == "trainer" and spec["automountServiceAccountToken"] is True
-        assert spec["imagePullSecrets"] == [{"name": "registry"}]
-    assert one(written.objects, "Job")["spec"]["template"]["spec"]["nodeSelector"] == {"disk": "ssd"}
-    assert "nodeSelector" not in one(written.objects, "Deployment")["spec"]["template"]["spec"]
+    assert [each["kind"] for each in written.objects] == ["Job", "Service"]
+    spec = one(written.objects, "Job")["spec"]["template"]["spec"]
+    (only,) = spec["containers"]
+    assert {"name": "A", "value": "1"} in only["env"] and {"name": "B", "value": "x=y"} in only["env"]
+    assert only["envFrom"] == [{"secretRef": {"name": "keys"}}]
+    assert spec["serviceAccountName"] == "trainer" and spec["automountServiceAccountToken"] is True
+    assert spec["imagePullSecrets"] == [{"name": "registry"}]
+    assert spec["nodeSelector"] == {"disk": "ssd"}
 
 
 def test_spot_nodes_are_preferred_and_their_taints_tolerated(generate):
@@ -224,15 +212,16 @@ def test_pods_have_no_rights_and_places_to_write(example):
             spec["securityContext"]["runAsNonRoot"] is True and spec["securityContext"]["runAsUser"] == 1000
         )
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        only = container(template)
-        assert only["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        }
-        assert {"name": "HOME", "value": "/tmp"} in only["env"]
-        assert "/tmp" in {each["mountPath"] for each in only["volumeMounts"]}
-        assert {"cpu", "memory"} <= only["resources"]["requests"].keys() & only["resources"]["limits"].keys()
+        for only in (container(template), *spec.get("initContainers", [])):
+            assert only["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+                "readOnlyRootFilesystem": True,
+            }
+            assert {"name": "HOME", "value": "/tmp"} in only["env"]
+            assert "/tmp" in {each["mountPath"] for each in only["volumeMounts"]}
+            amounts = only["resources"]
+            assert {"cpu", "memory"} <= amounts["requests"].keys() & amounts["limits"].keys()
         assert spec["automountServiceAccountToken"] is ("serviceAccountName" in spec)
 
 
@@ -344,7 +333,7 @@ WRONG = [
     ([*GOOD, "--grace_seconds", "-1"], "--grace_seconds: needs an integer >= 0"),
     ([*GOOD, "--ttl_seconds", "day"], "--ttl_seconds: needs an integer, not 'day'"),
     ([*GOOD, "--backoff_limit", "3000000000"], "--backoff_limit: needs an integer <= 2147483647"),
-    ([*GOOD, "--tensorboard", "maybe"], "--tensorboard: needs True or False, not 'maybe'"),
+    ([*GOOD, "--tensorboard", "maybe"], "--tensorboard: needs True, False or only, not 'maybe'"),
 ]
 
 

