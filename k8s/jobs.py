@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kubernetes import client
@@ -10,7 +11,7 @@ from k8s import pods, tensorboard
 from k8s.plan import Plan
 from rl.systems.hosts import CONTROL_PORT, MESH_PORT, SERVER_PORT
 
-WRONG_INPUT = 2  # exit code of train.py: the same command would fail again
+IN_VAIN = (2, 3)  # exit codes of train.py after which the same command fails again: wrong input, NaN
 ASKED_TO_STOP = 143  # it has saved, on SIGTERM
 HOSTS = "hosts"
 JOBSET = "jobset.x-k8s.io/v1alpha2"
@@ -67,19 +68,19 @@ def jobset(plan: Plan) -> dict[str, Any]:
         pod_replacement_policy="Failed",
         pod_failure_policy=client.V1PodFailurePolicy(
             rules=[
-                _on_exit_code(WRONG_INPUT, "FailJob"),
+                _on_exit_code(IN_VAIN, "FailJob"),
                 _on_disruption("FailJob"),
-                _on_exit_code(ASKED_TO_STOP, "FailJob"),
+                _on_exit_code([ASKED_TO_STOP], "FailJob"),
             ]
         ),
     )
 
-    def rule(name: str, action: str, message: str) -> dict[str, Any]:
+    def rule(name: str, action: str, *messages: str) -> dict[str, Any]:
         return {
             "name": name,
             "action": action,
             "onJobFailureReasons": ["PodFailurePolicy"],
-            "onJobFailureMessagePatterns": [message],
+            "onJobFailureMessagePatterns": list(messages),
         }
 
     return {
@@ -92,7 +93,7 @@ def jobset(plan: Plan) -> dict[str, Any]:
             "failurePolicy": {
                 "maxRestarts": plan.backoff_limit,
                 "rules": [
-                    rule("wrongInput", "FailJobSet", f"exit code {WRONG_INPUT} matching"),
+                    rule("inVain", "FailJobSet", *(f"exit code {code} matching" for code in IN_VAIN)),
                     rule("lostNode", "RestartJobSetAndIgnoreMaxRestarts", "condition DisruptionTarget"),
                     rule(
                         "stopped", "RestartJobSetAndIgnoreMaxRestarts", f"exit code {ASKED_TO_STOP} matching"
@@ -134,21 +135,21 @@ def _template(plan: Plan) -> client.V1PodTemplateSpec:
     )
 
 
-def _failure_policy(wrong_input: str) -> client.V1PodFailurePolicy:
-    """Wrong input is not tried again; a Pod that was taken away is, and does not count."""
+def _failure_policy(in_vain: str) -> client.V1PodFailurePolicy:
+    """What would fail again is not tried again; a Pod that was taken away is, and does not count."""
     rules = [
-        _on_exit_code(WRONG_INPUT, wrong_input),
+        _on_exit_code(IN_VAIN, in_vain),
         _on_disruption("Ignore"),
-        _on_exit_code(ASKED_TO_STOP, "Ignore"),  # a node that shuts down does not always say so
+        _on_exit_code([ASKED_TO_STOP], "Ignore"),  # a node that shuts down does not always say so
     ]
     return client.V1PodFailurePolicy(rules=rules)
 
 
-def _on_exit_code(code: int, action: str) -> client.V1PodFailurePolicyRule:
-    codes = client.V1PodFailurePolicyOnExitCodesRequirement(
-        container_name=pods.CONTAINER, operator="In", values=[code]
+def _on_exit_code(codes: Sequence[int], action: str) -> client.V1PodFailurePolicyRule:
+    requirement = client.V1PodFailurePolicyOnExitCodesRequirement(
+        container_name=pods.CONTAINER, operator="In", values=list(codes)
     )
-    return client.V1PodFailurePolicyRule(action=action, on_exit_codes=codes)
+    return client.V1PodFailurePolicyRule(action=action, on_exit_codes=requirement)
 
 
 def _on_disruption(action: str) -> client.V1PodFailurePolicyRule:

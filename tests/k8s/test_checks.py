@@ -216,7 +216,7 @@ BROKEN = [
     ("tpu_hosts", put("JobSet", "network", "subdomain", "a_b"), "the subdomain 'a_b' is no DNS label"),
     ("tpu_hosts", put(*RULE, "name", "lostNode"), "rules of failurePolicy have the same name"),
     ("tpu_hosts", put(*RULE, "name", "a-b"), "the rule name 'a-b' is not valid"),
-    ("tpu_hosts", put(*RULE, "targetReplicatedJobs", ["x"]), "rule wrongInput: there is no replicatedJob x"),
+    ("tpu_hosts", put(*RULE, "targetReplicatedJobs", ["x"]), "rule inVain: there is no replicatedJob x"),
     (
         "tpu_hosts",
         put(
@@ -316,7 +316,7 @@ def test_problem_names_the_object():
 def test_generator_refuses_its_own_broken_manifest(monkeypatch, generate, tmp_path):
     from k8s import jobs
 
-    monkeypatch.setattr(jobs, "WRONG_INPUT", 0)
+    monkeypatch.setattr(jobs, "IN_VAIN", (0,))
     done = generate(*EXAMPLES["job"])
     assert done.code == 2 and "the manifests would be refused: Job ppo-pong" in done.err
     assert not list(tmp_path.iterdir())
