@@ -226,6 +226,9 @@ def dqn_mountaincar() -> DQNHParams:
     """Double DQN with 5-step returns on MountainCar-v0."""
     hparams = dense_networks(DQNHParams())
     mountaincar(hparams)
+    hparams.lr = 2e-3
+    hparams.updates_per_iteration = 128
+    hparams.target_update_period = 256
     return hparams
 
 
