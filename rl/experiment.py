@@ -14,7 +14,7 @@ from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import check_window, eval_envs_of
 from rl.errors import NotFinite, NotSent, Unavailable, UsageError
 from rl.hparams.hints import hints, picture_hint
-from rl.hparams.hparams import HParams
+from rl.hparams.hparams import HParams, check_imported
 from rl.hparams.merge import difference
 from rl.hparams.overrides import parse_overrides
 from rl.runners.evaluate import Evaluation, Evaluator
@@ -291,6 +291,14 @@ def saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
             f"{run_dir} holds {hparams.algo} on {hparams.env}, not {asked.algo} on {asked.env}: "
             f"ask for --hparams {saved['name']}, or choose another --output_dir"
         )
+    module, colon, _ = hparams.env.rpartition(":")
+    if asked is None and colon:
+        try:
+            check_imported(module)
+        except ImportError as error:
+            raise UsageError(
+                f"{run_dir} was trained on {hparams.env}: import {module} first, if you trust that run"
+            ) from error
     env = eval_envs_of(hparams, 1)
     views = env.observation_space, env.action_space
     env.close()

@@ -206,14 +206,14 @@ class Registry:
 def import_user_modules(names: Iterable[str]) -> None:
     """Imports modules outside this package that register their own components.
 
-    The current folder is searched too, as with `python -m`.
+    The current folder is searched too, behind all others: a file in it never stands in for a library.
 
     Raises:
         UsageError: a module cannot be imported, or what it registers is refused.
     """
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
+        sys.path.append(here)
     for name in names:
         try:
             importlib.import_module(name)

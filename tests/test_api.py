@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 import signal
+import sys
 import time
 
 import gymnasium
@@ -18,6 +19,7 @@ import rl
 from rl.agents.algos.registry import get_algo
 from rl.api import Policy
 from rl.cli import main
+from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.utils.checkpoint import read_manifest
 
@@ -310,3 +312,15 @@ def test_testing_a_folder_without_a_run_exits_2_and_writes_nothing(tmp_path, cap
     assert main([*words, "--test_only"]) == 2
     assert "there is no trained agent in" in one_line_error(capsys)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_strangers_run_imports_no_module_of_its_environment(tmp_path, monkeypatch):
+    (tmp_path / "strangers_env.py").write_text("raise SystemExit('it was run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    hparams = resolve("ppo_identity", "").to_dict() | {"env": "strangers_env:Env-v0"}
+    saved = {"name": "ppo_identity", "seed": 0, "hparams": hparams}
+    (tmp_path / "run_0").mkdir()
+    (tmp_path / "run_0/hparams.json").write_text(json.dumps(saved))
+    with pytest.raises(UsageError, match="import strangers_env first, if you trust that run"):
+        rl.load(tmp_path)
+    assert "strangers_env" not in sys.modules

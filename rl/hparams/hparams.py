@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -234,17 +235,20 @@ class HParams(Checked):
     def from_dict(values: dict[str, Any]) -> HParams:
         """The hparams that `to_dict` wrote, not frozen.
 
+        Their class is one of this package, or of a module that has been imported: a file imports none.
+
         Raises:
             UsageError: they belong to a class or have names or values that this version does not know.
         """
         rest = dict(values)
         module, _, qualname = str(rest.pop("hparams_class", "")).partition(":")
         try:
+            check_imported(module)
             kind = getattr(importlib.import_module(module), qualname)
         except (ImportError, AttributeError, ValueError) as error:
             raise UsageError(
                 f"cannot find the hparams class {module}:{qualname} of a saved run: "
-                "was it defined in a module to be named with --user_modules?"
+                "name its module with --user_modules, or import it, if you trust that run"
             ) from error
         if not (isinstance(kind, type) and issubclass(kind, HParams)):
             raise UsageError(
@@ -254,6 +258,13 @@ class HParams(Checked):
             return kind(**rest)
         except ValidationError as error:
             raise usage_error(error, kind) from error
+
+
+def check_imported(module: str) -> None:
+    """Raises ImportError for a module that a saved run names, unless it is this package's or was imported
+    before: a run may be a stranger's, and importing is running."""
+    if module.partition(".")[0] != "rl" and module not in sys.modules:
+        raise ImportError(f"{module} was not imported")
 
 
 def unknown_hparam(key: str, known: list[str]) -> UsageError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,6 +65,8 @@ def load_manifest(path: Path) -> Manifest:
     """Reads the manifest of a checkpoint folder. Raises Damaged; UsageError for a newer format, or where it
     is there and cannot be read."""
     try:
+        if not patiently((path / MANIFEST).is_file):  # a device would never end
+            raise Damaged(f"{MANIFEST} is not there")
         body = json.loads(read_text(path / MANIFEST))
         expected, version = body.pop("checksum"), body["format"]
     except OSError as error:
@@ -74,6 +77,10 @@ def load_manifest(path: Path) -> Manifest:
         raise Damaged(f"the checksum of {MANIFEST} is wrong")
     if version > FORMAT:
         raise UsageError(f"checkpoint {path} was written by a newer version of this program: use that one")
+    pieces = [each for held in body.get("pieces", {}).values() for each in held["files"]]
+    for name in (body["prefix"], *body["files"], *pieces):
+        if os.path.basename(name) != name or name in ("", ".", ".."):
+            raise Damaged(f"{name!r} is not the name of a file in it")
     return Manifest(
         body["step"],
         body["meta"],
@@ -96,9 +103,11 @@ def check_file(path: Path, size: int, expected: int) -> None:
     """Raises Damaged unless a checkpoint's file has that size and checksum, Unavailable where it cannot be
     read."""
     try:
-        found = patiently(lambda: os.path.getsize(path))
-        if found != size:
-            raise Damaged(f"{path.name} has {found} bytes instead of {size}")
+        found = patiently(lambda: os.stat(path))
+        if not stat.S_ISREG(found.st_mode):
+            raise Damaged(f"{path.name} is no file")
+        if found.st_size != size:
+            raise Damaged(f"{path.name} has {found.st_size} bytes instead of {size}")
         if patiently(lambda: checksum(path)) != expected:
             raise Damaged(f"the checksum of {path.name} is wrong")
     except OSError as error:

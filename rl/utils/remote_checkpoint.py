@@ -68,8 +68,6 @@ def get_checkpoint(address: str, folder: Path, pieces: bool = True) -> Manifest:
         manifest = load_manifest(folder)
         left_out = set() if pieces else _piece_files(manifest)
         for name, (size, crc) in manifest.files.items():
-            if os.path.basename(name) != name:
-                raise Damaged(f"{name} is not a name of a file")
             if name in left_out:
                 continue
             try:

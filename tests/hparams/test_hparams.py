@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -135,3 +136,11 @@ def test_flat_names_are_those_that_overrides_take():
     flat = hparams.flat()
     assert list(flat) == DQNHParams.keys()
     assert flat["model.hidden"] == hparams.model.hidden and flat["lr"] == hparams.lr and "model" not in flat
+
+
+def test_a_saved_run_imports_no_module(tmp_path, monkeypatch):
+    (tmp_path / "strangers.py").write_text("raise SystemExit('it was run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UsageError, match="import it, if you trust that run"):
+        HParams.from_dict({"hparams_class": "strangers:HParams"})
+    assert "strangers" not in sys.modules
