@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from rl import other_names
 from rl.errors import LearnerLost, MachineLost, NotFinite, NotSent, Unavailable, UsageError, nearest
 from rl.registry import Registry, import_user_modules
 from rl.systems.hosts import Hosts, hosts_here, leave_cores_to_server
@@ -144,7 +145,7 @@ def parse(argv: Sequence[str], others: Sequence[str] = ()) -> argparse.Namespace
         flags = [*flags_of(parser), *others]
         flag = rest[0].partition("=")[0]
         what = f"unknown flag {flag}" if flag.startswith("-") else f"unexpected argument {flag!r}"
-        raise UsageError(f"{what}: {nearest(flag, flags)} (all: --help)")
+        raise UsageError(f"{what}: {nearest(flag, flags, elsewhere=other_names.FLAGS)} (all: --help)")
     return args
 
 

@@ -4,7 +4,7 @@ is gone, a remote output that cannot be reached any more, numbers that are none.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 class UsageError(Exception):
@@ -32,9 +32,17 @@ class NotSent(Exception):
     """A run is over, but its last state is on this machine only; the text is one line that says where."""
 
 
-def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
-    """Words for an error message: the known names nearest to `name`, or a few of them when none is near."""
+def nearest(
+    name: str, known: Iterable[str], count: int = 3, elsewhere: Mapping[str, str] | None = None
+) -> str:
+    """Words for an error message: the known names nearest to `name`, or a few of them when none is near.
+
+    elsewhere: what other libraries call one of the known names, in lower case; it goes before all likeness.
+    """
     names = sorted(known)
+    meant = (elsewhere or {}).get(name.lower())
+    if meant in names:
+        return f"did you mean {meant}?"
     lowered = {each.lower(): each for each in reversed(names)}
     near = difflib.get_close_matches(name.lower(), lowered, n=count, cutoff=0.5)
     if near:

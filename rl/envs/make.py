@@ -26,6 +26,7 @@ from rl.envs.gym_ids import (
 )
 from rl.envs.registry import get_env, registry
 from rl.errors import UsageError, nearest
+from rl.other_names import environment_meant
 
 if TYPE_CHECKING:
     import gymnasium
@@ -359,9 +360,8 @@ def _unknown(env_id: str) -> UsageError:
     from rl.envs.envpool_tasks import task_ids
 
     known = {*registry.names(), *gym_ids(), *task_ids()}
-    return UsageError(
-        f"unknown environment {env_id!r}: {nearest(env_id, known)} (in-graph ones: --list envs)"
-    )
+    hint = environment_meant(env_id, known) or f"{nearest(env_id, known)} (in-graph ones: --list envs)"
+    return UsageError(f"unknown environment {env_id!r}: {hint}")
 
 
 _TRAINING_ALONE = {

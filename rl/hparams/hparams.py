@@ -22,6 +22,7 @@ from pydantic import (
     field_validator,
 )
 
+from rl import other_names
 from rl.errors import UsageError, nearest
 
 
@@ -269,7 +270,7 @@ def check_imported(module: str) -> None:
 
 def unknown_hparam(key: str, known: list[str]) -> UsageError:
     """The error for a name that is none of `known`."""
-    return UsageError(f"unknown hparam {key!r}: {nearest(key, known)}")
+    return UsageError(f"unknown hparam {key!r}: {nearest(key, known, elsewhere=other_names.HPARAMS)}")
 
 
 def usage_error(error: ValidationError, kind: type[Checked]) -> UsageError:

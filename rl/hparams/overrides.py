@@ -30,7 +30,12 @@ def parse_overrides(text: str) -> dict[str, Any]:
     for item in _split(text, ",", text):
         key, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not key:
-            raise UsageError(f"cannot read {item!r} in --hparam_override: needs name=value, such as lr=3e-4")
+            if overrides and not equals:  # model.hidden=64,64
+                before = next(reversed(overrides))
+                hint = f"is it of {before}? a list has brackets, such as model.hidden=[64,64]"
+            else:
+                hint = "needs name=value, such as lr=3e-4"
+            raise UsageError(f"cannot read {item!r} in --hparam_override: {hint}")
         if key in overrides:
             raise UsageError(f"--hparam_override gives {key} twice")
         overrides[key] = _value(value, text)
