@@ -38,7 +38,6 @@ FAMILIES = {  # name of the registry -> its package
 SYSTEMS = ("local", "gpu", "tpu", "gcp")  # the last one is the ancestor's name for tpu
 NOT_FINITE = 3  # exit code of a run whose weights, losses or gradients became NaN or infinite
 INDEX = "JOB_COMPLETION_INDEX"  # what Kubernetes tells each Pod of an Indexed Job
-ALL = "all"  # what a bare --list asks for
 
 EXAMPLES = """examples:
   python train.py --sys local --hparams dqn_cartpole --output_dir runs/dqn_cartpole
@@ -48,6 +47,7 @@ EXAMPLES = """examples:
   python train.py --hparams ppo_cartpole --copies 4 --parallel 2
   python train.py --hparams dqn_cartpole --output_dir runs/dqn_cartpole --training False --render
   python train.py --list hparams
+  python train.py --list hparams ppo_cartpole
 """
 
 
@@ -124,7 +124,8 @@ def build_parser() -> argparse.ArgumentParser:
     number("--num_workers", 0, 0, "processes that act while this one learns (default 0: none)")
     add("--ray_address", metavar="HOST:PORT", help="Ray cluster for the workers (default: this machine)")
     number("--seed", 0, 0, "seed of the first copy (default 0)")
-    add("--list", nargs="?", const=ALL, metavar="REGISTRY", help="list names: " + ", ".join(FAMILIES))
+    listed = f"list names: {', '.join(FAMILIES)}; or hparams SET: all its values and what they mean"
+    add("--list", nargs="*", metavar="REGISTRY", help=listed)
     add("--user_modules", default="", metavar="a,b", help="modules that register components of your own")
     return parser
 
@@ -309,35 +310,48 @@ def registry_of(family: str) -> Registry:
     return registry
 
 
-def _list(family: str) -> int:
-    families = list(FAMILIES) if family == ALL else [family]
-    tables = {name: registry_of(name).entries() for name in families}
+def _list(words: list[str]) -> int:
+    """Prints all registries, the one named, or the hyperparameters of `hparams SET`."""
+    header: tuple[str, ...] = ("name", "what it is")
+    tables: dict[str, list[tuple[str, ...]]] = {}
+    if len(words) == 2 and words[0] == "hparams":
+        from rl.hparams.describe import Described, described
+        from rl.hparams.merge import named
+
+        header, tables = Described._fields, {words[1]: [tuple(row) for row in described(named(words[1]))]}
+    elif len(words) > 1:
+        raise UsageError(f"--list {' '.join(words)}: name one registry, or hparams and one set")
+    else:
+        for name in words or FAMILIES:
+            tables[name] = [(entry.name, entry.description) for entry in registry_of(name).entries()]
     try:
         if sys.stdout.isatty():
-            _print_tables(tables)
+            _print_tables(header, tables)
         else:
-            for name, entries in tables.items():
-                if family == ALL:
+            for name, rows in tables.items():
+                if not words:
                     print(f"{name}:")
-                width = max((len(entry.name) for entry in entries), default=0)
-                for entry in entries:
-                    print(f"{entry.name:<{width}}  {entry.description}".rstrip())
+                widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+                for row in [header, *rows] if len(header) > 2 else rows:
+                    cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+                    print("  ".join(cells).rstrip())
         sys.stdout.flush()
     except BrokenPipeError:  # the reader (head, less) had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
-def _print_tables(tables: dict[str, list]) -> None:
+def _print_tables(header: Sequence[str], tables: dict[str, list[tuple[str, ...]]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console()
-    for name, entries in tables.items():
+    for name, rows in tables.items():
         table = Table(title=name, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("name", no_wrap=True)
-        table.add_column("what it is")
-        for entry in entries:
-            table.add_row(entry.name, entry.description)
+        for column in header:
+            table.add_column(column, no_wrap=column == "name", overflow="fold")
+        for row in rows:
+            table.add_row(*map(Text, row))
         console.print(table)

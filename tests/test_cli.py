@@ -242,6 +242,8 @@ WRONG = [
     ),
     (["--hparams", "dqn_cartpole", "--hparam_override", "model.name=mpl"], "unknown models name 'mpl'"),
     (["--hparams", "dqn_cartpole", "--hparam_override", "memory=ring"], "unknown memory name 'ring'"),
+    (["--list", "memory", "uniform"], "--list memory uniform: name one registry, or hparams and one set"),
+    (["--list", "hparams", "dqn_cartpol"], "unknown hparams name 'dqn_cartpol': did you mean dqn_cartpole"),
     (["--list", "memry"], "unknown registry 'memry': did you mean memory"),
     (["--list", "--user_modules", "no_such_module"], "cannot import user module 'no_such_module'"),
 ]
@@ -281,6 +283,16 @@ def test_list_of_one_registry_has_names_and_descriptions(folder):
     lines = dict(line.split("  ", 1) for line in done.stdout.splitlines())
     assert "CartPole-v1" in lines["dqn_cartpole"]
     assert list(lines) == sorted(lines)
+
+
+def test_list_of_a_set_tells_every_value_and_its_meaning(folder):
+    done = train_py("--list", "hparams", "ppo_cartpole", cwd=folder)
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["name", "value", "default", "takes", "meaning"]
+    rows = {line.split()[0]: re.split(r"  +", line) for line in lines[1:]}
+    assert rows["gamma"][1:4] == ["0.98", "0.99", "a number >= 0 and <= 1"]
+    assert rows["model.hidden"][1] == "[64,64]"
+    assert all(len(row) == 5 and row[4] for row in rows.values()), "a comment in rl/hparams is missing"
 
 
 def test_list_without_a_name_has_all_registries(folder):

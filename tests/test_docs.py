@@ -32,6 +32,7 @@ def test_differing_lines_are_those_outside_the_longest_common_subsequence(genera
 def test_the_page_of_all_algorithms_is_up_to_date(generate):
     """`python docs/algos/generate.py` writes it anew."""
     assert generate.PAGE.read_text(encoding="utf-8") == generate.page()
+    assert generate.HPARAMS.read_text(encoding="utf-8") == generate.hparams_page()
 
 
 @pytest.mark.parametrize("name", registry.names())

@@ -1,4 +1,5 @@
-"""Writes docs/algos/README.md: a table of the algorithms, and how many lines lie between siblings.
+"""Writes docs/algos/README.md, a table of the algorithms and how many lines lie between siblings; and
+docs/hparams.md, what every hyperparameter means.
 
 python docs/algos/generate.py
 """
@@ -15,8 +16,12 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from rl.agents.algos.registry import registry  # noqa: E402
+from rl.hparams.describe import Described, described  # noqa: E402
+from rl.hparams.hparams import HParams  # noqa: E402
+from rl.hparams.registry import get_hparams  # noqa: E402
 
 PAGE = ROOT / "docs" / "algos" / "README.md"
+HPARAMS = ROOT / "docs" / "hparams.md"
 FAMILIES = {  # siblings, each written as a change of one before it; algorithms not named here come last
     "Action values": ("dqn", "c51", "qrdqn", "iqn", "rainbow", "r2d2"),
     "Policy gradient": ("vpg", "a2c", "ppo", "impala", "appo"),
@@ -41,6 +46,14 @@ actions are discrete honour action masks. Returns that they reach:
 
 Below each table: the lines that `diff` shows between two siblings, removed and added ones counted alike; in
 italics the length of a file. Written by `python docs/algos/generate.py`."""
+
+
+HPARAMS_INTRODUCTION = """\
+# Hyperparameters
+
+All of them are given by `--hparam_override "NAME=VALUE,..."`; `python train.py --list hparams SET` shows what
+a set has. Defaults are those of the algorithms' classes; a named set (`--list hparams`) has its own values.
+The meanings are the comments in `rl/hparams`. Written by `python docs/algos/generate.py`."""
 
 
 def names() -> list[str]:
@@ -105,5 +118,26 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def hparams_page() -> str:
+    """The text of docs/hparams.md: those of all algorithms, then what each has of its own."""
+    common = described(HParams())
+    known = {row.name for row in common}
+    lines = [HPARAMS_INTRODUCTION, "", "## All algorithms", "", *_rows(common)]
+    for name in names():
+        own = [row for row in described(get_hparams(name)()) if row.name not in known]
+        if own:
+            lines += ["", f"## [{name}](algos/{name}.md)", "", *_rows(own)]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(rows: list[Described]) -> list[str]:
+    table = ["| name | default | takes | meaning |", "|" + " --- |" * 4]
+    for row in rows:
+        cells = f"`{row.name}`", f"`{row.default}`", row.takes, row.meaning
+        table.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return table
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    HPARAMS.write_text(hparams_page(), encoding="utf-8")

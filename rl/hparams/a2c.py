@@ -18,10 +18,10 @@ class A2CHParams(HParams):
     lr: PositiveFloat = 7e-4
     max_grad_norm: PositiveFloat | None = 0.5
 
-    entropy_coef: Coefficient = 0.0
-    value_coef: Coefficient = 0.5
+    entropy_coef: Coefficient = 0.0  # weight of the policy's entropy, which is added
+    value_coef: Coefficient = 0.5  # weight of the value loss, half the mean square
     gae_lambda: Fraction = 1.0  # 1: n-step returns, n what is left of the rollout
-    normalize_advantage: bool = False
+    normalize_advantage: bool = False  # advantages of a batch get mean 0 and deviation 1
     log_std_init: float = 0.0  # continuous actions: logarithm of the initial standard deviation
 
     def check(self) -> None:

@@ -18,7 +18,7 @@ class APPOHParams(IMPALAHParams):
     epochs: PositiveInt = 4  # passes over each rollout
     clip_range: PositiveFloat = 0.2  # of the policy's ratio to the target policy around 1
     behaviour_ratio_clip: PositiveFloat = 2.0  # largest ratio of the policy that acted to the target policy
-    normalize_advantage: bool = True
+    normalize_advantage: bool = True  # advantages of a batch get mean 0 and deviation 1
     target_update_period: PositiveInt = 8  # gradient updates between two updates of the target network
     tau: float = Field(default=1.0, gt=0, le=1)  # target <- tau * online + (1 - tau) * target; 1: copy
 

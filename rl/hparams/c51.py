@@ -26,7 +26,7 @@ class C51HParams(DQNHParams):
     algo: str = "c51"
 
     loss: Literal["cross_entropy"] = "cross_entropy"  # type: ignore[assignment]
-    atoms: Annotated[int, Field(ge=2)] = 51
+    atoms: Annotated[int, Field(ge=2)] = 51  # of the value distribution
     value_min: float = -10.0  # the least discounted return that can be told from a lesser one
     value_max: float = 10.0  # the largest
 

@@ -19,15 +19,15 @@ class ActorCriticReplayHParams(HParams):
     replay_capacity: PositiveInt = 100_000  # transitions in total
     min_replay_size: PositiveInt = 1_000  # transitions before the first update
     random_steps: Count = 1_000  # environment steps at the start with uniformly random actions
-    batch_size: PositiveInt = 256
+    batch_size: PositiveInt = 256  # transitions of an update
     updates_per_iteration: PositiveInt = 64  # gradient updates after each rollout
-    n_step: PositiveInt = 1
+    n_step: PositiveInt = 1  # rewards summed before the bootstrap value
     tau: float = Field(default=0.005, gt=0, le=1)  # target <- tau * online + (1 - tau) * target
-    prioritized: bool = False
-    priority_exponent: Fraction = 0.6
+    prioritized: bool = False  # samples by priority (Schaul et al. 2016)
+    priority_exponent: Fraction = 0.6  # alpha of prioritized sampling; 0: uniform
     importance_sampling_exponent: Fraction = 0.4  # at the start, linear over train_steps
-    importance_sampling_exponent_end: Fraction = 1.0
-    priority_epsilon: PositiveFloat = 1e-6
+    importance_sampling_exponent_end: Fraction = 1.0  # at the end of training
+    priority_epsilon: PositiveFloat = 1e-6  # added to every priority, so that none is 0
 
     @property
     def memory_name(self) -> str:

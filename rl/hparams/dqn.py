@@ -23,29 +23,29 @@ class DQNHParams(HParams):
 
     replay_capacity: PositiveInt = 100_000  # transitions in total
     min_replay_size: PositiveInt = 1_000  # transitions before the first update
-    batch_size: PositiveInt = 128
+    batch_size: PositiveInt = 128  # transitions (r2d2: sequences) of an update
     updates_per_iteration: PositiveInt = 1  # gradient updates after each rollout
-    n_step: PositiveInt = 1
-    double: bool = False
-    dueling: bool = False
-    noisy: bool = False
+    n_step: PositiveInt = 1  # rewards summed before the bootstrap value
+    double: bool = False  # the online network chooses the next action (van Hasselt et al. 2016)
+    dueling: bool = False  # value and advantages apart (Wang et al. 2016)
+    noisy: bool = False  # noisy layers explore in place of epsilon (Fortunato et al. 2018)
     noisy_sigma: Coefficient = 0.5  # initial standard deviation, divided by sqrt(inputs) of the layer
-    prioritized: bool = False
-    priority_exponent: Fraction = 0.6
+    prioritized: bool = False  # samples by priority (Schaul et al. 2016)
+    priority_exponent: Fraction = 0.6  # alpha of prioritized sampling; 0: uniform
     importance_sampling_exponent: Fraction = 0.4  # at the start, linear over train_steps
-    importance_sampling_exponent_end: Fraction = 1.0
-    priority_epsilon: PositiveFloat = 1e-6
-    loss: Literal["huber", "mse"] = "huber"
-    huber_delta: PositiveFloat = 1.0
+    importance_sampling_exponent_end: Fraction = 1.0  # at the end of training
+    priority_epsilon: PositiveFloat = 1e-6  # added to every priority, so that none is 0
+    loss: Literal["huber", "mse"] = "huber"  # of action values
+    huber_delta: PositiveFloat = 1.0  # where the huber loss turns from square to linear
     target_update_period: PositiveInt = 500  # gradient updates between two updates of the target network
     tau: float = Field(default=1.0, gt=0, le=1)  # target <- tau * online + (1 - tau) * target; 1: copy
-    exploration_epsilon_start: Fraction = 1.0
-    exploration_epsilon_end: Fraction = 0.05
+    exploration_epsilon_start: Fraction = 1.0  # share of random actions at first
+    exploration_epsilon_end: Fraction = 0.05  # share of random actions from exploration_steps on
     exploration_steps: Count = 10_000  # environment steps from start to end, linear
     # act_select=per_worker_epsilon: environment i of N explores with base^(1 + exponent i / (N - 1))
     exploration_epsilon_base: Annotated[float, Field(gt=0, le=1)] = 0.4
-    exploration_epsilon_exponent: Coefficient = 7.0
-    evaluation_epsilon: Fraction = 0.0
+    exploration_epsilon_exponent: Coefficient = 7.0  # see exploration_epsilon_base
+    evaluation_epsilon: Fraction = 0.0  # share of random actions in evaluations
 
     @property
     def memory_name(self) -> str:

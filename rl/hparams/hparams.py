@@ -119,18 +119,19 @@ class ModelHParams(Checked):
 
     prefix: ClassVar[str] = "model."
 
-    name: str = "mlp"
+    name: str = "mlp"  # in the registry models
     hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = (64, 64)  # units of each hidden layer
     recurrent_units: PositiveInt = 64  # lstm, gru: units of the layer that remembers, behind the hidden ones
     filters: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = ()  # convolutions'; empty: the model's
     image: str = "nature_cnn"  # lstm, gru: the model that images go through before the layer that remembers
     # Dict and Tuple observations: units of the layers that each part has alone, before the parts are joined
     part_hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = (64,)
-    activation: Literal["relu", "tanh", "elu", "gelu", "silu"] = "tanh"
+    activation: Literal["relu", "tanh", "elu", "gelu", "silu"] = "tanh"  # of the hidden layers
     layer_norm: bool = False  # dense layers' outputs are normalised (Ba et al. 2016), before the activation
     shared: bool = False  # policy and value share the hidden layers
     # What hidden layers compute in, on devices that are faster so (TPU); weights and outputs stay float32.
     precision: Literal["float32", "bfloat16"] = "float32"
+    # Initial weights.
     init: Literal["orthogonal", "glorot_uniform", "lecun_uniform", "he_uniform", "torch"] = "orthogonal"
 
 
@@ -140,37 +141,41 @@ class HParams(Checked):
     algo: str = ""  # name in the registry algos
     env: str = ""  # environment id
     env_backend: Literal["auto", "graph", "envpool", "gym"] = "auto"  # of training; evaluation prefers gym
+    # Options of the environment, as gymnasium.make takes them.
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     train_env_kwargs: dict[str, Any] = Field(default_factory=dict)  # further ones, in training only
     max_episode_steps: PositiveInt | None = None  # None: the environment's own limit
     reward_augmentation: str | None = None  # training only
     frame_stack: PositiveInt | None = None  # pictures in an observation; None: as is the custom, 4 for Atari
     previous_action_reward: bool = False  # the observation also tells the last action and its reward
+    # Subtracts the running mean, divides by the running standard deviation.
     normalize_observation: bool = False
     normalize_reward: bool = False  # divides by the standard deviation of the discounted return
-    num_envs: PositiveInt = 8
+    num_envs: PositiveInt = 8  # environments stepped side by side
     rollout_length: PositiveInt = 32  # steps of each environment between two learning phases
     train_steps: PositiveInt = 100_000  # steps of all environments together
-    gamma: Fraction = 0.99
+    gamma: Fraction = 0.99  # discount per step
 
     model: ModelHParams = Field(default_factory=ModelHParams)
-    memory: str = "rollout"
-    act_select: str = "sample"
-    grad_comp: str = "backprop"
+    memory: str = "rollout"  # name in the registry memory
+    act_select: str = "sample"  # name in the registry act_select
+    grad_comp: str = "backprop"  # name in the registry grad_comp
     microbatches: PositiveInt = 1  # grad_comp=accumulate: parts of a batch, computed one after another
 
-    optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"
-    lr: PositiveFloat = 3e-4
+    optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"  # what takes the gradient's step
+    lr: PositiveFloat = 3e-4  # learning rate, at the start
+    # How lr falls over train_steps.
     lr_schedule: Literal["constant", "linear", "exponential", "polynomial", "cosine"] = "constant"
     lr_end: Coefficient = 0.0  # linear, polynomial, cosine: learning rate at the end of training
     lr_decay_rate: Annotated[float, Field(gt=0, le=1)] = 0.1  # exponential: last / first learning rate
     lr_power: PositiveFloat = 2.0  # polynomial
-    adam_epsilon: PositiveFloat = 1e-5
+    adam_epsilon: PositiveFloat = 1e-5  # Adam's; added to the root of the second moment
     # optimizer=adamw: every step takes lr * weight_decay of the weights of layers (kernels) off, of nothing
     # else. grad_comp=evolution with other optimizers: this times all parameters is added to the gradient.
     weight_decay: Coefficient = 0.0
     max_grad_norm: PositiveFloat | None = None  # global norm; None: no clipping
 
+    # `xla`: one compiled program; `auto`: that where it is faster, else graphs of TensorFlow's kernels.
     compile: Literal["auto", "xla", "graph", "eager"] = "auto"
     act_backend: Literal["auto", "litert", "compiled"] = "auto"  # how host environments' actions are computed
     overlap: bool = False  # host environments step while the learner works
@@ -191,7 +196,7 @@ class HParams(Checked):
     eval_period: Count = 0  # environment steps between evaluations; 0: only at the end
     video_period: Count = 0  # with --record_video: environment steps between films; 0: one at each evaluation
     checkpoint_period: Coefficient = 60.0  # seconds between checkpoints
-    keep_checkpoints: PositiveInt = 3
+    keep_checkpoints: PositiveInt = 3  # how many of the newest are kept
     histograms: str = ""  # regular expression: variables that get TensorBoard histograms; empty: none
 
     @field_validator("histograms")

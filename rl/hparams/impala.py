@@ -16,8 +16,8 @@ class IMPALAHParams(HParams):
 
     epochs: PositiveInt = 2  # passes over each rollout
     minibatches: PositiveInt = 1  # per epoch: groups of environments
-    entropy_coef: Coefficient = 0.0
-    value_coef: Coefficient = 0.5
+    entropy_coef: Coefficient = 0.0  # weight of the policy's entropy, which is added
+    value_coef: Coefficient = 0.5  # weight of the value loss, half the mean square
     trace_lambda: Fraction = 1.0  # weight of the trace, as gae_lambda
     rho_clip: PositiveFloat = 1.0  # largest importance ratio in temporal differences
     trace_clip: PositiveFloat = 1.0  # ... in the trace

@@ -18,10 +18,10 @@ class PPOHParams(HParams):
     minibatches: PositiveInt = 4  # per epoch; of a recurrent model groups of environments
     clip_range: PositiveFloat = 0.2  # of the policy ratio around 1
     clip_value_range: PositiveFloat | None = None  # of the value around its old one; None: not clipped
-    entropy_coef: Coefficient = 0.0
-    value_coef: Coefficient = 0.5
-    gae_lambda: Fraction = 0.95
-    normalize_advantage: bool = True
+    entropy_coef: Coefficient = 0.0  # weight of the policy's entropy, which is added
+    value_coef: Coefficient = 0.5  # weight of the value loss, half the mean square
+    gae_lambda: Fraction = 0.95  # generalised advantage estimation's lambda (Schulman et al. 2016)
+    normalize_advantage: bool = True  # advantages of a batch get mean 0 and deviation 1
     target_kl: PositiveFloat | None = None  # stop a rollout's updates above it; None: never
     log_std_init: float = 0.0  # continuous actions: logarithm of the initial standard deviation
 

@@ -24,7 +24,7 @@ class QRDQNHParams(DQNHParams):
     algo: str = "qrdqn"
 
     loss: Literal["quantile_huber"] = "quantile_huber"  # type: ignore[assignment]
-    quantiles: PositiveInt = 32
+    quantiles: PositiveInt = 32  # of the value distribution
 
 
 @register

@@ -25,8 +25,8 @@ class R2D2HParams(DQNHParams):
     priority_eta: Fraction = 0.9  # weight of a sequence's largest error beside its mean one
     burn_in: Count = 40  # steps of a sequence that only bring the state up to date
     unroll_length: PositiveInt = 80  # steps of a sequence that are learned from
-    value_rescaling: bool = True
-    value_rescaling_epsilon: Coefficient = 1e-3
+    value_rescaling: bool = True  # values on a squashed scale (Pohlen et al. 2018)
+    value_rescaling_epsilon: Coefficient = 1e-3  # slope of the rescaling's linear part
     retrace_lambda: Fraction | None = None  # Retrace(lambda) targets; None: n_step ones
 
     @property

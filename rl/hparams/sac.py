@@ -11,7 +11,7 @@ class TemperatureHParams(ActorCriticReplayHParams):
     """What both kinds of SAC have."""
 
     temperature: PositiveFloat = 1.0  # weight of the entropy, at the start where it is learned
-    learn_temperature: bool = True
+    learn_temperature: bool = True  # the temperature follows target_entropy
     temperature_lr: PositiveFloat | None = None  # None: lr
 
 

@@ -17,9 +17,9 @@ class VPGHParams(HParams):
 
     advantage: Literal["reward_to_go", "gae"] = "gae"  # reward_to_go: no value is subtracted
     gae_lambda: Fraction = 0.97  # with advantage=gae
-    normalize_advantage: bool = True
+    normalize_advantage: bool = True  # advantages of a batch get mean 0 and deviation 1
     value_updates: PositiveInt = 10  # gradient steps of the value after each one of the policy
-    value_lr: PositiveFloat = 1e-3
+    value_lr: PositiveFloat = 1e-3  # learning rate of the value network
     log_std_init: float = -0.5  # continuous actions: logarithm of the initial standard deviation
 
 

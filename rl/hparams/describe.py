@@ -1,0 +1,85 @@
+"""What each hyperparameter means: the comment beside its definition, which is said nowhere else."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import textwrap
+import tokenize
+from typing import Any, NamedTuple
+
+from rl.hparams.hparams import Checked, HParams, accepted
+
+
+class Described(NamedTuple):
+    """A hyperparameter of a set."""
+
+    name: str  # as overrides give it
+    value: str  # in the set
+    default: str  # of the set's algorithm
+    takes: str  # what values, such as "an integer >= 1"
+    meaning: str  # one line, empty where its definition has no comment
+
+
+def described(hparams: HParams) -> list[Described]:
+    """All hyperparameters of a set, in the order of their definition, nested ones dotted."""
+    return _described(hparams, type(hparams)())
+
+
+def meanings(kind: type[Checked]) -> dict[str, str]:
+    """Field -> what its comment says, on its own lines or on those directly above; of inherited fields the
+    definition that counts, or the one above that has a comment."""
+    found: dict[str, str] = {}
+    for each in reversed(kind.__mro__):
+        if issubclass(each, Checked) and each is not Checked:
+            found |= {name: text for name, text in _commented(each).items() if text or name not in found}
+    return found
+
+
+def _described(hparams: Checked, defaults: Checked) -> list[Described]:
+    kind = type(hparams)
+    texts, rows = meanings(kind), []
+    for name in kind.model_fields:
+        value, default = getattr(hparams, name), getattr(defaults, name)
+        if isinstance(value, Checked):
+            rows += _described(value, default)
+        else:
+            takes = accepted(kind, name)
+            rows.append(
+                Described(kind.prefix + name, _text(value), _text(default), takes, texts.get(name, ""))
+            )
+    return rows
+
+
+def _commented(kind: type) -> dict[str, str]:
+    source = textwrap.dedent(inspect.getsource(kind))
+    comments: dict[int, str] = {}  # by line
+    alone: set[int] = set()  # lines that are nothing but a comment
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            comments[token.start[0]] = token.string.lstrip("# ")
+            if token.line.lstrip().startswith("#"):
+                alone.add(token.start[0])
+    found = {}
+    (body,) = ast.parse(source).body
+    assert isinstance(body, ast.ClassDef)
+    for node in body.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            above = node.lineno
+            while above - 1 in alone:
+                above -= 1
+            lines = range(above, (node.end_lineno or node.lineno) + 1)
+            found[node.target.id] = " ".join(comments[line] for line in lines if line in comments)
+    return found
+
+
+def _text(value: Any) -> str:
+    """A value as an override would give it."""
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(_text, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{_text(each)}" for key, each in value.items()) + "}"
+    return str(value) if value != "" else "''"
