@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Mine(HParams):
-    """Comments beside, above and on both sides; one that is inherited, and one of a field that is not ours."""
+    """Comments beside, above and on both sides, and one that is inherited."""
 
     beside: Count = 1  # said beside
     # said
