@@ -357,7 +357,9 @@ def _summary(
     for which, title in (("best", "best checkpoint"), ("last", "last checkpoint")):
         if which in tests:
             returns = tests[which].returns
-            row[f"return, {title}"] = f"{returns.mean():.1f} +- {returns.std():.1f} ({episodes} episodes)"
+            digits = 1 if abs(returns.mean()) >= 10 else 3  # as the progress line has them
+            spread = f"{returns.mean():.{digits}f} +- {returns.std():.{digits}f}"
+            row[f"return, {title}"] = f"{spread} ({episodes} episodes)"
     if result is not None:
         row["steps"] = result.step
         row["time"] = f"{result.seconds:.1f} s"

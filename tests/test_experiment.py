@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from rl import experiment
 from rl.errors import NotFinite, Unavailable, UsageError
 from rl.hparams.merge import resolve
 from rl.runners import trainer
+from rl.runners.evaluate import Evaluation
+from rl.utils.storage import Storage
 
 
 def run(folder, copies):
@@ -69,3 +72,13 @@ def test_an_environment_that_ends_the_program_is_no_success(tmp_path, monkeypatc
     monkeypatch.setattr(trainer.Trainer, "train", train)
     with pytest.raises(RuntimeError, match=r"something called sys.exit\(0\)"):
         run(tmp_path, 1)
+
+
+@pytest.mark.parametrize(
+    ("returns", "shown"),
+    [([0.955, 0.955], "0.955 +- 0.000 (2 episodes)"), ([-82.25, -83.75], "-83.0 +- 0.8 (2 episodes)")],
+)
+def test_small_returns_are_told_with_three_digits(returns, shown):
+    test = Evaluation(np.array(returns), np.ones(2))
+    row = experiment._summary(Storage("runs/x/run_0"), None, {"best": test}, 2)
+    assert row["return, best checkpoint"] == shown
