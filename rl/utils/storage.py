@@ -51,11 +51,13 @@ class Storage:
         Raises:
             UsageError: it cannot be read, or another process trains there.
         """
-        with contextlib.ExitStack() as self._holding:
-            if self.folder.is_dir():
-                self._hold()
-            yield
-        self._holds = False
+        try:
+            with contextlib.ExitStack() as self._holding:
+                if self.folder.is_dir():
+                    self._hold()
+                yield
+        finally:
+            self._holds = False
 
     def _hold(self) -> None:
         refusal = (
