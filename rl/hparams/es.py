@@ -67,18 +67,18 @@ def es_cartpole() -> ESHParams:
 
 @register
 def es_acrobot() -> ESHParams:
-    """ES on Acrobot-v1."""
+    """ES on Acrobot-v1, a linear policy."""
     hparams = es()
     hparams.env = "Acrobot-v1"
-    hparams.train_steps = 1_000_000
-    hparams.eval_period = 200_000
+    hparams.train_steps = 496_000  # whole iterations, within 500,000
+    hparams.eval_period = 100_000
     hparams.log_period = 50_000
-    hparams.num_envs = 32
+    hparams.num_envs = 16
     hparams.rollout_length = 500
-    hparams.model.hidden = (16,)
-    hparams.lr = 0.05
+    hparams.model.hidden = ()
+    hparams.lr = 0.1
     hparams.lr_schedule = "linear"
-    hparams.perturbation_std = 0.1
+    hparams.perturbation_std = 0.2
     return hparams
 
 
