@@ -30,11 +30,16 @@ CHILD = """
 
 
 @pytest.fixture(autouse=True)
-def _pythons_own_handler():
-    """In the background of a shell, tests inherit an ignored SIGINT; these compare with Python's handler."""
-    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+def _pythons_own_handlers():
+    """In the background of a shell tests inherit an ignored SIGINT, under nohup SIGHUP; these compare with
+    Python's handlers."""
+    inherited = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.SIGHUP: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    }
     yield
-    signal.signal(signal.SIGINT, inherited)
+    for number, handler in inherited.items():
+        signal.signal(number, handler)
 
 
 def _child(*arguments):
