@@ -154,7 +154,9 @@ def train(
             f"eval_episodes={eval_episodes} must be at least 1, seed={seed} and num_workers={num_workers} "
             "at least 0"
         )
-    workers = Workers(num_workers, ray_address) if num_workers else None
+    home = type(resolved).__module__  # workers import it, where it is the caller's
+    modules = () if home.partition(".")[0] == "rl" else (home,)
+    workers = Workers(num_workers, ray_address, modules) if num_workers else None
     use_system(sys)
     if record_video:
         headless_setup()

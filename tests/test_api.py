@@ -20,6 +20,7 @@ from rl.agents.algos.registry import get_algo
 from rl.api import Policy
 from rl.cli import main
 from rl.errors import UsageError
+from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
 from rl.utils.checkpoint import read_manifest
 
@@ -324,3 +325,23 @@ def test_a_strangers_run_imports_no_module_of_its_environment(tmp_path, monkeypa
     with pytest.raises(UsageError, match="import strangers_env first, if you trust that run"):
         rl.load(tmp_path)
     assert "strangers_env" not in sys.modules
+
+
+class OwnHParams(HParams):
+    """A caller's own class."""
+
+    algo: str = "ppo"
+
+
+def test_workers_import_the_module_of_the_callers_own_hparams(tmp_path, monkeypatch):
+    found = []
+
+    def train_one(hparams, name, storage, seed, eval_episodes, record_video, stop, command, workers):
+        found.append(workers.user_modules)
+        raise UsageError("enough")
+
+    monkeypatch.setattr("rl.api.train_one", train_one)
+    for hparams in (OwnHParams(env="Identity-v0"), "ppo_identity"):
+        with pytest.raises(UsageError, match="enough"):
+            rl.train(hparams, output_dir=tmp_path, num_workers=1)
+    assert found == [(__name__,), ()]
