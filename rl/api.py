@@ -141,6 +141,7 @@ def train(
 
     Raises:
         UsageError: anything that the command line would refuse.
+        NotFinite: training came to NaN or infinity; the checkpoint before it is kept.
         NotSent: the last state could not be sent to a remote output; it says where it is.
     """
     if isinstance(hparams, str):

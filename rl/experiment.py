@@ -91,6 +91,7 @@ def run(
 
     Raises:
         UsageError: anything wrong in what was asked for.
+        NotFinite, Unavailable: a copy came to it; the others were trained all the same.
         NotSent: the last state of a copy could not be sent to its remote output.
     """
     use_system(sys)
@@ -103,20 +104,10 @@ def run(
         check_window(hparams.env)
     numbers = range(copies) if copy is None else [copy]
     storages = {number: storage_of(output_dir, number) for number in numbers}
-    begins = False
-    for number, storage in storages.items():  # all of them before the first one costs time
-        with storage.glance() as run_dir:
-            if training:
-                _check_same_run(hparams, run_dir, seed + number)
-                begins |= _read_saved(run_dir) is None
-            else:
-                _check_overrides(hparams, run_dir, overrides)
-        if training or record_video:
-            storage.check_writable()
-    if begins:
-        tell_hints(hparams)
     each = eval_episodes, test_episodes, command_line(command), workers
     plan = Plan(hparams, hparams_name, seed, training, render, record_video, *each)
+    if _check_storages(plan, storages, overrides):
+        tell_hints(hparams)
     with StopRequest() as stop:
         rows, failed = _all_copies(plan, storages, parallel, sys, user_modules, stop)
     if rows:
@@ -127,6 +118,25 @@ def run(
     if unsent:
         raise NotSent("; ".join(unsent))
     return stop.exit_code
+
+
+def _check_storages(plan: Plan, storages: dict[int, Storage], overrides: str) -> bool:
+    """Looks at all copies before the first one costs time; returns whether one of them begins.
+
+    Raises:
+        UsageError: one holds another run, or cannot be read or written.
+    """
+    begins = False
+    for number, storage in storages.items():
+        with storage.glance() as run_dir:
+            if plan.training:
+                _check_same_run(plan.hparams, run_dir, plan.seed + number)
+                begins |= _read_saved(run_dir) is None
+            else:
+                _check_overrides(plan.hparams, run_dir, overrides)
+        if plan.training or plan.record_video:
+            storage.check_writable()
+    return begins
 
 
 def _all_copies(
