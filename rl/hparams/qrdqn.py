@@ -48,7 +48,7 @@ def qrdqn_acrobot() -> QRDQNHParams:
     """QR-DQN on Acrobot-v1, double, 5-step returns."""
     hparams = dense_networks(QRDQNHParams())
     acrobot(hparams)
-    hparams.lr = 4e-3  # 1e-3 stays at -87
+    hparams.lr = 4e-3
     hparams.updates_per_iteration = 192
     hparams.target_update_period = 192
     return hparams
