@@ -28,6 +28,10 @@ class NotFinite(Exception):
     """Training came to NaN or infinity: the same settings would again. The text is one line."""
 
 
+class Stopped(Exception):
+    """What was under way was given up, since the program was asked to stop."""
+
+
 class NotSent(Exception):
     """A run is over, but its last state is on this machine only; the text is one line that says where."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import check_window, eval_envs_of
-from rl.errors import NotFinite, NotSent, Unavailable, UsageError
+from rl.errors import NotFinite, NotSent, Stopped, Unavailable, UsageError
 from rl.hparams.hints import hints, picture_hint
 from rl.hparams.hparams import HParams, check_imported
 from rl.hparams.merge import difference
@@ -24,7 +25,7 @@ from rl.systems import use_system
 from rl.utils.checkpoint import CheckpointManager, read_manifest, read_single
 from rl.utils.files import ensure_writable_dir, failure, read_text, reason
 from rl.utils.progress import summary_table
-from rl.utils.signals import StopRequest
+from rl.utils.signals import PATIENCE, StopRequest
 from rl.utils.storage import Storage, storage_of
 from rl.utils.versions import command_line, write_run_files
 from rl.utils.video import has_display, headless_setup
@@ -108,7 +109,7 @@ def run(
     plan = Plan(hparams, hparams_name, seed, training, render, record_video, *each)
     if _check_storages(plan, storages, overrides):
         tell_hints(hparams)
-    with StopRequest() as stop:
+    with StopRequest(patience=PATIENCE) as stop:
         rows, failed = _all_copies(plan, storages, parallel, sys, user_modules, stop)
     if rows:
         summary_table(rows, title="")
@@ -173,7 +174,7 @@ def one_copy(plan: Plan, storage: Storage, copy: int, stop: StopRequest) -> list
             each = plan.seed + copy, plan.eval_episodes, plan.record_video
             result = train_one(plan.hparams, plan.name, storage, *each, stop, plan.command, plan.workers)
         if not stop.requested:
-            tests = _test(plan.hparams, storage.folder, plan.test_episodes, plan.render, plan.record_video)
+            tests = _test(plan, storage.folder, stop)
             return [_summary(storage, result, tests, plan.test_episodes)]
         return [] if result is None else [_summary(storage, result, {}, 0)]
 
@@ -334,30 +335,33 @@ def read_weights(agent: Agent, run_dir: Path, which: str) -> int:
     return manager.restored_step or 0
 
 
-def _test(
-    hparams: HParams, run_dir: Path, episodes: int, render: bool, record_video: bool
-) -> dict[str, Evaluation]:
+def _test(plan: Plan, run_dir: Path, stop: StopRequest) -> dict[str, Evaluation]:
     """Test episodes of the best and of the last policy, the same for all runs, and none of those that chose
-    the best; further ones of the best policy may be shown or filmed."""
-    agent = saved_agent(run_dir, hparams)
+    the best; further ones of the best policy may be shown or filmed. Where `stop` is requested, what was
+    found by then."""
     tests: dict[str, Evaluation] = {}
-    evaluator = Evaluator(agent, episodes)
-    try:
+    with contextlib.suppress(Stopped):
+        _play_tests(plan, run_dir, lambda: stop.requested, tests)
+    return tests
+
+
+def _play_tests(plan: Plan, run_dir: Path, stopped: Callable[[], bool], tests: dict[str, Evaluation]) -> None:
+    """Plays them, into `tests`. Raises Stopped."""
+    agent, episodes = saved_agent(run_dir, plan.hparams), plan.test_episodes
+    with contextlib.closing(Evaluator(agent, episodes)) as evaluator:
         for which in ("last", "best"):  # the best one stays in the agent
             step = read_weights(agent, run_dir, which)
-            tests[which] = evaluator.run(purpose_seed(Purpose.TEST))
-    finally:
-        evaluator.close()
-    if record_video:
+            tests[which] = evaluator.run(purpose_seed(Purpose.TEST), stopped)
+    if plan.record_video:
         with contextlib.closing(Player(agent, "rgb_array")) as player:
             for episode in range(episodes):
+                seed = purpose_seed(Purpose.FILM, number=episode)
                 label = f"best_step_{step:09d}_episode_{episode}"
-                player.film(purpose_seed(Purpose.FILM, number=episode), run_dir / "videos", label)
-    if render:
+                player.film(seed, run_dir / "videos", label, stopped)
+    if plan.render:
         with contextlib.closing(Player(agent, "human")) as player:
             for episode in range(episodes):
-                player.play(purpose_seed(Purpose.FILM, number=episode))
-    return tests
+                player.play(purpose_seed(Purpose.FILM, number=episode), stopped)
 
 
 def _summary(

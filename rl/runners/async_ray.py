@@ -23,9 +23,9 @@ import ray
 import tensorflow as tf
 
 from rl.errors import LearnerLost
-from rl.ops import loops, random, replicas
+from rl.ops import random, replicas
 from rl.runners.actor import Actor, flat_weights
-from rl.runners.base import Runner
+from rl.runners.base import GoOn, Runner
 from rl.runners.learn_function import Learned, LearnFunction
 from rl.runners.learner import Learner
 from rl.utils.address import join
@@ -56,6 +56,8 @@ class AsyncRunner(Runner):
         self.workers, self._roles = workers, roles
         self.starting = f"starting {workers.number} workers ..."
         self._function: LearnFunction = function(self)
+        self.pack = self._function.pack
+        self._played: dict[str, float] = {}  # sums of the window's episodes, which the workers made
         agent.resample_noise(random.fold_in(self.root_seed, 0))
         self._weights: Any = None
         self._pool: WorkerPool | None = None
@@ -68,19 +70,16 @@ class AsyncRunner(Runner):
         self._waited = {"rollouts": 0.0, "buffers": 0.0}  # seconds
         self._since = time.perf_counter()
 
-    def run(self, iterations: int) -> dict[str, float]:
+    def advance(self, iterations: int, go_on: GoOn | None = None) -> int:
         pool = self._pool or self._start()
-        total = np.zeros(loops.MAX_METRICS, np.float32)
-        played: dict[str, float] = {}
-        made = int(self.iteration.numpy())
-        end = made + iterations
-        while made < end:
+        start = made = int(self.iteration.numpy())
+        while made < start + iterations:
             begun = time.perf_counter()
             rollouts = self._rollouts(pool, made)
             self._waited["rollouts"] += time.perf_counter() - begun
             for rollout in rollouts:
                 for name, value in rollout.sums.items():
-                    played[name] = played.get(name, 0.0) + value
+                    self._played[name] = self._played.get(name, 0.0) + value
                 self._sent.append(rollout.sent)
             staleness = made - min(rollout.version for rollout in rollouts)
             limit = self.learner.agent.hparams.max_staleness
@@ -91,9 +90,25 @@ class AsyncRunner(Runner):
             learned = self._learn(made, rollouts)
             made += 1
             if learned is not None:
-                total += learned.metrics
+                self._totals[0] += learned.metrics
             self._publish(made, None if learned is None else learned.weights)
-        return {name: float(total[i]) for i, name in enumerate(self._function.names)} | played
+            if go_on is not None and not go_on(made - start):
+                break
+        return made - start
+
+    def sums(self) -> dict[str, float]:
+        return super().sums() | self._played
+
+    def begin_window(self) -> None:
+        super().begin_window()
+        self._played = {}
+
+    def unfinished(self) -> dict[str, Any]:
+        return super().unfinished() | {"played": self._played}
+
+    def resume_window(self, found: dict[str, Any]) -> None:
+        super().resume_window(found)
+        self._played = dict(found["played"])
 
     def scalars(self) -> dict[str, float]:
         """Staleness in updates, the shares of time that the learner waited, and what was lost so far."""

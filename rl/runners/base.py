@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from rl.memory.samples import Samples
-from rl.ops import random
+from rl.ops import loops, random
 from rl.runners.devices import Devices
 from rl.runners.learner import Learner
 from rl.types import Tensor, Trajectory
+
+# Asked now and then with the iterations made so far by a call of `Runner.advance`: False ends that call.
+GoOn = Callable[[int], bool]
 
 
 class Runner:
     """Runs iterations: a rollout of `rollout_length` steps in `num_envs` environments, then learning.
 
-    All its state is in `variables`; with in-graph environments, restoring them continues the run bit for
-    bit. `step` counts environment steps, autoreset steps included, so that it is known in advance.
+    All its state is in `variables`, and that of the window under way in `unfinished`; with in-graph
+    environments, restoring them continues the run bit for bit. `step` counts environment steps, autoreset
+    steps included, so that it is known in advance.
     """
 
     backend = ""  # of the environments: "graph", "envpool" or "gym"
-    starting = "compiling ..."  # what a person is told before the first window, which takes longer
+    starting = "compiling ..."  # what a person is told before the first iteration, which takes longer
+    pack: loops.MetricPack  # names the metrics
 
     def __init__(self, learner: Learner, seed: int, devices: Devices | None = None):
         self.learner, self.devices = learner, Devices() if devices is None else devices
         self.seed, self.root_seed = seed, random.key(seed)
         self.iteration = tf.Variable(0, dtype=tf.int64, trainable=False, name="iteration")
         self.steps_per_iteration = learner.agent.steps_per_iteration
+        self._totals = [np.zeros(loops.MAX_METRICS, np.float32)]  # sums of the window under way, by device
+        self._names: tuple[str, ...] = ()  # of its metrics, where it was begun before a restart
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -47,9 +55,40 @@ class Runner:
         """Environment steps before this iteration, int64 scalar."""
         return self.iteration * self.steps_per_iteration
 
-    def run(self, iterations: int) -> dict[str, float]:
-        """Makes `iterations` iterations; returns sums over them (see `window_metrics`)."""
+    def advance(self, iterations: int, go_on: GoOn | None = None) -> int:
+        """Makes `iterations` iterations, fewer where `go_on` says so; returns how many.
+
+        However they are split over calls, in-graph runs are the same to the bit, and so are their sums.
+        """
         raise NotImplementedError
+
+    def sums(self) -> dict[str, float]:
+        """Sums over the iterations since the window began (see `window_metrics`)."""
+        names = self.pack.names or self._names
+        total = joined_sums(self._totals, names)
+        return {name: float(total[i]) for i, name in enumerate(names)}
+
+    def begin_window(self) -> None:
+        """Sets the sums to 0."""
+        self._totals = [np.zeros_like(each) for each in self._totals]
+
+    def run(self, iterations: int) -> dict[str, float]:
+        """A window of its own: makes `iterations` iterations and returns their sums."""
+        self.begin_window()
+        self.advance(iterations)
+        return self.sums()
+
+    def unfinished(self) -> dict[str, Any]:
+        """The sums of the window under way, for JSON: float32 values are kept to the bit."""
+        names = self.pack.names or self._names
+        return {"names": names, "sums": [each[: len(names)].tolist() for each in self._totals]}
+
+    def resume_window(self, found: dict[str, Any]) -> None:
+        """Goes on with what `unfinished` gave. With another number of devices they are lost."""
+        if len(found["sums"]) == len(self._totals):
+            self._names = tuple(found["names"])
+            for total, values in zip(self._totals, found["sums"], strict=True):
+                total[: len(values)] = values
 
     def learn(
         self, trajectory: Trajectory, metrics: dict[str, Tensor], worker: Tensor | None = None

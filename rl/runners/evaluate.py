@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from rl.agents.agent import Agent
 from rl.envs.host import HostEnv
 from rl.envs.make import eval_envs_of
-from rl.errors import UsageError
+from rl.errors import Stopped, UsageError
 from rl.runners.actor import Actor
 from rl.spaces import space_spec
 
@@ -64,11 +65,15 @@ class Evaluator:
         """Which of `rl.envs.make.BACKENDS` the episodes are played on."""
         return self._envs.backend
 
-    def run(self, seed: int) -> Evaluation:
+    def run(self, seed: int, stopped: Callable[[], bool] | None = None) -> Evaluation:
         """The episodes of that seed (`rl.envs.host.purpose_seed`).
 
         Each environment plays a number of episodes fixed beforehand: taking whichever end first would
-        favour short ones."""
+        favour short ones.
+
+        Raises:
+            Stopped: `stopped`, asked at each step, said so.
+        """
         self._actor.sync()
         count = self._num_envs
         wanted = np.array([len(range(i, self.episodes, count)) for i in range(count)])
@@ -81,6 +86,8 @@ class Evaluator:
         played = np.zeros(count, int)
         cut = False
         for t in itertools.count():
+            if stopped is not None and stopped():
+                raise Stopped
             if t % BLOCK == 0:
                 self._actor.begin(t, BLOCK)
             action, _ = self._actor(observation, t % BLOCK, 0)

@@ -1,22 +1,27 @@
 """The in-graph runner: environment, rollout, memory and updates in one compiled function.
 
 The "Anakin" architecture (Hessel et al. 2021, "Podracer architectures for scalable reinforcement
-learning"). Python runs once per row of metrics; between two rows nothing leaves the compiled code.
+learning"). Python runs once per row of metrics, and about twice a second where rows are further apart, to see
+whether it was asked to stop; between, nothing leaves the compiled code.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from rl.agents.agent import network_state
 from rl.ops import loops, random, replicas
-from rl.runners.base import Runner, episode_sums, joined_sums
+from rl.runners.base import GoOn, Runner, episode_sums
 from rl.runners.devices import Devices
 from rl.runners.learner import Learner
 from rl.spaces import space_spec
 from rl.types import Nest, Tensor, TimeStep, Trajectory
+
+LONG, SHORT = 1.0, 0.25  # seconds that a call of the compiled loop should take at most, and at least
 
 
 class Carry(NamedTuple):
@@ -64,9 +69,12 @@ class InGraphRunner(Runner):
             self._carry = tf.nest.map_structure(lambda x: tf.Variable(x, trainable=False), start)
         for place in range(1, devices.count):
             self._start_apart(place, self._start(random.fold_in(start_seed, place)))
-        self._pack = loops.MetricPack()
+        self.pack = loops.MetricPack()
+        self._totals *= devices.count
+        self._chunk = 1  # iterations of the next call
         self._collect = devices.compiled_part(self._rollout, jit_compile)
-        self._loop = devices.compile(self._iterate, [tf.TensorSpec([], tf.int32)], jit_compile)
+        signature = [tf.TensorSpec([], tf.int32), tf.TensorSpec([loops.MAX_METRICS], tf.float32)]
+        self._loop = devices.compile(self._iterate, signature, jit_compile)
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -88,12 +96,28 @@ class InGraphRunner(Runner):
         never = tf.zeros([env.num_envs], tf.bool)
         return Carry(state, first.observation, recurrent_state, never, zeros, zeros)
 
-    def run(self, iterations: int) -> dict[str, float]:
-        arguments = [[tf.constant(iterations)]] * self.devices.count
-        total = joined_sums([each.numpy() for each in self._loop(arguments)], self._pack.names)
-        return {name: float(total[i]) for i, name in enumerate(self._pack.names)}
+    def advance(self, iterations: int, go_on: GoOn | None = None) -> int:
+        made = 0
+        while made < iterations:
+            count = iterations - made if go_on is None else min(self._chunk, iterations - made)
+            begun = time.perf_counter()
+            arguments = [[tf.constant(count), tf.constant(total)] for total in self._totals]
+            self._totals = [np.array(each) for each in self._loop(arguments)]
+            made += count
+            if go_on is None:
+                continue
+            seconds = time.perf_counter() - begun
+            if seconds > LONG:  # the first call compiles
+                self._chunk = max(1, int(self._chunk * LONG / seconds))
+            elif seconds < SHORT and count == self._chunk:
+                self._chunk *= 4
+            if not go_on(made):
+                break
+        return made
 
-    def _iterate(self, iterations: Tensor) -> Tensor:
+    def _iterate(self, iterations: Tensor, sums: Tensor) -> Tensor:
+        """Adds the metrics of some iterations to `sums`."""
+
         def body(i: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
             seed = random.fold_in(self.root_seed, self.iteration + 1)
             rollout_seed, learn_seed = random.split(seed, 2)
@@ -101,10 +125,9 @@ class InGraphRunner(Runner):
             trajectory, metrics = self._collect(rollout_seed, step)
             metrics |= self.learner.learn(trajectory, learn_seed, step)
             self.iteration.assign_add(1)
-            return i + 1, total + self._pack.pack(metrics)
+            return i + 1, total + self.pack.pack(metrics)
 
-        start = (tf.constant(0), loops.MetricPack.zeros())
-        return tf.while_loop(lambda i, _: i < iterations, body, start)[1]
+        return tf.while_loop(lambda i, _: i < iterations, body, (tf.constant(0), sums))[1]
 
     def _rollout(self, seed: Tensor, step: Tensor) -> tuple[Trajectory, dict[str, Tensor]]:
         """`rollout_length` steps of every environment, from where the last rollout stopped.

@@ -37,7 +37,7 @@ class LearnFunction:
 
     def __init__(self, runner: Runner, jit_compile: bool, num_envs: int, length: int, sampled: Nest | None):
         agent = runner.learner.agent
-        self._runner, self._pack = runner, loops.MetricPack()
+        self._runner, self.pack = runner, loops.MetricPack()
         self.layout = BlockLayout(BlockContent.of(agent), num_envs, length)
         self._samples: Samples | None = None
         signature = [*self.layout.signature, tf.TensorSpec([], tf.int32)]
@@ -48,11 +48,6 @@ class LearnFunction:
                 tf.TensorSpec([updates, *each.shape], each.dtype) for each in tf.nest.flatten(sampled)
             ]
         self._call = compiled(self._learned, signature, jit_compile, fuses(agent, jit_compile))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the metrics."""
-        return self._pack.names
 
     def from_rollouts(self, blocks: list[list[np.ndarray]], worker: int) -> Learned:
         """An iteration's learning from the blocks of one rollout; worker: who made it."""
@@ -71,7 +66,7 @@ class LearnFunction:
             self._samples.feed(tf.nest.pack_sequence_as(self._structure, inputs))
             metrics = self._runner.learn_sampled(self._samples)
             priorities = self._samples.priorities()
-        packed = replicas.mean(self._pack.pack(metrics))
+        packed = replicas.mean(self.pack.pack(metrics))
         return tf.concat([packed, flat_weights(self._runner.learner.agent, training=False)], 0), priorities
 
     def _split(self, outputs: tuple[Tensor, Tensor]) -> Learned:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from rl.agents.agent import Agent
 from rl.envs.make import eval_envs_of
-from rl.errors import UsageError
+from rl.errors import Stopped, UsageError
 from rl.runners.actor import Actor
 from rl.runners.evaluate import BLOCK
 from rl.utils.video import Preview, VideoWriter
@@ -54,17 +55,18 @@ class Player:
             line = " ".join(str(error).split()) or type(error).__name__
             raise UsageError(f"environment {env_id} cannot be drawn here: {line}") from error
 
-    def play(self, seed: int) -> Film:
-        """One episode, not filmed."""
-        return self._play(seed, None)
+    def play(self, seed: int, stopped: Callable[[], bool] | None = None) -> Film:
+        """One episode, not filmed. Raises Stopped where `stopped`, asked at each step, says so."""
+        return self._play(seed, None, stopped)
 
-    def film(self, seed: int, folder: Path, label: str) -> Film:
+    def film(self, seed: int, folder: Path, label: str, stopped: Callable[[], bool] | None = None) -> Film:
         """One episode as `folder/LABEL_return_RETURN.mp4`, drawn by the environment itself.
 
         Raises:
             UsageError: the film cannot be written.
+            Stopped: `stopped`, asked at each step, said so; there is no film then.
         """
-        film = self._play(seed, folder / f"{label}.mp4")
+        film = self._play(seed, folder / f"{label}.mp4", stopped)
         assert film.path is not None
         named = film.path.with_name(f"{label}_return_{film.episode_return:.0f}.mp4")
         return film._replace(path=film.path.rename(named))
@@ -73,7 +75,7 @@ class Player:
         """Frees the environment, closes its window."""
         self.env.close()
 
-    def _play(self, seed: int, path: Path | None) -> Film:
+    def _play(self, seed: int, path: Path | None, stopped: Callable[[], bool] | None) -> Film:
         env, actor = self.env, self._actor
         actor.sync()
         observation = env.reset(seed)
@@ -88,6 +90,8 @@ class Player:
                     preview.add(frame)
 
             for t in itertools.count():
+                if stopped is not None and stopped():
+                    raise Stopped
                 draw()
                 if t % BLOCK == 0:
                     actor.begin(t, BLOCK)

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from rl.ops import loops, random
 from rl.runners.actor import Actor, flat_weights
-from rl.runners.base import Runner, episode_sums, joined_sums, running_sums
+from rl.runners.base import GoOn, Runner, episode_sums, joined_sums, running_sums
 from rl.runners.blocks import BlockContent, BlockLayout
 from rl.runners.collect import Block, Collector
 from rl.runners.devices import Devices, fuses
@@ -46,7 +46,7 @@ class SyncRunner(Runner):
             self._episode_length = tf.Variable(tf.zeros(part), trainable=False)
             # At the last step; not saved, for a run that goes on begins new episodes.
             self._life_lost = tf.Variable(tf.zeros(part, tf.bool), trainable=False)
-        self._pack = loops.MetricPack()
+        self.pack = loops.MetricPack()
         self._learn = self._learn_function(jit_compile)
         learner.agent.resample_noise(random.fold_in(self.root_seed, 0))  # later ones follow each learning
         self.actor = Actor(learner.agent, env.num_envs, True, seed, hparams.act_backend)
@@ -75,27 +75,30 @@ class SyncRunner(Runner):
         self.env.close()
         super().close()
 
-    def run(self, iterations: int) -> dict[str, float]:
+    def advance(self, iterations: int, go_on: GoOn | None = None) -> int:
         if self.collector.observation is None:
             self._reset()
-        total = np.zeros(loops.MAX_METRICS, np.float32)
         iteration = int(self.iteration.numpy())
-        for i in range(iterations):
-            block = self._blocks[i % len(self._blocks)]
-            self._collect(block, iteration + i)
+        made = 0
+        while made < iterations:
+            block = self._blocks[made % len(self._blocks)]
+            self._collect(block, iteration + made)
             if self._thread is None:
-                total += self._finish(self._learn(block.arrays()))
-                continue
-            if self._pending is not None:
-                total += self._finish(self._pending.result())
-            self._pending = self._thread.submit(self._learn, block.arrays())
+                self._finish(self._learn(block.arrays()))
+            else:
+                if self._pending is not None:
+                    self._finish(self._pending.result())
+                self._pending = self._thread.submit(self._learn, block.arrays())
+            made += 1
+            if go_on is not None and not go_on(made):
+                break
         if self._pending is not None:
-            # Rows of metrics and checkpoints stand between windows: nothing may be under way there.
-            total += self._finish(self._pending.result())
+            # Rows of metrics and checkpoints stand between calls: nothing may be under way there.
+            self._finish(self._pending.result())
             self._pending = None
         for variable, value in zip(self._reached, tf.nest.flatten(self.collector.observation), strict=True):
             variable.assign(tf.cast(value, variable.dtype))
-        return {name: float(total[i]) for i, name in enumerate(self._pack.names)}
+        return made
 
     def _reset(self) -> None:
         """Starts the environments: at the beginning, and after a restart, which cannot restore them.
@@ -110,10 +113,11 @@ class SyncRunner(Runner):
             self.learner.cut()
         self.collector.reset(int(seed) % 2**31, reached)
 
-    def _finish(self, results: list[Tensor]) -> np.ndarray:
+    def _finish(self, results: list[Tensor]) -> None:
+        """Gives new weights to the actor, and adds to the sums of the window."""
         vectors = [each.numpy() for each in results]
         self.actor.sync(vectors[0][loops.MAX_METRICS :])
-        return joined_sums([each[: loops.MAX_METRICS] for each in vectors], self._pack.names)
+        self._totals[0] += joined_sums([each[: loops.MAX_METRICS] for each in vectors], self.pack.names)
 
     def _collect(self, block: Block, iteration: int) -> None:
         self.collector.collect(block, iteration, iteration * self.steps_per_iteration)
@@ -128,7 +132,7 @@ class SyncRunner(Runner):
         def learn(*arrays: Tensor) -> Tensor:
             trajectory, life_lost = layout.trajectory(arrays)
             metrics = self.learn(trajectory, self._episode_metrics(trajectory, life_lost))
-            return tf.concat([self._pack.pack(metrics), flat_weights(agent)], 0)
+            return tf.concat([self.pack.pack(metrics), flat_weights(agent)], 0)
 
         call = self.devices.compile(learn, layout.signature, jit_compile, fuses(agent, jit_compile))
 

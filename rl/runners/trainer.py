@@ -1,8 +1,8 @@
 """One training run: builds the parts, restores, runs windows of iterations, logs, evaluates, saves.
 
-A window is `log_period` environment steps: one call of the runner, one row of metrics. Evaluations and
-checkpoints happen between windows, at steps that depend on hparams alone (evaluations) or not at all on
-what is computed (checkpoints), so that a resumed run repeats what an uninterrupted one would have done.
+A window is `log_period` environment steps: one row of metrics. Evaluations happen between windows, at steps
+that depend on hparams alone. Checkpoints may be written after any iteration; they hold the sums of the window
+under way, so that a resumed run has the rows and evaluations that an uninterrupted one would have had.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ import tensorflow as tf
 
 from rl import systems
 from rl.envs.host import Purpose, purpose_seed
-from rl.errors import MachineLost, NotFinite, Unavailable, UsageError
+from rl.errors import MachineLost, NotFinite, Stopped, Unavailable, UsageError
 from rl.hparams.hparams import HParams
 from rl.runners.base import window_metrics
 from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.finite import FiniteCheck
 from rl.runners.player import Player
+from rl.runners.window import Window
 from rl.spaces import space_spec
 from rl.utils.checkpoint import CheckpointError, CheckpointManager, read_manifest, write_single
 from rl.utils.files import patiently, set_aside
@@ -34,9 +35,13 @@ from rl.utils.logger import Logger
 from rl.utils.progress import Progress
 from rl.utils.signals import StopRequest
 from rl.utils.storage import Storage
+from rl.utils.video import Preview
 from rl.workers.plan import Workers
 
 _log = logging.getLogger("rl")
+
+SLOW = 2.0  # seconds: a run whose iterations take longer, and cannot be stopped within, is saved more often
+SHARE = 0.05  # of its time that such a run may spend on that
 
 
 class Result(NamedTuple):
@@ -80,14 +85,18 @@ class Trainer:
         self.player = Player(self.agent, "rgb_array") if record_video else None
         self.checkpoints = CheckpointManager(run_dir / "checkpoints", hparams.keep_checkpoints)
         self.finite = FiniteCheck(self.runner.variables)
+        self.window = Window(self.runner, hparams)
         meta = self.checkpoints.restore(self.runner.variables)
         self.resumed = meta is not None
-        self._saved_step = self.runner.step if self.resumed else -1  # of the newest checkpoint; -1: none
-        self._saved_at = 0.0  # time.monotonic() of the last attempt at one
+        self._saved_at = self._save_seconds = 0.0  # time.monotonic() of the last attempt, and what it took
+        self._stop = StopRequest()
         self.best_return: float | None = None
         if meta is not None:
             self.best_return = _best_so_far(run_dir)
             self.runner.restored(self.storage.address)
+            self.window.resume(meta.get("window"))
+        # Of the newest checkpoint: step, -1 where there is none, and iterations of the window under way.
+        self._saved = (self.runner.step, self.window.iterations) if self.resumed else (-1, 0)
 
     def train(self, stop: StopRequest, log_hparams: dict[str, Any]) -> Result:
         """Trains to `train_steps` or until `stop` is requested; always leaves a checkpoint of where it is.
@@ -98,15 +107,17 @@ class Trainer:
             Unavailable: rows or checkpoints could not be written.
         """
         total, start = self.hparams.train_steps, time.perf_counter()
-        runner = self.runner
-        iterations_per_window = -(-self.hparams.log_period // runner.steps_per_iteration)
+        runner, window, self._stop = self.runner, self.window, stop
+        if self.resumed:
+            stop.kept = f"the checkpoint of step {runner.step:,} is kept"
         last: Evaluation | None = None
         timed_steps, timed_seconds, self._saved_at = 0, 0.0, time.monotonic()
         best = self.run_dir / "checkpoints" / "best"
         # Damaged, or of a run whose checkpoints are gone.
         if self.best_return is None and patiently(best.exists):
             set_aside(best)
-        logger = Logger(self.run_dir, self.hparams.histograms, runner.step if self.resumed else None)
+        row_step = runner.step - window.steps if self.resumed else None  # of the last row
+        logger = Logger(self.run_dir, self.hparams.histograms, row_step)
         with logger, Progress(total, self.run_dir / "train.log") as progress:
             progress.message(self._environment())
             if not self.resumed:
@@ -114,22 +125,20 @@ class Trainer:
                 logger.log_graph(self._policy_graph())
             else:
                 progress.message(f"resumed at step {runner.step:,}")
-            first = True
-            while runner.step < total and not stop.requested:
-                left = -(-(total - runner.step) // runner.steps_per_iteration)
-                before, begun = runner.step, time.perf_counter()
-                if first:
-                    progress.message(runner.starting)
-                sums = runner.run(min(iterations_per_window, left))
-                seconds = time.perf_counter() - begun
-                if not first:
-                    timed_steps, timed_seconds = timed_steps + runner.step - before, timed_seconds + seconds
-                row = window_metrics(sums) | self.agent.scalars(runner.step)
-                row |= _perf(runner.step - before, sums["updates"], seconds) | runner.scalars()
+            while (runner.step < total or window.iterations) and not stop.requested:
+                compiled = window.begun
+                if not self._fill_window(logger, progress):
+                    break
+                if compiled:
+                    timed_steps, timed_seconds = timed_steps + window.steps, timed_seconds + window.seconds
                 with self._saving_what_was_learned():
-                    last = self._after_window(before, row, logger, progress)
-                first = False
-            if self._saved_step != runner.step:
+                    try:
+                        last = self._after_window(logger, progress)
+                    except Stopped:
+                        break
+            if not self._is_saved():
+                if window.iterations:
+                    self._check_finite(window_metrics(runner.sums()), logger)
                 logger.flush()
                 patiently(self._write_checkpoint)
         rate = timed_steps / timed_seconds if timed_seconds else None
@@ -138,20 +147,53 @@ class Trainer:
             self.run_dir, runner.step, elapsed, timed_seconds, rate, self.best_return, last, stop.exit_code
         )
 
-    def _after_window(
-        self, before: int, row: dict[str, float], logger: Logger, progress: Progress
-    ) -> Evaluation | None:
-        """Evaluates, logs, films and saves, each where it is due; what an evaluation found."""
-        step, total = self.runner.step, self.hparams.train_steps
+    def _fill_window(self, logger: Logger, progress: Progress) -> bool:
+        """Makes the iterations that the window has not had yet; False where the run was asked to stop."""
+        stop = self._stop
+        while not self.window.run(progress, lambda: stop.requested or self._is_save_due(within=True)):
+            if stop.requested:
+                break
+            self._check_finite(window_metrics(self.runner.sums()), logger)
+            self._save(logger, progress)
+        return not stop.requested
+
+    def _is_saved(self) -> bool:
+        return self._saved == (self.runner.step, self.window.iterations)
+
+    def _is_save_due(self, within: bool) -> bool:
+        """Whether a periodic checkpoint is due; within: in a window.
+
+        There never with `overlap`, where being at rest for it would change what is learned.
+        """
+        period = self.hparams.checkpoint_period
+        if within and (self.hparams.overlap or not period):
+            return False
+        if self.window.gap > SLOW:
+            period = min(period, self._save_seconds / SHARE)
+        return time.monotonic() - self._saved_at >= period
+
+    def _after_window(self, logger: Logger, progress: Progress) -> Evaluation | None:
+        """Evaluates, films, logs and saves, each where it is due; what an evaluation found.
+
+        Raises:
+            Stopped: asked to stop while it evaluated or filmed; the resumed run does so again.
+        """
+        runner, window = self.runner, self.window
+        step, total = runner.step, self.hparams.train_steps
+        before, sums = step - window.steps, runner.sums()
+        row = window_metrics(sums) | self.agent.scalars(step)
+        row |= _perf(window.steps, sums["updates"], window.seconds) | runner.scalars()
         self._check_finite(row, logger)
         evaluation = self._evaluate(before, total, row, progress)
+        film = self._film(before, total, progress)
         logger.log(step, row)
         logger.log_histograms(step, self.agent.variables)
-        self._film(before, total, logger, progress)
+        if film is not None:
+            logger.log_video(step, "eval/episode", film)
+        window.finish()
         progress.update(step, row.get("eval/return_mean", row.get("episode/return_mean")))
-        if time.monotonic() - self._saved_at >= self.hparams.checkpoint_period:
+        if self._is_save_due(within=False):
             self._save(logger, progress)
-            self._saved_at = time.monotonic()
         return evaluation
 
     @contextlib.contextmanager
@@ -161,7 +203,7 @@ class Trainer:
         try:
             yield
         except Exception as error:
-            if not isinstance(error, NotFinite | MachineLost) and self._saved_step != self.runner.step:
+            if not isinstance(error, NotFinite | MachineLost) and not self._is_saved():
                 with contextlib.suppress(UsageError, OSError):
                     self._write_checkpoint()
             raise
@@ -175,8 +217,8 @@ class Trainer:
         logger.log(step, row)
         logger.flush()
         kept = "there is no checkpoint"
-        if self._saved_step >= 0:
-            kept = f"the checkpoint of step {self._saved_step:,} is kept"
+        if self._saved[0] >= 0:
+            kept = f"the checkpoint of step {self._saved[0]:,} is kept"
         raise NotFinite(
             f"step {step:,}: {trouble}. Training stopped, {kept}. Look at the environment's rewards and "
             "observations, or take a smaller lr or max_grad_norm, normalize_reward or normalize_observation"
@@ -189,6 +231,9 @@ class Trainer:
             if each is not None:
                 each.close()
 
+    def _is_asked_to_stop(self) -> bool:
+        return self._stop.requested
+
     def _evaluate(
         self, before: int, total: int, row: dict[str, float], progress: Progress
     ) -> Evaluation | None:
@@ -198,11 +243,11 @@ class Trainer:
             return None
         begun = time.perf_counter()
         seed = purpose_seed(Purpose.EVALUATION, self.seed, step)
-        evaluation = self.evaluator.run(seed)
+        evaluation = self.evaluator.run(seed, self._is_asked_to_stop)
         row |= evaluation.metrics()
         mean = row["eval/return_mean"]
         if self.level_evaluator is not None:
-            familiar = float(self.level_evaluator.run(seed).returns.mean())
+            familiar = float(self.level_evaluator.run(seed, self._is_asked_to_stop).returns.mean())
             row |= {"eval/train_levels_return_mean": familiar, "eval/generalization_gap": familiar - mean}
         row["perf/eval_seconds"] = time.perf_counter() - begun
         if math.isfinite(mean) and (self.best_return is None or mean > self.best_return):
@@ -216,38 +261,43 @@ class Trainer:
                 progress.message(f"warning: {error}; the best policy so far is not kept")
         return evaluation
 
-    def _film(self, before: int, total: int, logger: Logger, progress: Progress) -> None:
+    def _film(self, before: int, total: int, progress: Progress) -> Preview | None:
         """Films an episode where a multiple of `video_period` was passed, and at the end."""
         period = self.hparams.video_period or self.hparams.eval_period
         step = self.runner.step
-        if self.player is not None and _is_due(before, step, period, total):
-            seed = purpose_seed(Purpose.EVALUATION, self.seed, step)  # the first one evaluated
-            label = f"step_{step:09d}"
-            try:
-                film = self.player.film(seed, self.run_dir / "videos", label)
-            except UsageError as error:
-                progress.message(f"warning: {error}; training goes on without films")
-                self.player.close()
-                self.player = None
-                return
-            assert film.preview is not None
-            logger.log_video(step, "eval/episode", film.preview)
+        if self.player is None or not _is_due(before, step, period, total):
+            return None
+        seed = purpose_seed(Purpose.EVALUATION, self.seed, step)  # the first one evaluated
+        folder, label = self.run_dir / "videos", f"step_{step:09d}"
+        try:
+            return self.player.film(seed, folder, label, self._is_asked_to_stop).preview
+        except UsageError as error:
+            progress.message(f"warning: {error}; training goes on without films")
+            self.player.close()
+            self.player = None
+            return None
 
     def _save(self, logger: Logger, progress: Progress) -> None:
         """A periodic checkpoint; one that fails costs a warning, not the run."""
+        begun = time.monotonic()
         logger.flush()
         try:
             self._write_checkpoint()
         except CheckpointError as error:
-            kept = max(self._saved_step, 0)
+            kept = max(self._saved[0], 0)
             progress.message(f"warning: {error}; going on with the checkpoint of step {kept:,}")
+        self._saved_at = time.monotonic()
+        self._save_seconds = self._saved_at - begun
 
     def _write_checkpoint(self) -> None:
-        runner, meta = self.runner, {"seed": self.seed, "best_return": self.best_return}
-        self.checkpoints.save(runner.variables, runner.step, meta, runner.appended())
-        self._saved_step = runner.step
-        runner.save(self.storage.address)
-        self.storage.saved()
+        runner = self.runner
+        meta = {"seed": self.seed, "best_return": self.best_return, "window": self.window.saved()}
+        with self._stop.unhurried():
+            self.checkpoints.save(runner.variables, runner.step, meta, runner.appended())
+            self._saved = runner.step, self.window.iterations
+            runner.save(self.storage.address)
+            self.storage.saved()
+        self._stop.kept = f"the checkpoint of step {runner.step:,} is kept"
 
     def _environment(self) -> str:
         """Which environment is played where, in words."""

@@ -7,12 +7,15 @@ import ctypes
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
+PATIENCE = (
+    3.0  # seconds that `train.py` waits for what is under way; Kubernetes may give as little as 15 in all
+)
 
 
 def end_with_parent(parent: int, number: signal.Signals) -> None:
@@ -47,24 +50,44 @@ class StopRequest:
     compiled call under way returns. Outside the main thread nothing is installed and `requested` stays
     False. The earlier handlers come back at exit. SIGHUP stays ignored where it was (`nohup`); SIGINT, which
     shells have the background jobs of a script ignore, is heeded all the same.
+
+    Args:
+        announce: whether a line says that the signal came.
+        patience: seconds after which the process ends at once, where `requested` has not been read since the
+            signal and nothing is in `unhurried`; None: never. For programs of which nothing else is in the
+            process.
     """
 
-    def __init__(self, announce: bool = True):
+    def __init__(self, announce: bool = True, patience: float | None = None):
         self.signal: signal.Signals | None = None
-        self._announce = announce
+        self.kept = "nothing was saved yet"  # what is lost if the process ends at once, in words
+        self._announce, self._patience = announce, patience
         self._interrupts = 0
+        self._heeded, self._unhurried = False, 0
+        self._lock = threading.RLock()  # a handler may interrupt another one
         self._earlier: dict[int, Any] = {}
+        self._watch: _Watch | None = None
 
     @property
     def requested(self) -> bool:
         """Whether a signal asked the program to stop."""
-        return self.signal is not None
+        self._heeded = self.signal is not None
+        return self._heeded
 
     @property
     def exit_code(self) -> int:
         """128 + signal, as shells report it: 129 for SIGHUP, 130 for SIGINT, 143 for SIGTERM; 0 while there
         was none."""
         return 128 + self.signal if self.signal is not None else 0
+
+    @contextlib.contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """What is done in it is waited for however long it takes."""
+        self._unhurried += 1
+        try:
+            yield
+        finally:
+            self._unhurried -= 1
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
@@ -73,9 +96,14 @@ class StopRequest:
                     continue
                 self._earlier[each] = signal.getsignal(each)
                 signal.signal(each, self._handle)
+            if self._patience is not None:
+                self._watch = _Watch(self._patience, self._came, self._is_late)
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
         for each, handler in self._earlier.items():
             # None: it was not installed from Python and cannot be put back from here
             signal.signal(each, signal.SIG_DFL if handler is None else handler)
@@ -85,9 +113,58 @@ class StopRequest:
         self._interrupts += number == signal.SIGINT
         if self._interrupts > 1:
             raise KeyboardInterrupt
-        if self.signal is None:
-            self.signal = signal.Signals(number)
-            if self._announce:
-                # os.write: a handler that interrupted a print must not print
-                with contextlib.suppress(OSError):
-                    os.write(2, f"\n{self.signal.name}: stopping after this iteration\n".encode())
+        self._came(number)
+
+    def _came(self, number: int) -> None:
+        """Notes and tells the first signal; called by the handler and by the watch, which may be earlier."""
+        with self._lock:
+            if self.signal is None:
+                self.signal = signal.Signals(number)
+                if self._announce:
+                    self._say("saving a checkpoint, then stopping")
+
+    def _is_late(self, number: int) -> None:
+        """Ends the process, unless it has seen the signal."""
+        if not self._heeded and not self._unhurried:
+            self._say(f"what is under way takes too long to wait for; {self.kept}")
+            os._exit(128 + number)
+
+    def _say(self, words: str) -> None:
+        # os.write: a handler that interrupted a print must not print
+        name = "" if self.signal is None else self.signal.name
+        with contextlib.suppress(OSError):
+            os.write(2, f"\n{name}: {words}\n".encode())
+
+
+class _Watch:
+    """A thread that hears of signals while the main thread is in a compiled call, where no handler runs.
+
+    Args:
+        patience: seconds between the two calls below.
+        came, late: called with the number of a signal that has a handler, at once and `patience` later.
+    """
+
+    def __init__(self, patience: float, came: Callable[[int], None], late: Callable[[int], None]):
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        self._earlier = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(patience, came, late), daemon=True)
+        self._thread.start()
+
+    def _run(self, patience: float, came: Callable[[int], None], late: Callable[[int], None]) -> None:
+        while (numbers := os.read(self._read, 1)) and not self._closed.is_set():
+            if numbers[0] not in _SIGNALS:
+                continue
+            came(numbers[0])
+            if self._closed.wait(patience):
+                break
+            late(numbers[0])
+
+    def close(self) -> None:
+        signal.set_wakeup_fd(self._earlier)
+        self._closed.set()
+        os.write(self._write, b"\0")  # wakes the thread
+        self._thread.join()
+        os.close(self._read)
+        os.close(self._write)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,21 @@ def test_in_graph_runs_of_one_seed_are_equal_to_the_bit_however_they_are_split(
     again, _ = run(build, state_of, algo, split=(1, 12, 7), **CASES[name])
     assert_same_bits(again, first)
     assert sums[1]["updates"] > 0
+
+
+def test_an_in_graph_window_that_is_left_and_gone_on_with_is_the_same_to_the_bit(
+    build, state_of, assert_same_bits
+):
+    first, sums = run(build, state_of, "ppo", (20,), **FULL_PPO)
+    runner = build("ppo", **FULL_PPO)
+    made = [runner.advance(20, lambda made: made < 3)]
+    left = json.loads(json.dumps(runner.unfinished()))
+    runner.begin_window()
+    runner.resume_window(left)
+    made.append(runner.advance(20 - made[0], lambda made: True))
+    assert 3 <= made[0] < 20 and sum(made) == 20
+    assert_same_bits(state_of(runner), first)
+    assert runner.sums() == sums[0]
 
 
 def test_another_seed_gives_other_weights_and_episodes(build, state_of):

@@ -95,7 +95,7 @@ def test_an_evaluation_of_nan_is_not_the_best_for_ever(tmp_path, poison, monkeyp
     poison("nothing")
     means = iter([np.nan, 7.0, 5.0, np.nan])
 
-    def run(self, seed):
+    def run(self, *_):
         returns = np.full(2, next(means))
         return Evaluation(returns, np.ones(2))
 

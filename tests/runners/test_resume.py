@@ -34,11 +34,11 @@ DQN = TINY | {
 RUNS = {"ppo": PPO | {"env": "CartPole-v1"}, "dqn": DQN | {"env": "CartPole-v1"}}
 
 
-def train(hparams, run_dir, windows=10**9):
+def train(hparams, run_dir, looks=10**9):
     """Trains in a runner of its own, from the checkpoint in `run_dir` if there is one."""
     trainer = Trainer(hparams, run_dir, 3, eval_episodes=2)
     try:
-        result = trainer.train(StopAfter(windows), {})
+        result = trainer.train(StopAfter(looks), {})
         return result.step, {name: np.array(each.numpy()) for name, each in trainer.runner.variables.items()}
     finally:
         trainer.close()
@@ -49,7 +49,13 @@ def test_a_stopped_and_resumed_run_equals_the_uninterrupted_one(tmp_path, assert
     hparams = resolve(name, {"compile": "graph", **RUNS[name]})
     step, straight = train(hparams, tmp_path / "straight")
     assert step == 640
-    assert train(hparams, tmp_path / "parts", windows=4)[0] == 256
+    parts = tmp_path / "parts"
+    assert train(hparams, parts, looks=1)[0] == 32  # in the middle of a window
+    assert train(hparams, parts, looks=12)[0] == 256  # in an evaluation, which looks at each of its steps
+    steps = [line.partition(",")[0] for line in (parts / "metrics.csv").read_text().splitlines()]
+    assert steps == ["step", "64", "128", "192"]  # the row comes with the evaluation
+    for looks in (20, 30, 25, 60):
+        train(hparams, parts, looks)
     step, resumed = train(hparams, tmp_path / "parts")
     assert step == 640
     assert_same_bits(resumed, straight)
@@ -65,10 +71,10 @@ def test_a_stopped_and_resumed_run_equals_the_uninterrupted_one(tmp_path, assert
 
 def test_a_host_run_resumes_all_but_its_environments(tmp_path, assert_same_bits):
     hparams = resolve("dqn", {"compile": "graph", **RUNS["dqn"], "env_backend": "gym"})
-    step, before = train(hparams, tmp_path, windows=5)
+    step, before = train(hparams, tmp_path, looks=15)
     trainer = Trainer(hparams, tmp_path, 3, eval_episodes=2)
     try:
-        assert trainer.resumed and trainer.runner.step == step == 320
+        assert trainer.resumed and trainer.runner.step == step == 256
         restored = {name: np.array(each.numpy()) for name, each in trainer.runner.variables.items()}
         assert_same_bits(restored, before)
         acting = np.concatenate([each.reshape(-1) for each in trainer.runner.actor._weights])
@@ -84,9 +90,9 @@ def test_a_host_run_resumes_all_but_its_environments(tmp_path, assert_same_bits)
 def test_no_false_transition_is_remembered_where_a_host_run_was_resumed(tmp_path):
     settings = {**RUNS["dqn"], "env_backend": "gym", "replay_capacity": 2000, "compile": "graph"}
     hparams = resolve("dqn", settings)
-    for windows in (3, 2, 10**9):
+    for looks in (10, 7, 10**9):
         trainer = Trainer(hparams, tmp_path, 3, eval_episodes=2)
-        trainer.train(StopAfter(windows), {})
+        trainer.train(StopAfter(looks), {})
         trainer.close()
     memory = trainer.runner.learner.memory
     memory.check_valid()

@@ -11,7 +11,7 @@ from stop_after import StopAfter
 
 from rl.errors import Unavailable
 from rl.hparams.merge import resolve
-from rl.runners import trainer
+from rl.runners import in_graph, trainer, window
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.utils import files
 from rl.utils.checkpoint import CheckpointError, CheckpointManager, read_manifest
@@ -40,9 +40,7 @@ def evaluations(monkeypatch):
 
     def give(*means):
         left = iter(means)
-        monkeypatch.setattr(
-            Evaluator, "run", lambda self, seed: Evaluation(np.full(2, next(left)), np.ones(2))
-        )
+        monkeypatch.setattr(Evaluator, "run", lambda self, *_: Evaluation(np.full(2, next(left)), np.ones(2)))
 
     return give
 
@@ -80,7 +78,7 @@ def test_a_damaged_best_policy_costs_a_line_and_not_the_resume(tmp_path, evaluat
 
 
 def test_rows_that_cannot_be_written_end_the_run_after_a_checkpoint(tmp_path, evaluations, monkeypatch):
-    evaluations(1.0, 1.0, 1.0, 1.0)
+    evaluations(1.0, 1.0, 1.0, 1.0, 1.0)  # of step 48 twice
     append = MetricsTable.append
 
     def full(self, step, cells):
@@ -94,3 +92,25 @@ def test_rows_that_cannot_be_written_end_the_run_after_a_checkpoint(tmp_path, ev
     assert CheckpointManager(tmp_path / "checkpoints").latest_step() == 48
     monkeypatch.setattr(MetricsTable, "append", append)
     assert train(tmp_path).step == 64
+
+
+def test_a_run_of_long_iterations_is_saved_within_its_windows_too(tmp_path, monkeypatch):
+    """It is not waited for when it must stop, so little may be lost."""
+    steps, save = [], CheckpointManager.save
+
+    def noted(self, variables, step, *words):
+        steps.append(step)
+        return save(self, variables, step, *words)
+
+    monkeypatch.setattr(CheckpointManager, "save", noted)
+    straight, often = tmp_path / "straight", tmp_path / "often"
+    train(straight, log_period=32, checkpoint_period=600)
+    assert steps == [64]
+    monkeypatch.setattr(in_graph, "SHORT", 0.0)  # each call makes one iteration, as where these are long
+    monkeypatch.setattr(window, "LOOK", 0.0)
+    monkeypatch.setattr(trainer, "SLOW", 0.0)
+    monkeypatch.setattr(trainer, "SHARE", 1e9)
+    train(often, log_period=32, checkpoint_period=600)
+    assert steps == [64, 32, 48, 64]  # none after the first, which compiles and has taken no time
+    assert (often / "metrics.csv").read_bytes() == (straight / "metrics.csv").read_bytes()
+    assert read_manifest(often / "checkpoints/step_000000000048").meta["window"]["iterations"] == 1

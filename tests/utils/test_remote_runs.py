@@ -28,13 +28,13 @@ TINY = {"num_envs": 4, "rollout_length": 8, "log_period": 64, "train_steps": 640
 DQN = {"prioritized": True, "replay_capacity": 300, "min_replay_size": 100, "updates_per_iteration": 4}
 
 
-def train(output_dir, windows=10**9):
+def train(output_dir, looks=10**9):
     """Trains, or goes on with, a run of DQN."""
     hparams = resolve("dqn", TINY | DQN | {"env": "CartPole-v1", "compile": "graph"})
     storage = storage_of(output_dir, 0)
     with storage.to_train():
         return experiment.train_one(
-            hparams, "dqn", storage, 3, 2, False, StopAfter(windows), "a command", None
+            hparams, "dqn", storage, 3, 2, False, StopAfter(looks), "a command", None
         ).step
 
 
@@ -56,7 +56,7 @@ def test_a_run_with_a_remote_output_is_the_run_with_a_local_one(tmp_path, store,
     """Stopped once, and resumed on another machine."""
     far, near = store.removesuffix("/run_0"), tmp_path / "near"
     assert train(near) == 640
-    assert train(far, windows=4) == 256
+    assert train(far, looks=12) == 256
     machine()
     assert train(far) == 640
     found, expected = final_state(store), final_state(near / "run_0")

@@ -29,6 +29,25 @@ CHILD = """
 """
 
 
+# What is under way when the signal comes: a call that handlers have to wait for, or what must be done.
+BUSY = """
+    import hashlib, sys, time
+    from rl.utils.signals import StopRequest
+    with StopRequest(patience=0.5) as stop:
+        stop.kept = "the checkpoint of step 7 is kept"
+        print("ready", flush=True)
+        if sys.argv[1] == "call":
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 2 * 10**9)
+        with stop.unhurried():
+            while stop.signal is None:
+                time.sleep(0.01)
+            time.sleep(2.0)
+        print("saved", stop.requested, flush=True)
+        time.sleep(2.0)
+    sys.exit(stop.exit_code)
+"""
+
+
 @pytest.fixture(autouse=True)
 def _pythons_own_handlers():
     """In the background of a shell tests inherit an ignored SIGINT, under nohup SIGHUP; these compare with
@@ -42,8 +61,8 @@ def _pythons_own_handlers():
         signal.signal(number, handler)
 
 
-def _child(*arguments):
-    command = [sys.executable, "-c", textwrap.dedent(CHILD), *arguments]
+def _child(*arguments, program=CHILD):
+    command = [sys.executable, "-c", textwrap.dedent(program), *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -57,6 +76,28 @@ def test_a_signal_lets_the_run_save_and_exit(number, code):
         out, err = child.communicate(timeout=60)
     assert out == "saving\nsaved\n" and child.returncode == code
     assert number.name in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_call_that_takes_too_long_is_not_waited_for(number):
+    with _child("call", program=BUSY) as child:
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(number)
+        out, err = child.communicate(timeout=60)
+    assert (out, child.returncode) == ("", 128 + number)
+    assert err.split("\n\n") == [
+        f"\n{number.name}: saving a checkpoint, then stopping",
+        f"{number.name}: what is under way takes too long to wait for; the checkpoint of step 7 is kept\n",
+    ]
+
+
+def test_a_checkpoint_is_waited_for_and_so_is_whoever_has_seen_the_signal():
+    with _child("checkpoint", program=BUSY) as child:
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGTERM)
+        out, err = child.communicate(timeout=60)
+    assert (out, child.returncode) == ("saved True\n", 143)
+    assert "too long" not in err
 
 
 def test_under_nohup_a_terminal_that_hangs_up_is_nothing():
