@@ -263,11 +263,6 @@ def checked(args: argparse.Namespace, here: bool = True) -> HParams:
 
     hparams = resolve(args.hparams, args.hparam_override, env=args.env, train_steps=args.train_steps)
     check_components(hparams)
-    if hparams.num_learners > 1 and args.copies > 1 and args.copy is None and args.training:
-        raise UsageError(
-            f"num_learners={hparams.num_learners} and --copies {args.copies}: learners are connected once in "
-            "a process; start a command for each copy, with --seed"
-        )
     return hparams
 
 

@@ -1,22 +1,25 @@
 """What several learners, each with its own part of the data, work out together.
 
-Learners are processes, which join a group once (`rl.workers.peers`), or the devices of one process
+Learners are processes, which join a group (`rl.workers.peers`), or the devices of one process
 (`rl.runners.devices`). From then on the functions here are sums, means and extremes over all of them,
-exchanged inside the compiled function by TensorFlow's collective operations; each learner must call them in
-the same order. Without others they give back what they were given, and leave nothing in the graph.
+exchanged inside the compiled function: between devices by TensorFlow's collective operations, between
+processes by the group's `exchange`. Each learner must call them in the same order. Without others they give
+back what they were given, and leave nothing in the graph.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from rl.types import Tensor
 
+_PROCESSES = 0  # the group of processes, in place of a key
 _KEY = 7919  # tells these groups from those that tf.distribute makes for itself, which count from 0
 
 
@@ -26,17 +29,22 @@ class Group(NamedTuple):
     size: int = 1
     rank: int = 0  # which one this process is
     in_process: bool = False  # whether the others are devices of this process: rank is then the device's
+    # Between processes, (number of the exchange, float32 array) to the sum over all learners.
+    exchange: Callable[[int, np.ndarray], np.ndarray] | None = None
 
 
 class _State:
     group = Group()
     # Traced so far, by group and rank; the same number means the same exchange for all.
     exchanges: ClassVar[Counter[tuple[int, int]]] = Counter()
+    turn: tf.Variable | None = None  # what every exchange between processes changes
 
 
 def join(group: Group) -> None:
     """Says which of how many learners this process is, before anything is traced."""
     _State.group = group
+    _State.exchanges.pop((_PROCESSES, group.rank), None)
+    _State.turn = None if group.exchange is None else tf.Variable(0, dtype=tf.int64, trainable=False)
 
 
 @contextlib.contextmanager
@@ -77,7 +85,7 @@ def total(x: Tensor) -> Tensor:
     if count() == 1:
         return x
     if not _State.group.in_process:
-        return _reduced(x, _State.group.rank, _KEY)
+        return _exchanged(x)
     place = rank()
     if isinstance(place, int):
         return _reduced(x, place, _KEY + count())
@@ -119,6 +127,21 @@ def totals(tensors: list[Tensor]) -> list[Tensor]:
     flat = total(tf.concat([tf.reshape(each, [-1]) for each in tensors], 0))
     parts = tf.split(flat, [each.shape.num_elements() for each in tensors])
     return [tf.reshape(part, each.shape) for part, each in zip(parts, tensors, strict=True)]
+
+
+def _exchanged(x: Tensor) -> Tensor:
+    exchange, turn = _State.group.exchange, _State.turn
+    assert exchange is not None and turn is not None
+    _State.exchanges[_PROCESSES, _State.group.rank] += 1
+    number = _State.exchanges[_PROCESSES, _State.group.rank]
+    # TensorFlow runs what is ready in any order, but for what changes the same variable: that, in and around
+    # loops too, in the order in which it was traced.
+    with tf.control_dependencies([turn.assign_add(1)]):
+        found = tf.numpy_function(lambda values: exchange(number, values), [x], tf.float32)
+    with tf.control_dependencies([found]):
+        turn.assign_add(1)
+    found.set_shape(x.shape)
+    return found
 
 
 def _reduced(x: Tensor, place: int, group: int) -> Tensor:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,26 +50,17 @@ class Cluster:
         if address is None:
             # Workers mostly wait (for environments, for the learner): more of them than cores are welcome.
             options |= {"address": "local", "num_cpus": max(processes, os.cpu_count() or 1) + 1}
-            options |= {"include_dashboard": False}
+            options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
         else:
             check_address(address)
             options["address"] = address
-        path = os.environ.get("PYTHONPATH")
-        # Processes that Ray starts here must find this package, and modules of the user's own.
-        os.environ["PYTHONPATH"] = os.pathsep.join(
-            [str(Path(rl.__file__).parents[1]), os.getcwd(), *filter(None, [path])]
-        )
         try:
-            with kept_handlers():
+            with kept_handlers(), _environment(ray, local=address is None):
                 context = _connected(ray, options, STARTS if address is None else 1)
         except Exception as error:  # Ray raises all kinds, a bare Exception where its start takes too long
             what = str(error).strip().split("\n")[0]
             where = "on this machine" if address is None else f"at {address}"
             raise UsageError(f"cannot use Ray {where}: {what}") from error
-        finally:
-            os.environ.pop("PYTHONPATH")
-            if path is not None:
-                os.environ["PYTHONPATH"] = path
         if address is None:
             self._folder = Path(context.address_info["session_dir"])
 
@@ -95,6 +87,28 @@ class Cluster:
                 self.ray.shutdown()
             if self._folder is not None and not keep_logs:
                 shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _environment(ray: Any, local: bool) -> Iterator[None]:
+    """What processes that Ray starts within it inherit: the paths to this package and to modules of the
+    user's own; and where all is `local`, that Ray listens on loopback alone, as it does on laptops."""
+    constants, lan = ray._private.ray_constants, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+    path = os.environ.get("PYTHONPATH")
+    paths = [str(Path(rl.__file__).parents[1]), os.getcwd(), *filter(None, [path])]
+    before = {"PYTHONPATH": path, lan: os.environ.get(lan)}
+    clustered = constants.ENABLE_RAY_CLUSTER
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    if local:
+        os.environ[lan], constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = clustered
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def _connected(ray: Any, options: dict[str, Any], tries: int) -> Any:

@@ -1,30 +1,25 @@
 """Several learners: this process and peers of it, whose gradients are averaged in every update.
 
 The layout of DD-PPO (Wijmans et al. 2020, https://arxiv.org/abs/1911.00357). Each learner has its own part of
-the data and the same weights; sums over all of them are exchanged inside the compiled function
-(`rl.ops.replicas`), through TensorFlow's collective operations, which
-`tf.distribute.MultiWorkerMirroredStrategy` connects.
+the data and the same weights; sums over all of them are exchanged from inside the compiled function
+(`rl.ops.replicas`), through `rl.workers.reducer`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import socket
 from typing import Any, NamedTuple
 
 import numpy as np
 import ray
 
-from rl.errors import LearnerLost, UsageError
+from rl.errors import LearnerLost
 from rl.hparams.hparams import HParams
 from rl.ops import replicas
 from rl.registry import import_user_modules
-from rl.utils.signals import kept_handlers
 from rl.workers.exchange import unpacked
-
-_strategy: Any = None  # keeps the connection
+from rl.workers.reducer import Door, Meeting, Reducer, enter
 
 
 class Part(NamedTuple):
@@ -42,14 +37,10 @@ class Part(NamedTuple):
 class PeerLearner:
     """A learner in a process of its own; called through Ray by the first one."""
 
-    def address(self) -> str:
-        """HOST:PORT at which the others reach this one."""
-        return own_address()
-
-    def join(self, addresses: list[str], rank: int) -> None:
-        """Connects; returns when all have."""
+    def join(self, meeting: Meeting, rank: int, size: int) -> None:
+        """Connects, as the rank-th of so many learners."""
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-        join(addresses, rank)
+        replicas.join(replicas.Group(size, rank, exchange=enter(meeting, rank).total))
 
     def build(self, part: Part) -> None:
         """Agent and compiled function."""
@@ -91,11 +82,16 @@ class Peers:
         actor: Any = ray.remote(PeerLearner).options(num_cpus=1)
         self._handles = [actor.remote() for _ in range(count - 1)]
         self._pending: list[Any] = []
+        self._reducer: Reducer | None = None
         if not self._handles:
             return
-        addresses = [own_address(), *_results([each.address.remote() for each in self._handles])]
-        joined = [each.join.remote(addresses, i + 1) for i, each in enumerate(self._handles)]
-        join(addresses, 0)
+        door = Door(ray.util.get_node_ip_address())
+        joined = [each.join.remote(door.meeting, i + 1, count) for i, each in enumerate(self._handles)]
+        try:
+            self._reducer = door.admit(count - 1)
+        except TimeoutError as error:
+            raise LearnerLost("another learner did not come") from error
+        replicas.join(replicas.Group(count, 0, exchange=self._reducer.total))
         _results(joined)
 
     def build(self, part: Part, runner: Any) -> None:
@@ -119,6 +115,8 @@ class Peers:
     def close(self) -> None:
         """Ends them."""
         replicas.join(replicas.Group())
+        if self._reducer is not None:
+            self._reducer.close()
         for each in self._handles:
             with contextlib.suppress(Exception):
                 ray.kill(each)
@@ -135,39 +133,7 @@ def _results(references: list[Any]) -> list[Any]:
         raise LearnerLost(f"a learner was lost ({type(error).__name__})") from error
 
 
-def join(addresses: list[str], rank: int) -> None:
-    """Connects this process, the rank-th of the learners at `addresses`; waits for all of them.
-
-    Raises:
-        UsageError: TensorFlow has already been used in this process.
-    """
-    global _strategy
-    task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
-    os.environ["TF_CONFIG"] = json.dumps(task)
-    import tensorflow as tf
-
-    try:
-        with kept_handlers():
-            _strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    except RuntimeError as error:
-        raise UsageError(
-            "num_learners: TensorFlow has already been used in this process, and learners must be connected "
-            "before: start a process for this run"
-        ) from error
-    finally:
-        del os.environ["TF_CONFIG"]
-    replicas.join(replicas.Group(len(addresses), rank))
-
-
 def shared_variables(runner: Any) -> list[Any]:
     """The variables that all learners have alike: everything but memories and running episodes."""
     named = runner.learner.variables
     return [named[name] for name in sorted(named) if not name.startswith("memory/")]
-
-
-def own_address() -> str:
-    """HOST:PORT with a port that is free now."""
-    host = ray.util.get_node_ip_address()
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return f"{host}:{probe.getsockname()[1]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from stop_after import StopAfter
 
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
@@ -122,19 +123,13 @@ def test_a_run_with_workers_resumes_from_its_checkpoint(tmp_path, assert_same_bi
         trainer = Trainer(resolve("ppo", settings | {"train_steps": steps}), tmp_path, 1, 2, workers=TWO)
         try:
             assert trainer.resumed == (steps == 256)
-            assert trainer.train(NoStop(), {}).step == steps
+            assert trainer.train(StopAfter(), {}).step == steps
         finally:
             trainer.close()
     rows = (tmp_path / "metrics.csv").read_text().splitlines()
     assert [row.split(",")[0] for row in rows] == ["step", "64", "128", "192", "256"]
     names = (tmp_path / "perf.csv").read_text().splitlines()[0].split(",")
     assert {"perf/staleness_mean", "perf/learner_wait_fraction", "perf/workers_replaced"} <= set(names)
-
-
-class NoStop:
-    """A `StopRequest` that never comes."""
-
-    requested, exit_code = False, 0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Several learners: the same as one, on the same data. Each run is a process: learners are connected once."""
+"""Several learners: the same as one, on the same data. Each run is a process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ name, overrides, path = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
 runner = build_runner(resolve(name, overrides), 3, Workers(2))
 sums = runner.run(5)
 found = {name: each.numpy() for name, each in runner.learner.variables.items() if "memory" not in name}
-np.savez(path, step=runner.step, updates=sums["updates"], loss=sums.get("loss", 0.0), **found)
+np.savez(path, step=runner.step, made=sums["updates"], loss=sums.get("loss", 0.0), **found)
 runner.close()
 """
 SMALL = {"num_envs": 4, "rollout_length": 8, "compile": "graph"}
@@ -45,7 +45,7 @@ def test_two_learners_are_equal_to_one(tmp_path):
     one = run(tmp_path / "one.npz", "ppo", **settings)
     two = run(tmp_path / "two.npz", "ppo", **settings, num_learners=2)
     assert one["step"] == two["step"] == 160
-    assert 10 <= one["updates"] < 20 and one["updates"] == two["updates"]
+    assert 10 <= one["made"] < 20 and one["made"] == two["made"]
     assert set(one) == set(two)
     np.testing.assert_allclose(two["optimizer/network/adam/learning_rate"], 0.003 * 0.6, rtol=1e-5)
     for name in set(one) - {"reward_scale/discounted_return"}:  # of the learner's own environments
@@ -58,4 +58,4 @@ def test_learners_sample_from_buffers(tmp_path):
     settings |= {"prioritized": True, "updates_per_iteration": 3, "replay_capacity": 2000, "n_step": 3}
     found = run(tmp_path / "run.npz", "dqn", **settings, num_learners=2)
     assert found["step"] == 5 * 32 * 2
-    assert 0 < found["updates"] <= 15 and np.isfinite(found["loss"])
+    assert 0 < found["made"] <= 15 and np.isfinite(found["loss"])
