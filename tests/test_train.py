@@ -34,10 +34,10 @@ def test_an_old_python_is_told_in_one_line_which_one_is_needed(monkeypatch, caps
     assert ".".join(map(str, version)) in err and "source .venv/bin/activate" in err
 
 
-def bare(folder, *words):
-    """Runs train.py without any package that is installed."""
+def bare(folder, *words, script=(str(TRAIN),)):
+    """Runs train.py, or another script, without any package that is installed."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    command = [sys.executable, "-S", str(TRAIN), *words]
+    command = [sys.executable, "-S", *script, *words]
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=60)
 
 
@@ -52,3 +52,13 @@ def test_a_python_without_the_packages_is_told_in_one_line_where_they_are(tmp_pa
 def test_a_python_without_the_packages_still_helps_and_lists(tmp_path):
     assert "--hparams SET" in bare(tmp_path, "--help").stdout
     assert "CartPole-v1" in bare(tmp_path, "--list", "envs").stdout
+
+
+def test_the_generator_of_manifests_tells_it_too(tmp_path):
+    start = f"import sys; sys.path.insert(0, {str(TRAIN.parent)!r}); import k8s.generate as generate; "
+    start += "sys.exit(generate.main())"
+    words = ["--hparams", "dqn_cartpole", "--image", "a/b:c", "--output_dir", "gs://bucket/run"]
+    done = bare(tmp_path, *words, script=("-c", start))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert f"is not installed for {sys.executable}: source .venv/bin/activate" in done.stderr
+    assert not list(tmp_path.iterdir())

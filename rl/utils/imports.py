@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+
+from rl.errors import UsageError
 
 # Of requirements.txt, what every run imports.
 _REQUIRED = {
@@ -22,13 +26,17 @@ _REQUIRED = {
 }
 
 
-def not_set_up(error: ModuleNotFoundError) -> str | None:
-    """What to do about a module that `setup.sh` would have installed, in one line; None for any other."""
-    package = (error.name or "").partition(".")[0]
-    if package not in _REQUIRED or importlib.util.find_spec(package) is not None:
-        return None
-    advice = "source .venv/bin/activate, or ./setup.sh where there is no .venv yet"
-    return f"{package} is not installed for {sys.executable}: {advice}"
+@contextlib.contextmanager
+def needing_packages() -> Iterator[None]:
+    """Raises UsageError, which says what to do, where a module is missing that `setup.sh` installs."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _REQUIRED or importlib.util.find_spec(package) is not None:
+            raise
+        advice = "source .venv/bin/activate, or ./setup.sh where there is no .venv yet"
+        raise UsageError(f"{package} is not installed for {sys.executable}: {advice}") from error
 
 
 def import_tensorflow() -> None:

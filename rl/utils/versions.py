@@ -101,7 +101,7 @@ def _keep_versions(path: Path, before: str, current: dict[str, str | None], step
     kept = path.with_name(f"versions_to_step_{step}.json")
     if not kept.exists():  # else what came between has left no step
         write_text_atomic(kept, before)
-    said = ", ".join(f"{name} was {_short(there.get(name))}, is {_short(current[name])}" for name in changed)
+    said = "; ".join(f"{name} was {_short(there.get(name))}, is {_short(current[name])}" for name in changed)
     _log.warning(
         "%s goes on from step %s with other versions (%s): see %s", path.parent, f"{step:,}", said, kept.name
     )

@@ -9,18 +9,23 @@ import sys
 import pytest
 
 from rl import cli
+from rl.errors import UsageError
 from rl.utils import imports
+
+
+def missing(module):
+    with imports.needing_packages():
+        raise ModuleNotFoundError("there is none", name=module)
 
 
 def test_only_what_the_set_up_installs_is_its_matter(monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "keras" else find(name))
-    assert "keras is not installed for" in imports.not_set_up(ModuleNotFoundError(name="keras.ops"))
-    assert imports.not_set_up(ModuleNotFoundError(name="rl.nothing")) is None
-    assert imports.not_set_up(ModuleNotFoundError(name="somebodys")) is None
-    assert imports.not_set_up(ModuleNotFoundError("no name")) is None
-    broken = ModuleNotFoundError(name="numpy.inside")  # numpy itself is there: a traceback says more
-    assert imports.not_set_up(broken) is None
+    with pytest.raises(UsageError, match=r"keras is not installed for .*source .venv/bin/activate"):
+        missing("keras.ops")
+    for other in ("rl.nothing", "somebodys", "numpy.inside", None):  # numpy itself is there
+        with pytest.raises(ModuleNotFoundError, match="there is none"):
+            missing(other)
 
 
 @pytest.mark.parametrize("level", [None, "0"])
