@@ -130,6 +130,7 @@ def test_failure_ends_with_one_clear_line_and_is_tried_again(machine):
     failed = machine.setup("echo", "must not run")
     assert failed.returncode == 1 and failed.stdout == ""
     assert failed.stderr.splitlines()[-1].startswith("setup.sh: error: installing requirements.txt failed")
+    assert "make lock adds to it" in failed.stderr
     assert not (machine.root / ".venv" / ".setup-stamp").exists()
     machine.broken.unlink()
     assert machine.setup("echo", "runs").stdout == "runs\n"
