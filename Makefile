@@ -8,13 +8,16 @@ ARGS ?=
 RUN = ./setup.sh
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help setup train test test-all lint format bench
+.PHONY: help setup lock train test test-all lint format bench
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## */  make \1\t/p' Makefile | expand -t 18
 
 setup:  ## the environment .venv
 	@$(RUN)
+
+lock:  ## requirements.lock after a change of requirements; ARGS=--upgrade: the newest of everything
+	@$(RUN) --lock $(ARGS)
 
 train:  ## train HPARAMS (dqn_cartpole) into OUTPUT_DIR; more flags in ARGS
 	@$(RUN) python train.py --sys $(SYS) --hparams $(HPARAMS) --output_dir $(OUTPUT_DIR) \

@@ -5,6 +5,7 @@
 #   ./setup.sh                     set up for the CPU (or for what was set up before)
 #   ./setup.sh --sys gpu           set up for an NVIDIA GPU; tpu likewise
 #   ./setup.sh CMD ARGUMENTS...    set up where needed, then run CMD in the environment
+#   ./setup.sh --lock [FLAGS]      write the locks anew, with FLAGS of `uv pip compile` such as --upgrade
 set -euo pipefail
 
 python_wanted='>=3.11,<3.13'
@@ -13,16 +14,19 @@ debian_packages=(ca-certificates libgcc-s1 libstdc++6 zlib1g)
 # Qt, which Procgen draws with: from Debian, or from PyPI where apt-get or root is missing.
 qt_debian=libqt5gui5
 qt_pypi='PyQt5-Qt5>=5.15,<6'
+uv_pypi='uv>=0.13.8,<0.14'
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 venv=$root/.venv
+lock=$root/requirements.lock # one version of everything, with its hashes: --lock
+uv_lock=$root/requirements-uv.lock
 stamp=$venv/.setup-stamp
 python=$venv/bin/python
 
 say() { printf 'setup.sh: %s\n' "$*" >&2; }
 fail() { say "error: $*"; exit 1; }
 
-usage() { sed -n '2,7s/^# \{0,1\}//p' "$root/setup.sh"; }
+usage() { sed -n '2,8s/^# \{0,1\}//p' "$root/setup.sh"; }
 
 # Runs a command out of sight; when it fails, shows the end of what it wrote and then one line of our own.
 quietly() {
@@ -53,7 +57,7 @@ made_for() { cat "$venv/.made-for" 2>/dev/null || true; }
 stamp_text() {
   local file
   file=$(requirements_of "$1") || exit 1
-  { echo "$1 $venv"; cat "$file" "$root/pyproject.toml" "$root/setup.sh"; } | sha256sum | cut -d ' ' -f 1
+  { echo "$1 $venv"; cat "$file" "$lock" "$root/pyproject.toml" "$root/setup.sh"; } | sha256sum | cut -d ' ' -f 1
 }
 
 is_current() { [[ -x $python && -f $stamp && $(<"$stamp") == "$(stamp_text "$1")" ]]; }
@@ -79,12 +83,14 @@ install_debian_packages() {
   fi
 }
 
-# Sets uv to a working uv: the machine's, or one installed in .uv, which needs no root.
+# Sets uv to a working uv: the machine's, or the lock's, installed in .uv, which needs no root.
 find_uv() {
+  local wanted
   uv=$(command -v uv || true)
   if [[ -n $uv ]] && "$uv" --version >/dev/null 2>&1; then return; fi
   uv=$root/.uv/bin/uv
-  if [[ -x $uv ]] && "$uv" --version >/dev/null 2>&1; then return; fi
+  wanted=$(sed -n 's/^uv==\([^ ]*\).*/uv \1/p' "$uv_lock")
+  if [[ -x $uv && "$("$uv" --version 2>/dev/null) " == "$wanted "* ]]; then return; fi
   if ! python3 -m pip --version >/dev/null 2>&1; then
     if [[ $EUID -eq 0 ]] && command -v apt-get >/dev/null; then
       apt_install python3 python3-pip
@@ -94,7 +100,8 @@ find_uv() {
   fi
   say "installing uv into .uv"
   # --target: works where the system's Python refuses installs, and leaves that Python alone
-  quietly "installing uv" python3 -m pip install --quiet --upgrade --target "$root/.uv" uv
+  quietly "installing uv" python3 -m pip install --quiet --upgrade --target "$root/.uv" \
+    --require-hashes -r "$uv_lock"
 }
 
 # Makes .venv unless a usable one is there. One that was made for another system is made anew, because
@@ -111,6 +118,41 @@ make_venv() {
   printf '%s\n' "$sys $venv" >"$venv/.made-for"
 }
 
+# Installs what files of requirements ask for, in the versions of the lock, from files that have its hashes.
+install_locked() {
+  local pins=$venv/.pins.txt
+  "$uv" pip compile --quiet --no-header --no-annotate --python "$python" \
+    --constraints "$lock" --output-file "$pins" "$@" &&
+    "$uv" pip install --quiet --compile-bytecode --python "$python" --require-hashes \
+      --constraints "$lock" -r "$pins" && return
+  echo "Only what is in requirements.lock is installed: after a change of requirements, make lock adds to it."
+  return 1
+}
+
+# Writes the locks: all systems and extras together, for Python 3.11 and 3.12. No address in them: mirrors differ.
+write_locks() {
+  local scratch compile
+  scratch=$(mktemp -d)
+  find_uv
+  compile=("$uv" pip compile --quiet --no-header --no-annotate --universal --python-version 3.11 --generate-hashes)
+  # A copy, because the build of the project's metadata leaves files. What the locks hold stays, where it fits.
+  cp "$root"/{pyproject.toml,README.md,LICENSE,requirements*} "$scratch"
+  echo "$qt_pypi" >"$scratch/qt.in"
+  echo "$uv_pypi" >"$scratch/uv.in"
+  say "resolving all requirements"
+  cd "$scratch"
+  quietly "resolving" "${compile[@]}" "$@" --output-file requirements.lock --all-extras pyproject.toml \
+    requirements-gpu.txt requirements-tpu.txt qt.in
+  quietly "resolving uv" "${compile[@]}" "$@" --output-file requirements-uv.lock uv.in
+  {
+    echo "# Written by make lock. What setup.sh and k8s/Dockerfile may install, for every --sys and extra: not to be"
+    echo "# installed as a whole."
+    cat requirements.lock
+  } >"$lock"
+  { echo "# Written by make lock."; cat requirements-uv.lock; } >"$uv_lock"
+  rm -rf "$scratch"
+}
+
 install_requirements() {
   local requirements=$1 developer=$venv/.developer-requirements.txt
   "$python" - "$root/pyproject.toml" >"$developer" <<'PYTHON' || fail "cannot read the extra dev of pyproject.toml"
@@ -119,8 +161,7 @@ with open(sys.argv[1], "rb") as file:
     print("\n".join(tomllib.load(file)["project"]["optional-dependencies"]["dev"]))
 PYTHON
   say "installing ${requirements##*/} (minutes on a new machine)"
-  quietly "installing ${requirements##*/}" \
-    "$uv" pip install --quiet --compile-bytecode --python "$python" -r "$requirements" -r "$developer"
+  quietly "installing ${requirements##*/}" install_locked "$requirements" "$developer"
   quietly "importing what was installed" env TF_CPP_MIN_LOG_LEVEL=2 "$python" -c \
     "import envpool, gymnasium, imageio_ffmpeg, keras, numpy, pydantic, pygame, rich, tensorboard, tensorflow"
 }
@@ -130,7 +171,7 @@ install_qt() {
   "$python" -c 'import ctypes; ctypes.CDLL("libQt5Gui.so.5")' 2>/dev/null && return
   if [[ $EUID -eq 0 ]] && command -v apt-get >/dev/null && (apt_install "$qt_debian"); then return; fi
   say "installing $qt_pypi from PyPI"
-  "$uv" pip install --quiet --python "$python" "$qt_pypi" >/dev/null 2>&1 ||
+  install_locked - <<<"$qt_pypi" >/dev/null 2>&1 ||
     say "warning: Qt could not be installed: Procgen (CoinRun) will not run"
 }
 
@@ -154,6 +195,7 @@ main() {
     case $1 in
       --sys) [[ $# -ge 2 ]] || fail "--sys needs one of local, gpu, tpu"; sys=$2; shift 2 ;;
       --sys=*) sys=${1#--sys=}; shift ;;
+      --lock) shift; write_locks "$@"; exit 0 ;;
       -h | --help) usage; exit 0 ;;
       --) shift; break ;;
       -*) fail "unknown option $1: see ./setup.sh --help" ;;

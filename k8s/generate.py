@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from k8s.options import ONLY, split
-from k8s.plan import Plan, make_plan
 from rl.errors import UsageError
 from rl.registry import import_user_modules
+from rl.utils.imports import needing_packages
 
 if TYPE_CHECKING:
     from k8s.checks import Document
+    from k8s.plan import Plan
 
 CLAIM, NETWORK, TRAIN, TENSORBOARD = FILES = (
     "10-claim.yaml",
@@ -105,6 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _check_decoded(argv)
         own, train = split(argv)
         import_user_modules(name.strip() for name in train.user_modules.split(",") if name.strip())
+        with needing_packages():
+            from k8s.plan import make_plan
         plan = make_plan(own, train)
         _check_client()
         from k8s.manifest import as_yaml

@@ -23,7 +23,14 @@ __all__ = ["Policy", "Run", "UsageError", "load", "train"]
 
 def __getattr__(name: str) -> Any:
     if name in ("Policy", "Run", "load", "train"):
+        from rl.utils.imports import import_tensorflow
+
+        import_tensorflow()  # as quietly as the command line does
         from rl import api
 
         return getattr(api, name)
     raise AttributeError(f"module 'rl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

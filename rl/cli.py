@@ -19,7 +19,7 @@ from rl.registry import Registry, import_user_modules
 from rl.systems.hosts import Hosts, hosts_here, leave_cores_to_server
 from rl.systems.machines import together
 from rl.utils.address import check_whole, default_output
-from rl.utils.imports import import_tensorflow
+from rl.utils.imports import import_tensorflow, needing_packages
 from rl.workers.plan import Workers, check_address, check_ray
 from rl.workers.supervise import AGAIN, supervised
 
@@ -153,9 +153,10 @@ def parse(argv: Sequence[str], others: Sequence[str] = ()) -> argparse.Namespace
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code (2 for a mistake in what was typed, 3 for NaN)."""
     argv = sys.argv[1:] if argv is None else argv
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # counts only before TensorFlow's first import
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before modules of the user's import TensorFlow
     try:
-        return _run(argv)
+        with needing_packages():
+            return _run(argv)
     except UsageError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return AGAIN if isinstance(error, Unavailable) else 2

@@ -234,7 +234,7 @@ def train_one(
                 key: list(pair) for key, pair in difference(hparams, HParams()).items()
             },
         }
-        write_run_files(run_dir, saved, command)
+        write_run_files(run_dir, saved, command, trainer.runner.step if trainer.resumed else None)
         return trainer.train(stop, hparams.flat())
     except SystemExit as error:  # a library's or an environment's: never this program's success
         raise RuntimeError(f"something called sys.exit({error.code}) while {run_dir} was trained") from error

@@ -68,6 +68,22 @@ def test_a_run_leaves_everything_that_tells_what_it_was(trained):
     assert set(best.variables) < set(last.variables)
 
 
+def test_a_run_goes_on_with_other_versions_and_damaged_tables(trained, tmp_path, caplog):
+    run_dir = shutil.copytree(trained[0] / "run_0", tmp_path / "run_0")
+    versions = json.loads((run_dir / "versions.json").read_text())
+    (run_dir / "versions.json").write_text(json.dumps(versions | {"tensorflow": "2.20.0"}))
+    (run_dir / "metrics.csv").write_bytes(b"\xff\xff\n")
+    (run_dir / "command.txt").unlink()
+    (run_dir / "command.txt").mkdir()
+    run = rl.train("ppo_identity", output_dir=tmp_path, seed=4, **QUICK | {"train_steps": 3_072})
+    assert run.step == 3_072 and [row["step"] for row in rows(run_dir)] == ["3072"]
+    assert {"metrics.csv.old", "command.txt.old"} <= {path.name for path in run_dir.iterdir()}
+    assert json.loads((run_dir / "versions.json").read_text()) == versions
+    assert json.loads((run_dir / "versions_to_step_2048.json").read_text())["tensorflow"] == "2.20.0"
+    said = f"from step 2,048 with other versions (tensorflow was 2.20.0, is {versions['tensorflow']})"
+    assert [said in line for line in caplog.messages].count(True) == 1 and len(caplog.messages) == 3
+
+
 def test_a_policy_acts_on_one_observation_and_on_many(trained):
     _, run = trained
     policy = run.policy()

@@ -1,4 +1,4 @@
-"""setup.sh, with a stand-in for uv and for Python: what it installs when, and what it leaves behind."""
+"""setup.sh, with a stand-in for uv and for Python: what it installs when, and what it leaves; the locks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-FILES = ("setup.sh", "pyproject.toml", "requirements.txt", "requirements-gpu.txt", "requirements-tpu.txt")
+REQUIREMENTS = ("requirements.txt", "requirements-gpu.txt", "requirements-tpu.txt")
+LOCKS = ("requirements.lock", "requirements-uv.lock")
+FILES = ("setup.sh", "pyproject.toml", *REQUIREMENTS, *LOCKS)
 
 UV = """#!/bin/sh
 echo "$@" >> "$CALLS"
@@ -49,9 +54,9 @@ class Machine:
         )
 
     def asked(self) -> list[str]:
-        """What uv was asked to do in the last set-up, without the rest of its arguments."""
-        words = [line.split()[0] for line in self.calls.read_text().splitlines()]
-        return [word for word in words if not word.startswith("-")]
+        """What uv was asked to change in the last set-up, without the rest of its arguments."""
+        lines = [line for line in self.calls.read_text().splitlines() if not line.startswith("pip compile")]
+        return [word for word in (line.split()[0] for line in lines) if not word.startswith("-")]
 
 
 @pytest.fixture
@@ -76,9 +81,20 @@ def test_command_runs_in_the_environment_with_its_own_exit_code(machine):
     assert done.stderr == ""
 
 
-def test_changed_requirements_are_installed_into_the_same_environment(machine):
+def test_only_what_the_lock_has_is_installed(machine):
     machine.setup()
-    with open(machine.root / "requirements.txt", "a") as file:
+    resolve, install = [line for line in machine.calls.read_text().splitlines() if line.startswith("pip")]
+    constraints = f"--constraints {machine.root}/requirements.lock"
+    assert resolve.startswith("pip compile ") and constraints in resolve
+    pins = re.search(r"--output-file (\S+)", resolve)[1]
+    assert install.startswith("pip install ")
+    assert install.endswith(f"--require-hashes {constraints} -r {pins}")
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements.lock"])
+def test_changed_requirements_are_installed_into_the_same_environment(machine, name):
+    machine.setup()
+    with open(machine.root / name, "a") as file:
         file.write("# changed\n")
     assert machine.setup().returncode == 0
     assert machine.asked() == ["pip"]
@@ -114,6 +130,7 @@ def test_failure_ends_with_one_clear_line_and_is_tried_again(machine):
     failed = machine.setup("echo", "must not run")
     assert failed.returncode == 1 and failed.stdout == ""
     assert failed.stderr.splitlines()[-1].startswith("setup.sh: error: installing requirements.txt failed")
+    assert "make lock adds to it" in failed.stderr
     assert not (machine.root / ".venv" / ".setup-stamp").exists()
     machine.broken.unlink()
     assert machine.setup("echo", "runs").stdout == "runs\n"
@@ -137,3 +154,47 @@ def test_requirements_of_all_systems_differ_in_tensorflow_alone():
 
     assert rest("requirements.txt") == rest("requirements-gpu.txt") == rest("requirements-tpu.txt")
     assert "libtpu==0.0.14" in requirements("requirements-tpu.txt")
+
+
+def locked(name: str) -> list[tuple[Requirement, list[str]]]:
+    """The entries of a lock: `NAME==VERSION ; MARKER`, and their hashes."""
+    text = re.sub(r"^#.*\n", "", (ROOT / name).read_text(), flags=re.MULTILINE)
+    entries = [entry.split(" --hash=") for entry in re.sub(r"\s*\\\n\s*", " ", text).splitlines()]
+    return [(Requirement(entry.strip()), hashes) for entry, *hashes in entries]
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_line_of_a_lock_is_a_version_with_hashes_and_names_no_address(name):
+    assert not re.search(r"://|index-url|find-links", (ROOT / name).read_text())
+    assert locked(name)
+    for entry, hashes in locked(name):
+        assert re.fullmatch(r"==[^*,]+", str(entry.specifier)), entry
+        assert hashes and all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes), entry
+
+
+@pytest.mark.parametrize("python", ["3.11.9", "3.12.9"])
+def test_the_lock_has_all_that_can_be_asked_for_in_versions_that_fit(python):
+    """`make lock` mends it."""
+    versions = {}
+    for entry, _ in locked("requirements.lock"):
+        where = {"python_full_version": python, "python_version": python[:4], "sys_platform": "linux"}
+        if entry.marker is None or entry.marker.evaluate(where):
+            assert canonicalize_name(entry.name) not in versions, f"{entry.name} has two versions"
+            versions[canonicalize_name(entry.name)] = str(entry.specifier).removeprefix("==")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    wanted = [line for name in REQUIREMENTS for line in requirements(name)]
+    wanted += [line for extra in extras.values() for line in extra]
+    wanted += re.findall(r"^qt_pypi='(.*)'$", (ROOT / "setup.sh").read_text(), re.MULTILINE)
+    assert len(wanted) > 50
+    for each in map(Requirement, wanted):
+        version = versions.get(canonicalize_name(each.name))
+        assert version is not None, f"{each} is not in requirements.lock"
+        assert each.specifier.contains(version, prereleases=True), f"{each}: requirements.lock has {version}"
+
+
+def test_the_installer_itself_is_locked():
+    ((entry, _),) = locked("requirements-uv.lock")
+    text = (ROOT / "setup.sh").read_text()
+    (wanted,) = re.findall(r"^uv_pypi='(.*)'$", text, re.MULTILINE)
+    assert Requirement(wanted).specifier.contains(str(entry.specifier).removeprefix("=="))
+    assert len(re.findall(r"pip install .*--target.*\\\n *--require-hashes -r \"\$uv_lock\"", text)) == 1

@@ -62,13 +62,16 @@ def patiently(call: Callable[[], T]) -> T:
     return call()
 
 
-def set_aside(path: Path) -> None:
-    """Renames what a run goes on without to `NAME.old`, or `NAME.old2` and so on; says so. Raises OSError."""
+def set_aside(path: Path, why: str = "as it was found") -> None:
+    """Renames what a run goes on without to `NAME.old`, or `NAME.old2` and so on; says so. Raises OSError.
+
+    why: what the line says between the file's name and the other one.
+    """
     number = 1
     while (other := path.with_name(f"{path.name}.old{'' if number == 1 else number}")).exists():
         number += 1
     os.rename(path, other)
-    _log.warning("%s as it was found is kept as %s", path, other.name)
+    _log.warning("%s %s is kept as %s", path, why, other.name)
 
 
 def reason(error: BaseException) -> str:
@@ -186,6 +189,20 @@ def write_text_atomic(path: str | os.PathLike[str], text: str) -> None:
 def read_text(path: Path) -> str:
     """The UTF-8 text of a file, tried again where that may help. Raises OSError; ValueError for no text."""
     return patiently(lambda: path.read_text(encoding="utf-8"))
+
+
+def text_if_sound(path: Path) -> str | None:
+    """The UTF-8 text of a file that a run can go on without; None where there is none.
+
+    A folder in its place, or what is no such text, is set aside. Raises OSError.
+    """
+    try:
+        return read_text(path)
+    except FileNotFoundError:
+        return None
+    except (ValueError, IsADirectoryError):
+        set_aside(path, "is no text: it begins anew, and what was there")
+        return None
 
 
 def write_json_atomic(path: str | os.PathLike[str], data: Any) -> None:

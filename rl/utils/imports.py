@@ -1,15 +1,52 @@
-"""TensorFlow's first import, without what it says."""
+"""TensorFlow's first import, without what it says; what to do where it is not installed."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import importlib.util
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+
+from rl.errors import UsageError
+
+# Of requirements.txt, what every run imports.
+_REQUIRED = {
+    "ai_edge_litert",
+    "gymnasium",
+    "keras",
+    "lz4",
+    "numpy",
+    "pydantic",
+    "rich",
+    "tensorboard",
+    "tensorflow",
+}
+
+
+@contextlib.contextmanager
+def needing_packages() -> Iterator[None]:
+    """Raises UsageError, which says what to do, where a module is missing that `setup.sh` installs."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _REQUIRED or importlib.util.find_spec(package) is not None:
+            raise
+        advice = "source .venv/bin/activate, or ./setup.sh where there is no .venv yet"
+        raise UsageError(f"{package} is not installed for {sys.executable}: {advice}") from error
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow without the lines it writes to stderr each time, whatever its settings."""
+    """Imports TensorFlow without the lines it writes to stderr each time, whatever its settings.
+
+    Later it says warnings and errors alone, unless TF_CPP_MIN_LOG_LEVEL is set.
+    """
+    if "tensorflow" in sys.modules:
+        return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as written:

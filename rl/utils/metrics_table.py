@@ -86,23 +86,23 @@ class MetricsTable:
         self._columns = columns
 
     def _cut_back(self, resume_step: int) -> None:
-        data = self.path.read_bytes()
-        lines = data.decode("utf-8", errors="replace").split("\n")
+        data = b"" if self.path.is_dir() else self.path.read_bytes()
+        lines = data.decode("utf-8", errors="surrogateescape").split("\n")
         complete, torn = lines[:-1], lines[-1]
         header = complete[0].split(",") if complete else [""]
         rows: list[list[str]] = []
-        lost = header[0] != "step"  # more than what a crash was about to write
-        for i, line in enumerate(complete[1:] if header[0] == "step" else []):
+        lost = not _is_header(header)  # more than what a crash was about to write
+        for i, line in enumerate([] if lost else complete[1:]):
             row = line.split(",")
-            if len(row) != len(header) or not row[0].isdecimal():
+            if len(row) != len(header) or not row[0].isdecimal() or not _is_text(line):
                 torn, lost = line, i + 2 < len(complete)
                 break
             if int(row[0]) <= resume_step:
                 rows.append(row)
-        if torn or header[0] != "step":
-            _log.warning("%s had a damaged line: the file goes on from the rows before it", self.path)
         if lost:
-            set_aside(self.path)
+            set_aside(self.path, "is damaged: it goes on from the rows before that, and what was there")
+        elif torn:
+            _log.warning("%s had a damaged line: the file goes on from the rows before it", self.path)
         if not rows:
             self.path.unlink(missing_ok=True)
             return
@@ -113,3 +113,13 @@ class MetricsTable:
         fsync_path(self.path)
         self._columns = [header[i] for i in used[1:]]
         self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+
+
+def _is_header(names: list[str]) -> bool:
+    sound = all(_is_text(name) and not _BAD_NAME.search(name) for name in names)
+    return names[0] == "step" and len(set(names)) == len(names) and sound
+
+
+def _is_text(line: str) -> bool:
+    """Whether what was read as `surrogateescape` was UTF-8."""
+    return not any("\udc80" <= character <= "\udcff" for character in line)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -17,9 +20,9 @@ import rl
 from rl.utils.files import (
     ensure_writable_dir,
     failure,
-    read_text,
     reason,
     set_aside,
+    text_if_sound,
     write_json_atomic,
     write_text_atomic,
 )
@@ -32,6 +35,8 @@ __all__ = [
     "write_run_files",
     "write_text_atomic",
 ]
+
+_log = logging.getLogger("rl.versions")
 
 # One import name, several distributions: TensorFlow's wheels differ by accelerator.
 _DISTRIBUTIONS = {
@@ -58,26 +63,53 @@ def command_line(arguments: Sequence[str] | None = None) -> str:
     return shlex.join(["python", *sys.argv] if arguments is None else arguments)
 
 
-def write_run_files(run_dir: str | os.PathLike[str], hparams: Mapping[str, Any], command: str) -> None:
+def write_run_files(
+    run_dir: str | os.PathLike[str], hparams: Mapping[str, Any], command: str, resumed_at: int | None = None
+) -> None:
     """Write `hparams.json` and `versions.json`, and add a dated line to `command.txt`: one for each start.
+
+    resumed_at: the step that the run goes on from, None where it begins. If other versions made it
+        until then, one line says so, and they are kept as `versions_to_step_N.json`.
 
     Raises UsageError when they cannot be written.
     """
     run_dir = ensure_writable_dir(run_dir)
-    commands = run_dir / "command.txt"
+    commands, versions = run_dir / "command.txt", run_dir / "versions.json"
     try:
-        earlier = read_text(commands)
-    except FileNotFoundError:
-        earlier = ""
-    except ValueError:  # no run ends for its list of commands
-        set_aside(commands)
-        earlier = ""
+        earlier, before = text_if_sound(commands) or "", text_if_sound(versions)
     except OSError as error:
-        raise failure(f"cannot read {commands} ({reason(error)})", error) from error
+        raise failure(f"cannot read {error.filename or run_dir} ({reason(error)})", error) from error
     now = datetime.now().astimezone().isoformat(timespec="seconds")
+    current = collect_versions()
     write_json_atomic(run_dir / "hparams.json", hparams)
-    write_json_atomic(run_dir / "versions.json", collect_versions())
+    if before is not None and resumed_at is not None:
+        _keep_versions(versions, before, current, resumed_at)
+    write_json_atomic(versions, current)
     write_text_atomic(commands, f"{earlier}{command}  # {now}\n")
+
+
+def _keep_versions(path: Path, before: str, current: dict[str, str | None], step: int) -> None:
+    """Keeps the versions that a run was made with until `step`, and says so, where they are others now."""
+    try:
+        there = dict(json.loads(before))
+    except (ValueError, TypeError):
+        set_aside(path, "cannot be read: it is written anew, and what was there")
+        return
+    changed = [name for name in current if name != "platform" and there.get(name) != current[name]]
+    if not changed:
+        return
+    kept = path.with_name(f"versions_to_step_{step}.json")
+    if not kept.exists():  # else what came between has left no step
+        write_text_atomic(kept, before)
+    said = "; ".join(f"{name} was {_short(there.get(name))}, is {_short(current[name])}" for name in changed)
+    _log.warning(
+        "%s goes on from step %s with other versions (%s): see %s", path.parent, f"{step:,}", said, kept.name
+    )
+
+
+def _short(version: object) -> str:
+    """A version, a commit's with 10 of its digits."""
+    return re.sub(r"^([0-9a-f]{10})[0-9a-f]{30}\b", r"\1", str(version))
 
 
 def _distribution_version(name: str) -> str | None:

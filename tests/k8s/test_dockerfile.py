@@ -57,7 +57,15 @@ def test_linter_would_find_something(tmp_path):
 def test_both_stages_are_of_one_pinned_image():
     bases = [stage[0].rest.split()[0] for stage in stages()]
     assert len(bases) == 2 and len(set(bases)) == 1, "the environment's Python is the base's"
-    assert re.fullmatch(r"python:3\.11\.\d+-slim-bookworm", bases[0])
+    assert re.fullmatch(r"python:3\.11\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", bases[0])
+
+
+def test_all_that_is_installed_of_python_is_locked():
+    installs = re.findall(r"pip install [^&]*", " && ".join(steps("RUN", 0)))
+    with_pip, with_uv = (install.split() for install in installs)
+    assert "--require-hashes" in with_pip and with_pip[-2:] == ["-r", "requirements-uv.lock"]
+    assert "--require-hashes" in with_uv and "--constraints requirements.lock" in " ".join(with_uv)
+    assert not [word for word in with_uv if "==" in word or ">" in word]
 
 
 def test_container_runs_as_the_user_of_the_manifests_under_tini():

@@ -384,7 +384,7 @@ def run_and_imported(*flags):
 @pytest.mark.parametrize("flags", [["--help"], ["--hparams", "ppo_cartpol", *IMAGE, *BUCKET]])
 def test_answers_that_need_no_client_import_neither_it_nor_tensorflow(flags):
     code, imported = run_and_imported(*flags)
-    assert code in (0, 2) and "k8s.plan" in imported
+    assert code in (0, 2) and "k8s.options" in imported
     assert not imported & {"kubernetes", "yaml", "tensorflow", "keras", "numpy", "ray"}
 
 

@@ -114,6 +114,44 @@ def test_a_torn_last_line_is_repaired(tmp_path, caplog, tail):
     assert ["damaged line" in each.getMessage() for each in caplog.records] == [True]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        (b"step,", b"stop,", []),
+        (b"train/loss", b"train/\xff\xfe", []),
+        (b"train/loss", b"train/updates", []),  # a name twice
+        (b"train/loss", b"train/loss,more", []),
+        (b"\n20,", b"\n20\xff,", ["10"]),
+        (b"\n20,0.", b"\n20,\xff.", ["10"]),
+        (b"\n20,", b"\n\xe2\x80,20,", ["10"]),
+        (b"\n", b"\r\n", []),  # saved by another program
+        (None, b"", []),
+    ],
+)
+def test_a_damaged_table_goes_on_from_the_rows_before_and_loses_no_byte(
+    tmp_path, caplog, before, after, kept
+):
+    _run(tmp_path, 10, 40).close()
+    path = tmp_path / "metrics.csv"
+    spoilt = b"" if before is None else path.read_bytes().replace(before, after)
+    path.write_bytes(spoilt)
+    with Logger(tmp_path, resume_step=30) as logger:
+        logger.log(40, _metrics(40))
+    assert [line.split(",")[0] for line in path.read_text().splitlines()] == ["step", *kept, "40"]
+    assert (tmp_path / "metrics.csv.old").read_bytes() == spoilt
+    (line,) = caplog.messages
+    assert "metrics.csv is damaged" in line and "kept as metrics.csv.old" in line
+
+
+@pytest.mark.parametrize("resume_step", [None, 30])
+def test_a_folder_in_a_tables_place_is_set_aside(tmp_path, caplog, resume_step):
+    (tmp_path / "metrics.csv" / "inside").mkdir(parents=True)
+    with Logger(tmp_path, resume_step=resume_step) as logger:
+        logger.log(40, {"x": 1})
+    assert (tmp_path / "metrics.csv").read_text() == "step,x\n40,1\n"
+    assert (tmp_path / "metrics.csv.old" / "inside").is_dir() and len(caplog.messages) == 1
+
+
 def test_a_torn_event_record_does_not_hide_what_follows(tmp_path):
     _run(tmp_path, 10, 50).close()
     (events,) = tmp_path.glob("events.out.tfevents.*")

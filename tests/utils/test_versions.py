@@ -159,3 +159,68 @@ def test_the_checksum_is_the_same_in_one_piece_and_in_chunks(tmp_path):
     content = os.urandom((1 << 22) + 17)
     (tmp_path / "a").write_bytes(content)
     assert checksum(tmp_path / "a") == zlib.crc32(content)
+
+
+def _with_versions(run, monkeypatch, resumed_at, **others):
+    """Starts in `run` with other versions; returns all that its folder then says of versions."""
+    current = collect_versions()
+    with monkeypatch.context() as patch:
+        patch.setattr(versions, "collect_versions", lambda: current | others)
+        write_run_files(run, {}, "python train.py", resumed_at)
+    return {path.name: json.loads(path.read_text()) for path in run.glob("versions*")}
+
+
+def test_a_run_that_goes_on_with_other_versions_says_so_and_keeps_both(tmp_path, monkeypatch, caplog):
+    old, new, run = "a" * 40, "b" * 40 + "-dirty", tmp_path / "run_0"
+    _with_versions(run, monkeypatch, None, keras="3.14.0", git_commit=old, platform="there")
+    found = _with_versions(run, monkeypatch, 20_480, keras="3.15.1", git_commit=new, platform="here")
+    assert found["versions.json"]["keras"] == "3.15.1"
+    assert found["versions_to_step_20480.json"]["keras"] == "3.14.0" and len(found) == 2
+    (line,) = caplog.messages
+    assert "\n" not in line and f"{run} goes on from step 20,480 with other versions" in line
+    assert "keras was 3.14.0, is 3.15.1" in line
+    assert "git_commit was aaaaaaaaaa, is bbbbbbbbbb-dirty" in line
+    assert "see versions_to_step_20480.json" in line and "platform" not in line and "numpy" not in line
+
+
+def test_versions_that_left_no_step_do_not_replace_those_that_did(tmp_path, monkeypatch):
+    _with_versions(tmp_path, monkeypatch, None, rl="1")
+    _with_versions(tmp_path, monkeypatch, 100, rl="2")  # killed before its first checkpoint
+    found = _with_versions(tmp_path, monkeypatch, 100, rl="3")
+    assert {name: each["rl"] for name, each in found.items()} == {
+        "versions.json": "3",
+        "versions_to_step_100.json": "1",
+    }
+
+
+def test_the_same_versions_are_not_told_of_nor_kept_twice(tmp_path, monkeypatch, caplog):
+    _with_versions(tmp_path, monkeypatch, None, platform="there")
+    assert set(_with_versions(tmp_path, monkeypatch, 100, platform="here")) == {"versions.json"}
+    assert set(_with_versions(tmp_path, monkeypatch, None, rl="2")) == {"versions.json"}, (
+        "nothing of it is left"
+    )
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe python train.py\n", None])
+@pytest.mark.parametrize("name", ["command.txt", "versions.json"])
+def test_a_damaged_file_beside_a_run_is_set_aside_with_one_line(tmp_path, caplog, name, content):
+    if content is None:
+        (tmp_path / name / "inside").mkdir(parents=True)
+    else:
+        (tmp_path / name).write_bytes(content)
+    write_run_files(tmp_path, {}, "python train.py", 100)
+    (line,) = caplog.messages
+    assert f"{name} is no text" in line and f"kept as {name}.old" in line
+    kept = tmp_path / f"{name}.old"
+    assert (kept / "inside").is_dir() if content is None else kept.read_bytes() == content
+    assert (tmp_path / "command.txt").read_text().startswith("python train.py  # ")
+    assert json.loads((tmp_path / "versions.json").read_text()) == collect_versions()
+
+
+@pytest.mark.parametrize("content", ["{", "[1, 2]", "3"])
+def test_versions_that_are_none_are_set_aside_with_one_line(tmp_path, caplog, content):
+    (tmp_path / "versions.json").write_text(content)
+    write_run_files(tmp_path, {}, "python train.py", 100)
+    assert (tmp_path / "versions.json.old").read_text() == content
+    assert ["versions.json cannot be read" in line for line in caplog.messages] == [True]
