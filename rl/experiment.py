@@ -234,7 +234,7 @@ def train_one(
             },
         }
         write_run_files(run_dir, saved, command)
-        return trainer.train(stop, hparams.flat())
+        return trainer.train(stop, {"hparams": name, "seed": seed} | hparams.flat())
     except SystemExit as error:  # a library's or an environment's: never this program's success
         raise RuntimeError(f"something called sys.exit({error.code}) while {run_dir} was trained") from error
     finally:
