@@ -372,8 +372,14 @@ def _summary(
             row[f"return, {title}"] = f"{spread} ({episodes} episodes)"
     if result is not None:
         row["steps"] = result.step
+        if result.first_step:
+            row["steps"] = f"{result.step:,}, {result.step - result.first_step:,} of them now"
         row["time"] = f"{result.seconds:.1f} s"
         if result.steps_per_second:
-            row["steps/s"] = round(result.steps_per_second)
+            alone, rest = result.train_seconds, result.seconds - result.train_seconds
+            rate = f"{result.steps_per_second:,.{0 if result.steps_per_second >= 10 else 2}f} steps/s"
+            row["time"] += (
+                f": {alone:.1f} s training at {rate}, {rest:.1f} s first window, evaluation, saving"
+            )
     row["tensorboard"] = f"tensorboard --logdir {storage.parent}"
     return row

@@ -50,6 +50,7 @@ class Result(NamedTuple):
     best_return: float | None
     last: Evaluation | None
     exit_code: int  # 0, or 128 + signal when asked to stop
+    first_step: int  # at which this process began
 
 
 class Trainer:
@@ -81,7 +82,7 @@ class Trainer:
         self.checkpoints = CheckpointManager(run_dir / "checkpoints", hparams.keep_checkpoints)
         self.finite = FiniteCheck(self.runner.variables)
         meta = self.checkpoints.restore(self.runner.variables)
-        self.resumed = meta is not None
+        self.resumed, self.first_step = meta is not None, self.runner.step
         self._saved_step = self.runner.step if self.resumed else -1  # of the newest checkpoint; -1: none
         self._saved_at = 0.0  # time.monotonic() of the last attempt at one
         self.best_return: float | None = None
@@ -107,7 +108,7 @@ class Trainer:
         if self.best_return is None and patiently(best.exists):
             set_aside(best)
         logger = Logger(self.run_dir, self.hparams.histograms, runner.step if self.resumed else None)
-        with logger, Progress(total, self.run_dir / "train.log") as progress:
+        with logger, Progress(total, self.run_dir / "train.log", step=self.first_step) as progress:
             progress.message(self._environment())
             if not self.resumed:
                 logger.log_hparams(log_hparams)
@@ -134,9 +135,8 @@ class Trainer:
                 patiently(self._write_checkpoint)
         rate = timed_steps / timed_seconds if timed_seconds else None
         elapsed = time.perf_counter() - start
-        return Result(
-            self.run_dir, runner.step, elapsed, timed_seconds, rate, self.best_return, last, stop.exit_code
-        )
+        times, came_to = (elapsed, timed_seconds, rate), (self.best_return, last, stop.exit_code)
+        return Result(self.run_dir, runner.step, *times, *came_to, self.first_step)
 
     def _after_window(
         self, before: int, row: dict[str, float], logger: Logger, progress: Progress
@@ -148,7 +148,7 @@ class Trainer:
         logger.log(step, row)
         logger.log_histograms(step, self.agent.variables)
         self._film(before, total, logger, progress)
-        progress.update(step, row.get("eval/return_mean", row.get("episode/return_mean")))
+        progress.update(step, row.get("episode/return_mean"), row.get("eval/return_mean"))
         if time.monotonic() - self._saved_at >= self.hparams.checkpoint_period:
             self._save(logger, progress)
             self._saved_at = time.monotonic()
