@@ -85,12 +85,18 @@ def integer(minimum: int, maximum: int = 2**62 - 1) -> Callable[[str], int]:
     return parse
 
 
+def program() -> list[str]:
+    """How this program is called: `rl-train` where it is installed so, else `python train.py`."""
+    name = os.path.basename(sys.argv[0])
+    return [name] if name == "rl-train" else ["python", "train.py"]
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All flags; boolean flags are accepted bare (`--render`) and with a value (`--training False`)."""
     parser = Parser(
-        prog="train.py",
+        prog=program()[-1],
         description="Trains an agent, or continues the run that --output_dir holds, then tests it.",
-        epilog=EXAMPLES,
+        epilog=EXAMPLES.replace("python train.py", " ".join(program())),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -202,7 +208,7 @@ def _run(argv: Sequence[str]) -> int:
         record_video=args.record_video,
         eval_episodes=args.eval_episodes,
         test_episodes=args.test_episodes,
-        command=["python", "train.py", *argv],
+        command=[*program(), *argv],
         hparams_name=args.hparams,
         overrides=args.hparam_override,
         workers=workers,
