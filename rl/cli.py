@@ -194,6 +194,9 @@ def _run(argv: Sequence[str]) -> int:
         code = supervised()
     if code is not None:
         return code
+    from rl.envs.checks import check_environment  # takes NumPy: after the processes have been divided
+
+    check_environment(hparams, training, args.num_workers > 0)
     import_tensorflow()
     from rl.experiment import run
 

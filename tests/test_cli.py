@@ -64,6 +64,7 @@ def run(hparams, **arguments):
 
 sys.modules["tensorflow"] = types.ModuleType("tensorflow")
 sys.modules["rl.experiment"] = types.SimpleNamespace(run=run)
+sys.modules["rl.envs.checks"] = types.SimpleNamespace(check_environment=lambda *_: None)
 '''
 
 
