@@ -25,7 +25,7 @@ from rl.utils.checkpoint import CheckpointManager, read_manifest, read_single
 from rl.utils.files import ensure_writable_dir, failure, read_text, reason
 from rl.utils.progress import summary_table
 from rl.utils.signals import StopRequest
-from rl.utils.storage import Storage, storage_of
+from rl.utils.storage import Storage, storages_of
 from rl.utils.versions import command_line, write_run_files
 from rl.utils.video import has_display, headless_setup
 from rl.workers.plan import Workers
@@ -53,8 +53,8 @@ FREE_TO_CHANGE = {
 class Plan(NamedTuple):
     """What all copies of a run share."""
 
-    hparams: HParams
-    name: str  # of the set
+    hparams: HParams | None  # None: only tested, and each run says what it is
+    name: str | None  # of the set
     seed: int  # of the first copy; the next has the next
     training: bool
     render: bool
@@ -66,7 +66,7 @@ class Plan(NamedTuple):
 
 
 def run(
-    hparams: HParams,
+    hparams: HParams | None,
     *,
     output_dir: str,
     sys: str,
@@ -78,7 +78,7 @@ def run(
     eval_episodes: int,
     test_episodes: int,
     command: list[str],
-    hparams_name: str,
+    hparams_name: str | None,
     overrides: str,
     workers: Workers | None = None,
     parallel: int = 1,
@@ -87,6 +87,7 @@ def run(
 ) -> int:
     """The command line's work: trains (or not) and tests each copy, prints a table; returns the exit code.
 
+    hparams: of all copies; None where they are only tested: those that each was trained with.
     copy: the only one of the copies that is this process's; None: all are.
 
     Raises:
@@ -100,13 +101,11 @@ def run(
         raise UsageError(
             "--render: there is no display here; --record_video writes the episodes as mp4 instead"
         )
-    if render:
-        check_window(hparams.env)
-    numbers = range(copies) if copy is None else [copy]
-    storages = {number: storage_of(output_dir, number) for number in numbers}
+    storages = storages_of(output_dir, range(copies) if copy is None else [copy])
     each = eval_episodes, test_episodes, command_line(command), workers
     plan = Plan(hparams, hparams_name, seed, training, render, record_video, *each)
     if _check_storages(plan, storages, overrides):
+        assert hparams is not None
         tell_hints(hparams)
     with StopRequest() as stop:
         rows, failed = _all_copies(plan, storages, parallel, sys, user_modules, stop)
@@ -129,11 +128,14 @@ def _check_storages(plan: Plan, storages: dict[int, Storage], overrides: str) ->
     begins = False
     for number, storage in storages.items():
         with storage.glance() as run_dir:
+            hparams = plan.hparams or saved_hparams(run_dir)[0]
+            if plan.render:
+                check_window(hparams.env)
             if plan.training:
-                _check_same_run(plan.hparams, run_dir, plan.seed + number)
+                _check_same_run(hparams, run_dir, plan.seed + number)
                 begins |= _read_saved(run_dir) is None
             else:
-                _check_overrides(plan.hparams, run_dir, overrides)
+                _check_overrides(hparams, run_dir, overrides)
         if plan.training or plan.record_video:
             storage.check_writable()
     return begins
@@ -170,6 +172,7 @@ def one_copy(plan: Plan, storage: Storage, copy: int, stop: StopRequest) -> list
     with storage.to_train() if plan.training else storage.to_read():
         result = None
         if plan.training:
+            assert plan.hparams is not None and plan.name is not None
             each = plan.seed + copy, plan.eval_episodes, plan.record_video
             result = train_one(plan.hparams, plan.name, storage, *each, stop, plan.command, plan.workers)
         if not stop.requested:
@@ -284,11 +287,12 @@ def _read_saved(run_dir: Path) -> dict[str, Any] | None:
         ) from error
 
 
-def saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
-    """The agent as it was trained in `run_dir`, weights not read yet.
+def saved_hparams(run_dir: Path, asked: HParams | None = None) -> tuple[HParams, int]:
+    """The frozen hparams and the seed that `run_dir` was trained with.
 
     Raises:
-        UsageError: there is none, or not the one that is asked for.
+        UsageError: there is no run, or not the one that is asked for; where none is, one that would import
+            what was not imported before: it may be a stranger's.
     """
     saved = _read_saved(run_dir)
     if saved is None:
@@ -307,12 +311,19 @@ def saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
             check_imported(module)
         except ImportError as error:
             raise UsageError(
-                f"{run_dir} was trained on {hparams.env}: import {module} first, if you trust that run"
+                f"{run_dir} was trained on {hparams.env}: import {module} first (--user_modules), if you "
+                "trust that run"
             ) from error
+    return hparams, saved["seed"]
+
+
+def saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
+    """The agent as it was trained in `run_dir`, weights not read yet. Errors as of `saved_hparams`."""
+    hparams, seed = saved_hparams(run_dir, asked)
     env = eval_envs_of(hparams, 1)
     views = env.observation_space, env.action_space
     env.close()
-    agent: Agent = get_algo(hparams.algo)(hparams, *views, saved["seed"])
+    agent: Agent = get_algo(hparams.algo)(hparams, *views, seed)
     return agent
 
 
@@ -335,7 +346,7 @@ def read_weights(agent: Agent, run_dir: Path, which: str) -> int:
 
 
 def _test(
-    hparams: HParams, run_dir: Path, episodes: int, render: bool, record_video: bool
+    hparams: HParams | None, run_dir: Path, episodes: int, render: bool, record_video: bool
 ) -> dict[str, Evaluation]:
     """Test episodes of the best and of the last policy, the same for all runs, and none of those that chose
     the best; further ones of the best policy may be shown or filmed."""

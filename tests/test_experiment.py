@@ -77,6 +77,19 @@ def test_an_environment_that_ends_the_program_is_no_success(tmp_path, monkeypatc
         run(tmp_path, 1)
 
 
+def test_tensorboard_is_told_the_set_and_the_seed(tmp_path, monkeypatch):
+    told = []
+
+    def train(self, stop, log_hparams):
+        told.append(log_hparams)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(trainer.Trainer, "train", train)
+    with pytest.raises(UsageError, match="enough"):
+        run(tmp_path, 1)
+    assert (told[0]["hparams"], told[0]["seed"], told[0]["gamma"]) == ("ppo_identity", 0, 0.0)
+
+
 @pytest.mark.parametrize(
     ("first_step", "rate", "steps", "time"),
     [
