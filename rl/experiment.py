@@ -387,10 +387,9 @@ def _summary(
             row["steps"] = f"{result.step:,}, {result.step - result.first_step:,} of them now"
         row["time"] = f"{result.seconds:.1f} s"
         if result.steps_per_second:
-            alone, rest = result.train_seconds, result.seconds - result.train_seconds
             rate = f"{result.steps_per_second:,.{0 if result.steps_per_second >= 10 else 2}f} steps/s"
-            row["time"] += (
-                f": {alone:.1f} s training at {rate}, {rest:.1f} s first window, evaluation, saving"
-            )
+            rest = f"{result.seconds - result.train_seconds:.1f} s"
+            row["time"] += f": {result.train_seconds:.1f} s training at {rate}"
+            row["time"] += f", {rest} compiling (first window), evaluating, saving"
     row["tensorboard"] = f"tensorboard --logdir {storage.parent}"
     return row
