@@ -96,8 +96,10 @@ def test_a_policy_is_loaded_from_the_run_or_from_the_folder_above(trained, which
 def test_training_again_only_goes_on_where_steps_are_missing(trained, tmp_path):
     _, run = trained
     before = rows(run.run_dir)
-    again = rl.train("ppo_identity", output_dir=run.run_dir.parent, seed=4, **QUICK)
-    assert again.step == 2_048 and rows(run.run_dir) == before and again.best_return == run.best_return
+    for output_dir in (run.run_dir.parent, run.run_dir):
+        again = rl.train("ppo_identity", output_dir=output_dir, seed=4, **QUICK)
+        assert again.step == 2_048 and rows(run.run_dir) == before and again.best_return == run.best_return
+        assert again.run_dir == run.run_dir
 
 
 def test_other_settings_in_the_same_folder_are_refused_and_change_nothing(trained):
