@@ -23,7 +23,7 @@ from rl.systems import use_system
 from rl.types import Nest
 from rl.utils.address import default_output
 from rl.utils.signals import StopRequest
-from rl.utils.storage import Storage, storage_at, storage_of
+from rl.utils.storage import Storage, storage_at, storage_of, storages_of
 from rl.utils.video import headless_setup
 from rl.workers.plan import Workers
 
@@ -129,8 +129,9 @@ def train(
 
     Args:
         hparams: a name such as "ppo_cartpole", or an HParams object.
-        output_dir: the run goes to `output_dir/run_0`; default `runs/NAME`, and in its name the overrides,
-            the seed and the workers where they are given. May be an address (`gs://...`).
+        output_dir: the run goes to `output_dir/run_0`, or is `output_dir` itself where that is one; default
+            `runs/NAME`, and in its name the overrides, the seed and the workers where they are given. May be
+            an address (`gs://...`).
         seed: of everything random.
         sys: local, gpu or tpu.
         eval_episodes: episodes of each evaluation.
@@ -164,7 +165,7 @@ def train(
     if output_dir is None:
         rest = [f"{key}={value}" for key, value in overrides.items() if key not in ("env", "train_steps")]
         output_dir = default_output(name, overrides.get("env"), ",".join(rest), seed, num_workers)
-    storage = storage_of(output_dir, 0)
+    (storage,) = storages_of(output_dir, [0]).values()
     storage.check_writable()
     if not storage.has("hparams.json"):
         tell_hints(resolved)

@@ -45,7 +45,7 @@ EXAMPLES = """examples:
   python train.py --hparams ppo --env Acrobot-v1 --train_steps 200000
   python train.py --hparams impala_cartpole --num_workers 2
   python train.py --hparams ppo_cartpole --copies 4 --parallel 2
-  python train.py --hparams dqn_cartpole --output_dir runs/dqn_cartpole --training False --render
+  python train.py --output_dir runs/dqn_cartpole --training False --render
   python train.py --list hparams
   python train.py --list hparams ppo_cartpole
 """
@@ -85,12 +85,18 @@ def integer(minimum: int, maximum: int = 2**62 - 1) -> Callable[[str], int]:
     return parse
 
 
+def program() -> list[str]:
+    """How this program is called: `rl-train` where it is installed so, else `python train.py`."""
+    name = os.path.basename(sys.argv[0])
+    return [name] if name == "rl-train" else ["python", "train.py"]
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All flags; boolean flags are accepted bare (`--render`) and with a value (`--training False`)."""
     parser = Parser(
-        prog="train.py",
+        prog=program()[-1],
         description="Trains an agent, or continues the run that --output_dir holds, then tests it.",
-        epilog=EXAMPLES,
+        epilog=EXAMPLES.replace("python train.py", " ".join(program())),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -107,16 +113,17 @@ def build_parser() -> argparse.ArgumentParser:
     add("--env", metavar="ID", help="environment, in place of the set's own")
     add("--hparam_override", default="", metavar="NAME=VALUE,...", help="single hyperparameters")
     where = (
-        "where runs are kept and resumed: a folder, or an address such as gs://BUCKET/DIR (default runs/SET, "
-        "and in its name --env, --hparam_override, --seed and --num_workers where they are given)"
+        "where runs are kept and resumed: a folder, one of its runs (DIR/run_0), or an address such as "
+        "gs://BUCKET/DIR (default runs/SET, and in its name --env, --hparam_override, --seed and "
+        "--num_workers where they are given)"
     )
     add("--output_dir", metavar="DIR", help=where)
     number("--train_steps", None, 1, "environment steps to train for (default: the set's)")
     number("--test_episodes", 10, 1, "episodes of the test after training (default 10)")
     number("--eval_episodes", 10, 1, "episodes of each evaluation during training (default 10)")
-    switch("--training", True, "False: no training, test what --output_dir holds (default True)")
+    switch("--training", True, "False: test what --output_dir holds, which takes no --hparams (default True)")
     switch("--test_only", False, "the same as --training False")
-    number("--copies", 1, 1, "train N copies, run_0 to run_(N-1), each with its own seed (default 1)")
+    number("--copies", 1, 1, "train or test N copies, run_0 to run_(N-1), each with its own seed (default 1)")
     number("--copy", None, 0, f"train copy N of --copies alone (default: {INDEX} where it is set)")
     number("--parallel", 1, 1, "copies trained side by side, with cores of their own (default 1)")
     switch("--render", False, "show test episodes in a window")
@@ -181,14 +188,21 @@ def _run(argv: Sequence[str]) -> int:
     import_user_modules(modules)
     if args.list is not None:
         return _list(args.list)
-    hparams = checked(args)
-    training, workers = args.training and not args.test_only, None
+    training, workers, hparams = args.training and not args.test_only, None, None
+    if training or args.hparams:
+        hparams = checked(args)
+    else:  # a run that is only tested says itself what it is
+        _check_tested(args)
     code = None if machines is None else together(*machines)
     if code is None and args.num_workers and training:
         workers = Workers(args.num_workers, args.ray_address, modules)
         code = supervised()
     if code is not None:
         return code
+    from rl.envs.checks import check_environment  # takes NumPy: after the processes have been divided
+
+    if hparams is not None:
+        check_environment(hparams, training, args.num_workers > 0)
     import_tensorflow()
     from rl.experiment import run
 
@@ -203,7 +217,7 @@ def _run(argv: Sequence[str]) -> int:
         record_video=args.record_video,
         eval_episodes=args.eval_episodes,
         test_episodes=args.test_episodes,
-        command=["python", "train.py", *argv],
+        command=[*program(), *argv],
         hparams_name=args.hparams,
         overrides=args.hparam_override,
         workers=workers,
@@ -238,10 +252,30 @@ def checked(args: argparse.Namespace, here: bool = True) -> HParams:
     Raises:
         UsageError: a name, a value or a combination is wrong.
     """
-    if args.sys not in SYSTEMS:
-        raise UsageError(f"unknown --sys {args.sys!r}: {nearest(args.sys, SYSTEMS)}")
     if not args.hparams:
         raise UsageError("--hparams is missing: name a set, such as dqn_cartpole (all: --list hparams)")
+    _check_flags(args, here)
+    from rl.hparams.merge import resolve  # pydantic takes 0.1 s, which --help need not wait for
+
+    hparams = resolve(args.hparams, args.hparam_override, env=args.env, train_steps=args.train_steps)
+    check_components(hparams)
+    return hparams
+
+
+def _check_tested(args: argparse.Namespace) -> None:
+    """Raises UsageError where no run is named that says what it is, or what it says is typed."""
+    if not args.output_dir:
+        raise UsageError("--output_dir is missing: name the run to test, or its set by --hparams")
+    for name in ("env", "hparam_override", "train_steps"):
+        if getattr(args, name):
+            raise UsageError(f"--{name} without --hparams: the run in {args.output_dir} says what it is")
+    _check_flags(args, here=True)
+
+
+def _check_flags(args: argparse.Namespace, here: bool) -> None:
+    """Raises UsageError for flags that are wrong whatever the hparams, and sets `args.copy`."""
+    if args.sys not in SYSTEMS:
+        raise UsageError(f"unknown --sys {args.sys!r}: {nearest(args.sys, SYSTEMS)}")
     if args.num_workers:
         if here:
             check_ray()
@@ -260,11 +294,6 @@ def checked(args: argparse.Namespace, here: bool = True) -> HParams:
         raise UsageError("--output_dir is empty: name a folder, such as runs/dqn_cartpole")
     if args.output_dir:
         check_whole(args.output_dir)
-    from rl.hparams.merge import resolve  # pydantic takes 0.1 s, which --help need not wait for
-
-    hparams = resolve(args.hparams, args.hparam_override, env=args.env, train_steps=args.train_steps)
-    check_components(hparams)
-    return hparams
 
 
 def _copy(args: argparse.Namespace) -> int | None:

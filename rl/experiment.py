@@ -26,7 +26,7 @@ from rl.utils.checkpoint import CheckpointManager, read_manifest, read_single
 from rl.utils.files import ensure_writable_dir, failure, read_text, reason
 from rl.utils.progress import summary_table
 from rl.utils.signals import PATIENCE, StopRequest
-from rl.utils.storage import Storage, storage_of
+from rl.utils.storage import Storage, storages_of
 from rl.utils.versions import command_line, write_run_files
 from rl.utils.video import has_display, headless_setup
 from rl.workers.plan import Workers
@@ -54,8 +54,8 @@ FREE_TO_CHANGE = {
 class Plan(NamedTuple):
     """What all copies of a run share."""
 
-    hparams: HParams
-    name: str  # of the set
+    hparams: HParams | None  # None: only tested, and each run says what it is
+    name: str | None  # of the set
     seed: int  # of the first copy; the next has the next
     training: bool
     render: bool
@@ -67,7 +67,7 @@ class Plan(NamedTuple):
 
 
 def run(
-    hparams: HParams,
+    hparams: HParams | None,
     *,
     output_dir: str,
     sys: str,
@@ -79,7 +79,7 @@ def run(
     eval_episodes: int,
     test_episodes: int,
     command: list[str],
-    hparams_name: str,
+    hparams_name: str | None,
     overrides: str,
     workers: Workers | None = None,
     parallel: int = 1,
@@ -88,6 +88,7 @@ def run(
 ) -> int:
     """The command line's work: trains (or not) and tests each copy, prints a table; returns the exit code.
 
+    hparams: of all copies; None where they are only tested: those that each was trained with.
     copy: the only one of the copies that is this process's; None: all are.
 
     Raises:
@@ -101,13 +102,11 @@ def run(
         raise UsageError(
             "--render: there is no display here; --record_video writes the episodes as mp4 instead"
         )
-    if render:
-        check_window(hparams.env)
-    numbers = range(copies) if copy is None else [copy]
-    storages = {number: storage_of(output_dir, number) for number in numbers}
+    storages = storages_of(output_dir, range(copies) if copy is None else [copy])
     each = eval_episodes, test_episodes, command_line(command), workers
     plan = Plan(hparams, hparams_name, seed, training, render, record_video, *each)
     if _check_storages(plan, storages, overrides):
+        assert hparams is not None
         tell_hints(hparams)
     with StopRequest(patience=PATIENCE) as stop:
         rows, failed = _all_copies(plan, storages, parallel, sys, user_modules, stop)
@@ -130,11 +129,14 @@ def _check_storages(plan: Plan, storages: dict[int, Storage], overrides: str) ->
     begins = False
     for number, storage in storages.items():
         with storage.glance() as run_dir:
+            hparams = plan.hparams or saved_hparams(run_dir)[0]
+            if plan.render:
+                check_window(hparams.env)
             if plan.training:
-                _check_same_run(plan.hparams, run_dir, plan.seed + number)
+                _check_same_run(hparams, run_dir, plan.seed + number)
                 begins |= _read_saved(run_dir) is None
             else:
-                _check_overrides(plan.hparams, run_dir, overrides)
+                _check_overrides(hparams, run_dir, overrides)
         if plan.training or plan.record_video:
             storage.check_writable()
     return begins
@@ -171,6 +173,7 @@ def one_copy(plan: Plan, storage: Storage, copy: int, stop: StopRequest) -> list
     with storage.to_train() if plan.training else storage.to_read():
         result = None
         if plan.training:
+            assert plan.hparams is not None and plan.name is not None
             each = plan.seed + copy, plan.eval_episodes, plan.record_video
             result = train_one(plan.hparams, plan.name, storage, *each, stop, plan.command, plan.workers)
         if not stop.requested:
@@ -235,7 +238,7 @@ def train_one(
             },
         }
         write_run_files(run_dir, saved, command, trainer.runner.step if trainer.resumed else None)
-        return trainer.train(stop, hparams.flat())
+        return trainer.train(stop, {"hparams": name, "seed": seed} | hparams.flat())
     except SystemExit as error:  # a library's or an environment's: never this program's success
         raise RuntimeError(f"something called sys.exit({error.code}) while {run_dir} was trained") from error
     finally:
@@ -285,11 +288,12 @@ def _read_saved(run_dir: Path) -> dict[str, Any] | None:
         ) from error
 
 
-def saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
-    """The agent as it was trained in `run_dir`, weights not read yet.
+def saved_hparams(run_dir: Path, asked: HParams | None = None) -> tuple[HParams, int]:
+    """The frozen hparams and the seed that `run_dir` was trained with.
 
     Raises:
-        UsageError: there is none, or not the one that is asked for.
+        UsageError: there is no run, or not the one that is asked for; where none is, one that would import
+            what was not imported before: it may be a stranger's.
     """
     saved = _read_saved(run_dir)
     if saved is None:
@@ -308,12 +312,19 @@ def saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
             check_imported(module)
         except ImportError as error:
             raise UsageError(
-                f"{run_dir} was trained on {hparams.env}: import {module} first, if you trust that run"
+                f"{run_dir} was trained on {hparams.env}: import {module} first (--user_modules), if you "
+                "trust that run"
             ) from error
+    return hparams, saved["seed"]
+
+
+def saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
+    """The agent as it was trained in `run_dir`, weights not read yet. Errors as of `saved_hparams`."""
+    hparams, seed = saved_hparams(run_dir, asked)
     env = eval_envs_of(hparams, 1)
     views = env.observation_space, env.action_space
     env.close()
-    agent: Agent = get_algo(hparams.algo)(hparams, *views, saved["seed"])
+    agent: Agent = get_algo(hparams.algo)(hparams, *views, seed)
     return agent
 
 
@@ -376,8 +387,13 @@ def _summary(
             row[f"return, {title}"] = f"{spread} ({episodes} episodes)"
     if result is not None:
         row["steps"] = result.step
+        if result.first_step:
+            row["steps"] = f"{result.step:,}, {result.step - result.first_step:,} of them now"
         row["time"] = f"{result.seconds:.1f} s"
         if result.steps_per_second:
-            row["steps/s"] = round(result.steps_per_second)
+            rate = f"{result.steps_per_second:,.{0 if result.steps_per_second >= 10 else 2}f} steps/s"
+            rest = f"{result.seconds - result.train_seconds:.1f} s"
+            row["time"] += f": {result.train_seconds:.1f} s training at {rate}"
+            row["time"] += f", {rest} compiling (first window), evaluating, saving"
     row["tensorboard"] = f"tensorboard --logdir {storage.parent}"
     return row

@@ -17,6 +17,16 @@ ACTION_MASK = "action_mask"
 _NARROW = {"float64": "float32", "int64": "int32"}
 
 
+def check_action_space(hparams: Any, kinds: tuple[type, ...], action_space: gymnasium.Space[Any]) -> None:
+    """Raises UsageError unless the action space is of one of the kinds that the algorithm acts in."""
+    if not isinstance(action_space, kinds):
+        fits = " or ".join(each.__name__ for each in kinds)
+        raise UsageError(
+            f"{hparams.algo} acts in {fits} action spaces, {hparams.env} has {action_space}: "
+            "choose another environment or another algorithm (--list algos)"
+        )
+
+
 def space_leaves(space: gymnasium.Space[Any]) -> list[tuple[tuple[int, ...], str]]:
     """(shape, dtype) of the arrays that an element of `space` is made of, in the order of `space_spec`.
 

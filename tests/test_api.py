@@ -112,8 +112,10 @@ def test_a_policy_is_loaded_from_the_run_or_from_the_folder_above(trained, which
 def test_training_again_only_goes_on_where_steps_are_missing(trained, tmp_path):
     _, run = trained
     before = rows(run.run_dir)
-    again = rl.train("ppo_identity", output_dir=run.run_dir.parent, seed=4, **QUICK)
-    assert again.step == 2_048 and rows(run.run_dir) == before and again.best_return == run.best_return
+    for output_dir in (run.run_dir.parent, run.run_dir):
+        again = rl.train("ppo_identity", output_dir=output_dir, seed=4, **QUICK)
+        assert again.step == 2_048 and rows(run.run_dir) == before and again.best_return == run.best_return
+        assert again.run_dir == run.run_dir
 
 
 def test_other_settings_in_the_same_folder_are_refused_and_change_nothing(trained):
@@ -331,6 +333,61 @@ def test_testing_a_folder_without_a_run_exits_2_and_writes_nothing(tmp_path, cap
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (["--training", "False"], "."),  # the run says what it is
+        (["--test_only"], "run_0"),
+        (["--test_only", "--hparams", "ppo_identity"], "run_0"),
+        (["--hparams", "ppo_identity", "--seed", "4", "--train_steps", "2048"], "run_0"),  # goes on: it ended
+    ],
+)
+def test_a_run_is_found_by_its_folder_and_by_its_own_path(trained, words, where, capsys):
+    folder, run = trained
+    files = set(snapshot(folder))
+    words = [*words, "--output_dir", str(folder / where), "--test_episodes", "1", "--eval_episodes", "1"]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert f" {run.run_dir}\n" in shown and "return, best checkpoint" in shown
+    assert f"tensorboard --logdir {folder}\n" in shown
+    assert {path for path in snapshot(folder) if ".tfevents." not in path.name} <= files
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "--output_dir is missing: name the run to test, or its set by --hparams"),
+        (["--env", "Catch-v0"], "--output_dir is missing"),
+        (["--output_dir", "x", "--env", "Catch-v0"], "--env without --hparams: the run in x says what it is"),
+        (["--output_dir", "x", "--hparam_override", "lr=1"], "--hparam_override without --hparams"),
+        (["--output_dir", "x", "--sys", "cloud"], "unknown --sys 'cloud'"),
+        (["--output_dir", "x"], "there is no trained agent in x/run_0"),
+    ],
+)
+def test_a_test_that_names_no_run_is_one_line(words, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["--training", "False", *words]) == 2
+    assert message in one_line_error(capsys)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"env": "strangers_env:Env-v0"}, "import strangers_env first (--user_modules)"),
+        ({"hparams_class": "strangers_env:HParams"}, "name its module with --user_modules"),
+    ],
+)
+def test_a_strangers_run_that_is_tested_imports_nothing(change, message, tmp_path, monkeypatch, capsys):
+    (tmp_path / "strangers_env.py").write_text("raise SystemExit('it was run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    saved = {"name": "x", "seed": 0, "hparams": resolve("ppo_identity", "").to_dict() | change}
+    (tmp_path / "hparams.json").write_text(json.dumps(saved))
+    assert main(["--output_dir", str(tmp_path), "--training", "False"]) == 2
+    assert message in one_line_error(capsys)
+    assert "strangers_env" not in sys.modules
+
+
 def test_a_strangers_run_imports_no_module_of_its_environment(tmp_path, monkeypatch):
     (tmp_path / "strangers_env.py").write_text("raise SystemExit('it was run')")
     monkeypatch.syspath_prepend(tmp_path)
@@ -338,7 +395,7 @@ def test_a_strangers_run_imports_no_module_of_its_environment(tmp_path, monkeypa
     saved = {"name": "ppo_identity", "seed": 0, "hparams": hparams}
     (tmp_path / "run_0").mkdir()
     (tmp_path / "run_0/hparams.json").write_text(json.dumps(saved))
-    with pytest.raises(UsageError, match="import strangers_env first, if you trust that run"):
+    with pytest.raises(UsageError, match=r"import strangers_env first .* if you trust that run"):
         rl.load(tmp_path)
     assert "strangers_env" not in sys.modules
 

@@ -64,6 +64,7 @@ def run(hparams, **arguments):
 
 sys.modules["tensorflow"] = types.ModuleType("tensorflow")
 sys.modules["rl.experiment"] = types.SimpleNamespace(run=run)
+sys.modules["rl.envs.checks"] = types.SimpleNamespace(check_environment=lambda *_: None)
 '''
 
 
@@ -350,6 +351,25 @@ def test_help_names_every_flag(capsys):
         *("--record_video", "--num_workers", "--seed", "--list", "--user_modules"),
     ):
         assert f"  {flag}" in text
+
+
+@pytest.mark.parametrize(
+    ("called", "name"),
+    [("/venv/bin/rl-train", "rl-train"), ("train.py", "python train.py"), ("-c", "python train.py")],
+)
+def test_it_goes_by_the_name_that_it_was_called_by(called, name, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(sys, "argv", [called])
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: {name.split()[-1]} [-h]") and f"  {name} --hparams ppo" in text
+    assert ("train.py" in text) == ("train.py" in name)
+    asked = {}
+    fake = types.SimpleNamespace(run=lambda *_, **arguments: asked.update(arguments) or 0)
+    monkeypatch.setitem(sys.modules, "rl.experiment", fake)
+    monkeypatch.setattr("rl.cli.import_tensorflow", lambda: None)
+    assert main(["--hparams", "ppo_identity"]) == 0
+    assert asked["command"] == [*name.split(), "--hparams", "ppo_identity"]
 
 
 @pytest.mark.parametrize(

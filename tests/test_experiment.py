@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from rl.errors import NotFinite, Unavailable, UsageError
 from rl.hparams.merge import resolve
 from rl.runners import trainer
 from rl.runners.evaluate import Evaluation
+from rl.runners.trainer import Result
 from rl.utils.storage import Storage
 
 
@@ -72,6 +75,36 @@ def test_an_environment_that_ends_the_program_is_no_success(tmp_path, monkeypatc
     monkeypatch.setattr(trainer.Trainer, "train", train)
     with pytest.raises(RuntimeError, match=r"something called sys.exit\(0\)"):
         run(tmp_path, 1)
+
+
+def test_tensorboard_is_told_the_set_and_the_seed(tmp_path, monkeypatch):
+    told = []
+
+    def train(self, stop, log_hparams):
+        told.append(log_hparams)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(trainer.Trainer, "train", train)
+    with pytest.raises(UsageError, match="enough"):
+        run(tmp_path, 1)
+    assert (told[0]["hparams"], told[0]["seed"], told[0]["gamma"]) == ("ppo_identity", 0, 0.0)
+
+
+REST = "11.2 s compiling (first window), evaluating, saving"
+
+
+@pytest.mark.parametrize(
+    ("first_step", "rate", "steps", "time"),
+    [
+        (0, 2000.0, 50_000, "31.2 s: 20.0 s training at 2,000 steps/s, " + REST),
+        (0, 0.25, 50_000, "31.2 s: 20.0 s training at 0.25 steps/s, " + REST),
+        (40_000, None, "50,000, 10,000 of them now", "31.2 s"),  # one window
+    ],
+)
+def test_the_summary_says_what_the_rate_is_of(first_step, rate, steps, time):
+    result = Result(Path("x"), 50_000, 31.2, 20.0, rate, None, None, 0, first_step)
+    row = experiment._summary(Storage("runs/x/run_0"), result, {}, 1)
+    assert (row["steps"], row["time"]) == (steps, time) and "steps/s" not in row
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from rl.models.images import for_images
 from rl.models.layers import Initializers, ObservationEncoder, has_noise, resample_noise
 from rl.ops import random, replicas, schedules
 from rl.ops.nests import flatten_time
+from rl.spaces import check_action_space
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
 # Named, or Keras would number them, and a run that was the second in its process could not be resumed.
@@ -90,12 +91,7 @@ class Agent:
                 f"algorithm {hparams.algo} needs {self.hparams_type.__name__}, the hparams given are "
                 f"{type(hparams).__name__}: take a named set of that algorithm (--list hparams)"
             )
-        if not isinstance(action_space, self.action_spaces):
-            fits = " or ".join(each.__name__ for each in self.action_spaces)
-            raise UsageError(
-                f"{hparams.algo} acts in {fits} action spaces, {hparams.env} has {action_space}: "
-                "choose another environment or another algorithm (--list algos)"
-            )
+        check_action_space(hparams, self.action_spaces, action_space)
         self.hparams: Any = hparams
         self.observation_space, self.action_space = observation_space, cast(Any, action_space)
         self.initializers = Initializers(seed, hparams.model.init)

@@ -15,12 +15,14 @@ from gymnasium import spaces
 from rl.hparams.merge import explicit
 
 NATURE_LEAST = 36  # pixels of a side that the convolutions of nature_cnn need
+ROUNDED = 0.02  # of train_steps: what more the last iteration may make without a word
 PICTURE_LEAST = 10  # of MinAtar's boards; what is smaller is rather a table than a picture
 
 
 def hints(hparams: Any) -> list[str]:
     """What there is to say of hparams alone, which are an algorithm's own class."""
-    found = (_nothing_learned(hparams), _all_random(hparams), _target_stays(hparams), _support(hparams))
+    looks = (_rounded_up, _nothing_learned, _all_random, _target_stays, _support)
+    found = (look(hparams) for look in looks)
     return [hint for hint in found if hint is not None]
 
 
@@ -73,6 +75,19 @@ def _updates_per_iteration(hparams: Any) -> int:
     if hasattr(hparams, "updates_per_iteration"):
         return hparams.updates_per_iteration
     return getattr(hparams, "epochs", 1) * getattr(hparams, "minibatches", 1)
+
+
+def _rounded_up(hparams: Any) -> str | None:
+    # Workers that make each rollout together divide the environments; several learners have as many each.
+    learners = 1 if hparams.sync_workers else hparams.num_learners
+    steps = learners * hparams.num_envs * hparams.rollout_length
+    made = -(-hparams.train_steps // steps) * steps
+    if made <= (1 + ROUNDED) * hparams.train_steps:
+        return None
+    return (
+        f"train_steps={hparams.train_steps} will be {made}: iterations are made whole, and one is "
+        f"{'num_learners * ' if learners > 1 else ''}num_envs * rollout_length = {steps} steps"
+    )
 
 
 def _nothing_learned(hparams: Any) -> str | None:

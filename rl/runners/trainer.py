@@ -55,6 +55,7 @@ class Result(NamedTuple):
     best_return: float | None
     last: Evaluation | None
     exit_code: int  # 0, or 128 + signal when asked to stop
+    first_step: int  # at which this process began
 
 
 class Trainer:
@@ -87,7 +88,7 @@ class Trainer:
         self.finite = FiniteCheck(self.runner.variables)
         self.window = Window(self.runner, hparams)
         meta = self.checkpoints.restore(self.runner.variables)
-        self.resumed = meta is not None
+        self.resumed, self.first_step = meta is not None, self.runner.step
         self._saved_at = self._save_seconds = 0.0  # time.monotonic() of the last attempt, and what it took
         self._stop = StopRequest()
         self.best_return: float | None = None
@@ -118,7 +119,7 @@ class Trainer:
             set_aside(best)
         row_step = runner.step - window.steps if self.resumed else None  # of the last row
         logger = Logger(self.run_dir, self.hparams.histograms, row_step)
-        with logger, Progress(total, self.run_dir / "train.log") as progress:
+        with logger, Progress(total, self.run_dir / "train.log", step=self.first_step) as progress:
             progress.message(self._environment())
             if not self.resumed:
                 logger.log_hparams(log_hparams)
@@ -143,9 +144,8 @@ class Trainer:
                 patiently(self._write_checkpoint)
         rate = timed_steps / timed_seconds if timed_seconds else None
         elapsed = time.perf_counter() - start
-        return Result(
-            self.run_dir, runner.step, elapsed, timed_seconds, rate, self.best_return, last, stop.exit_code
-        )
+        times, came_to = (elapsed, timed_seconds, rate), (self.best_return, last, stop.exit_code)
+        return Result(self.run_dir, runner.step, *times, *came_to, self.first_step)
 
     def _fill_window(self, logger: Logger, progress: Progress) -> bool:
         """Makes the iterations that the window has not had yet; False where the run was asked to stop."""
@@ -191,7 +191,7 @@ class Trainer:
         if film is not None:
             logger.log_video(step, "eval/episode", film)
         window.finish()
-        progress.update(step, row.get("eval/return_mean", row.get("episode/return_mean")))
+        progress.update(step, row.get("episode/return_mean"), row.get("eval/return_mean"))
         if self._is_save_due(within=False):
             self._save(logger, progress)
         return evaluation

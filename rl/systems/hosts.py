@@ -110,8 +110,8 @@ def connected(hosts: Hosts) -> Any:
 
     if ENDPOINTS not in os.environ:
         raise UsageError(
-            f"--sys tpu: this TPU slice is {len(hosts.names)} machines: start the same `python train.py ...` "
-            "on each of them; a notebook's process alone cannot use them"
+            f"--sys tpu: this TPU slice is {len(hosts.names)} machines: start the same command on "
+            "each of them; a notebook's process alone cannot use them"
         )
     # By its name servers reach the program; without one they are told "localhost", which is themselves.
     address = f"{hosts.names[0]}:{_free_port()}"

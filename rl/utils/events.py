@@ -12,7 +12,6 @@ import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -20,8 +19,6 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.histogram import metadata as histogram_metadata
 from tensorboard.plugins.hparams import api as hparams_api
-from tensorboard.plugins.hparams import api_pb2
-from tensorboard.plugins.hparams.summary import experiment_pb
 from tensorboard.util import tensor_util
 
 from rl.errors import Unavailable
@@ -85,13 +82,12 @@ class EventFile:
         image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
         self._add(Event(summary=Summary(value=[Summary.Value(tag=name, image=image)]), step=step))
 
-    def hparams(self, values: Mapping[str, Any], metric: str) -> None:
-        """Fill the HParams plugin: flat names to bool, int, float or str, and the metric to compare by."""
-        # `hp.hparams_config_pb` knows a type only with a domain, which would hide the other runs' values.
-        infos = [api_pb2.HParamInfo(name=name, type=_hparam_type(value)) for name, value in values.items()]
-        metrics = [api_pb2.MetricInfo(name=api_pb2.MetricName(tag=metric))]
-        for summary in (experiment_pb(infos, metrics), hparams_api.hparams_pb(dict(values))):
-            self._add(Event(summary=Summary.FromString(summary.SerializeToString())))
+    def hparams(self, values: Mapping[str, bool | int | float | str]) -> None:
+        """Fill the HParams plugin with flat names and their values."""
+        # No experiment's record: TensorBoard takes any one run's for all runs of a folder, and shows the
+        # names in it alone. Without one it collects names, types and metrics from all of them.
+        summary = hparams_api.hparams_pb(dict(values))
+        self._add(Event(summary=Summary.FromString(summary.SerializeToString())))
 
     def graph(self, graph_def: bytes) -> None:
         """The graph TensorBoard draws: a serialised `GraphDef`."""
@@ -127,9 +123,3 @@ class EventFile:
         return Unavailable(
             f"cannot write {self.path}: {reason(error)}; free space, then give the same command to resume"
         )
-
-
-def _hparam_type(value: Any) -> int:
-    if isinstance(value, bool):
-        return api_pb2.DATA_TYPE_BOOL
-    return api_pb2.DATA_TYPE_FLOAT64 if isinstance(value, (int, float)) else api_pb2.DATA_TYPE_STRING

@@ -105,9 +105,9 @@ class Logger:
         height, width = preview.kept[0].shape[:2]
         self._events.animation(int(step), name, preview.gif(), height, width)
 
-    def log_hparams(self, hparams: Mapping[str, Any], metric: str = "eval/return_mean") -> None:
+    def log_hparams(self, hparams: Mapping[str, Any]) -> None:
         """Fill TensorBoard's HParams plugin; nested mappings become `a.b`, other values their text."""
-        self._events.hparams(_flat(hparams), metric)
+        self._events.hparams(_flat(hparams))
 
     def log_graph(self, function: Any, *args: Any) -> None:
         """Write the graph of a ConcreteFunction, or of a `tf.function` as traced for `args`."""

@@ -29,10 +29,10 @@ _REFRESH = 0.2  # seconds between two drawings of the live line
 class Progress:
     """Context manager: `update` as often as you like, `message` for a line of its own.
 
-    On a terminal it draws one live line (steps, steps/s, mean return, time left). Elsewhere, and in the
+    On a terminal it draws one live line (steps, steps/s, mean returns, time left). Elsewhere, and in the
     file `log_path`, it writes the same as a timestamped line at most every `interval` seconds, and once at
     the end. Inside it, warnings of the `rl` loggers become messages. The rate leaves out the time before
-    the first update, which is mostly compilation.
+    the first update, which is mostly compilation. `step` is where the run goes on.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class Progress:
         stream: TextIO | None = None,
         interval: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
+        step: int = 0,
     ):
         self._total = total_steps
         self._log_path = None if log_path is None else Path(log_path)
@@ -49,8 +50,8 @@ class Progress:
         self._interval = interval
         self._clock = clock
         self._samples: deque[tuple[float, int]] = deque()
-        self._step = 0
-        self._return: float | None = None
+        self._step = step
+        self._returns: dict[str, float] = {}  # the newest, by whose they are
         self._written_at: float | None = None
         self._written_step: int | None = None
         self._drawn_at: float | None = None
@@ -70,7 +71,7 @@ class Progress:
         if console.is_terminal and not console.is_dumb_terminal:
             columns = (BarColumn(bar_width=20), TextColumn("{task.description}", markup=False))
             self._live = RichProgress(*columns, console=console, auto_refresh=False)
-            self._task = self._live.add_task("starting", total=self._total)
+            self._task = self._live.add_task("starting", total=self._total, completed=self._step)
             self._live.start()
         logger = logging.getLogger("rl")
         self._level = logger.level
@@ -97,12 +98,14 @@ class Progress:
                 self._file.close()
             self._file = None
 
-    def update(self, step: int, mean_return: float | None = None) -> None:
-        """Tell how far the run is; `mean_return` stays as it was where it is None."""
+    def update(self, step: int, train_return: float | None = None, eval_return: float | None = None) -> None:
+        """Tell how far the run is, and the mean return of training's episodes and of the evaluation; where
+        one is None it stays as it was."""
         now = self._clock()
         self._step = int(step)
-        if mean_return is not None:
-            self._return = float(mean_return)
+        for whose, mean in (("train", train_return), ("eval", eval_return)):
+            if mean is not None:
+                self._returns[whose] = float(mean)
         self._samples.append((now, self._step))
         while len(self._samples) > 2 and now - self._samples[1][0] >= _WINDOW:
             self._samples.popleft()
@@ -129,15 +132,14 @@ class Progress:
         return (last - first) / (end - start) if end > start else None
 
     def line(self) -> str:
-        """`12,800/100,000 steps  5,120 steps/s  return 123.4  ETA 0:17`, without what is not known yet."""
+        """`12,800/100,000 steps  5,120 steps/s  train return 123.4  eval return 145.0  ETA 0:17`, without
+        what is not known yet."""
         parts = [f"{self._step:,}/{self._total:,} steps"]
         rate = self.steps_per_second
         if rate is not None:
             parts.append(f"{rate:,.0f} steps/s" if rate >= 10 else f"{rate:.2f} steps/s")
-        if self._return is not None:
-            parts.append(
-                f"return {self._return:.1f}" if abs(self._return) >= 10 else f"return {self._return:.3f}"
-            )
+        for whose, mean in sorted(self._returns.items(), reverse=True):
+            parts.append(f"{whose} return {mean:.{1 if abs(mean) >= 10 else 3}f}")
         if rate:
             parts.append(f"ETA {_duration(max(0, self._total - self._step) / rate)}")
         return "  ".join(parts)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from rl.errors import UsageError
 from rl.utils.address import check_whole, is_remote, join
 from rl.utils.files import PATIENCE, held_alone
 
@@ -33,7 +35,7 @@ class Storage:
 
     def has(self, name: str) -> bool:
         """Whether it has a file of that name. Raises UsageError where that cannot be found out."""
-        return (self.folder / name).exists()
+        return os.path.exists(self.folder / name)
 
     def check_writable(self) -> None:
         """Raises UsageError where a run could not be written; a local folder says so when it is made."""
@@ -101,3 +103,20 @@ def storage_of(output_dir: str | os.PathLike[str], copy: int) -> Storage:
     if is_remote(output_dir):
         return storage_at(join(str(output_dir), f"run_{copy}"))
     return storage_at(Path(output_dir) / f"run_{copy}")
+
+
+def storages_of(output_dir: str | os.PathLike[str], copies: Sequence[int]) -> dict[int, Storage]:
+    """The storages of an output folder's copies, by number; or of the one run that `output_dir` itself is,
+    as the summary names it: `OUTPUT_DIR/run_2` is copy 2, a run of another name copy 0.
+
+    Raises:
+        UsageError: it is one run, and others are asked for; an address that cannot be one.
+    """
+    text = os.fspath(output_dir).rstrip("/") or "/"
+    itself = storage_at(text)
+    if not itself.has("hparams.json") or storage_of(output_dir, 0).has("hparams.json"):
+        return {copy: storage_of(output_dir, copy) for copy in copies}
+    if list(copies) != [0]:
+        raise UsageError(f"{text} is one run: with --copies name the folder that it is in")
+    number = re.fullmatch(r"run_(\d+)", text.rpartition("/")[2])
+    return {int(number[1]) if number else 0: itself}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -83,14 +84,33 @@ def test_a_run_that_never_learns_is_told():
         "nothing will be learned: min_replay_size=63 is not reached within train_steps=64: lower it, or "
         "train longer"
     ]
-    learns = {"min_replay_size": 63, "train_steps": 65, "target_update_period": 3}
+    learns = {"min_replay_size": 63, "train_steps": 72, "target_update_period": 3}
     assert hints(resolve("dqn", SMALL | learns)) == []
 
 
 def test_a_run_shorter_than_an_iteration_learns_once_all_the_same():
     """The last iteration is made whole."""
     hparams = resolve("ppo", {"env": "CartPole-v1", "train_steps": 1})
-    assert updates_of_run(hparams) == hparams.epochs * hparams.minibatches and hints(hparams) == []
+    assert updates_of_run(hparams) == hparams.epochs * hparams.minibatches
+    assert hints(hparams) == [
+        "train_steps=1 will be 256: iterations are made whole, and one is num_envs * rollout_length = 256 "
+        "steps"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "made"),
+    [
+        ({"train_steps": 6_400}, None),
+        ({"train_steps": 6_300}, None),  # 6,400: less than 2 % more
+        ({"train_steps": 6_273}, "6400: .* num_envs .* = 128 steps"),
+        ({"train_steps": 640, "num_learners": 2}, "768: .* num_learners .* = 256 steps"),  # 128 steps of each
+        ({"train_steps": 640, "num_learners": 2, "sync_workers": True}, None),  # of both together
+    ],
+)
+def test_steps_that_the_last_iteration_makes_more_are_told(overrides, made):
+    found = hints(resolve("ppo", {"env": "Test-v0", "num_envs": 8, "rollout_length": 16} | overrides))
+    assert not found if made is None else re.match(f"train_steps=\\d+ will be {made}", found[0])
 
 
 def test_a_run_of_random_actions_alone_is_told():

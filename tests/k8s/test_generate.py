@@ -352,6 +352,12 @@ def test_wrong_input_is_one_line_and_exit_code_2(flags, message, generate, tmp_p
     assert not list(tmp_path.iterdir()), "nothing may be written"
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/kubernetes.md"])
+def test_pages_name_the_extra_before_the_first_command_that_needs_it(page):
+    before, command, _ = (ROOT / page).read_text().partition("    python -m k8s.generate")
+    assert command and "pip install '.[k8s]'" in before
+
+
 def test_missing_client_is_told_with_what_to_install(generate, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     done = generate(*GOOD)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
+import re
+import sys
 
 import numpy as np
 import pytest
@@ -63,6 +66,25 @@ def test_a_best_policy_that_was_not_written_is_not_the_best(tmp_path, evaluation
     monkeypatch.setattr(trainer, "write_single", failing)
     assert train(tmp_path).best_return == 5.0
     assert read_manifest(tmp_path / "checkpoints/best").meta["return_mean"] == 5.0
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_the_screen_says_whose_return_it_is_and_where_a_finished_run_is(
+    tmp_path, evaluations, capsys, monkeypatch
+):
+    evaluations(1.0, 7.0)
+    assert train(tmp_path, train_steps=32, max_episode_steps=4).first_step == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert re.search(r"32/32 steps .* train return \d\.\d{3}  eval return 7\.000", line), line
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("sys.stdout", Terminal())
+    assert train(tmp_path, train_steps=32, max_episode_steps=4).first_step == 32
+    shown = sys.stdout.getvalue()
+    assert "32/32 steps" in shown and " 0/32" not in shown
 
 
 def test_a_damaged_best_policy_costs_a_line_and_not_the_resume(tmp_path, evaluations, caplog):

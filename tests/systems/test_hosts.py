@@ -80,7 +80,7 @@ def test_other_processes_that_would_need_the_cores_are_refused(place, capsys, mo
 
 def test_a_process_without_servers_is_told_to_start_the_command_on_each_machine(place):
     place("a,b", "0")
-    with pytest.raises(UsageError, match=r"this TPU slice is 2 machines: start the same `python train\.py"):
+    with pytest.raises(UsageError, match=r"this TPU slice is 2 machines: start the same command on each"):
         get_system("tpu")
 
 

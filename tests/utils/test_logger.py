@@ -8,12 +8,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.backend.event_processing.plugin_event_accumulator import (
-    EventAccumulator as PluginEventAccumulator,
+from tensorboard.backend.event_processing.plugin_event_multiplexer import (
+    EventMultiplexer as PluginEventMultiplexer,
 )
-from tensorboard.plugins.hparams import api_pb2
-from tensorboard.plugins.hparams import metadata as hparams_metadata
+from tensorboard.context import RequestContext
+from tensorboard.plugins.base_plugin import TBContext
+from tensorboard.plugins.hparams import api_pb2, get_experiment, list_session_groups
+from tensorboard.plugins.hparams.backend_context import Context
 
 from rl.errors import UsageError
 from rl.utils.logger import Logger
@@ -236,36 +239,49 @@ def test_without_a_pattern_no_histogram_is_written(tmp_path):
     assert _events(tmp_path).Tags()["tensors"] == []
 
 
-def test_the_hparams_plugin_is_filled(tmp_path):
-    with Logger(tmp_path) as logger:
-        logger.log_hparams(
-            {"lr": 3e-4, "model": {"hidden": [64, 64], "name": "mlp"}, "double": True, "clip": None}
-        )
-        logger.log(10, {"eval/return_mean": 475.0})
-    accumulator = PluginEventAccumulator(str(tmp_path))
-    accumulator.Reload()
-    content = accumulator.PluginTagToContent(hparams_metadata.PLUGIN_NAME)
-    start = hparams_metadata.parse_session_start_info_plugin_data(
-        content[hparams_metadata.SESSION_START_INFO_TAG]
+def _hparams_tab(folder):
+    """What TensorBoard's own HParams plugin answers of a folder: its experiment, its groups of runs."""
+    multiplexer = PluginEventMultiplexer()
+    multiplexer.AddRunsFromDirectory(str(folder))
+    multiplexer.Reload()
+    provider = MultiplexerDataProvider(multiplexer, str(folder))
+    context = Context(TBContext(data_provider=provider, logdir=str(folder)))
+    here = RequestContext()
+    request = api_pb2.GetExperimentRequest()
+    groups = api_pb2.ListSessionGroupsRequest(slice_size=9, allowed_statuses=api_pb2.Status.values())
+    return (
+        get_experiment.Handler(here, context, "", request).run(),
+        list_session_groups.Handler(here, context, "", groups).run().session_groups,
     )
-    assert start.hparams["lr"].number_value == 3e-4
-    assert start.hparams["model.hidden"].string_value == "[64, 64]"
-    assert start.hparams["model.name"].string_value == "mlp"
-    assert start.hparams["double"].bool_value is True
-    assert start.hparams["clip"].string_value == "null"
-    experiment = hparams_metadata.parse_experiment_plugin_data(content[hparams_metadata.EXPERIMENT_TAG])
-    assert [each.name.tag for each in experiment.metric_infos] == ["eval/return_mean"]
+
+
+def test_tensorboard_shows_the_hparams_of_all_runs_of_a_folder(tmp_path):
+    runs = {
+        "dqn/run_0": {"lr": 3e-4, "double": True, "clip": None, "seed": 0},
+        "dqn/run_1": {"lr": 3e-4, "double": True, "clip": None, "seed": 1},
+        "ppo/run_0": {"lr": 1e-3, "model": {"hidden": [64, 64], "name": "mlp"}, "clip": 0.5, "seed": 0},
+    }
+    for i, (name, hparams) in enumerate(runs.items()):
+        with Logger(tmp_path / name) as logger:
+            logger.log_hparams(hparams)
+            logger.log(10, {"eval/return_mean": 475.0 + i})
+    experiment, groups = _hparams_tab(tmp_path)
     types = {each.name: api_pb2.DataType.Name(each.type) for each in experiment.hparam_infos}
     assert types == {
         "lr": "DATA_TYPE_FLOAT64",
+        "double": "DATA_TYPE_BOOL",
+        "clip": "DATA_TYPE_STRING",  # text in one, a number in the other
         "model.hidden": "DATA_TYPE_STRING",
         "model.name": "DATA_TYPE_STRING",
-        "double": "DATA_TYPE_BOOL",
-        "clip": "DATA_TYPE_STRING",
+        "seed": "DATA_TYPE_FLOAT64",
     }
-    assert (
-        accumulator.Tensors("eval/return_mean")[0].step == 10
-    )  # TensorBoard itself reads scalars as tensors
+    assert [each.name.tag for each in experiment.metric_infos] == ["eval/return_mean"]
+    shown = {group.sessions[0].name: group for group in groups}
+    assert set(shown) == set(runs)  # copies, which differ by their seeds, are not taken for one
+    assert shown["dqn/run_1"].hparams["seed"].number_value == 1
+    assert shown["dqn/run_1"].hparams["clip"].string_value == "null"
+    assert shown["ppo/run_0"].hparams["model.hidden"].string_value == "[64, 64]"
+    assert shown["ppo/run_0"].metric_values[0].value == 477.0
 
 
 @pytest.mark.parametrize("concrete", [False, True])

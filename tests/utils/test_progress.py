@@ -55,13 +55,13 @@ def test_lines_are_limited_in_rate_and_the_last_state_is_written(tmp_path):
     with Progress(100_000, tmp_path / "train.log", stream, interval=10, clock=clock) as progress:
         for i in range(1, 26):  # an update a second, 1000 steps each
             clock.now += 1
-            progress.update(i * 1000, mean_return=20.0 + i if i > 5 else None)
+            progress.update(i * 1000, 20.0 + i if i > 5 else None, 90.0 if i == 20 else None)
     lines = _lines(stream.getvalue())
     assert lines == [
         "1,000/100,000 steps",
-        "11,000/100,000 steps  1,000 steps/s  return 31.0  ETA 1:29",
-        "21,000/100,000 steps  1,000 steps/s  return 41.0  ETA 1:19",
-        "25,000/100,000 steps  1,000 steps/s  return 45.0  ETA 1:15",
+        "11,000/100,000 steps  1,000 steps/s  train return 31.0  ETA 1:29",
+        "21,000/100,000 steps  1,000 steps/s  train return 41.0  eval return 90.0  ETA 1:19",
+        "25,000/100,000 steps  1,000 steps/s  train return 45.0  eval return 90.0  ETA 1:15",
     ]
     assert (tmp_path / "train.log").read_text() == stream.getvalue()
 
@@ -85,9 +85,9 @@ def test_the_rate_is_a_recent_one_and_leaves_compilation_out():
 def test_a_clock_that_stands_still_gives_no_rate():
     with Progress(10, stream=io.StringIO(), clock=Clock()) as progress:
         progress.update(1)
-        progress.update(2, mean_return=0.25)
+        progress.update(2, eval_return=0.25)
         assert progress.steps_per_second is None
-        assert progress.line() == "2/10 steps  return 0.250"
+        assert progress.line() == "2/10 steps  eval return 0.250"
 
 
 def test_the_log_is_added_to_and_warnings_go_into_it(tmp_path, caplog):
@@ -111,18 +111,25 @@ def test_a_terminal_gets_one_live_line_and_the_log_plain_lines(tmp_path, termina
     with Progress(4000, tmp_path / "train.log", terminal, clock=clock) as progress:
         for i in range(1, 5):
             clock.now += 1
-            progress.update(i * 1000, mean_return=-123.4)
+            progress.update(i * 1000, -123.4)
         progress.message("new best [return] 12")
     assert "\x1b[" in terminal.getvalue()
     shown = _plain(terminal.getvalue())
-    assert "4,000/4,000 steps  1,000 steps/s  return -123.4  ETA 0:00" in shown
+    assert "4,000/4,000 steps  1,000 steps/s  train return -123.4  ETA 0:00" in shown
     assert "new best [return] 12\n" in shown
     log = (tmp_path / "train.log").read_text()
     assert _lines(log) == [
-        "1,000/4,000 steps  return -123.4",
+        "1,000/4,000 steps  train return -123.4",
         "new best [return] 12",
-        "4,000/4,000 steps  1,000 steps/s  return -123.4  ETA 0:00",
+        "4,000/4,000 steps  1,000 steps/s  train return -123.4  ETA 0:00",
     ]
+
+
+def test_a_run_that_goes_on_is_shown_where_it_is(terminal):
+    with Progress(4000, stream=terminal, step=4000) as progress:
+        progress.message("resumed at step 4,000")
+    shown = _plain(terminal.getvalue())
+    assert "4,000/4,000 steps" in shown and "0/4,000" not in shown.replace("4,000/4,000", "")
 
 
 def test_an_unwritable_log_is_a_usage_error(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from rl.errors import UsageError
 from rl.utils import storage
-from rl.utils.storage import storage_at
+from rl.utils.storage import storage_at, storages_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLDER = """
@@ -26,6 +26,41 @@ HOLDER = """
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch):
     monkeypatch.setattr(storage, "PATIENCE", 0.0)
+
+
+def made(folder):
+    """A run, as far as can be told from its files' names."""
+    folder.mkdir(parents=True)
+    (folder / "hparams.json").write_text("{}")
+    return folder
+
+
+def found(output_dir, copies):
+    return {copy: each.folder for copy, each in storages_of(output_dir, copies).items()}
+
+
+def test_an_output_folder_has_a_run_for_each_copy(tmp_path):
+    expected = {1: tmp_path / "run_1", 2: tmp_path / "run_2"}
+    assert found(tmp_path, [1, 2]) == expected
+    made(tmp_path / "run_0")
+    assert found(tmp_path, [1, 2]) == found(f"{tmp_path}/", range(1, 3)) == expected
+
+
+def test_a_run_is_found_by_its_own_path_too(tmp_path):
+    run = made(tmp_path / "run_2")
+    assert found(run, [0]) == found(f"{run}/", [0]) == {2: run}
+    (one,) = storages_of(str(run), [0]).values()
+    assert (one.address, one.parent) == (str(run), str(tmp_path))
+    alone = made(tmp_path / "alone")
+    assert found(alone, [0]) == {0: alone}
+    with pytest.raises(UsageError, match="run_2 is one run: with --copies name the folder that it is in"):
+        storages_of(run, range(2))
+
+
+def test_a_run_that_holds_runs_is_an_output_folder(tmp_path):
+    made(tmp_path / "run_0")
+    inside = made(tmp_path / "run_0" / "run_0")
+    assert found(tmp_path / "run_0", range(2)) == {0: inside, 1: inside.parent / "run_1"}
 
 
 def test_a_second_trainer_of_a_folder_is_refused_until_the_first_is_gone(tmp_path):
