@@ -44,13 +44,14 @@ class Run:
         self.result = result
         self.run_dir, self.step, self.best_return = run_dir, result.step, result.best_return
 
-    def policy(self, which: str = "best") -> Policy:
-        """The trained policy, `load(run_dir, which)`."""
-        return load(self.run_dir, which)
+    def policy(self, which: str = "best", eval_policy: str | None = None) -> Policy:
+        """The trained policy, `load(run_dir, which, eval_policy)`."""
+        return load(self.run_dir, which, eval_policy)
 
 
 class Policy:
-    """A trained policy: called with an observation, or a batch of them, it returns actions, greedily.
+    """A trained policy: called with an observation, or a batch of them, it returns actions, as its hparam
+    `eval_policy` says: its best ones, or ones drawn from its distribution, the same in the same calls.
 
     Observations and actions are those of the environment that it was trained for, pictures stacked where it
     was trained on stacks: the last `frame_stack` ones along the last axis, oldest first. A recurrent policy
@@ -60,6 +61,7 @@ class Policy:
     def __init__(self, agent: Agent):
         self.agent = agent
         self._actors: dict[int, Actor] = {}
+        self._calls = 0  # each with random numbers of its own
         env = eval_envs_of(agent.hparams, 1)
         self._encode = env.encode
         env.close()
@@ -74,11 +76,15 @@ class Policy:
 
         batch = _batch(self.agent.observation_space, observation, batched)
         count = len(tf.nest.flatten(batch)[0])
-        actor = self._actors.pop(count, None) or Actor(self.agent, count, training=False, seed=0)
+        actor = self._actors.pop(count, None)
+        if actor is None:
+            sampled = self.agent.hparams.eval_policy == "sample"
+            actor = Actor(self.agent, count, training=False, seed=0, sampled=sampled)
         self._actors[count] = actor  # the newest last
         if len(self._actors) > ACTORS:
             del self._actors[next(iter(self._actors))]
-        actor.begin(0, 1)
+        actor.begin(self._calls, 1)
+        self._calls += 1
         action = self._encode(actor(batch, 0, 0)[0])
         return action if batched else tf.nest.map_structure(lambda x: x[0], action)
 
@@ -176,18 +182,20 @@ def train(
     return Run(result, result.run_dir if type(storage) is Storage else storage.address)
 
 
-def load(run_dir: str | Path, which: str = "best") -> Policy:
+def load(run_dir: str | Path, which: str = "best", eval_policy: str | None = None) -> Policy:
     """The policy of a run: its best evaluation's (`which="best"`) or its last checkpoint's (`"last"`).
 
     run_dir: its folder or address (`gs://...`); or the output folder that it is `run_0` of.
+    eval_policy: "greedy" for the policy's best actions, "sample" for ones drawn from its distribution; None:
+        as the run was evaluated.
 
     Raises:
-        UsageError: there is no run, or its checkpoints are damaged.
+        UsageError: there is no run, its checkpoints are damaged, or it has no distribution to draw from.
     """
     storage, below = storage_at(run_dir), storage_of(run_dir, 0)
     if not storage.has("hparams.json") and below.has("hparams.json"):
         storage = below
     with storage.to_read():
-        agent = saved_agent(storage.folder)
+        agent = saved_agent(storage.folder, eval_policy=eval_policy)
         read_weights(agent, storage.folder, which)
     return Policy(agent)

@@ -114,6 +114,8 @@ def build_parser() -> argparse.ArgumentParser:
     number("--train_steps", None, 1, "environment steps to train for (default: the set's)")
     number("--test_episodes", 10, 1, "episodes of the test after training (default 10)")
     number("--eval_episodes", 10, 1, "episodes of each evaluation during training (default 10)")
+    policies = "actions of evaluations, tests and films: the best ones (the default of most sets), or drawn"
+    add("--eval_policy", metavar="greedy|sample", help=policies)
     switch("--training", True, "False: no training, test what --output_dir holds (default True)")
     switch("--test_only", False, "the same as --training False")
     number("--copies", 1, 1, "train N copies, run_0 to run_(N-1), each with its own seed (default 1)")
@@ -261,7 +263,8 @@ def checked(args: argparse.Namespace, here: bool = True) -> HParams:
         check_whole(args.output_dir)
     from rl.hparams.merge import resolve  # pydantic takes 0.1 s, which --help need not wait for
 
-    hparams = resolve(args.hparams, args.hparam_override, env=args.env, train_steps=args.train_steps)
+    flags = {name: getattr(args, name) for name in ("env", "train_steps", "eval_policy")}
+    hparams = resolve(args.hparams, args.hparam_override, **flags)
     check_components(hparams)
     if hparams.num_learners > 1 and args.copies > 1 and args.copy is None and args.training:
         raise UsageError(

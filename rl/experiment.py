@@ -16,7 +16,7 @@ from rl.errors import NotFinite, NotSent, Unavailable, UsageError
 from rl.hparams.hints import hints, picture_hint
 from rl.hparams.hparams import HParams, check_imported
 from rl.hparams.merge import difference
-from rl.hparams.overrides import parse_overrides
+from rl.hparams.overrides import apply_overrides, parse_overrides
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.player import Player
 from rl.runners.trainer import Result, Trainer, best_return
@@ -38,6 +38,7 @@ FREE_TO_CHANGE = {
     "train_steps",
     "log_period",
     "eval_period",
+    "eval_policy",
     "video_period",
     "checkpoint_period",
     "keep_checkpoints",
@@ -284,8 +285,10 @@ def _read_saved(run_dir: Path) -> dict[str, Any] | None:
         ) from error
 
 
-def saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
+def saved_agent(run_dir: Path, asked: HParams | None = None, eval_policy: str | None = None) -> Agent:
     """The agent as it was trained in `run_dir`, weights not read yet.
+
+    eval_policy: in place of the run's own; None keeps that.
 
     Raises:
         UsageError: there is none, or not the one that is asked for.
@@ -295,7 +298,9 @@ def saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
         raise UsageError(
             f"there is no trained agent in {run_dir}: train one there first, or name another folder"
         )
-    hparams = HParams.from_dict(saved["hparams"]).freeze()
+    hparams = HParams.from_dict(saved["hparams"])
+    apply_overrides(hparams, {} if eval_policy is None else {"eval_policy": eval_policy})
+    hparams.freeze()
     if asked is not None and (asked.algo, asked.env) != (hparams.algo, hparams.env):
         raise UsageError(
             f"{run_dir} holds {hparams.algo} on {hparams.env}, not {asked.algo} on {asked.env}: "
@@ -339,13 +344,16 @@ def _test(
 ) -> dict[str, Evaluation]:
     """Test episodes of the best and of the last policy, the same for all runs, and none of those that chose
     the best; further ones of the best policy may be shown or filmed."""
-    agent = saved_agent(run_dir, hparams)
+    chosen = "eval_policy" in hparams.model_fields_set  # else as the run was trained
+    agent = saved_agent(run_dir, hparams, hparams.eval_policy if chosen else None)
     tests: dict[str, Evaluation] = {}
     evaluator = Evaluator(agent, episodes)
     try:
         for which in ("last", "best"):  # the best one stays in the agent
             step = read_weights(agent, run_dir, which)
             tests[which] = evaluator.run(purpose_seed(Purpose.TEST))
+            if which == "last" and (other := evaluator.other(purpose_seed(Purpose.TEST))) is not None:
+                tests[other[0]] = other[1]
     finally:
         evaluator.close()
     if record_video:
@@ -364,7 +372,11 @@ def _summary(
     storage: Storage, result: Result | None, tests: dict[str, Evaluation], episodes: int
 ) -> dict[str, Any]:
     row: dict[str, Any] = {"run": storage.address}
-    for which, title in (("best", "best checkpoint"), ("last", "last checkpoint")):
+    titles = {"best": "best checkpoint", "last": "last checkpoint"}
+    for way in ("sampled", "greedy"):  # the policy that `eval_policy` does not say
+        if way in tests and tests[way].unlike(tests["last"]):
+            titles[way] = f"last checkpoint, {way}"
+    for which, title in titles.items():
         if which in tests:
             returns = tests[which].returns
             digits = 1 if abs(returns.mean()) >= 10 else 3  # as the progress line has them

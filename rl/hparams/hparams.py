@@ -194,6 +194,8 @@ class HParams(Checked):
 
     log_period: PositiveInt = 5_000  # environment steps between rows of metrics
     eval_period: Count = 0  # environment steps between evaluations; 0: only at the end
+    # Actions of evaluations, tests and films: the policy's best, or drawn as in training.
+    eval_policy: Literal["greedy", "sample"] = "greedy"
     video_period: Count = 0  # with --record_video: environment steps between films; 0: one at each evaluation
     checkpoint_period: Coefficient = 60.0  # seconds between checkpoints
     keep_checkpoints: PositiveInt = 3  # how many of the newest are kept
