@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import eval_envs_of
+from rl.envs.own import check_importable, give_env
 from rl.errors import NotSent, UsageError
 from rl.experiment import read_weights, saved_agent, tell_hints, train_one
 from rl.hparams.hparams import HParams
@@ -122,6 +125,7 @@ def _batch(space: spaces.Space, observation: Nest, batched: bool) -> Nest:
 def train(
     hparams: str | HParams,
     *,
+    env: str | Callable[..., gymnasium.Env] | None = None,
     output_dir: str | Path | None = None,
     seed: int = 0,
     sys: str = "local",
@@ -135,6 +139,9 @@ def train(
 
     Args:
         hparams: a name such as "ppo_cartpole", or an HParams object.
+        env: environment in place of the set's own: an id, or a function (a class, too) that returns a
+            Gymnasium environment; a new one in each call. `render_mode` and `env_kwargs` are given to it by
+            name where they are needed. The run knows it as `module:qualname`.
         output_dir: the run goes to `output_dir/run_0`; default `runs/NAME`, and in its name the overrides,
             the seed and the workers where they are given. May be an address (`gs://...`).
         seed: of everything random.
@@ -150,6 +157,8 @@ def train(
         NotFinite: training came to NaN or infinity; the checkpoint before it is kept.
         NotSent: the last state could not be sent to a remote output; it says where it is.
     """
+    if env is not None:
+        overrides = {"env": env if isinstance(env, str) else give_env(env), **overrides}
     if isinstance(hparams, str):
         name, resolved = hparams, resolve(hparams, overrides)
     else:
@@ -164,6 +173,8 @@ def train(
     home = type(resolved).__module__  # workers import it, where it is the caller's
     modules = () if home.partition(".")[0] == "rl" else (home,)
     workers = Workers(num_workers, ray_address, modules) if num_workers else None
+    if workers is not None:
+        check_importable(resolved.env)
     use_system(sys)
     if record_video:
         headless_setup()
@@ -182,12 +193,19 @@ def train(
     return Run(result, result.run_dir if type(storage) is Storage else storage.address)
 
 
-def load(run_dir: str | Path, which: str = "best", eval_policy: str | None = None) -> Policy:
+def load(
+    run_dir: str | Path,
+    which: str = "best",
+    eval_policy: str | None = None,
+    env: Callable[..., gymnasium.Env] | None = None,
+) -> Policy:
     """The policy of a run: its best evaluation's (`which="best"`) or its last checkpoint's (`"last"`).
 
     run_dir: its folder or address (`gs://...`); or the output folder that it is `run_0` of.
     eval_policy: "greedy" for the policy's best actions, "sample" for ones drawn from its distribution; None:
         as the run was evaluated.
+    env: the function that makes the run's environments, where it was trained on one. A class of an imported
+        module is found by its name.
 
     Raises:
         UsageError: there is no run, its checkpoints are damaged, or it has no distribution to draw from.
@@ -196,6 +214,7 @@ def load(run_dir: str | Path, which: str = "best", eval_policy: str | None = Non
     if not storage.has("hparams.json") and below.has("hparams.json"):
         storage = below
     with storage.to_read():
-        agent = saved_agent(storage.folder, eval_policy=eval_policy)
+        named = None if env is None else give_env(env)
+        agent = saved_agent(storage.folder, eval_policy=eval_policy, env=named)
         read_weights(agent, storage.folder, which)
     return Policy(agent)

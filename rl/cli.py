@@ -105,6 +105,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--sys", default="local", metavar="|".join(SYSTEMS[:3]), help="machine to compute on (default local)")
     add("--hparams", metavar="SET", help="named set of hyperparameters, or several as a-b: the later wins")
     add("--env", metavar="ID", help="environment, in place of the set's own")
+    wrappers = "Gymnasium wrappers around the environment, the last one outermost"
+    add("--env_wrappers", metavar="module:Wrapper,...", help=wrappers)
     add("--hparam_override", default="", metavar="NAME=VALUE,...", help="single hyperparameters")
     where = (
         "where runs are kept and resumed: a folder, or an address such as gs://BUCKET/DIR (default runs/SET, "
@@ -215,7 +217,8 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _default_output(args: argparse.Namespace) -> str:
-    return default_output(args.hparams, args.env, args.hparam_override, args.seed, args.num_workers)
+    asked = ",".join(filter(None, [args.env_wrappers, args.hparam_override]))
+    return default_output(args.hparams, args.env, asked, args.seed, args.num_workers)
 
 
 def _machines(args: argparse.Namespace) -> tuple[Hosts, dict[str, str]] | None:
@@ -264,6 +267,9 @@ def checked(args: argparse.Namespace, here: bool = True) -> HParams:
     from rl.hparams.merge import resolve  # pydantic takes 0.1 s, which --help need not wait for
 
     flags = {name: getattr(args, name) for name in ("env", "train_steps", "eval_policy")}
+    if args.env_wrappers is not None:
+        names = (name.strip() for name in args.env_wrappers.split(","))
+        flags["env_wrappers"] = tuple(name for name in names if name)
     hparams = resolve(args.hparams, args.hparam_override, **flags)
     check_components(hparams)
     if hparams.num_learners > 1 and args.copies > 1 and args.copy is None and args.training:

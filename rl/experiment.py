@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.envs.host import Purpose, purpose_seed
-from rl.envs.make import check_window, eval_envs_of
+from rl.envs.make import check_window, eval_envs_of, left_out
+from rl.envs.own import check_trusted
 from rl.errors import NotFinite, NotSent, Unavailable, UsageError
-from rl.hparams.hints import hints, picture_hint
-from rl.hparams.hparams import HParams, check_imported
+from rl.hparams.hints import hints, picture_hint, text_hint
+from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference
 from rl.hparams.overrides import apply_overrides, parse_overrides
 from rl.runners.evaluate import Evaluation, Evaluator
@@ -182,6 +183,8 @@ def one_copy(plan: Plan, storage: Storage, copy: int, stop: StopRequest) -> list
 def tell_hints(hparams: HParams) -> None:
     """Warns of what is hardly meant; to be called once, where a run begins and not where it goes on."""
     found = hints(hparams)
+    with contextlib.suppress(UsageError):
+        found += filter(None, [text_hint(hparams.env, left_out(hparams))])
     if hparams.model.name == "mlp":
         with contextlib.suppress(UsageError):  # for whoever builds the run to say
             env = eval_envs_of(hparams, 1)
@@ -285,10 +288,15 @@ def _read_saved(run_dir: Path) -> dict[str, Any] | None:
         ) from error
 
 
-def saved_agent(run_dir: Path, asked: HParams | None = None, eval_policy: str | None = None) -> Agent:
+def saved_agent(
+    run_dir: Path,
+    asked: HParams | None = None,
+    eval_policy: str | None = None,
+    env: str | None = None,
+) -> Agent:
     """The agent as it was trained in `run_dir`, weights not read yet.
 
-    eval_policy: in place of the run's own; None keeps that.
+    eval_policy, env: in place of the run's own; None keeps that.
 
     Raises:
         UsageError: there is none, or not the one that is asked for.
@@ -299,24 +307,20 @@ def saved_agent(run_dir: Path, asked: HParams | None = None, eval_policy: str | 
             f"there is no trained agent in {run_dir}: train one there first, or name another folder"
         )
     hparams = HParams.from_dict(saved["hparams"])
-    apply_overrides(hparams, {} if eval_policy is None else {"eval_policy": eval_policy})
+    given = {"eval_policy": eval_policy, "env": env}
+    apply_overrides(hparams, {key: value for key, value in given.items() if value is not None})
     hparams.freeze()
     if asked is not None and (asked.algo, asked.env) != (hparams.algo, hparams.env):
         raise UsageError(
             f"{run_dir} holds {hparams.algo} on {hparams.env}, not {asked.algo} on {asked.env}: "
             f"ask for --hparams {saved['name']}, or choose another --output_dir"
         )
-    module, colon, _ = hparams.env.rpartition(":")
-    if asked is None and colon:
-        try:
-            check_imported(module)
-        except ImportError as error:
-            raise UsageError(
-                f"{run_dir} was trained on {hparams.env}: import {module} first, if you trust that run"
-            ) from error
-    env = eval_envs_of(hparams, 1)
-    views = env.observation_space, env.action_space
-    env.close()
+    typed = () if asked is None else asked.env_wrappers
+    strange = [name for name in hparams.env_wrappers if name not in typed]
+    check_trusted(run_dir, hparams.env if asked is None and env is None else None, strange)
+    envs = eval_envs_of(hparams, 1)
+    views = envs.observation_space, envs.action_space
+    envs.close()
     agent: Agent = get_algo(hparams.algo)(hparams, *views, saved["seed"])
     return agent
 
