@@ -170,11 +170,7 @@ def train(
             f"eval_episodes={eval_episodes} must be at least 1, seed={seed} and num_workers={num_workers} "
             "at least 0"
         )
-    home = type(resolved).__module__  # workers import it, where it is the caller's
-    modules = () if home.partition(".")[0] == "rl" else (home,)
-    workers = Workers(num_workers, ray_address, modules) if num_workers else None
-    if workers is not None:
-        check_importable(resolved.env)
+    workers = _workers(resolved, num_workers, ray_address)
     use_system(sys)
     if record_video:
         headless_setup()
@@ -191,6 +187,15 @@ def train(
     if storage.unsent:
         raise NotSent(storage.unsent)
     return Run(result, result.run_dir if type(storage) is Storage else storage.address)
+
+
+def _workers(hparams: HParams, number: int, address: str | None) -> Workers | None:
+    """What a run is told of its workers. Raises UsageError where they cannot import its environment."""
+    if not number:
+        return None
+    check_importable(hparams.env)
+    home = type(hparams).__module__  # which they import, where it is the caller's
+    return Workers(number, address, () if home.partition(".")[0] == "rl" else (home,))
 
 
 def load(

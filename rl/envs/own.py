@@ -178,17 +178,23 @@ def check_trusted(where: object, env_id: str | None, wrappers: Iterable[str]) ->
             )
         try:
             check_imported(module)
+            importlib.import_module(module)  # of this package's, it may not be yet
         except ImportError as error:
             raise UsageError(
                 f"{where} was trained on {name}: import {module} first, if you trust that run"
             ) from error
     found = made(env_id) if env_id and env_id.rpartition(":")[2] not in gymnasium.registry else None
-    if found is not None and env_id not in _GIVEN:
-        kind = found.entry_point
-        if not (isinstance(kind, type) and issubclass(kind, gymnasium.Env)):
-            raise UsageError(
-                f"{where} was trained on {env_id}, a function: runs may name none to call, give it as env="
-            )
+    if found is not None and env_id not in _GIVEN and not _is_environment(found.entry_point):
+        raise UsageError(
+            f"{where} was trained on {env_id}, a function: runs may name none to call, give it as env="
+        )
+
+
+def _is_environment(kind: Any) -> bool:
+    """Whether it is a class of environments; this package's own, which are there by id, may do more."""
+    if not (isinstance(kind, type) and issubclass(kind, gymnasium.Env)):
+        return False
+    return not issubclass(kind, gymnasium.Wrapper) and kind.__module__.partition(".")[0] != "rl"
 
 
 def _is_text(space: spaces.Space) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from gymnasium import spaces
 
 import rl
-from rl.cli import checked, main, parse
+from rl.cli import _default_output, checked, main, parse
 from rl.envs import make_env, make_gym_env, own
 from rl.envs.make import eval_envs_of
 from rl.errors import UsageError
@@ -167,6 +167,15 @@ def test_with_wrappers_the_environment_is_gymnasiums():
     assert runner.backend == "gym"
 
 
+def test_wrappers_are_in_the_name_of_a_runs_default_folder():
+    words = ["--hparams", "ppo", "--env", "Maze-v0", "--hparam_override", "lr=0.1"]
+    folders = [_default_output(parse([*words, *more])) for more in ([], ["--env_wrappers", f"{FLAT},a:B"])]
+    assert [folder.rpartition("/")[2] for folder in folders] == [
+        "ppo-Maze-v0-lr=0.1",
+        "ppo-Maze-v0-gymnasium.wrappers_FlattenObservation,a_B,lr=0.1",
+    ]
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -278,6 +287,17 @@ def test_workers_get_what_they_can_import(tmp_path):
         (
             {"env": "subprocess:Popen", "env_kwargs": {"args": ["touch", "TOUCHED"]}},
             "a function: runs may name",
+        ),
+        (
+            {"env": "rl.cli:main", "env_kwargs": {"argv": ["--user_modules", "strangers_wrapper"]}},
+            "a function",
+        ),
+        (
+            {
+                "env": "rl.envs.apart:ApartEnv",
+                "env_kwargs": {"env_id": "strangers_wrapper:X-v0", "kwargs": {}},
+            },
+            "a function",
         ),
         ({"env_wrappers": ["strangers_wrapper:W"]}, "import strangers_wrapper first, if you trust that run"),
         ({"env_wrappers": ["subprocess:Popen"]}, "is no class derived from gymnasium.Wrapper"),
