@@ -110,7 +110,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--hparam_override", default="", metavar="NAME=VALUE,...", help="single hyperparameters")
     where = (
         "where runs are kept and resumed: a folder, or an address such as gs://BUCKET/DIR (default runs/SET, "
-        "and in its name --env, --env_wrappers, --hparam_override, --seed, --num_workers where they are given)"
+        "and in its name --env, --env_wrappers, --hparam_override, --seed, --num_workers if given)"
     )
     add("--output_dir", metavar="DIR", help=where)
     number("--train_steps", None, 1, "environment steps to train for (default: the set's)")
