@@ -158,7 +158,7 @@ def train(
         NotSent: the last state could not be sent to a remote output; it says where it is.
     """
     if env is not None:
-        overrides = {"env": env if isinstance(env, str) else give_env(env), **overrides}
+        overrides = {"env": give_env(env), **overrides}
     if isinstance(hparams, str):
         name, resolved = hparams, resolve(hparams, overrides)
     else:
@@ -202,15 +202,15 @@ def load(
     run_dir: str | Path,
     which: str = "best",
     eval_policy: str | None = None,
-    env: Callable[..., gymnasium.Env] | None = None,
+    env: str | Callable[..., gymnasium.Env] | None = None,
 ) -> Policy:
     """The policy of a run: its best evaluation's (`which="best"`) or its last checkpoint's (`"last"`).
 
     run_dir: its folder or address (`gs://...`); or the output folder that it is `run_0` of.
     eval_policy: "greedy" for the policy's best actions, "sample" for ones drawn from its distribution; None:
         as the run was evaluated.
-    env: the function that makes the run's environments, where it was trained on one. A class of an imported
-        module is found by its name.
+    env: the function that makes the run's environments, where it was trained on one (a class of an imported
+        module is found by its name), or an id.
 
     Raises:
         UsageError: there is no run, its checkpoints are damaged, or it has no distribution to draw from.

@@ -29,12 +29,15 @@ class Made(NamedTuple):
     vector_entry_point: None = None
 
 
-def give_env(make: MakeEnv) -> str:
-    """The name, `module:qualname`, by which the environments that `make` returns are known from now on.
+def give_env(make: str | MakeEnv) -> str:
+    """The name, `module:qualname`, by which the environments that `make` returns are known from now on; an id
+    is its own.
 
     Raises:
         UsageError: it is no function.
     """
+    if isinstance(make, str):
+        return make
     if isinstance(make, gymnasium.Env):
         raise UsageError(
             f"env={make}: several environments are needed, give a function that makes one, such as "

@@ -223,6 +223,7 @@ def test_a_lambda_trains_and_its_run_is_loaded_with_it_again(tmp_path):
     # A class of an imported module is found by its name.
     path.write_text(path.read_text().replace("make_corridor", "Corridor"))
     assert rl.load(tmp_path).evaluate(2).returns.tolist() == [3.0, 3.0]
+    assert rl.load(tmp_path, env="Corridor-v0").evaluate(2).returns.tolist() == [3.0, 3.0]
 
 
 def test_the_documented_example_runs(tmp_path, monkeypatch, capsys):
