@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import eval_envs_of
+from rl.envs.own import check_importable, give_env
 from rl.errors import NotSent, UsageError
-from rl.experiment import read_weights, saved_agent, tell_hints, train_one
+from rl.experiment import tell_hints, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
 from rl.hparams.overrides import apply_overrides
 from rl.runners.actor import Actor
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.trainer import Result
+from rl.saved_run import read_weights, saved_agent
 from rl.systems import use_system
 from rl.types import Nest
 from rl.utils.address import default_output
@@ -44,13 +48,14 @@ class Run:
         self.result = result
         self.run_dir, self.step, self.best_return = run_dir, result.step, result.best_return
 
-    def policy(self, which: str = "best") -> Policy:
-        """The trained policy, `load(run_dir, which)`."""
-        return load(self.run_dir, which)
+    def policy(self, which: str = "best", eval_policy: str | None = None) -> Policy:
+        """The trained policy, `load(run_dir, which, eval_policy)`."""
+        return load(self.run_dir, which, eval_policy)
 
 
 class Policy:
-    """A trained policy: called with an observation, or a batch of them, it returns actions, greedily.
+    """A trained policy: called with an observation, or a batch of them, it returns actions, as its hparam
+    `eval_policy` says: its best ones, or ones drawn from its distribution, the same in the same calls.
 
     Observations and actions are those of the environment that it was trained for, pictures stacked where it
     was trained on stacks: the last `frame_stack` ones along the last axis, oldest first. A recurrent policy
@@ -60,6 +65,7 @@ class Policy:
     def __init__(self, agent: Agent):
         self.agent = agent
         self._actors: dict[int, Actor] = {}
+        self._calls = 0  # each with random numbers of its own
         env = eval_envs_of(agent.hparams, 1)
         self._encode = env.encode
         env.close()
@@ -74,11 +80,15 @@ class Policy:
 
         batch = _batch(self.agent.observation_space, observation, batched)
         count = len(tf.nest.flatten(batch)[0])
-        actor = self._actors.pop(count, None) or Actor(self.agent, count, training=False, seed=0)
+        actor = self._actors.pop(count, None)
+        if actor is None:
+            sampled = self.agent.hparams.eval_policy == "sample"
+            actor = Actor(self.agent, count, training=False, seed=0, sampled=sampled)
         self._actors[count] = actor  # the newest last
         if len(self._actors) > ACTORS:
             del self._actors[next(iter(self._actors))]
-        actor.begin(0, 1)
+        actor.begin(self._calls, 1)
+        self._calls += 1
         action = self._encode(actor(batch, 0, 0)[0])
         return action if batched else tf.nest.map_structure(lambda x: x[0], action)
 
@@ -116,6 +126,7 @@ def _batch(space: spaces.Space, observation: Nest, batched: bool) -> Nest:
 def train(
     hparams: str | HParams,
     *,
+    env: str | Callable[..., gymnasium.Env] | None = None,
     output_dir: str | Path | None = None,
     seed: int = 0,
     sys: str = "local",
@@ -129,6 +140,9 @@ def train(
 
     Args:
         hparams: a name such as "ppo_cartpole", or an HParams object.
+        env: environment in place of the set's own: an id, or a function (a class, too) that returns a
+            Gymnasium environment; a new one in each call. `render_mode` and `env_kwargs` are given to it by
+            name where they are needed. The run knows it as `module:qualname`.
         output_dir: the run goes to `output_dir/run_0`, or is `output_dir` itself where that is one; default
             `runs/NAME`, and in its name the overrides, the seed and the workers where they are given. May be
             an address (`gs://...`).
@@ -145,6 +159,8 @@ def train(
         NotFinite: training came to NaN or infinity; the checkpoint before it is kept.
         NotSent: the last state could not be sent to a remote output; it says where it is.
     """
+    if env is not None:
+        overrides = {"env": give_env(env), **overrides}
     if isinstance(hparams, str):
         name, resolved = hparams, resolve(hparams, overrides)
     else:
@@ -156,9 +172,7 @@ def train(
             f"eval_episodes={eval_episodes} must be at least 1, seed={seed} and num_workers={num_workers} "
             "at least 0"
         )
-    home = type(resolved).__module__  # workers import it, where it is the caller's
-    modules = () if home.partition(".")[0] == "rl" else (home,)
-    workers = Workers(num_workers, ray_address, modules) if num_workers else None
+    workers = _workers(resolved, num_workers, ray_address)
     use_system(sys)
     if record_video:
         headless_setup()
@@ -177,18 +191,37 @@ def train(
     return Run(result, result.run_dir if type(storage) is Storage else storage.address)
 
 
-def load(run_dir: str | Path, which: str = "best") -> Policy:
+def _workers(hparams: HParams, number: int, address: str | None) -> Workers | None:
+    """What a run is told of its workers. Raises UsageError where they cannot import its environment."""
+    if not number:
+        return None
+    check_importable(hparams.env)
+    home = type(hparams).__module__  # which they import, where it is the caller's
+    return Workers(number, address, () if home.partition(".")[0] == "rl" else (home,))
+
+
+def load(
+    run_dir: str | Path,
+    which: str = "best",
+    eval_policy: str | None = None,
+    env: str | Callable[..., gymnasium.Env] | None = None,
+) -> Policy:
     """The policy of a run: its best evaluation's (`which="best"`) or its last checkpoint's (`"last"`).
 
     run_dir: its folder or address (`gs://...`); or the output folder that it is `run_0` of.
+    eval_policy: "greedy" for the policy's best actions, "sample" for ones drawn from its distribution; None:
+        as the run was evaluated.
+    env: the function that makes the run's environments, where it was trained on one (a class of an imported
+        module is found by its name), or an id.
 
     Raises:
-        UsageError: there is no run, or its checkpoints are damaged.
+        UsageError: there is no run, its checkpoints are damaged, or it has no distribution to draw from.
     """
     storage, below = storage_at(run_dir), storage_of(run_dir, 0)
     if not storage.has("hparams.json") and below.has("hparams.json"):
         storage = below
     with storage.to_read():
-        agent = saved_agent(storage.folder)
+        named = None if env is None else give_env(env)
+        agent = saved_agent(storage.folder, eval_policy=eval_policy, env=named)
         read_weights(agent, storage.folder, which)
     return Policy(agent)

@@ -111,16 +111,20 @@ def build_parser() -> argparse.ArgumentParser:
     add("--sys", default="local", metavar="|".join(SYSTEMS[:3]), help="machine to compute on (default local)")
     add("--hparams", metavar="SET", help="named set of hyperparameters, or several as a-b: the later wins")
     add("--env", metavar="ID", help="environment, in place of the set's own")
+    wrappers = "Gymnasium wrappers around the environment, the last one outermost"
+    add("--env_wrappers", metavar="module:Wrapper,...", help=wrappers)
     add("--hparam_override", default="", metavar="NAME=VALUE,...", help="single hyperparameters")
     where = (
         "where runs are kept and resumed: a folder, one of its runs (DIR/run_0), or an address such as "
-        "gs://BUCKET/DIR (default runs/SET, and in its name --env, --hparam_override, --seed and "
-        "--num_workers where they are given)"
+        "gs://BUCKET/DIR (default runs/SET, and in its name --env, --env_wrappers, --hparam_override, "
+        "--seed and --num_workers where they are given)"
     )
     add("--output_dir", metavar="DIR", help=where)
     number("--train_steps", None, 1, "environment steps to train for (default: the set's)")
     number("--test_episodes", 10, 1, "episodes of the test after training (default 10)")
     number("--eval_episodes", 10, 1, "episodes of each evaluation during training (default 10)")
+    policies = "actions of evaluations, tests and films: the best ones (the default of most sets), or drawn"
+    add("--eval_policy", metavar="greedy|sample", help=policies)
     switch("--training", True, "False: test what --output_dir holds, which takes no --hparams (default True)")
     switch("--test_only", False, "the same as --training False")
     number("--copies", 1, 1, "train or test N copies, run_0 to run_(N-1), each with its own seed (default 1)")
@@ -224,11 +228,13 @@ def _run(argv: Sequence[str]) -> int:
         parallel=args.parallel,
         copy=args.copy,
         user_modules=modules,
+        eval_policy=args.eval_policy,
     )
 
 
 def _default_output(args: argparse.Namespace) -> str:
-    return default_output(args.hparams, args.env, args.hparam_override, args.seed, args.num_workers)
+    asked = ",".join(filter(None, [args.env_wrappers, args.hparam_override]))
+    return default_output(args.hparams, args.env, asked, args.seed, args.num_workers)
 
 
 def _machines(args: argparse.Namespace) -> tuple[Hosts, dict[str, str]] | None:
@@ -257,7 +263,11 @@ def checked(args: argparse.Namespace, here: bool = True) -> HParams:
     _check_flags(args, here)
     from rl.hparams.merge import resolve  # pydantic takes 0.1 s, which --help need not wait for
 
-    hparams = resolve(args.hparams, args.hparam_override, env=args.env, train_steps=args.train_steps)
+    flags = {name: getattr(args, name) for name in ("env", "train_steps", "eval_policy")}
+    if args.env_wrappers is not None:
+        names = (name.strip() for name in args.env_wrappers.split(","))
+        flags["env_wrappers"] = tuple(name for name in names if name)
+    hparams = resolve(args.hparams, args.hparam_override, **flags)
     check_components(hparams)
     return hparams
 
@@ -266,7 +276,7 @@ def _check_tested(args: argparse.Namespace) -> None:
     """Raises UsageError where no run is named that says what it is, or what it says is typed."""
     if not args.output_dir:
         raise UsageError("--output_dir is missing: name the run to test, or its set by --hparams")
-    for name in ("env", "hparam_override", "train_steps"):
+    for name in ("env", "env_wrappers", "hparam_override", "train_steps"):
         if getattr(args, name):
             raise UsageError(f"--{name} without --hparams: the run in {args.output_dir} says what it is")
     _check_flags(args, here=True)

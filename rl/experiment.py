@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rl.agents.agent import Agent
-from rl.agents.algos.registry import get_algo
 from rl.envs.host import Purpose, purpose_seed
-from rl.envs.make import check_window, eval_envs_of
+from rl.envs.make import check_window, eval_envs_of, left_out
 from rl.errors import NotFinite, NotSent, Stopped, Unavailable, UsageError
-from rl.hparams.hints import hints, picture_hint
-from rl.hparams.hparams import HParams, check_imported
+from rl.hparams.hints import hints, picture_hint, text_hint
+from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference
 from rl.hparams.overrides import parse_overrides
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.player import Player
-from rl.runners.trainer import Result, Trainer, best_return
+from rl.runners.trainer import Result, Trainer
+from rl.saved_run import read_saved, read_weights, saved_agent, saved_hparams
 from rl.systems import use_system
-from rl.utils.checkpoint import CheckpointManager, read_manifest, read_single
-from rl.utils.files import ensure_writable_dir, failure, read_text, reason
+from rl.utils.checkpoint import CheckpointManager
+from rl.utils.files import ensure_writable_dir
 from rl.utils.progress import summary_table
 from rl.utils.signals import PATIENCE, StopRequest
 from rl.utils.storage import Storage, storages_of
@@ -39,6 +37,7 @@ FREE_TO_CHANGE = {
     "train_steps",
     "log_period",
     "eval_period",
+    "eval_policy",
     "video_period",
     "checkpoint_period",
     "keep_checkpoints",
@@ -64,6 +63,7 @@ class Plan(NamedTuple):
     test_episodes: int
     command: str
     workers: Workers | None
+    eval_policy: str | None  # of tests; None: as the run was trained
 
 
 def run(
@@ -85,11 +85,13 @@ def run(
     parallel: int = 1,
     copy: int | None = None,
     user_modules: tuple[str, ...] = (),
+    eval_policy: str | None = None,
 ) -> int:
     """The command line's work: trains (or not) and tests each copy, prints a table; returns the exit code.
 
     hparams: of all copies; None where they are only tested: those that each was trained with.
     copy: the only one of the copies that is this process's; None: all are.
+    eval_policy: of tests; None: what hparams give that was chosen, else what the run was trained with.
 
     Raises:
         UsageError: anything wrong in what was asked for.
@@ -103,7 +105,9 @@ def run(
             "--render: there is no display here; --record_video writes the episodes as mp4 instead"
         )
     storages = storages_of(output_dir, range(copies) if copy is None else [copy])
-    each = eval_episodes, test_episodes, command_line(command), workers
+    if eval_policy is None and hparams is not None and "eval_policy" in hparams.model_fields_set:
+        eval_policy = hparams.eval_policy
+    each = eval_episodes, test_episodes, command_line(command), workers, eval_policy
     plan = Plan(hparams, hparams_name, seed, training, render, record_video, *each)
     if _check_storages(plan, storages, overrides):
         assert hparams is not None
@@ -134,7 +138,7 @@ def _check_storages(plan: Plan, storages: dict[int, Storage], overrides: str) ->
                 check_window(hparams.env)
             if plan.training:
                 _check_same_run(hparams, run_dir, plan.seed + number)
-                begins |= _read_saved(run_dir) is None
+                begins |= read_saved(run_dir) is None
             else:
                 _check_overrides(hparams, run_dir, overrides)
         if plan.training or plan.record_video:
@@ -185,6 +189,8 @@ def one_copy(plan: Plan, storage: Storage, copy: int, stop: StopRequest) -> list
 def tell_hints(hparams: HParams) -> None:
     """Warns of what is hardly meant; to be called once, where a run begins and not where it goes on."""
     found = hints(hparams)
+    with contextlib.suppress(UsageError):
+        found += filter(None, [text_hint(hparams.env, left_out(hparams))])
     if hparams.model.name == "mlp":
         with contextlib.suppress(UsageError):  # for whoever builds the run to say
             env = eval_envs_of(hparams, 1)
@@ -196,7 +202,7 @@ def tell_hints(hparams: HParams) -> None:
 
 def _check_overrides(hparams: HParams, run_dir: Path, overrides: str) -> None:
     """Raises UsageError where the run to be tested was trained with other values than are asked for."""
-    saved = _read_saved(run_dir)
+    saved = read_saved(run_dir)
     there = {} if saved is None else _flatten(HParams.from_dict(saved["hparams"]).to_dict())
     here = _flatten(hparams.to_dict())
     for key in parse_overrides(overrides):
@@ -247,7 +253,7 @@ def train_one(
 
 def _check_same_run(hparams: HParams, run_dir: Path, seed: int) -> None:
     """Raises UsageError where `run_dir` holds a run that this one would not continue but spoil."""
-    saved = _read_saved(run_dir)
+    saved = read_saved(run_dir)
     if saved is None or CheckpointManager(run_dir / "checkpoints").latest_step() is None:
         return
     there, here = HParams.from_dict(saved["hparams"]), hparams  # what is younger than the run has its default
@@ -274,78 +280,6 @@ def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _read_saved(run_dir: Path) -> dict[str, Any] | None:
-    path = run_dir / "hparams.json"
-    try:
-        return json.loads(read_text(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise failure(f"cannot read {path} ({reason(error)}): choose another --output_dir", error) from error
-    except ValueError as error:
-        raise UsageError(
-            f"cannot read {path} ({error}): was it edited? choose another --output_dir"
-        ) from error
-
-
-def saved_hparams(run_dir: Path, asked: HParams | None = None) -> tuple[HParams, int]:
-    """The frozen hparams and the seed that `run_dir` was trained with.
-
-    Raises:
-        UsageError: there is no run, or not the one that is asked for; where none is, one that would import
-            what was not imported before: it may be a stranger's.
-    """
-    saved = _read_saved(run_dir)
-    if saved is None:
-        raise UsageError(
-            f"there is no trained agent in {run_dir}: train one there first, or name another folder"
-        )
-    hparams = HParams.from_dict(saved["hparams"]).freeze()
-    if asked is not None and (asked.algo, asked.env) != (hparams.algo, hparams.env):
-        raise UsageError(
-            f"{run_dir} holds {hparams.algo} on {hparams.env}, not {asked.algo} on {asked.env}: "
-            f"ask for --hparams {saved['name']}, or choose another --output_dir"
-        )
-    module, colon, _ = hparams.env.rpartition(":")
-    if asked is None and colon:
-        try:
-            check_imported(module)
-        except ImportError as error:
-            raise UsageError(
-                f"{run_dir} was trained on {hparams.env}: import {module} first (--user_modules), if you "
-                "trust that run"
-            ) from error
-    return hparams, saved["seed"]
-
-
-def saved_agent(run_dir: Path, asked: HParams | None = None) -> Agent:
-    """The agent as it was trained in `run_dir`, weights not read yet. Errors as of `saved_hparams`."""
-    hparams, seed = saved_hparams(run_dir, asked)
-    env = eval_envs_of(hparams, 1)
-    views = env.observation_space, env.action_space
-    env.close()
-    agent: Agent = get_algo(hparams.algo)(hparams, *views, seed)
-    return agent
-
-
-def read_weights(agent: Agent, run_dir: Path, which: str) -> int:
-    """Reads the policy "best" or "last"; returns the step that it is of.
-
-    Raises:
-        UsageError: there is no checkpoint, or all are damaged.
-    """
-    if which not in ("best", "last"):
-        raise UsageError(f"which={which!r}: a run keeps its 'best' and its 'last' policy")
-    if which == "best" and best_return(run_dir) is not None:
-        best = run_dir / "checkpoints" / "best"
-        read_single(best, agent.policy_variables)
-        return read_manifest(best).step
-    manager = CheckpointManager(run_dir / "checkpoints")
-    if manager.restore(agent.policy_variables, partial=True) is None:
-        raise UsageError(f"there is no checkpoint in {run_dir}: train first, or name another --output_dir")
-    return manager.restored_step or 0
-
-
 def _test(plan: Plan, run_dir: Path, stop: StopRequest) -> dict[str, Evaluation]:
     """Test episodes of the best and of the last policy, the same for all runs, and none of those that chose
     the best; further ones of the best policy may be shown or filmed. Where `stop` is requested, what was
@@ -358,11 +292,16 @@ def _test(plan: Plan, run_dir: Path, stop: StopRequest) -> dict[str, Evaluation]
 
 def _play_tests(plan: Plan, run_dir: Path, stopped: Callable[[], bool], tests: dict[str, Evaluation]) -> None:
     """Plays them, into `tests`. Raises Stopped."""
-    agent, episodes = saved_agent(run_dir, plan.hparams), plan.test_episodes
+    agent, episodes = saved_agent(run_dir, plan.hparams, plan.eval_policy), plan.test_episodes
     with contextlib.closing(Evaluator(agent, episodes)) as evaluator:
         for which in ("last", "best"):  # the best one stays in the agent
             step = read_weights(agent, run_dir, which)
             tests[which] = evaluator.run(purpose_seed(Purpose.TEST), stopped)
+            if (
+                which == "last"
+                and (other := evaluator.other(purpose_seed(Purpose.TEST), stopped)) is not None
+            ):
+                tests[other[0]] = other[1]
     if plan.record_video:
         with contextlib.closing(Player(agent, "rgb_array")) as player:
             for episode in range(episodes):
@@ -379,7 +318,11 @@ def _summary(
     storage: Storage, result: Result | None, tests: dict[str, Evaluation], episodes: int
 ) -> dict[str, Any]:
     row: dict[str, Any] = {"run": storage.address}
-    for which, title in (("best", "best checkpoint"), ("last", "last checkpoint")):
+    titles = {"best": "best checkpoint", "last": "last checkpoint"}
+    for way in ("sampled", "greedy"):  # the policy that `eval_policy` does not say
+        if way in tests and tests[way].unlike(tests["last"]):
+            titles[way] = f"last checkpoint, {way}"
+    for which, title in titles.items():
         if which in tests:
             returns = tests[which].returns
             digits = 1 if abs(returns.mean()) >= 10 else 3  # as the progress line has them

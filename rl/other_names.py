@@ -47,6 +47,8 @@ HPARAMS = {
     "hidden_sizes": "model.hidden",
     "hidden": "model.hidden",
     "activation_fn": "model.activation",
+    "deterministic": "eval_policy",
+    "explore": "eval_policy",
 }
 FLAGS = {
     "--algo": "--hparams",
@@ -66,6 +68,8 @@ FLAGS = {
     "--checkpoint_dir": "--output_dir",
     "--workers": "--num_workers",
     "--num-workers": "--num_workers",
+    "--deterministic": "--eval_policy",
+    "--stochastic": "--eval_policy",
     "--capture_video": "--record_video",
     "--capture-video": "--record_video",
 }

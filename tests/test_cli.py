@@ -118,11 +118,11 @@ def test_every_flag_reaches_the_trainer(folder):
         *("--sys", "gpu", "--env", "Acrobot-v1", "--output_dir", "here", "--train_steps", "1e3"),
         *("--hparam_override", "lr=0.5,model.hidden=[3,4]", "--seed", "11", "--copies", "3"),
         *("--eval_episodes", "4", "--test_episodes", "5", "--record_video", "--render"),
-        *("--num_workers", "3", "--ray_address", "auto"),
+        *("--num_workers", "3", "--ray_address", "auto", "--eval_policy", "sample"),
     )
     hparams = request["hparams"]
     assert (hparams["env"], hparams["train_steps"], hparams["lr"]) == ("Acrobot-v1", 1000, 0.5)
-    assert hparams["model"]["hidden"] == [3, 4]
+    assert (hparams["model"]["hidden"], hparams["eval_policy"]) == ([3, 4], "sample")
     expected = {
         "sys": "gpu",
         "output_dir": "here",
@@ -217,6 +217,10 @@ WRONG = [
     (["--hparams", "dqn_cartpole", "--seed", "-1"], "--seed: needs an integer >= 0"),
     (["--hparams", "dqn_cartpole", "--seed", "9" * 30], "--seed: needs an integer <="),
     (["--hparams", "dqn_cartpole", "--training", "maybe"], "--training: needs True or False, not 'maybe'"),
+    (
+        ["--hparams", "ppo_cartpole", "--eval_policy", "sampled"],
+        "hparam eval_policy='sampled': needs one of greedy, sample",
+    ),
     (["--hparams", "dqn_cartpole", "--num_workers", "-1"], "--num_workers: needs an integer >= 0, not -1"),
     (
         ["--hparams", "dqn_cartpole", "--ray_address", "auto"],

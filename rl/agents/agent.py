@@ -113,6 +113,8 @@ class Agent:
                 f"{hparams.algo} cannot learn with model {hparams.model.name}, which keeps state: "
                 "take model.name=mlp, or a recurrent algorithm such as ppo or r2d2"
             )
+        if hparams.eval_policy == "sample":
+            self._check_stochastic()
 
     # -- what an algorithm writes ---------------------------------------------------------------------
 
@@ -241,6 +243,20 @@ class Agent:
         """Whether `resample_noise` changes what acting reads."""
         return hasattr(self, "population") or any(has_noise(each) for each in self.networks.values())
 
+    @property
+    def stochastic(self) -> bool:
+        """Whether the policy that is learned is a distribution, of which actions are drawn in training."""
+        return bool(getattr(self.act_select, "stochastic", False))
+
+    def _check_stochastic(self) -> None:
+        if not self.stochastic:
+            epsilon = hasattr(self.hparams, "evaluation_epsilon")
+            instead = " (evaluation_epsilon=0.05 makes a share of the actions random)" if epsilon else ""
+            raise UsageError(
+                f"eval_policy=sample: {self.hparams.algo} with act_select {self.hparams.act_select_name} "
+                f"learns no distribution to draw actions from, take greedy{instead}"
+            )
+
     def act_for(self, first: int, count: int, total: int) -> None:
         """Says which environments this agent acts for: `count` from the first-th on, of `total` that are
         played at the same time in several processes. Without this call, for all `num_envs`."""
@@ -250,22 +266,34 @@ class Agent:
                 part.act_for(first, count, total)
 
     def act(
-        self, observation: Nest, recurrent_state: Nest, seed: Tensor, step: Tensor, training: bool
+        self,
+        observation: Nest,
+        recurrent_state: Nest,
+        seed: Tensor,
+        step: Tensor,
+        training: bool,
+        sampled: bool = False,
     ) -> tuple[Nest, dict[str, Tensor], Nest]:
         """(action `[N, ...]`, extras to keep in the trajectory, next recurrent state).
 
         `recurrent_state`: as `initial_state` or the last call returned it; `step`: environment steps so far,
         for exploration schedules. In training, the first `hparams.random_steps` (of algorithms that have it)
-        are uniformly random.
+        are uniformly random. `sampled`: actions are drawn as in training where this is not training.
+
+        Raises:
+            UsageError: `sampled`, of a policy that is not `stochastic`.
         """
+        if sampled:
+            self._check_stochastic()
+        draws = training or sampled
         policy_seed, select_seed = random.split(seed, 2)
         output = self.policy(observation, network_state(recurrent_state), policy_seed, training)
         output = output._replace(action_mask=self.encoder.action_mask(observation))
         if hasattr(self.act_select, "initial_state"):
             before = recurrent_state["act_select"]
-            action, log_prob, select_state = self.act_select(output, select_seed, step, training, before)
+            action, log_prob, select_state = self.act_select(output, select_seed, step, draws, before)
         else:
-            action, log_prob = self.act_select(output, select_seed, step, training)
+            action, log_prob = self.act_select(output, select_seed, step, draws)
             select_state = ()
         random_steps = getattr(self.hparams, "random_steps", 0)
         if training and random_steps:

@@ -20,15 +20,15 @@ def check_environment(hparams: Any, training: bool = True, workers: bool = False
         UsageError: no backend has that id, or not the one that is to train; it cannot be made; the
             algorithm cannot act in it.
     """
-    backend, chosen = hparams.env_backend, ""
+    backend, chosen, wrappers = hparams.env_backend, "", hparams.env_wrappers
     if training:
-        chosen = chosen_backend(hparams.env, "host" if workers and backend == "auto" else backend)
+        chosen = chosen_backend(hparams.env, "host" if workers and backend == "auto" else backend, wrappers)
     headless_setup()
     space = None
     if gym_has(hparams.env) and not pictures_of_ale(hparams.env, hparams.env_kwargs):
         if str(gym_spec(hparams.env).entry_point).startswith(IN_GRAPH):
             return
-        look = gym_look(hparams.env, hparams.env_kwargs)
+        look = gym_look(hparams.env, hparams.env_kwargs, wrappers)
         if look is None and chosen == "graph":  # options: what is in-graph knows the nearest ones
             return
         space = None if look is None else look.action_space

@@ -40,6 +40,8 @@ class GymHost:
     def __init__(self, envs: Sequence[gymnasium.Env], step_limit: float = math.inf) -> None:
         self.envs, self.step_limit = list(envs), step_limit
         self.num_envs = len(self.envs)
+        if len({id(env.unwrapped) for env in self.envs}) < self.num_envs:
+            raise UsageError(f"{_name(self.envs[0])} was returned twice: make a new one in each call")
         self.observation_space = observation_view(self.envs[0].observation_space)
         self.action_space = action_view(self.envs[0].action_space)
         self.encode = action_encoder(self.envs[0].action_space)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rl.errors import UsageError
+
+if TYPE_CHECKING:
+    import gymnasium
 
 EXTRAS = ("mujoco", "box2d")  # the package's extras that bring Gymnasium environments
 
@@ -17,25 +20,26 @@ class Look(NamedTuple):
     """What an environment shows of itself."""
 
     masks: bool  # whether its info says which actions are legal
+    text: list[str]  # parts of its observations that are left out, since they are text
     observation_space: Any  # as host environments give it
     action_space: Any
 
 
-def gym_look(env_id: str, env_kwargs: dict[str, Any]) -> Look | None:
-    """How Gymnasium's environment looks, asked of each id once; None where it cannot be made, which is for
-    whoever makes it to say."""
-    import gymnasium
-
+def gym_look(env_id: str, env_kwargs: dict[str, Any], wrappers: Sequence[str] = ()) -> Look | None:
+    """How Gymnasium's environment looks, in the wrappers of these names (`rl.envs.own`), asked of each id
+    once; None where it cannot be made, which is for whoever makes it to say."""
     from rl.envs.host import action_view, observation_view
+    from rl.envs.own import text_parts, without_text, wrapped
     from rl.envs.wrappers import masks_in_info
 
-    spec, key = gym_spec(env_id), (env_id, repr(env_kwargs))
+    spec, key = gym_spec(env_id), (env_id, repr(env_kwargs), tuple(wrappers))
     if key not in _LOOKS or _LOOKS[key][0] is not spec:  # an id may be registered anew
         try:
-            env = call_gym(env_id, lambda: gymnasium.make(env_id, disable_env_checker=True, **env_kwargs))
-            look = Look(
-                masks_in_info(env), observation_view(env.observation_space), action_view(env.action_space)
-            )
+            env = wrapped(gym_make(env_id, env_kwargs), wrappers)
+            text = text_parts(env.observation_space)
+            env = without_text(env)
+            views = observation_view(env.observation_space), action_view(env.action_space)
+            look = Look(masks_in_info(env), text, *views)
             env.close()
         except UsageError:
             return None
@@ -43,9 +47,25 @@ def gym_look(env_id: str, env_kwargs: dict[str, Any]) -> Look | None:
     return _LOOKS[key][1]
 
 
-def gym_masks(env_id: str, env_kwargs: dict[str, Any]) -> bool:
+def gym_make(env_id: str, kwargs: dict[str, Any]) -> Any:
+    """Gymnasium's environment of that id, or the one that the caller's function of that name makes.
+
+    Raises:
+        UsageError: as `call_gym`.
+    """
+    import gymnasium
+
+    from rl.envs.own import make_one
+
+    by = gym_spec(env_id)
+    if isinstance(by, gymnasium.envs.registration.EnvSpec):
+        return call_gym(env_id, lambda: gymnasium.make(env_id, disable_env_checker=True, **kwargs))
+    return call_gym(env_id, lambda: make_one(env_id, by, kwargs))
+
+
+def gym_masks(env_id: str, env_kwargs: dict[str, Any], wrappers: Sequence[str] = ()) -> bool:
     """Whether Gymnasium's environment says in its info which actions are legal."""
-    look = gym_look(env_id, env_kwargs)
+    look = gym_look(env_id, env_kwargs, wrappers)
     return look is not None and look.masks
 
 
@@ -59,9 +79,14 @@ def draws_by_opengl(env_id: str) -> bool:
 
 
 def gym_spec(env_id: str) -> Any:
+    """Gymnasium's EnvSpec, or what stands for it (`rl.envs.own.Made`); `gym_has` has imported its module."""
     import gymnasium
 
-    return gymnasium.spec(env_id.rpartition(":")[2])  # the module before the colon was imported by `gym_has`
+    from rl.envs.own import made
+
+    name = env_id.rpartition(":")[2]
+    by = None if name in gymnasium.registry else made(env_id)
+    return gymnasium.spec(name) if by is None else by
 
 
 def call_gym(env_id: str, call: Callable[[], Any]) -> Any:
@@ -80,7 +105,13 @@ def call_gym(env_id: str, call: Callable[[], Any]) -> Any:
 
 
 def gym_has(env_id: str) -> bool:
+    """Whether Gymnasium has that id, after the import of the module that it names; or that module, or the
+    caller, a function of that name (`rl.envs.own`)."""
+    from rl.envs.own import given, made
+
     module, colon, name = env_id.rpartition(":")
+    if given(env_id):
+        return True
     if colon:
         try:
             importlib.import_module(module)
@@ -97,7 +128,7 @@ def gym_has(env_id: str) -> bool:
     import gymnasium
 
     # Our own files of Gymnasium environments bring TensorFlow, which a worker can often do without.
-    return name in gymnasium.registry or name in gym_ids()
+    return name in gymnasium.registry or (bool(colon) and made(env_id) is not None) or name in gym_ids()
 
 
 def gym_ids() -> list[str]:
@@ -107,6 +138,36 @@ def gym_ids() -> list[str]:
     for path in sorted(Path(__file__).parent.glob("*_gym.py")):
         importlib.import_module(f"rl.envs.{path.stem}")
     return list(gymnasium.registry)
+
+
+def cut_after(env_id: str, env_kwargs: Mapping[str, Any]) -> int | None:
+    """Steps after which evaluation cuts an episode of Gymnasium's environment; None where it has a limit."""
+    from rl.envs.gym_host import UNLIMITED
+
+    if not gym_has(env_id) or pictures_of_ale(env_id, dict(env_kwargs)):  # unknown; ale-py has its own
+        return None
+    limit = env_kwargs.get("max_episode_steps", gym_spec(env_id).max_episode_steps)
+    return UNLIMITED if limit in (None, -1) else None  # -1: Gymnasium's word for none
+
+
+def gym_vector(
+    env_id: str, num_envs: int, env_kwargs: dict[str, Any], max_episode_steps: int | None
+) -> gymnasium.vector.VectorEnv | None:
+    """Gymnasium's own vector form of an environment, if it has one of our autoreset and Box observations."""
+    import gymnasium
+
+    if gym_spec(env_id).vector_entry_point is None:
+        return None
+    kwargs = dict(env_kwargs)
+    if max_episode_steps is not None:
+        kwargs["max_episode_steps"] = max_episode_steps
+    mode = gymnasium.VectorizeMode.VECTOR_ENTRY_POINT
+    env = call_gym(env_id, lambda: gymnasium.make_vec(env_id, num_envs, vectorization_mode=mode, **kwargs))
+    resets_next = env.metadata.get("autoreset_mode") == gymnasium.vector.AutoresetMode.NEXT_STEP
+    if resets_next and isinstance(env.single_observation_space, gymnasium.spaces.Box):
+        return env
+    env.close()
+    return None
 
 
 def missing_extra(env_id: str, extra: str) -> UsageError:
@@ -119,4 +180,4 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-_LOOKS: dict[tuple[str, str], tuple[Any, Look]] = {}
+_LOOKS: dict[tuple[str, str, tuple[str, ...]], tuple[Any, Look]] = {}

@@ -160,5 +160,5 @@ def _fixed(space: spaces.Space) -> spaces.Space:
         return space
     raise UsageError(
         f"spaces of type {type(space).__name__} are not supported; "
-        "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple are"
+        "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple are: change them by env_wrappers"
     )

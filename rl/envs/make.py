@@ -11,17 +11,19 @@ observations here (`rl/envs/wrappers.py:ActionMask`).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rl.envs.gym_ids import (
     call_gym,
+    cut_after,
     draws_by_opengl,
     gym_has,
     gym_ids,
     gym_look,
+    gym_make,
     gym_masks,
-    gym_spec,
+    gym_vector,
     pictures_of_ale,
 )
 from rl.envs.registry import get_env, registry
@@ -40,10 +42,14 @@ HOST_BACKENDS = BACKENDS[1:]
 VECTOR_FROM = 8  # environments from which Gymnasium's own vector form of CartPole beats a loop
 
 
-def chosen_backend(env_id: str, backend: str) -> str:
+def chosen_backend(env_id: str, backend: str, wrappers: Sequence[str] = ()) -> str:
     """Which of `BACKENDS` makes an environment to train in. Arguments and errors as of `make_env`."""
     if backend not in ("auto", "host", *BACKENDS):
         raise UsageError(f"unknown env_backend {backend!r}: {nearest(backend, ('auto', *BACKENDS))}")
+    if wrappers:
+        if backend in ("graph", "envpool"):
+            raise UsageError(f"env_wrappers are Gymnasium's, not of backend {backend}: take env_backend gym")
+        backend = "gym"
     # A backend that is not asked is not imported.
     asked = {"auto": BACKENDS, "host": HOST_BACKENDS}.get(backend, (backend,))
     chosen = next((each for each in asked if _HAS[each](env_id)), None)
@@ -68,11 +74,13 @@ def make_env(
     max_episode_steps: int | None = None,
     previous_action_reward: bool = False,
     frame_stack: int | None = None,
+    wrappers: Sequence[str] = (),
 ) -> GraphEnv | HostEnv:
     """The environment to train in.
 
     Args:
-        env_id: Gymnasium or EnvPool id; "module:id" imports the module first.
+        env_id: Gymnasium or EnvPool id; "module:id" imports the module first, "module:function" is a function
+            that makes one (`rl/envs/own.py`).
         backend: `graph`, `envpool`, `gym`, or `auto`: the first of these three that has the id. EnvPool is
             passed over where Gymnasium's environment of that id looks otherwise, masks actions (EnvPool's do
             not say which are legal) or takes options that EnvPool's does not. `host`: the same without
@@ -83,6 +91,7 @@ def make_env(
         previous_action_reward: whether observations tell the action and the reward before them
             (`rl/envs/wrappers.py`).
         frame_stack: pictures that an observation is made of (`rl/envs/frames.py`); None: 4 for Atari, else 1.
+        wrappers: names of Gymnasium wrappers, applied in this order; with them `auto` is `gym`.
 
     Raises:
         UsageError: unknown id or backend, a backend that lacks the id, options that the environment does not
@@ -91,11 +100,14 @@ def make_env(
     for what, value in (("num_envs", num_envs), ("max_episode_steps", max_episode_steps)):
         if value is not None and value < 1:
             raise UsageError(f"{what} must be at least 1, not {value}")
-    chosen, env = chosen_backend(env_id, backend), None
     kwargs = dict(env_kwargs or {})
+    _check_wrappable(env_id, kwargs, wrappers)
+    chosen, env = chosen_backend(env_id, backend, wrappers), None
     if backend in ("auto", "host") and chosen == "envpool" and gym_has(env_id):
         env = _like_gymnasium(env_id, num_envs, kwargs, max_episode_steps)
         chosen = "gym" if env is None else chosen
+    if wrappers:
+        env = _separate(env_id, num_envs, kwargs, max_episode_steps, wrappers)
     if env is None:
         env = _MAKE[chosen](env_id, num_envs, kwargs, max_episode_steps)
     env = _stacked(env, chosen, env_id, kwargs, frame_stack)
@@ -108,22 +120,23 @@ def make_gym_env(
     render_mode: str | None = None,
     max_episode_steps: int | None = None,
     previous_action_reward: bool = False,
+    wrappers: Sequence[str] = (),
 ) -> gymnasium.Env:
     """The Gymnasium environment of that id, for evaluation and videos.
 
-    With the defaults it is unmodified, but for an action mask in its info, which its observations show.
+    With the defaults it is unmodified, but for an action mask in its info, which its observations show, and
+    text, which they do not. Wrappers as in `make_env`.
 
     Raises:
         UsageError: Gymnasium has no such id, the options are not its own, or a package is missing.
     """
-    import gymnasium
-
     if not gym_has(env_id):
         if _envpool_has(env_id):
             raise UsageError(
                 f"environment {env_id} is EnvPool's alone: Gymnasium has none to evaluate or render"
             )
         raise _unknown(env_id)
+    from rl.envs.own import without_text, wrapped
     from rl.envs.wrappers import ActionMask, PreviousActionReward
 
     env: gymnasium.Env
@@ -142,12 +155,13 @@ def make_gym_env(
 
         env = call_gym(env_id, lambda: ApartEnv(env_id, kwargs))
     else:
-        env = call_gym(env_id, lambda: gymnasium.make(env_id, disable_env_checker=True, **kwargs))
+        env = gym_make(env_id, kwargs)
     if render_mode == "rgb_array" and env_id.startswith("MinAtar/"):
         from rl.envs.graph_gym import DrawnChannels
 
         env = DrawnChannels(env)
-    if gym_masks(env_id, dict(env_kwargs or {})):
+    env = without_text(wrapped(env, wrappers))
+    if gym_masks(env_id, dict(env_kwargs or {}), wrappers):
         env = ActionMask(env)
     return PreviousActionReward(env) if previous_action_reward else env
 
@@ -160,10 +174,12 @@ def make_eval_envs(
     previous_action_reward: bool = False,
     frame_stack: int | None = None,
     max_episode_steps: int | None = None,
+    wrappers: Sequence[str] = (),
 ) -> HostEnv:
     """`num_envs` environments to evaluate in, as one host environment; `reset(seed)` seeds them.
 
-    They are those of `make_gym_env`, or EnvPool's where Gymnasium has none of that id. An episode is
+    They are those of `make_gym_env`, or EnvPool's where Gymnasium has none of that id; with `wrappers` as in
+    `make_env`. An episode is
     truncated after `max_episode_steps`; None: at the environment's own limit, at `step_limit` without one.
 
     Raises:
@@ -172,6 +188,7 @@ def make_eval_envs(
     for option, instead in _TRAINING_ALONE.items():
         if (env_kwargs or {}).get(option):
             raise UsageError(f"option {option} is for training alone: give {instead} in place of env_kwargs")
+    _check_wrappable(env_id, dict(env_kwargs or {}), wrappers)
     if gym_has(env_id) and pictures_of_ale(env_id, dict(env_kwargs or {})) and render_mode is None:
         from rl.envs.ale_host import ALEHost
 
@@ -179,9 +196,10 @@ def make_eval_envs(
     elif gym_has(env_id) or not _envpool_has(env_id):
         from rl.envs.gym_host import GymHost
 
-        cut = _cut(env_id, env_kwargs or {}) if max_episode_steps is None else None
+        cut = cut_after(env_id, env_kwargs or {}) if max_episode_steps is None else None
         limit = max_episode_steps if cut is None else cut
-        envs = [make_gym_env(env_id, env_kwargs, render_mode, limit) for _ in range(num_envs)]
+        each = env_id, env_kwargs, render_mode, limit
+        envs = [make_gym_env(*each, wrappers=wrappers) for _ in range(num_envs)]
         host = GymHost(envs) if cut is None else GymHost(envs, cut)
     else:
         from rl.envs.envpool_host import EnvPoolHost
@@ -212,7 +230,16 @@ def eval_envs_of(
         hparams.previous_action_reward,
         hparams.frame_stack,
         hparams.max_episode_steps,
+        hparams.env_wrappers,
     )
+
+
+def left_out(hparams: HParams) -> list[str]:
+    """Parts of the observations of a run of these hparams that are text, which it goes without."""
+    if not gym_has(hparams.env) or pictures_of_ale(hparams.env, hparams.env_kwargs):
+        return []
+    look = gym_look(hparams.env, hparams.env_kwargs, hparams.env_wrappers)
+    return [] if look is None else look.text
 
 
 def check_window(env_id: str) -> None:
@@ -303,47 +330,39 @@ def _shape(space: Any) -> Any:
 def _make_gym(
     env_id: str, num_envs: int, env_kwargs: dict[str, Any], max_episode_steps: int | None
 ) -> HostEnv:
-    from rl.envs.gym_host import GymHost, GymVectorHost
+    from rl.envs.gym_host import GymVectorHost
 
     if pictures_of_ale(env_id, env_kwargs):
         from rl.envs.ale_host import ALEHost
 
         return ALEHost(env_id.rpartition(":")[2], num_envs, env_kwargs, max_episode_steps)
     if num_envs >= VECTOR_FROM and not gym_masks(env_id, env_kwargs):
-        env = _gym_vector(env_id, num_envs, env_kwargs, max_episode_steps)
+        env = gym_vector(env_id, num_envs, env_kwargs, max_episode_steps)
         if env is not None:
             return GymVectorHost(env)
-    return GymHost([make_gym_env(env_id, env_kwargs, None, max_episode_steps) for _ in range(num_envs)])
+    return _separate(env_id, num_envs, env_kwargs, max_episode_steps, ())
 
 
-def _cut(env_id: str, env_kwargs: Mapping[str, Any]) -> int | None:
-    """Steps after which evaluation cuts an episode of Gymnasium's environment; None where it has a limit."""
-    from rl.envs.gym_host import UNLIMITED
+def _separate(
+    env_id: str, num_envs: int, env_kwargs: dict[str, Any], limit: int | None, wrappers: Sequence[str]
+) -> HostEnv:
+    from rl.envs.gym_host import GymHost
 
-    if not gym_has(env_id) or pictures_of_ale(env_id, dict(env_kwargs)):  # unknown; ale-py has its own
-        return None
-    limit = env_kwargs.get("max_episode_steps", gym_spec(env_id).max_episode_steps)
-    return UNLIMITED if limit in (None, -1) else None  # -1: Gymnasium's word for none
+    each = env_id, env_kwargs, None, limit
+    return GymHost([make_gym_env(*each, wrappers=wrappers) for _ in range(num_envs)])
 
 
-def _gym_vector(
-    env_id: str, num_envs: int, env_kwargs: dict[str, Any], max_episode_steps: int | None
-) -> gymnasium.vector.VectorEnv | None:
-    """Gymnasium's own vector form of an environment, if it has one of our autoreset and Box observations."""
-    import gymnasium
-
-    if gym_spec(env_id).vector_entry_point is None:
-        return None
-    kwargs = dict(env_kwargs)
-    if max_episode_steps is not None:
-        kwargs["max_episode_steps"] = max_episode_steps
-    mode = gymnasium.VectorizeMode.VECTOR_ENTRY_POINT
-    env = call_gym(env_id, lambda: gymnasium.make_vec(env_id, num_envs, vectorization_mode=mode, **kwargs))
-    resets_next = env.metadata.get("autoreset_mode") == gymnasium.vector.AutoresetMode.NEXT_STEP
-    if resets_next and isinstance(env.single_observation_space, gymnasium.spaces.Box):
-        return env
-    env.close()
-    return None
+def _check_wrappable(env_id: str, env_kwargs: dict[str, Any], wrappers: Sequence[str]) -> None:
+    """Raises UsageError where there is no Gymnasium environment that wrappers could be put around."""
+    if not wrappers:
+        return
+    if not gym_has(env_id) and (_graph_has(env_id) or _envpool_has(env_id)):
+        raise UsageError(f"env_wrappers: Gymnasium has no environment {env_id}: leave them out")
+    if pictures_of_ale(env_id, env_kwargs):
+        raise UsageError(
+            f"env_wrappers: the pictures of {env_id} are made here, by no wrapper; "
+            "env_kwargs={obs_type:rgb} has Gymnasium's own environment"
+        )
 
 
 def _graph_has(env_id: str) -> bool:

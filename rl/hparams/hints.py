@@ -6,7 +6,7 @@ by `check`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,13 @@ def _idle_iterations(hparams: Any) -> int:
         return -(-least // (length * hparams.num_envs)) + span - 2
     rows = -(-least // hparams.num_envs) + hparams.n_step  # the newest cannot be sampled yet
     return -(-rows // length) - 1
+
+
+def text_hint(env: str, parts: Sequence[str]) -> str | None:
+    """Says which parts of the observations the agent does not see; None where there are none."""
+    if not parts:
+        return None
+    return f"{env}: {', '.join(parts)} of its observations is text and left out (env_wrappers may encode it)"
 
 
 def _updates_per_iteration(hparams: Any) -> int:

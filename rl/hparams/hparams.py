@@ -143,6 +143,8 @@ class HParams(Checked):
     env_backend: Literal["auto", "graph", "envpool", "gym"] = "auto"  # of training; evaluation prefers gym
     # Options of the environment, as gymnasium.make takes them.
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    # Gymnasium wrappers, `module:Class` each, in training and evaluation alike; the last one is outermost.
+    env_wrappers: Annotated[tuple[str, ...], Field(strict=False)] = ()
     train_env_kwargs: dict[str, Any] = Field(default_factory=dict)  # further ones, in training only
     max_episode_steps: PositiveInt | None = None  # None: the environment's own limit
     reward_augmentation: str | None = None  # training only
@@ -194,10 +196,22 @@ class HParams(Checked):
 
     log_period: PositiveInt = 5_000  # environment steps between rows of metrics
     eval_period: Count = 0  # environment steps between evaluations; 0: only at the end
+    # Actions of evaluations, tests and films: the policy's best, or drawn as in training.
+    eval_policy: Literal["greedy", "sample"] = "greedy"
     video_period: Count = 0  # with --record_video: environment steps between films; 0: one at each evaluation
     checkpoint_period: Coefficient = 60.0  # seconds between checkpoints
     keep_checkpoints: PositiveInt = 3  # how many of the newest are kept
     histograms: str = ""  # regular expression: variables that get TensorBoard histograms; empty: none
+
+    @field_validator("env_wrappers")
+    @classmethod
+    def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not re.fullmatch(r"[\w.]+:\w+", name):
+                raise ValueError(
+                    f"needs module:Wrapper, such as gymnasium.wrappers:FlattenObservation, not {name!r}"
+                )
+        return value
 
     @field_validator("histograms")
     @classmethod

@@ -37,11 +37,23 @@ class Actor(Acting):
         training: whether it explores.
         seed: of its exploration.
         backend: "litert", "compiled", or "auto": LiteRT where it is faster and the conversion works.
+        sampled: whether it draws its actions where it does not explore.
+
+    Raises:
+        UsageError: `sampled`, of a policy that is not stochastic.
     """
 
-    def __init__(self, agent: Agent, num_envs: int, training: bool, seed: int, backend: str = "auto"):
+    def __init__(
+        self,
+        agent: Agent,
+        num_envs: int,
+        training: bool,
+        seed: int,
+        backend: str = "auto",
+        sampled: bool = False,
+    ):
         self.agent, self.training = agent, training
-        tracer = _Tracer(agent, num_envs, training)
+        tracer = _Tracer(agent, num_envs, training, sampled)
         super().__init__(_program(tracer, backend), tracer.signature, seed)
         self.sync()
 
@@ -61,8 +73,8 @@ class _Tracer:
     """The act function over flat inputs: observation leaves, recurrent state leaves, step, random draws,
     weights. Its outputs: action leaves, extras, recurrent state leaves."""
 
-    def __init__(self, agent: Agent, num_envs: int, training: bool):
-        self.agent, self.training = agent, training
+    def __init__(self, agent: Agent, num_envs: int, training: bool, sampled: bool):
+        self.agent, self.training, self.sampled = agent, training, sampled
         self.variables = list(acting_variables(agent, training).values())
         self._initial_state = agent.initial_state(num_envs)
         leaves = tf.nest.flatten(self._initial_state)
@@ -113,7 +125,8 @@ class _Tracer:
         with keras.StatelessScope(state_mapping=pairs):
             observation = tf.nest.pack_sequence_as(self._structure, inputs[: self.observations])
             state = tf.nest.pack_sequence_as(self._initial_state, inputs[self.observations :])
-            action, extras, state = self.agent.act(observation, state, noise, step, self.training)
+            flags = self.training, self.sampled
+            action, extras, state = self.agent.act(observation, state, noise, step, *flags)
         outputs = [*tf.nest.flatten(action), *(extras[name] for name in self._extras)]
         return [tf.identity(each) for each in (*outputs, *tf.nest.flatten(state))]
 

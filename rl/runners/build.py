@@ -43,9 +43,10 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     limit, extended = hparams.max_episode_steps, hparams.previous_action_reward
     backend = hparams.env_backend
     played = hparams.num_envs
-    if devices.count > 1 and chosen_backend(hparams.env, backend) == "graph":
+    wrappers = hparams.env_wrappers
+    if devices.count > 1 and chosen_backend(hparams.env, backend, wrappers) == "graph":
         played //= devices.count  # each device plays its own; those of the host are played together
-    env = make_env(hparams.env, backend, played, options, limit, extended, hparams.frame_stack)
+    env = make_env(hparams.env, backend, played, options, limit, extended, hparams.frame_stack, wrappers)
     with devices.scope():
         agent: Agent = make_agent(own, env.observation_space, env.action_space, seed)
         frame_stack = getattr(env, "frame_stack", 1)

@@ -1,4 +1,4 @@
-"""Evaluation: whole episodes on the environment as everyone else plays it, without exploration."""
+"""Evaluation: whole episodes on the environment as everyone else plays it, by the hparam `eval_policy`."""
 
 from __future__ import annotations
 
@@ -38,9 +38,16 @@ class Evaluation(NamedTuple):
             "eval/length_mean": float(self.lengths.mean()),
         }
 
+    def unlike(self, other: Evaluation) -> bool:
+        """Whether the mean returns differ by more than twice the standard error of their difference."""
+        pairs = [(each.returns.mean(), each.returns.var() / len(each.returns)) for each in (self, other)]
+        (mine, my_variance), (its, its_variance) = pairs
+        return bool(abs(mine - its) > 2.0 * np.sqrt(my_variance + its_variance))
+
 
 class Evaluator:
-    """Plays `episodes` episodes at each call of `run`, the same ones for the same seed.
+    """Plays `episodes` episodes at each call of `run`, the same ones for the same seed, by the policy that
+    the agent's hparam `eval_policy` says.
 
     Args:
         agent: whose policy is evaluated, with the weights it has at the call.
@@ -58,7 +65,9 @@ class Evaluator:
         self._env_id = hparams.env
         self._envs = eval_envs_of(hparams, self._num_envs, env_kwargs)
         _check_spaces(agent, self._envs)
-        self._actor = Actor(agent, self._num_envs, training=False, seed=0, backend=hparams.act_backend)
+        self._agent, self._sampled = agent, hparams.eval_policy == "sample"
+        actor = Actor(agent, self._num_envs, False, 0, hparams.act_backend, self._sampled)
+        self._actors = {self._sampled: actor}
 
     @property
     def backend(self) -> str:
@@ -68,19 +77,33 @@ class Evaluator:
     def run(self, seed: int, stopped: Callable[[], bool] | None = None) -> Evaluation:
         """The episodes of that seed (`rl.envs.host.purpose_seed`).
 
-        Each environment plays a number of episodes fixed beforehand: taking whichever end first would
-        favour short ones.
-
         Raises:
             Stopped: `stopped`, asked at each step, said so.
         """
-        self._actor.sync()
+        return self._play(self._actors[self._sampled], seed, stopped)
+
+    def other(self, seed: int, stopped: Callable[[], bool] | None = None) -> tuple[str, Evaluation] | None:
+        """What `eval_policy` did not ask for, "sampled" or "greedy", and its episodes of that seed; None for
+        policies that are not stochastic. Raises Stopped as `run`."""
+        if not self._agent.stochastic:
+            return None
+        other = not self._sampled
+        if other not in self._actors:  # at the end alone: a conversion to LiteRT would not pay
+            self._actors[other] = Actor(self._agent, self._num_envs, False, 0, "compiled", other)
+        return "sampled" if other else "greedy", self._play(self._actors[other], seed, stopped)
+
+    def _play(self, actor: Actor, seed: int, stopped: Callable[[], bool] | None) -> Evaluation:
+        """The episodes of a seed, played by `actor`.
+
+        Each environment plays a number of episodes fixed beforehand: taking whichever end first would
+        favour short ones."""
+        actor.sync()
         count = self._num_envs
         wanted = np.array([len(range(i, self.episodes, count)) for i in range(count)])
         returns: list[list[float]] = [[] for _ in range(count)]
         lengths: list[list[float]] = [[] for _ in range(count)]
         observation = self._envs.reset(seed)
-        self._actor.restart(seed)
+        actor.restart(seed)
         total, length = np.zeros(count), np.zeros(count)
         ended = np.zeros(count, bool)
         played = np.zeros(count, int)
@@ -89,10 +112,10 @@ class Evaluator:
             if stopped is not None and stopped():
                 raise Stopped
             if t % BLOCK == 0:
-                self._actor.begin(t, BLOCK)
-            action, _ = self._actor(observation, t % BLOCK, 0)
+                actor.begin(t, BLOCK)
+            action, _ = actor(observation, t % BLOCK, 0)
             observation, reward, terminated, truncated = self._envs.step(action)
-            self._actor.forget(ended)
+            actor.forget(ended)
             total = np.where(ended, 0.0, total) + reward
             length = np.where(ended, 0.0, length + 1.0)
             ended = terminated | truncated

@@ -26,7 +26,7 @@ class Film(NamedTuple):
 
 
 class Player:
-    """Plays episodes one after another without exploration, on the environment of evaluations.
+    """Plays episodes one after another by `eval_policy`, on the environment of evaluations.
 
     Args:
         agent: whose policy plays, with the weights it has at the call.
@@ -41,7 +41,8 @@ class Player:
         self.env = eval_envs_of(hparams, 1, render_mode=mode)
         if mode == "rgb_array":
             self._try_to_draw(hparams.env)
-        self._actor = Actor(agent, 1, training=False, seed=0, backend=hparams.act_backend)
+        sampled = hparams.eval_policy == "sample"
+        self._actor = Actor(agent, 1, False, 0, hparams.act_backend, sampled)
 
     def _try_to_draw(self, env_id: str) -> None:
         """Finds out now, not at the first film, whether there will be pictures."""

@@ -249,6 +249,9 @@ class Trainer:
         if self.level_evaluator is not None:
             familiar = float(self.level_evaluator.run(seed, self._is_asked_to_stop).returns.mean())
             row |= {"eval/train_levels_return_mean": familiar, "eval/generalization_gap": familiar - mean}
+        other = self.evaluator.other(seed, self._is_asked_to_stop) if step >= total else None
+        if other is not None:
+            row[f"eval/return_mean_{other[0]}"] = float(other[1].returns.mean())
         row["perf/eval_seconds"] = time.perf_counter() - begun
         if math.isfinite(mean) and (self.best_return is None or mean > self.best_return):
             best = self.run_dir / "checkpoints" / "best"

@@ -210,4 +210,5 @@ def worker_env(hparams: Any, count: int) -> Any:
         hparams.max_episode_steps,
         hparams.previous_action_reward,
         hparams.frame_stack,
+        hparams.env_wrappers,
     )

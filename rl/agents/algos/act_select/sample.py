@@ -13,13 +13,20 @@ NEEDS_DISTRIBUTION = "act_select sample needs an action distribution, which this
 
 @register
 def sample(hparams: Any) -> Any:
-    """A sample of the action distribution in training, its mode in evaluation."""
+    """A sample of the action distribution in training, its mode in evaluation (unless eval_policy=sample)."""
+    return Sample()
 
-    def select(output: PolicyOutput, seed: Tensor, step: Tensor, training: bool) -> tuple[Nest, Tensor]:
+
+class Sample:
+    """Action selection that evaluations may ask for samples as well."""
+
+    stochastic = True
+
+    def __call__(
+        self, output: PolicyOutput, seed: Tensor, step: Tensor, training: bool
+    ) -> tuple[Nest, Tensor]:
         if output.distribution is None:
             raise UsageError(NEEDS_DISTRIBUTION)
         distribution = output.distribution
         action = distribution.sample(seed) if training else distribution.mode()
         return action, distribution.log_prob(action)
-
-    return select

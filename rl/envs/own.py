@@ -1,0 +1,231 @@
+"""What a caller brings: functions that make environments, wrappers by name; and text, which is left out.
+
+A saved run may be a stranger's. What it names is used only where the caller imported its module, and called
+only where it is a class of Gymnasium's (`check_trusted`): `subprocess:run` would be more than an environment.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from rl.errors import UsageError
+
+MakeEnv = Callable[..., gymnasium.Env]
+
+
+class Made(NamedTuple):
+    """What is asked of a `gymnasium.envs.registration.EnvSpec`, for an environment that a function makes."""
+
+    entry_point: MakeEnv
+    max_episode_steps: int | None = None  # unknown: the function's own affair
+    vector_entry_point: None = None
+
+
+def give_env(make: str | MakeEnv) -> str:
+    """The name, `module:qualname`, by which the environments that `make` returns are known from now on; an id
+    is its own.
+
+    Raises:
+        UsageError: it is no function.
+    """
+    if isinstance(make, str):
+        return make
+    if isinstance(make, gymnasium.Env):
+        raise UsageError(
+            f"env={make}: several environments are needed, give a function that makes one, such as "
+            "lambda: gymnasium.make(...)"
+        )
+    if not callable(make):
+        raise UsageError(f"env={make!r}: needs an id, or a function that returns a Gymnasium environment")
+    kind = make if hasattr(make, "__qualname__") else type(make)
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    _GIVEN[name] = Made(make)
+    return name
+
+
+def given(env_id: str) -> bool:
+    """Whether it is the name of a function that the caller gave in this process."""
+    return env_id in _GIVEN
+
+
+def made(env_id: str) -> Made | None:
+    """What makes an environment by that name, if a function does: one given, or of a module, which has been
+    imported."""
+    if env_id in _GIVEN:
+        return _GIVEN[env_id]
+    module, _, name = env_id.rpartition(":")
+    found = getattr(sys.modules.get(module), name, None)
+    if not callable(found):
+        return None
+    if env_id not in _FOUND or _FOUND[env_id].entry_point is not found:
+        _FOUND[env_id] = Made(found)
+    return _FOUND[env_id]
+
+
+def make_one(env_id: str, by: Made, kwargs: Mapping[str, Any]) -> gymnasium.Env:
+    """An environment of the caller's function.
+
+    Raises:
+        UsageError: it does not take the options, or returns something else.
+    """
+    options = dict(kwargs)
+    limit = options.pop("max_episode_steps", None)
+    parameters = inspect.signature(by.entry_point).parameters
+    anything = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    lacking = [] if anything else [key for key in options if key not in parameters]
+    if lacking:
+        what = "to be drawn" if lacking[0] == "render_mode" else "for env_kwargs"
+        raise UsageError(f"{env_id} has no parameter {lacking[0]!r}, which it needs {what}")
+    env = by.entry_point(**options)
+    if not isinstance(env, gymnasium.Env):
+        raise UsageError(f"{env_id} returned {type(env).__name__}, no Gymnasium environment")
+    return env if limit in (None, -1) else gymnasium.wrappers.TimeLimit(env, limit)
+
+
+def check_importable(env_id: str) -> None:
+    """Raises UsageError where another process would not find the function given by this name."""
+    module, _, name = env_id.rpartition(":")
+    if env_id in _GIVEN and (
+        module == "__main__" or getattr(sys.modules.get(module), name, None) is not _GIVEN[env_id].entry_point
+    ):
+        raise UsageError(
+            f"workers cannot import {env_id}: define it in a module of its own, by a name (no lambda, no "
+            "function within a function)"
+        )
+
+
+def wrapper(name: str) -> type[gymnasium.Wrapper]:
+    """The class `module:Wrapper`, the module imported.
+
+    Raises:
+        UsageError: there is none, or it is no Gymnasium wrapper.
+    """
+    module, _, qualname = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), qualname)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"env_wrappers: cannot find {name}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
+        raise UsageError(f"env_wrappers: {name} is no class derived from gymnasium.Wrapper")
+    return found
+
+
+def wrapped(env: gymnasium.Env, names: Sequence[str]) -> gymnasium.Env:
+    """`env` in the wrappers of these names, the last one outermost.
+
+    Raises:
+        UsageError: a wrapper cannot be found, or cannot be made of an environment alone.
+    """
+    for name in names:
+        try:
+            env = wrapper(name)(env)
+        except _MISTAKES as error:
+            line = " ".join(str(error).split()) or type(error).__name__
+            hint = "one that needs arguments: derive a class that gives them"
+            if text_parts(env.observation_space):
+                hint = "rl.envs.own:WithoutText before it leaves text out"
+            raise UsageError(f"env_wrappers: {name} cannot wrap {env}: {line} ({hint})") from error
+    return env
+
+
+def without_text(env: gymnasium.Env) -> gymnasium.Env:
+    """`env`, whose Dict observations have no parts that are text."""
+    return WithoutText(env) if text_parts(env.observation_space) else env
+
+
+class WithoutText(gymnasium.ObservationWrapper):
+    """Leaves parts of Dict observations out that are text, such as MiniGrid's `mission`."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.observation_space = _without_text(env.observation_space)
+
+    def observation(self, observation: Any) -> Any:
+        """The parts that are left."""
+        return _kept(self.observation_space, observation)
+
+
+def text_parts(space: spaces.Space) -> list[str]:
+    """Names of the parts of a Dict space that are text (dotted, where Dicts are nested); none if nothing else
+    would be left."""
+    if not isinstance(space, spaces.Dict):
+        return []
+    found = []
+    for key, each in space.spaces.items():
+        found += [key] if _is_text(each) else [f"{key}.{part}" for part in text_parts(each)]
+    return [] if all(_is_text(each) for each in space.spaces.values()) else found
+
+
+def check_trusted(where: object, env_id: str | None, wrappers: Iterable[str]) -> None:
+    """Raises UsageError where a saved run names what this process has not imported or may not call.
+
+    env_id: None: the caller named it.
+    """
+    from rl.hparams.hparams import check_imported
+
+    for name in [*([env_id] if env_id else []), *wrappers]:
+        module, colon, _ = name.rpartition(":")
+        if not colon or name in _GIVEN:
+            continue
+        if "<" in name:  # <lambda>, <locals>
+            raise UsageError(
+                f"{where} was trained on {name}, which cannot be imported: give it again as env="
+            )
+        try:
+            check_imported(module)
+            importlib.import_module(module)  # of this package's, it may not be yet
+        except ImportError as error:
+            raise UsageError(
+                f"{where} was trained on {name}: import {module} first, if you trust that run"
+            ) from error
+    found = made(env_id) if env_id and env_id.rpartition(":")[2] not in gymnasium.registry else None
+    if found is not None and env_id not in _GIVEN and not _is_environment(found.entry_point):
+        raise UsageError(
+            f"{where} was trained on {env_id}, a function: runs may name none to call, give it as env="
+        )
+
+
+def _is_environment(kind: Any) -> bool:
+    """Whether it is a class of environments; this package's own, which are there by id, may do more."""
+    if not (isinstance(kind, type) and issubclass(kind, gymnasium.Env)):
+        return False
+    return not issubclass(kind, gymnasium.Wrapper) and kind.__module__.partition(".")[0] != "rl"
+
+
+def _is_text(space: spaces.Space) -> bool:
+    """Whether elements are text: of Text spaces, and of others that say so (MiniGrid's own)."""
+    return isinstance(space, spaces.Text) or (space.dtype is not None and np.dtype(space.dtype).kind == "U")
+
+
+def _without_text(space: spaces.Space) -> spaces.Space:
+    if not text_parts(space):
+        return space
+    assert isinstance(space, spaces.Dict)
+    return spaces.Dict({key: _without_text(each) for key, each in space.spaces.items() if not _is_text(each)})
+
+
+def _kept(space: spaces.Space, observation: Any) -> Any:
+    if not isinstance(space, spaces.Dict):
+        return observation
+    return {key: _kept(each, observation[key]) for key, each in space.spaces.items()}
+
+
+# What wrappers raise where they do not fit, or lack arguments.
+_MISTAKES = (
+    TypeError,
+    ValueError,
+    AssertionError,
+    AttributeError,
+    NotImplementedError,
+    gymnasium.error.Error,
+)
+_GIVEN: dict[str, Made] = {}  # functions that the caller gave in this process
+_FOUND: dict[str, Made] = {}  # those found by name

@@ -1,0 +1,94 @@
+"""A run as it lies in its folder: what it was trained with, its agent, its weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rl.agents.agent import Agent
+from rl.agents.algos.registry import get_algo
+from rl.envs.make import eval_envs_of
+from rl.envs.own import check_trusted
+from rl.errors import UsageError
+from rl.hparams.hparams import HParams
+from rl.hparams.overrides import apply_overrides
+from rl.runners.trainer import best_return
+from rl.utils.checkpoint import CheckpointManager, read_manifest, read_single
+from rl.utils.files import failure, read_text, reason
+
+
+def read_saved(run_dir: Path) -> dict[str, Any] | None:
+    """What is in its `hparams.json`, None where there is none. Raises UsageError where it cannot be read."""
+    path = run_dir / "hparams.json"
+    try:
+        return json.loads(read_text(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise failure(f"cannot read {path} ({reason(error)}): choose another --output_dir", error) from error
+    except ValueError as error:
+        raise UsageError(
+            f"cannot read {path} ({error}): was it edited? choose another --output_dir"
+        ) from error
+
+
+def saved_hparams(
+    run_dir: Path, asked: HParams | None = None, eval_policy: str | None = None, env: str | None = None
+) -> tuple[HParams, int]:
+    """The frozen hparams and the seed that `run_dir` was trained with.
+
+    eval_policy, env: in place of the run's own; None keeps that.
+
+    Raises:
+        UsageError: there is no run, or not the one that is asked for; where none is, one that would import
+            what was not imported before: it may be a stranger's.
+    """
+    saved = read_saved(run_dir)
+    if saved is None:
+        raise UsageError(
+            f"there is no trained agent in {run_dir}: train one there first, or name another folder"
+        )
+    hparams = HParams.from_dict(saved["hparams"])
+    given = {"eval_policy": eval_policy, "env": env}
+    apply_overrides(hparams, {key: value for key, value in given.items() if value is not None})
+    hparams.freeze()
+    if asked is not None and (asked.algo, asked.env) != (hparams.algo, hparams.env):
+        raise UsageError(
+            f"{run_dir} holds {hparams.algo} on {hparams.env}, not {asked.algo} on {asked.env}: "
+            f"ask for --hparams {saved['name']}, or choose another --output_dir"
+        )
+    typed = () if asked is None else asked.env_wrappers
+    strange = [name for name in hparams.env_wrappers if name not in typed]
+    check_trusted(run_dir, hparams.env if asked is None and env is None else None, strange)
+    return hparams, saved["seed"]
+
+
+def saved_agent(
+    run_dir: Path, asked: HParams | None = None, eval_policy: str | None = None, env: str | None = None
+) -> Agent:
+    """The agent as it was trained in `run_dir`, weights not read yet. As `saved_hparams`."""
+    hparams, seed = saved_hparams(run_dir, asked, eval_policy, env)
+    envs = eval_envs_of(hparams, 1)
+    views = envs.observation_space, envs.action_space
+    envs.close()
+    agent: Agent = get_algo(hparams.algo)(hparams, *views, seed)
+    return agent
+
+
+def read_weights(agent: Agent, run_dir: Path, which: str) -> int:
+    """Reads the policy "best" or "last"; returns the step that it is of.
+
+    Raises:
+        UsageError: there is no checkpoint, or all are damaged.
+    """
+    if which not in ("best", "last"):
+        raise UsageError(f"which={which!r}: a run keeps its 'best' and its 'last' policy")
+    if which == "best" and best_return(run_dir) is not None:
+        best = run_dir / "checkpoints" / "best"
+        read_single(best, agent.policy_variables)
+        return read_manifest(best).step
+    manager = CheckpointManager(run_dir / "checkpoints")
+    if manager.restore(agent.policy_variables, partial=True) is None:
+        raise UsageError(f"there is no checkpoint in {run_dir}: train first, or name another --output_dir")
+    return manager.restored_step or 0
