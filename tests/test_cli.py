@@ -102,6 +102,7 @@ def test_defaults_train_one_copy_into_a_folder_named_after_the_set(folder):
         "render": False,
         "record_video": False,
         "eval_episodes": 10,
+        "eval_policy": None,
         "test_episodes": 10,
         "hparams_name": "my_set",
         "overrides": "",

@@ -59,6 +59,7 @@ def qrdqn_mountaincar() -> QRDQNHParams:
     """QR-DQN on MountainCar-v0, double, 5-step returns."""
     hparams = dense_networks(QRDQNHParams())
     mountaincar(hparams)
+    hparams.lr = 2e-3
     return hparams
 
 

@@ -113,7 +113,7 @@ def test_a_loaded_policy_acts_and_is_evaluated_as_its_run_was_or_as_is_asked(tra
         rl.load(trained["greedy"].run_dir, eval_policy="sampled")
 
 
-def tested(run_dir, policy):
+def outcome_of(run_dir, policy):
     """What the command line's test of a run finds."""
     each = False, False, False, 1, EPISODES, "a command", None, policy
     return experiment._test(experiment.Plan(resolve("ppo", TINY), "ppo", 0, *each), run_dir, StopAfter())
@@ -122,7 +122,7 @@ def tested(run_dir, policy):
 def test_the_test_and_its_summary_show_both_where_they_differ(trained):
     run_dir = trained["greedy"].run_dir
     for policy, titles in ((None, "sampled"), ("sample", "greedy")):
-        tests = tested(run_dir, policy)
+        tests = outcome_of(run_dir, policy)
         row = experiment._summary(Storage(run_dir), None, tests, EPISODES)
         means = {title: float(text.split()[0]) for title, text in row.items() if title.startswith("return")}
         first, second = (0.0, 1.0) if policy is None else (1.0, 0.0)
@@ -134,7 +134,7 @@ def test_the_test_and_its_summary_show_both_where_they_differ(trained):
 
 
 def test_a_test_that_asks_for_no_policy_plays_the_runs_own(trained):
-    tests = tested(trained["sample"].run_dir, None)
+    tests = outcome_of(trained["sample"].run_dir, None)
     assert tests["last"].returns.mean() >= 0.8 and tests["greedy"].returns.mean() == 0.0
 
 
