@@ -75,8 +75,10 @@ def ppo_mountaincar() -> PPOHParams:
     hparams.eval_period = 100_000
     hparams.num_envs = 16
     hparams.rollout_length = 64
+    hparams.lr = 1e-3
+    hparams.lr_schedule = "linear"
     hparams.gae_lambda = 0.98
-    hparams.epochs = 4
+    hparams.epochs = 10
     hparams.minibatches = 4
     return hparams
 
