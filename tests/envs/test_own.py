@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
-from pathlib import Path
 from typing import ClassVar
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from pages import steps
 
 import rl
-from rl.cli import _default_output, checked, main, parse
+from rl.cli import _default_output, main, parse
 from rl.envs import make_env, make_gym_env, own
-from rl.envs.make import eval_envs_of
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
-from rl.registry import import_user_modules
 from rl.runners.build import build_runner
 
-ROOT = Path(__file__).resolve().parents[2]
 TINY = {
     "num_envs": 2,
     "rollout_length": 8,
@@ -226,24 +222,19 @@ def test_a_lambda_trains_and_its_run_is_loaded_with_it_again(tmp_path):
     assert rl.load(tmp_path, env="Corridor-v0").evaluate(2).returns.tolist() == [3.0, 3.0]
 
 
-def test_the_documented_example_runs(tmp_path, monkeypatch, capsys):
-    text = (ROOT / "docs/environments.md").read_text()
-    (tmp_path / "my_maze.py").write_text(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1])
+def test_the_documented_example_trains(tmp_path, monkeypatch, capsys):
+    page = steps("docs/environments.md")
+    (tmp_path / "my_maze.py").write_text(next(step.text for step in page if step.name == "my_maze.py"))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    commands = re.findall(r"^    python train.py (.*my_maze.*)$", text, re.MULTILINE)
-    assert len(commands) == 4
-    for command in commands:  # all are understood, down to the environment
-        hparams = checked(parse([word.strip('"') for word in command.split()]))
-        import_user_modules(("my_maze",) if "--user_modules" in command else ())
-        eval_envs_of(hparams, 1).close()
+    (command,) = [step for step in page if "my_maze:Doubled" in step.text]
     tiny = "compile=graph,num_envs=2,rollout_length=8,minibatches=1"
-    words = [*commands[-1].split(), "--hparam_override", tiny, "--train_steps", "16", "--output_dir", "out"]
+    words = [*command.words[2:], "--hparam_override", tiny, "--train_steps", "16", "--output_dir", "out"]
     words += ["--test_episodes", "1", "--eval_episodes", "1"]
     assert main(words) == 0, capsys.readouterr().err
     saved = json.loads((tmp_path / "out/run_0/hparams.json").read_text())["hparams"]
     assert (saved["env"], saved["env_wrappers"]) == ("my_maze:long_maze", ["my_maze:Doubled"])
-    gymnasium.registry.pop("Maze-v0")
+    del gymnasium.registry["Maze-v0"], sys.modules["my_maze"]
 
 
 @pytest.mark.parametrize(
