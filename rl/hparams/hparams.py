@@ -194,6 +194,10 @@ class HParams(Checked):
     buffer_shards: Count = 0  # processes that hold the replay memory; 0: the learner holds it
     save_buffers: bool = True  # whether these are part of checkpoints
 
+    # Seconds without any progress after which the run ends with exit code 75, to go on from a checkpoint.
+    # More than what takes longest: compiling, a step of the environment. None: it is only told.
+    hang_timeout: PositiveFloat | None = None
+
     log_period: PositiveInt = 5_000  # environment steps between rows of metrics
     eval_period: Count = 0  # environment steps between evaluations; 0: only at the end
     # Actions of evaluations, tests and films: the policy's best, or drawn as in training.
