@@ -1,8 +1,8 @@
 """Whether a run goes on: what its main thread does, noted by a watch that tells of a run that hangs.
 
 `python -m rl.heartbeat RUN_DIR --seconds N` says it from outside, for a liveness probe of Kubernetes: exit
-code 0 where the run in that folder went on within the last N seconds or is over, 1 where it did not or has not
-begun, 2 for what is typed wrong. Nothing here imports TensorFlow.
+code 0 where the run in that folder went on within the last N seconds or is over, 1 where it has not, or never
+began, 2 for what is typed wrong. Nothing here imports TensorFlow.
 """
 
 from __future__ import annotations
