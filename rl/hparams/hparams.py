@@ -188,7 +188,8 @@ class HParams(Checked):
     max_staleness: Count | None = (
         None  # updates since a rollout's weights, above which it is not used; None: any
     )
-    worker_timeout: PositiveFloat = 120.0  # seconds without a rollout after which a worker is replaced
+    # Seconds without a rollout after which a worker is replaced, and without an answer a buffer.
+    worker_timeout: PositiveFloat = 120.0
     compress_rollouts: bool = False  # pictures, by LZ4, on their way from workers: for slow networks
     num_learners: PositiveInt = 1  # processes that average their gradients, each with a part of the workers
     buffer_shards: Count = 0  # processes that hold the replay memory; 0: the learner holds it

@@ -218,7 +218,7 @@ class AsyncRunner(Runner):
         role = ray.remote(Weights).options(**lasting, scheduling_strategy=self._roles.cluster.here())
         timeout, count = self.learner.agent.hparams.worker_timeout, self.workers.number
         # Half of it: it is to be found before the workers, which wait for it, are late.
-        self._publisher = publisher = Publisher(role.remote(), timeout / 2)
+        self._publisher = Publisher(role.remote(), timeout / 2)
         made = int(self.iteration.numpy())
         self._publish(made, flat_weights(self.learner.agent, training=False).numpy())
         self._convert()
@@ -227,7 +227,7 @@ class AsyncRunner(Runner):
             self._buffers.restore(self._restored)
         self._roles.tell_of_room()
         fetch = self._buffers is None and replicas.count() == 1
-        self._pool = WorkerPool(self._worker, count, timeout, publisher.tend, fetch)
+        self._pool = WorkerPool(self._worker, count, timeout, self._tend, fetch)
         return self._pool
 
     def _convert(self) -> None:
@@ -264,6 +264,12 @@ class AsyncRunner(Runner):
         actor = ray.remote(Worker).options(num_cpus=1, **QUIET)
         assert self._publisher is not None, "_start makes it"
         return actor.remote(assignment, self._publisher.role, self._portable)
+
+    def _tend(self) -> bool:
+        """Looks, while nothing arrives, at what workers depend on; whether they had to wait for it."""
+        assert self._publisher is not None, "_start makes it"
+        self._roles.cluster.check()
+        return self._publisher.tend()
 
     def _publish(self, number: int, flat: np.ndarray | None) -> None:
         """A new version; `flat` None: of the same weights."""

@@ -45,7 +45,7 @@ def test_a_worker_that_has_the_newest_gets_its_number_alone():
 
 
 def test_a_role_that_does_not_answer_is_named_and_replaced_and_workers_are_not(build, ray_here, caplog):
-    """Stopped, as by a machine that is out of memory: its process is there, so Ray does not start it again."""
+    """Its process is there, so Ray does not start it again."""
     runner = build("ppo", env="CartPole-v1", workers=Workers(2), num_envs=2, rollout_length=8)
     runner.run(2)
     publisher = runner._publisher
