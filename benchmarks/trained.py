@@ -33,6 +33,7 @@ NOT_LEARNING = {
     "compile",
     "act_backend",
     "worker_timeout",
+    "hang_timeout",
     "compress_rollouts",
 }
 LENGTH = 10  # hexadecimal digits of a fingerprint

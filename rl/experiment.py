@@ -45,6 +45,7 @@ FREE_TO_CHANGE = {
     "compile",
     "act_backend",
     "worker_timeout",
+    "hang_timeout",
     "save_buffers",
     "compress_rollouts",
 }

@@ -188,11 +188,16 @@ class HParams(Checked):
     max_staleness: Count | None = (
         None  # updates since a rollout's weights, above which it is not used; None: any
     )
-    worker_timeout: PositiveFloat = 120.0  # seconds without a rollout after which a worker is replaced
+    # Seconds without a rollout after which a worker is replaced, and without an answer a buffer.
+    worker_timeout: PositiveFloat = 120.0
     compress_rollouts: bool = False  # pictures, by LZ4, on their way from workers: for slow networks
     num_learners: PositiveInt = 1  # processes that average their gradients, each with a part of the workers
     buffer_shards: Count = 0  # processes that hold the replay memory; 0: the learner holds it
     save_buffers: bool = True  # whether these are part of checkpoints
+
+    # Seconds without any progress after which the run ends with exit code 75, to go on from a checkpoint.
+    # More than what takes longest: compiling, a step of the environment. None: it is only told.
+    hang_timeout: PositiveFloat | None = None
 
     log_period: PositiveInt = 5_000  # environment steps between rows of metrics
     eval_period: Count = 0  # environment steps between evaluations; 0: only at the end

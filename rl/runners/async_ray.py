@@ -23,6 +23,7 @@ import ray
 import tensorflow as tf
 
 from rl.errors import LearnerLost
+from rl.heartbeat import doing
 from rl.ops import random, replicas
 from rl.runners.actor import Actor, flat_weights
 from rl.runners.base import GoOn, Runner
@@ -34,7 +35,7 @@ from rl.workers.exchange import Sent, unpacked
 from rl.workers.plan import Workers, rollouts_sent_as_one, together
 from rl.workers.pool import WorkerPool
 from rl.workers.roles import QUIET, Roles
-from rl.workers.weights import Version, Weights
+from rl.workers.weights import Publisher, Weights
 from rl.workers.worker import Assignment, Rollout, Worker
 
 
@@ -59,10 +60,9 @@ class AsyncRunner(Runner):
         self.pack = self._function.pack
         self._played: dict[str, float] = {}  # sums of the window's episodes, which the workers made
         agent.resample_noise(random.fold_in(self.root_seed, 0))
-        self._weights: Any = None
+        self._publisher: Publisher | None = None
         self._pool: WorkerPool | None = None
         self._buffers: Buffers | None = None
-        self._version: Version | None = None
         self._restored: str | None = None
         self._staleness: list[int] = []
         self._sent: list[Sent] = []
@@ -75,6 +75,7 @@ class AsyncRunner(Runner):
         start = made = int(self.iteration.numpy())
         while made < start + iterations:
             begun = time.perf_counter()
+            doing("rollouts of the workers")
             rollouts = self._rollouts(pool, made)
             self._waited["rollouts"] += time.perf_counter() - begun
             for rollout in rollouts:
@@ -170,6 +171,7 @@ class AsyncRunner(Runner):
 
     def _learn(self, made: int, rollouts: list[Rollout]) -> Learned | None:
         """The iteration's learning, by all learners; None where there was nothing to learn from."""
+        doing("the compiled learning")
         try:
             if self._buffers is not None:
                 return self._learn_from_batches(made, self._buffers, rollouts)
@@ -190,7 +192,9 @@ class AsyncRunner(Runner):
 
     def _learn_from_batches(self, made: int, buffers: Buffers, rollouts: list[Rollout]) -> Learned | None:
         for rollout in rollouts:
+            doing("a buffer that takes a rollout in")
             buffers.add(rollout.worker, rollout.arrays)
+        doing("batches of the buffers")
         begun = time.perf_counter()
         sampled = buffers.next(made * self.steps_per_iteration)
         arrays = None if sampled is None else buffers.arrays(sampled[0])
@@ -198,6 +202,7 @@ class AsyncRunner(Runner):
         if sampled is None or arrays is None:
             self.iteration.assign(made + 1)
             return None
+        doing("the compiled learning")
         others = sampled[1:]
         priorities = self._roles.peers.learn(made, [(-1, [each.arrays]) for each in others])
         learned = self._function.from_batches(arrays)
@@ -211,7 +216,9 @@ class AsyncRunner(Runner):
         # Beside the learner, not on a node that may be lost while the learner goes on.
         lasting = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, **QUIET}
         role = ray.remote(Weights).options(**lasting, scheduling_strategy=self._roles.cluster.here())
-        self._weights = role.remote()
+        timeout, count = self.learner.agent.hparams.worker_timeout, self.workers.number
+        # Half of it: it is to be found before the workers, which wait for it, are late.
+        self._publisher = Publisher(role.remote(), timeout / 2)
         made = int(self.iteration.numpy())
         self._publish(made, flat_weights(self.learner.agent, training=False).numpy())
         self._convert()
@@ -219,9 +226,8 @@ class AsyncRunner(Runner):
         if self._buffers is not None and self._restored is not None:
             self._buffers.restore(self._restored)
         self._roles.tell_of_room()
-        timeout, count = self.learner.agent.hparams.worker_timeout, self.workers.number
         fetch = self._buffers is None and replicas.count() == 1
-        self._pool = WorkerPool(self._worker, count, timeout, self._republish, fetch)
+        self._pool = WorkerPool(self._worker, count, timeout, self._tend, fetch)
         return self._pool
 
     def _convert(self) -> None:
@@ -256,18 +262,16 @@ class AsyncRunner(Runner):
             own_seed=int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31,
         )
         actor = ray.remote(Worker).options(num_cpus=1, **QUIET)
-        return actor.remote(assignment, self._weights, self._portable)
+        assert self._publisher is not None, "_start makes it"
+        return actor.remote(assignment, self._publisher.role, self._portable)
+
+    def _tend(self) -> bool:
+        """Looks, while nothing arrives, at what workers depend on; whether they had to wait for it."""
+        assert self._publisher is not None, "_start makes it"
+        self._roles.cluster.check()
+        return self._publisher.tend()
 
     def _publish(self, number: int, flat: np.ndarray | None) -> None:
         """A new version; `flat` None: of the same weights."""
-        step = number * self.steps_per_iteration
-        if flat is not None:
-            self._version = Version.of(number, step, flat)
-        elif self._version is not None:
-            self._version = self._version._replace(number=number, step=step)
-        self._weights.publish.remote(self._version)
-
-    def _republish(self) -> None:
-        """Again, for a role that was restarted and knows nothing."""
-        if self._version is not None:
-            self._weights.publish.remote(self._version)
+        assert self._publisher is not None, "_start makes it"
+        self._publisher.publish(number, number * self.steps_per_iteration, flat)

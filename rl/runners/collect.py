@@ -9,6 +9,7 @@ import numpy as np
 import optree
 from gymnasium import spaces
 
+from rl.heartbeat import doing
 from rl.runners.acting import Acting
 from rl.spaces import space_leaves
 from rl.types import Nest
@@ -46,6 +47,7 @@ class Collector:
         reached: `[B, ...]` observations of episodes that were cut: they stand as those of an autoreset step,
         so that transitions before them keep their true successors.
         """
+        doing("the environment's reset")
         self.observation = self.env.reset(seed)
         self.ended = np.zeros(self.env.num_envs, bool)
         if reached is not None:
@@ -65,6 +67,7 @@ class Collector:
             observation, ended = self._fresh_episodes(iteration)
         block.write_state(actor.network_state)
         for t in range(self.length):
+            doing("the policy's actions")
             action, extras = actor(observation, t, step + t * num_envs)
             block.write(t, observation, action, ended, extras)
             observation, reward, terminated, truncated = self._step(action)
@@ -82,10 +85,12 @@ class Collector:
         seed = np.random.SeedSequence([self.seed, 1, iteration]).generate_state(1)[0]
         self.actor.forget()
         self._fresh = None
+        doing("the environment's reset")
         return self.env.reset(int(seed) % 2**31), np.zeros(self.env.num_envs, bool)
 
     def _step(self, action: Nest) -> tuple[Nest, np.ndarray, np.ndarray, np.ndarray]:
         if self._fresh is None:
+            doing("the environment's step")
             return self.env.step(action)
         fresh, self._fresh = self._fresh, None
         never = np.zeros(self.env.num_envs, bool)

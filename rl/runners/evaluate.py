@@ -13,6 +13,7 @@ from rl.agents.agent import Agent
 from rl.envs.host import HostEnv
 from rl.envs.make import eval_envs_of
 from rl.errors import Stopped, UsageError
+from rl.heartbeat import doing
 from rl.runners.actor import Actor
 from rl.spaces import space_spec
 
@@ -102,6 +103,7 @@ class Evaluator:
         wanted = np.array([len(range(i, self.episodes, count)) for i in range(count)])
         returns: list[list[float]] = [[] for _ in range(count)]
         lengths: list[list[float]] = [[] for _ in range(count)]
+        doing("the environment's reset, of an evaluation")
         observation = self._envs.reset(seed)
         actor.restart(seed)
         total, length = np.zeros(count), np.zeros(count)
@@ -114,6 +116,7 @@ class Evaluator:
             if t % BLOCK == 0:
                 actor.begin(t, BLOCK)
             action, _ = actor(observation, t % BLOCK, 0)
+            doing("the environment's step, of an evaluation")
             observation, reward, terminated, truncated = self._envs.step(action)
             actor.forget(ended)
             total = np.where(ended, 0.0, total) + reward

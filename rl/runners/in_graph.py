@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from rl.agents.agent import network_state
+from rl.heartbeat import doing
 from rl.ops import loops, random, replicas
 from rl.runners.base import GoOn, Runner, episode_sums
 from rl.runners.devices import Devices
@@ -102,6 +103,7 @@ class InGraphRunner(Runner):
             count = iterations - made if go_on is None else min(self._chunk, iterations - made)
             begun = time.perf_counter()
             arguments = [[tf.constant(count), tf.constant(total)] for total in self._totals]
+            doing("the compiled iterations")
             self._totals = [np.array(each) for each in self._loop(arguments)]
             made += count
             if go_on is None:

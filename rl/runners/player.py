@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from rl.agents.agent import Agent
 from rl.envs.make import eval_envs_of
 from rl.errors import Stopped, UsageError
+from rl.heartbeat import doing
 from rl.runners.actor import Actor
 from rl.runners.evaluate import BLOCK
 from rl.utils.video import Preview, VideoWriter
@@ -79,6 +80,7 @@ class Player:
     def _play(self, seed: int, path: Path | None, stopped: Callable[[], bool] | None) -> Film:
         env, actor = self.env, self._actor
         actor.sync()
+        doing("the environment's reset, of a film")
         observation = env.reset(seed)
         actor.restart(seed)
         total, preview = 0.0, None if path is None else Preview(env.fps)
@@ -91,6 +93,7 @@ class Player:
                     preview.add(frame)
 
             for t in itertools.count():
+                doing("the environment's step, of a film")
                 if stopped is not None and stopped():
                     raise Stopped
                 draw()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from rl.heartbeat import doing
 from rl.ops import loops, random
 from rl.runners.actor import Actor, flat_weights
 from rl.runners.base import GoOn, Runner, episode_sums, joined_sums, running_sums
@@ -83,6 +84,7 @@ class SyncRunner(Runner):
         while made < iterations:
             block = self._blocks[made % len(self._blocks)]
             self._collect(block, iteration + made)
+            doing("the compiled learning")
             if self._thread is None:
                 self._finish(self._learn(block.arrays()))
             else:
@@ -93,6 +95,7 @@ class SyncRunner(Runner):
             if go_on is not None and not go_on(made):
                 break
         if self._pending is not None:
+            doing("the compiled learning")
             # Rows of metrics and checkpoints stand between calls: nothing may be under way there.
             self._finish(self._pending.result())
             self._pending = None

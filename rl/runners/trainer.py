@@ -21,6 +21,7 @@ import tensorflow as tf
 from rl import systems
 from rl.envs.host import Purpose, purpose_seed
 from rl.errors import MachineLost, NotFinite, Stopped, Unavailable, UsageError
+from rl.heartbeat import Watch, doing
 from rl.hparams.hparams import HParams
 from rl.runners.base import window_metrics
 from rl.runners.build import build_runner
@@ -119,7 +120,11 @@ class Trainer:
             set_aside(best)
         row_step = runner.step - window.steps if self.resumed else None  # of the last row
         logger = Logger(self.run_dir, self.hparams.histograms, row_step)
-        with logger, Progress(total, self.run_dir / "train.log", step=self.first_step) as progress:
+        with (
+            logger,
+            Progress(total, self.run_dir / "train.log", step=self.first_step) as progress,
+            Watch(self.run_dir, lambda: progress.step, self.hparams.hang_timeout),
+        ):
             progress.message(self._environment())
             if not self.resumed:
                 logger.log_hparams(log_hparams)
@@ -179,6 +184,7 @@ class Trainer:
             Stopped: asked to stop while it evaluated or filmed; the resumed run does so again.
         """
         runner, window = self.runner, self.window
+        doing("a row of metrics")
         step, total = runner.step, self.hparams.train_steps
         before, sums = step - window.steps, runner.sums()
         row = window_metrics(sums) | self.agent.scalars(step)
@@ -186,6 +192,7 @@ class Trainer:
         self._check_finite(row, logger)
         evaluation = self._evaluate(before, total, row, progress)
         film = self._film(before, total, progress)
+        doing("a row of metrics to be written")
         logger.log(step, row)
         logger.log_histograms(step, self.agent.variables)
         if film is not None:
@@ -293,6 +300,7 @@ class Trainer:
         self._save_seconds = self._saved_at - begun
 
     def _write_checkpoint(self) -> None:
+        doing("a checkpoint to be written")
         runner = self.runner
         meta = {"seed": self.seed, "best_return": self.best_return, "window": self.window.saved()}
         with self._stop.unhurried():

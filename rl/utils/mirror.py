@@ -28,6 +28,7 @@ from functools import partial
 from pathlib import Path
 
 from rl.errors import UsageError
+from rl.heartbeat import FILE
 from rl.utils import remote, staging
 from rl.utils.address import join
 from rl.utils.files import write_text_atomic
@@ -304,13 +305,14 @@ class Mirror(Storage):
             del self._files[name]
 
     def _local_files(self) -> dict[str, Path]:
-        """All files but checkpoints and what is under way (a dot in front), by name below the folder."""
+        """All files but checkpoints, the heartbeat and what is under way (a dot in front), by name below the
+        folder."""
         found, checkpoints = {}, self.folder / CHECKPOINTS
         for place, folders, files in os.walk(self.folder):
             path = Path(place)
             folders[:] = [name for name in folders if name[0] != "." and path / name != checkpoints]
             for name in files:
-                if name[0] != ".":
+                if name[0] != "." and name != FILE:
                     found[(path / name).relative_to(self.folder).as_posix()] = path / name
         return found
 

@@ -124,6 +124,11 @@ class Progress:
                 self._live.console.print(Text(text))
 
     @property
+    def step(self) -> int:
+        """How far the run is, by what was last told."""
+        return self._step
+
+    @property
     def steps_per_second(self) -> float | None:
         """The rate over the last half minute; None before there are two updates."""
         if len(self._samples) < 2:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ AHEAD = 2  # iterations whose batches are ordered before they are needed
 SAVING = 300.0  # seconds that a checkpoint of a buffer may take
 LEAVING = 5.0  # seconds that a buffer may take to clean up
 PATIENCE = 60.0  # seconds without an answer after which a buffer is passed over
+POLL = 1.0  # seconds between two looks at buffers that do not answer
 ADDING = 4  # rollouts on their way into a shard, after which the learner waits
 log = logging.getLogger("rl.workers")
 
@@ -30,6 +32,8 @@ class Shard:
         self.handle: Any = None
         self.adding: deque[Any] = deque()
         self.absent: Any = None  # reference whose arrival says that it answers; None: it does
+        self.silent_since = 0.0  # time.monotonic() when it was passed over
+        self.answered = False  # whether it ever did: what begins, or waits for room, takes its time
         self.size = 0  # transitions that could be sampled, when it last said
 
 
@@ -51,9 +55,21 @@ class Buffers:
         count: how many shards.
         learners: how many sets of batches an iteration needs.
         first: number of the first set, which a resumed run goes on from.
+        timeout: seconds for which a buffer is passed over, after which it is replaced; while it may be
+            writing a checkpoint at least `SAVING`.
+        check: called while no buffer answers; may raise.
     """
 
-    def __init__(self, make: Callable[[int, int], Any], count: int, learners: int, first: int):
+    def __init__(
+        self,
+        make: Callable[[int, int], Any],
+        count: int,
+        learners: int,
+        first: int,
+        timeout: float,
+        check: Callable[[], None],
+    ):
+        self._timeout, self._check = timeout, check
         self._make, self._learners = make, learners
         self._shards = [Shard(i) for i in range(count)]
         self._ordered: deque[Sampled] = deque()
@@ -71,11 +87,12 @@ class Buffers:
             try:
                 ray.get(shard.adding.popleft())
             except ray.exceptions.RayError as error:
-                self._replace(shard, error)
+                self._replace_lost(shard, error)
 
     def next(self, step: int) -> list[Sampled] | None:
         """The batches of an iteration, for every learner a set; waits for them. None where there are none: a
         buffer is not full enough, or was lost. step: environment steps so far."""
+        self._look()
         while len(self._ordered) < AHEAD * self._learners:
             self._order(step)
         taken = [self._ordered.popleft() for _ in range(self._learners)]
@@ -104,10 +121,13 @@ class Buffers:
         return sum(shard.size for shard in self._shards)
 
     def save(self, address: str, step: int) -> None:
-        """Orders from each shard a checkpoint of its own, and does not wait for it; one that fails costs a
-        warning, later."""
-        self._end_saving()
+        """Orders from each shard that answers a checkpoint of its own, and does not wait for it; one that
+        fails costs a warning, later."""
+        self._end_saving(PATIENCE)
         for shard in self._shards:
+            if shard.absent is not None:
+                log.warning("buffer %d does not answer: its last checkpoint is kept", shard.index)
+                continue
             self._saving.append((shard, shard.handle.save.remote(join(address, str(shard.index)), step)))
 
     def restore(self, address: str) -> None:
@@ -126,7 +146,7 @@ class Buffers:
 
     def close(self) -> None:
         """Ends all buffers, after they have written what they were asked to."""
-        self._end_saving()
+        self._end_saving(SAVING)
         with contextlib.suppress(Exception):
             leaving = [shard.handle.leave.remote() for shard in self._shards]
             ray.wait(leaving, num_returns=len(leaving), timeout=LEAVING)
@@ -134,15 +154,19 @@ class Buffers:
             with contextlib.suppress(Exception):
                 ray.kill(shard.handle)
 
-    def _end_saving(self) -> None:
-        """Waits for the checkpoints that were ordered."""
-        for shard, reference in self._saving:
+    def _end_saving(self, patience: float) -> None:
+        """Waits for the checkpoints that were ordered, but not for buffers that do not answer."""
+        saving, self._saving = self._saving, []
+        for shard, reference in saving:
+            if not ray.wait([reference], timeout=0 if shard.absent is not None else patience)[0]:
+                self._pass_over(shard, reference)
+                self._saving.append((shard, reference))
+                continue
             try:
-                ray.get(reference, timeout=SAVING)
+                ray.get(reference)
             except ray.exceptions.RayError as error:  # of a lost buffer too: its absence is noticed elsewhere
                 cause = str(getattr(error, "cause", None) or error).strip().split("\n")[0]
                 log.warning("buffer %d was not saved: %s", shard.index, cause)
-        self._saving.clear()
 
     def _order(self, step: int) -> None:
         shard = self._present(self._orders)
@@ -159,7 +183,7 @@ class Buffers:
         except ray.exceptions.RayError as error:
             self._lost(sampled, error)
             return False
-        sampled.shard.size = size
+        sampled.shard.size, sampled.shard.answered = size, True
         return bool(can_sample)
 
     def _present(self, first: int) -> Shard:
@@ -175,41 +199,61 @@ class Buffers:
 
     def _arrives(self, shard: Shard, reference: Any) -> bool:
         """Waits for an answer of a shard. False where it is passed over, for others answer: a cluster that
-        has lost a node may have no room for it."""
+        has lost a node may have no room for it; or where it was replaced."""
+        incarnation = shard.incarnation
         while not ray.wait([reference], timeout=0 if shard.absent is not None else PATIENCE)[0]:
-            if shard.absent is None:
-                log.warning("buffer %d does not answer: it is passed over until it does", shard.index)
-                shard.absent = reference
+            self._pass_over(shard, reference)
             if any(each.absent is None for each in self._shards):
                 return False
-            ray.wait([each.absent for each in self._shards], timeout=PATIENCE)
-            self._present(0)
+            ray.wait([each.absent for each in self._shards], timeout=POLL)
+            self._check()
+            self._look()
+            if shard.incarnation != incarnation:
+                return False
         return True
+
+    def _pass_over(self, shard: Shard, reference: Any) -> None:
+        """From now on, until that reference arrives."""
+        if shard.absent is None:
+            log.warning("buffer %d does not answer: it is passed over until it does", shard.index)
+            shard.absent, shard.silent_since = reference, time.monotonic()
+
+    def _look(self) -> None:
+        """Goes on with buffers that answer again, replaces those that have not for too long."""
+        for shard in self._shards:
+            if shard.absent is None:
+                continue
+            if ray.wait([shard.absent], timeout=0)[0]:
+                shard.absent = None
+                continue
+            silent, saves = (
+                time.monotonic() - shard.silent_since,
+                any(each is shard for each, _ in self._saving),
+            )
+            if shard.answered and silent > (max(self._timeout, SAVING) if saves else self._timeout):
+                self._replace(shard, f"did not answer for {silent:.0f} s more")
 
     def _lost(self, sampled: Sampled, error: Exception) -> None:
         if sampled.incarnation == sampled.shard.incarnation:
-            self._replace(sampled.shard, error)
+            self._replace_lost(sampled.shard, error)
 
-    def _replace(self, shard: Shard, error: Exception) -> None:
-        """A new, empty buffer.
-
-        Raises:
-            RayTaskError: its own code failed, and would again.
-        """
+    def _replace_lost(self, shard: Shard, error: Exception) -> None:
+        """Raises RayTaskError where its own code failed, and would again."""
         if isinstance(error, ray.exceptions.RayTaskError):
             raise error
+        self._replace(shard, f"was lost ({type(error).__name__})")
+
+    def _replace(self, shard: Shard, why: str) -> None:
+        """A new, empty buffer."""
         with contextlib.suppress(Exception):
             ray.kill(shard.handle)
         self.replaced += 1
         self.lost += shard.size
         log.warning(
-            "buffer %d was lost (%s) with %d transitions: a new one takes its place",
-            shard.index,
-            type(error).__name__,
-            shard.size,
+            "buffer %d %s, with %d transitions: a new one takes its place", shard.index, why, shard.size
         )
         shard.incarnation += 1
-        shard.size = 0
+        shard.size, shard.answered = 0, False
         shard.adding.clear()
         shard.handle = self._make(shard.index, shard.incarnation)
         shard.absent = shard.handle.answer.remote()

@@ -6,18 +6,21 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import rl
-from rl.errors import UsageError
+from rl.errors import LearnerLost, UsageError
 from rl.utils.signals import kept_handlers
 from rl.workers.plan import check_address, check_ray
 
 BEHIND = 5  # by how much the niceness of workers is above that of the learner
 _log = logging.getLogger("rl.workers.ray")
 STARTS = 3  # of a Ray of this run's own, until one succeeds
+CHECK = 5.0  # seconds between two questions whether Ray's process on this machine is well
 
 
 class Cluster:
@@ -43,6 +46,7 @@ class Cluster:
         _quiet(ray)
         self.ray: Any = ray
         self._own = not ray.is_initialized()
+        self._checked = time.monotonic()
         self._folder: Path | None = None  # where Ray has its sockets and logs, if it was started here
         if not self._own:
             return
@@ -63,6 +67,28 @@ class Cluster:
             raise UsageError(f"cannot use Ray {where}: {what}") from error
         if address is None:
             self._folder = Path(context.address_info["session_dir"])
+
+    def check(self) -> None:
+        """Asks now and then whether Ray's process on this machine, the raylet, is well: without it nothing
+        arrives any more, and nothing says so. Ray takes 15 s to notice that it is gone, 65 s that it stands.
+
+        Raises:
+            LearnerLost: it is not.
+        """
+        if time.monotonic() - self._checked < CHECK:
+            return
+        self._checked = time.monotonic()
+        here = self.ray.get_runtime_context().get_node_id()
+        if any(node["NodeID"] == here and not node["Alive"] for node in self.ray.nodes()):
+            if self._own:
+                self._end_raylet()
+            raise LearnerLost("Ray's process on this machine (raylet) is gone, or does not answer")
+
+    def _end_raylet(self) -> None:
+        """One that stands would keep `shutdown` waiting for ever."""
+        with contextlib.suppress(Exception):  # Ray has no name for it that is meant for others
+            for each in self.ray._private.worker._global_node.all_processes["raylet"]:
+                os.kill(each.process.pid, signal.SIGKILL)
 
     def here(self) -> Any:
         """The scheduling strategy of an actor that is to be on this process's node."""

@@ -51,7 +51,8 @@ class WorkerPool:
         make: (index, incarnation) to the handle of a new worker's actor.
         count: how many.
         timeout: seconds without a delivery after which a worker is taken to hang.
-        wake: called while nothing arrives, at most every `POLL` seconds.
+        wake: called while nothing arrives, at most every `POLL` seconds; says whether that was for another
+            reason than the workers, whose time then begins anew.
         fetch: whether the arrays of rollouts are wanted here, or references to them.
     """
 
@@ -60,7 +61,7 @@ class WorkerPool:
         make: Callable[[int, int], Any],
         count: int,
         timeout: float,
-        wake: Callable[[], None],
+        wake: Callable[[], bool],
         fetch: bool = True,
     ):
         self._make, self._timeout, self._wake, self._fetch = make, timeout, wake, fetch
@@ -140,8 +141,9 @@ class WorkerPool:
         ready, _ = ray.wait(oldest, num_returns=len(oldest), timeout=0)
         if not ready:
             ready, _ = ray.wait(oldest, num_returns=1, timeout=POLL)
-        if not ready:
-            self._wake()
+        if not ready and self._wake():
+            for slot in self._slots:
+                slot.heard = time.monotonic()
         for slot in slots:
             if self._is_late(slot) and not ray.wait([_heard_by(slot.pending[0])], timeout=0)[0]:
                 self._replace(slot, f"sent nothing for {time.monotonic() - slot.heard:.0f} s")

@@ -61,7 +61,8 @@ class Roles:
             seed = int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31
             return ray.remote(Buffer).options(num_cpus=1, **QUIET).remote(shelf._replace(seed=seed))
 
-        return Buffers(make, self._shards, learners, iteration * learners)
+        timeout = shelf.hparams["worker_timeout"]
+        return Buffers(make, self._shards, learners, iteration * learners, timeout, self.cluster.check)
 
     def tell_of_room(self) -> None:
         """Warns where the cluster has fewer cores than there are processes."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
 
+log = logging.getLogger("rl.workers")
+STARTUP = 120.0  # seconds that a new process may take for its first answer
 SMALL = 100_000  # bytes: up to here Ray sends a value along with the call
 
 
@@ -46,3 +50,45 @@ class Weights:
         """Called by workers, with the number that they have: that number where there is none newer. None
         before the first version, and after this process was restarted."""
         return known if self._version is not None and self._version.number == known else self._version
+
+
+class Publisher:
+    """The role as the learner sees it: it is told the newest version, and replaced where it does not answer.
+
+    Args:
+        role: handle of the `Weights` actor, which Ray starts again, with the calls that it owes.
+        timeout: seconds without an answer after which it is replaced.
+    """
+
+    def __init__(self, role: Any, timeout: float):
+        self.role, self._timeout = role, timeout
+        self._version: Version | None = None
+        self._answer: Any = None  # reference whose arrival says that it answers
+        self._asked = 0.0
+        self._answered = False
+
+    def publish(self, number: int, step: int, flat: np.ndarray | None) -> None:
+        """A new version; `flat` None: of the same weights."""
+        if flat is not None:
+            self._version = Version.of(number, step, flat)
+        elif self._version is not None:
+            self._version = self._version._replace(number=number, step=step)
+        self.role.publish.remote(self._version)
+
+    def tend(self) -> bool:
+        """To be called while no rollout arrives: publishes again, for a role that was restarted and knows
+        nothing. Returns whether it was replaced just now, so that workers could not play."""
+        import ray
+
+        if self._answer is not None and not ray.wait([self._answer], timeout=0)[0]:
+            waited = time.monotonic() - self._asked
+            if waited < (self._timeout if self._answered else max(self._timeout, STARTUP)):
+                return False
+            what = "the role that hands out weights does not answer for %.0f s: a new one takes its place"
+            log.warning(what, waited)
+            ray.kill(self.role, no_restart=False)
+            self._answer, self._answered = None, False
+            return True
+        self._answered = self._answered or self._answer is not None
+        self._answer, self._asked = self.role.publish.remote(self._version), time.monotonic()
+        return False

@@ -284,6 +284,7 @@ def test_only_what_changed_is_sent(address, by_hand, monkeypatch):
         assert sent == []
         with open(storage.folder / "metrics.csv", "a") as file:
             file.write("11\n")
+        (storage.folder / "heartbeat").write_text("{}")  # it changes every second, and is of this machine
         (storage.folder / "videos").mkdir()
         (storage.folder / "videos" / ".tmp-a.mp4").write_text("half")
         (storage.folder / "videos" / "b.mp4").write_text("film")

@@ -151,6 +151,32 @@ def test_a_buffer_that_does_not_answer_is_passed_over_until_it_does(build, monke
     assert shards[0].absent is None and runner.scalars()["perf/buffers_replaced"] == 0
 
 
+def test_a_buffer_that_never_answers_again_is_replaced_and_no_checkpoint_waits_for_it(
+    build, monkeypatch, tmp_path, caplog
+):
+    runner = build("dqn", workers=TWO, **SMALL | {"worker_timeout": 600.0})
+    runner.run(6)
+    found = runner._buffers
+    found.save(str(tmp_path), 0)
+    ray.get([reference for _, reference in found._saving])
+    monkeypatch.setattr(buffers, "PATIENCE", 2.0)
+    monkeypatch.setattr(buffers, "SAVING", 2.0)
+    os.kill(ray.get(found._shards[0].handle.answer.remote()), signal.SIGSTOP)
+    for step in (1, 2, 3):  # the first one notices it, the others know
+        found.save(str(tmp_path), step)
+    assert caplog.messages == [
+        "buffer 0 does not answer: it is passed over until it does",
+        *["buffer 0 does not answer: its last checkpoint is kept"] * 2,
+    ]
+    found._timeout = 1.0  # the order to save may be under way: it has SAVING
+    deadline = time.monotonic() + 60.0
+    while not found.replaced and time.monotonic() < deadline:
+        assert runner.run(1)["transitions"] > 0.0
+    assert found.replaced == 1 and found.lost > 0
+    (line,) = [each for each in caplog.messages if "a new one takes its place" in each]
+    assert line.startswith("buffer 0 did not answer for ") and line.count("worker") == 0
+
+
 @pytest.mark.parametrize(
     "name, workers, overrides, message",
     [

@@ -43,13 +43,13 @@ def pool_of(ray_here, monkeypatch):
     monkeypatch.setattr(pools, "POLL", 0.05)
     made = []
 
-    def make(*scripts, timeout=60.0, every=False):
+    def make(*scripts, timeout=60.0, every=False, wake=bool):
         actor = ray_here.remote(Scripted).options(num_cpus=0)
 
         def worker(index, incarnation):
             return actor.remote(index, 0 if every else incarnation, scripts[index])
 
-        made.append(WorkerPool(worker, len(scripts), timeout, lambda: None))
+        made.append(WorkerPool(worker, len(scripts), timeout, wake))
         return made[-1]
 
     yield make
@@ -109,6 +109,15 @@ def test_a_worker_that_hangs_is_replaced_while_others_go_on(pool_of):
     assert pool.counts.replaced == 1
     while pool.next().sums["incarnation"] == 0:
         assert time.monotonic() < deadline
+
+
+def test_workers_that_had_to_wait_for_another_role_get_their_time_anew(pool_of):
+    looks = []
+    pool = pool_of(
+        ("well", "hang"), timeout=1.0, wake=lambda: looks.append(time.monotonic()) or len(looks) < 40
+    )
+    assert [pool.next().sums["incarnation"] for _ in range(2)] == [0, 1]
+    assert looks[-1] - looks[39] > 0.5  # late from when it was no longer for another reason
 
 
 def test_workers_that_waited_for_a_busy_learner_are_not_taken_to_hang(pool_of):
