@@ -184,7 +184,8 @@ def check_trusted(where: object, env_id: str | None, wrappers: Iterable[str]) ->
             importlib.import_module(module)  # of this package's, it may not be yet
         except ImportError as error:
             raise UsageError(
-                f"{where} was trained on {name}: import {module} first (--user_modules), if you trust that run"
+                f"{where} was trained on {name}: import {module} first (--user_modules), if you trust "
+                "that run"
             ) from error
     found = made(env_id) if env_id and env_id.rpartition(":")[2] not in gymnasium.registry else None
     if found is not None and env_id not in _GIVEN and not _is_environment(found.entry_point):

@@ -65,13 +65,10 @@ class Player:
         """One episode as `folder/LABEL_return_RETURN.mp4`, drawn by the environment itself.
 
         Raises:
-            UsageError: the film cannot be written.
+            UsageError: the film cannot be written; Unavailable where that may pass.
             Stopped: `stopped`, asked at each step, said so; there is no film then.
         """
-        film = self._play(seed, folder / f"{label}.mp4", stopped)
-        assert film.path is not None
-        named = film.path.with_name(f"{label}_return_{film.episode_return:.0f}.mp4")
-        return film._replace(path=film.path.rename(named))
+        return self._play(seed, folder / f"{label}.mp4", stopped)
 
     def close(self) -> None:
         """Frees the environment, closes its window."""
@@ -105,4 +102,6 @@ class Player:
                 if terminated[0] or truncated[0]:
                     break
             draw()
+            if video is not None:
+                video.path = path = video.path.with_name(f"{video.path.stem}_return_{total:.0f}.mp4")
         return Film(total, t + 1, path, preview)

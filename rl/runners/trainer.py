@@ -43,6 +43,7 @@ _log = logging.getLogger("rl")
 
 SLOW = 2.0  # seconds: a run whose iterations take longer, and cannot be stopped within, is saved more often
 SHARE = 0.05  # of its time that such a run may spend on that
+AGAIN = 60.0  # seconds after which a periodic checkpoint that could not be written is tried again
 
 
 class Result(NamedTuple):
@@ -91,6 +92,7 @@ class Trainer:
         meta = self.checkpoints.restore(self.runner.variables)
         self.resumed, self.first_step = meta is not None, self.runner.step
         self._saved_at = self._save_seconds = 0.0  # time.monotonic() of the last attempt, and what it took
+        self._save_failed = False
         self._stop = StopRequest()
         self.best_return: float | None = None
         if meta is not None:
@@ -117,7 +119,7 @@ class Trainer:
         best = self.run_dir / "checkpoints" / "best"
         # Damaged, or of a run whose checkpoints are gone.
         if self.best_return is None and patiently(best.exists):
-            set_aside(best)
+            patiently(lambda: set_aside(best))
         row_step = runner.step - window.steps if self.resumed else None  # of the last row
         logger = Logger(self.run_dir, self.hparams.histograms, row_step)
         with (
@@ -173,7 +175,9 @@ class Trainer:
         period = self.hparams.checkpoint_period
         if within and (self.hparams.overlap or not period):
             return False
-        if self.window.gap > SLOW:
+        if self._save_failed:
+            period = min(period, AGAIN)
+        elif self.window.gap > SLOW:
             period = min(period, self._save_seconds / SHARE)
         return time.monotonic() - self._saved_at >= period
 
@@ -281,6 +285,9 @@ class Trainer:
         folder, label = self.run_dir / "videos", f"step_{step:09d}"
         try:
             return self.player.film(seed, folder, label, self._is_asked_to_stop).preview
+        except Unavailable as error:
+            progress.message(f"warning: {error}; this film is left out")
+            return None
         except UsageError as error:
             progress.message(f"warning: {error}; training goes on without films")
             self.player.close()
@@ -288,12 +295,14 @@ class Trainer:
             return None
 
     def _save(self, logger: Logger, progress: Progress) -> None:
-        """A periodic checkpoint; one that fails costs a warning, not the run."""
+        """A periodic checkpoint; one that fails costs a warning, not the run, and is soon tried again."""
         begun = time.monotonic()
         logger.flush()
+        self._save_failed = False
         try:
             self._write_checkpoint()
         except CheckpointError as error:
+            self._save_failed = True
             kept = max(self._saved[0], 0)
             progress.message(f"warning: {error}; going on with the checkpoint of step {kept:,}")
         self._saved_at = time.monotonic()

@@ -6,6 +6,8 @@ TFRecord file is what it ends up as, and costs ten.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import re
 import socket
@@ -22,36 +24,29 @@ from tensorboard.plugins.hparams import api as hparams_api
 from tensorboard.util import tensor_util
 
 from rl.errors import Unavailable
-from rl.utils.files import fsync_path, patiently, reason
+from rl.utils.files import fsync_path, patiently, reason, remove_quietly, set_aside
 
 _NAME = re.compile(r"events\.out\.tfevents\.(\d+)\..*")
 _FLUSH_SECONDS = 5.0  # a TensorBoard that looks on is at most this far behind
 _BUCKETS = 30
+_log = logging.getLogger("rl.logger")
 
 
 class EventFile:
-    """One event file of a run directory.
+    """An event file of a run directory, and a further one where that cannot be written for a moment.
 
-    Without `resume_step` the folder's earlier event files are removed (their run never got as far as a
-    checkpoint); with it, TensorBoard is told to forget what they hold of later steps.
+    Without `resume_step` the folder's earlier event files are set aside (their run's checkpoints are gone, or
+    it never got to one) as `events.old`, which TensorBoard does not read; with it, TensorBoard is told to
+    forget what they hold of later steps. Raises OSError or Unavailable where it cannot be written.
     """
 
     def __init__(self, directory: str | os.PathLike[str], resume_step: int | None = None):
-        directory = Path(directory)
-        earlier = [match for match in map(_NAME.fullmatch, os.listdir(directory)) if match]
+        self._directory = Path(directory)
+        self._forget = None if resume_step is None else resume_step + 1  # TensorBoard: what is from there on
+        self._newest: list[Event] = []  # those of the last step, and all that may not be written yet
         if resume_step is None:
-            for match in earlier:
-                (directory / match[0]).unlink()
-            earlier = []
-        # TensorBoard reads files in the order of their names: ours must come last, whatever the clock says.
-        number = max([int(time.time()), *(int(match[1]) + 1 for match in earlier)])
-        self.path = directory / f"events.out.tfevents.{number:010d}.{socket.gethostname()}.{os.getpid()}"
-        self._flushed = time.monotonic()
-        self._writer = tf.io.TFRecordWriter(str(self.path))
-        self._add(Event(file_version="brain.Event:2"))
-        if resume_step is not None:
-            self._add(Event(session_log=SessionLog(status=SessionLog.START), step=resume_step + 1))
-        self._sync()
+            patiently(self._set_aside)
+        patiently(self._begin)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Scalars under their own names."""
@@ -101,14 +96,53 @@ class EventFile:
     def close(self) -> None:
         """Flush and close."""
         self.flush()
-        self._writer.close()
+        with contextlib.suppress(OSError, tf.errors.OpError):  # all is on the disk
+            self._writer.close()
+
+    def _earlier(self) -> list[re.Match[str]]:
+        return [match for match in map(_NAME.fullmatch, sorted(os.listdir(self._directory))) if match]
+
+    def _set_aside(self) -> None:
+        for match in self._earlier():
+            set_aside(self._directory / match[0], name="events")
+
+    def _begin(self) -> None:
+        """A file behind all others, with what may not be in them."""
+        # TensorBoard reads files in the order of their names: ours must come last, whatever the clock says.
+        number = max([int(time.time()), *(int(match[1]) + 1 for match in self._earlier())])
+        name = f"events.out.tfevents.{number:010d}.{socket.gethostname()}.{os.getpid()}"
+        self.path = self._directory / name
+        events = [Event(file_version="brain.Event:2", wall_time=time.time())]
+        if self._forget is not None:
+            start = SessionLog(status=SessionLog.START)
+            events.append(Event(session_log=start, step=self._forget, wall_time=time.time()))
+        try:
+            self._writer = tf.io.TFRecordWriter(str(self.path))
+            for event in [*events, *self._newest]:
+                self._writer.write(event.SerializeToString())
+            self._writer.flush()
+        except (OSError, tf.errors.OpError) as error:
+            remove_quietly(self.path)
+            raise self._failure(error) from error
+        self._flushed = time.monotonic()
+
+    def _begin_again(self, error: Exception) -> None:
+        """After a failure nobody knows what is in the file: all since the last flush goes into another one,
+        and TensorBoard is told to forget what it has read of that."""
+        _log.warning("%s: trying again", self._failure(error))
+        with contextlib.suppress(OSError, tf.errors.OpError):
+            self._writer.close()
+        if self._newest:
+            self._forget = self._newest[0].step
+        patiently(self._begin)
 
     def _add(self, event: Event) -> None:
         event.wall_time = time.time()
+        self._newest.append(event)
         try:
             self._writer.write(event.SerializeToString())
         except (OSError, tf.errors.OpError) as error:
-            raise self._failure(error) from error
+            self._begin_again(error)
         if time.monotonic() - self._flushed > _FLUSH_SECONDS:
             self._sync()
 
@@ -116,10 +150,9 @@ class EventFile:
         try:
             self._writer.flush()
         except (OSError, tf.errors.OpError) as error:
-            raise self._failure(error) from error
+            self._begin_again(error)
         self._flushed = time.monotonic()
+        self._newest = [event for event in self._newest if event.step == self._newest[-1].step]
 
     def _failure(self, error: Exception) -> Unavailable:
-        return Unavailable(
-            f"cannot write {self.path}: {reason(error)}; free space, then give the same command to resume"
-        )
+        return Unavailable(f"cannot write {self.path}: {reason(error)}")

@@ -62,13 +62,14 @@ def patiently(call: Callable[[], T]) -> T:
     return call()
 
 
-def set_aside(path: Path, why: str = "as it was found") -> None:
+def set_aside(path: Path, why: str = "as it was found", name: str | None = None) -> None:
     """Renames what a run goes on without to `NAME.old`, or `NAME.old2` and so on; says so. Raises OSError.
 
     why: what the line says between the file's name and the other one.
+    name: NAME, where the file's own will not do.
     """
-    number = 1
-    while (other := path.with_name(f"{path.name}.old{'' if number == 1 else number}")).exists():
+    number, name = 1, name or path.name
+    while (other := path.with_name(f"{name}.old{'' if number == 1 else number}")).exists():
         number += 1
     os.rename(path, other)
     _log.warning("%s %s is kept as %s", path, why, other.name)
@@ -135,8 +136,9 @@ def held_alone(folder: Path, refusal: str, patience: float) -> Iterator[None]:
 
     Raises:
         UsageError: it still holds it then.
+        OSError: the folder cannot be opened.
     """
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = patiently(lambda: os.open(folder, os.O_RDONLY))
     try:
         deadline = time.monotonic() + patience
         while not _locked(descriptor):
@@ -158,6 +160,12 @@ def _locked(descriptor: int) -> bool:
     return True
 
 
+def remove_quietly(path: Path) -> None:
+    """Removes a file that only takes room, if it is there and can be removed."""
+    with contextlib.suppress(OSError):
+        patiently(lambda: path.unlink(missing_ok=True))
+
+
 def write_text_atomic(path: str | os.PathLike[str], text: str) -> None:
     """Write UTF-8 text under a temporary name, make it durable and rename it: never a half-written file.
 
@@ -176,8 +184,7 @@ def write_text_atomic(path: str | os.PathLike[str], text: str) -> None:
             os.replace(temporary, path)
             fsync_path(path.parent)
         except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+            remove_quietly(temporary)
             raise
 
     try:
@@ -233,8 +240,7 @@ def ensure_writable_dir(path: str | os.PathLike[str]) -> Path:
                 file.flush()
                 os.fsync(file.fileno())
         finally:
-            with contextlib.suppress(OSError):
-                probe.unlink()
+            remove_quietly(probe)
 
     try:
         patiently(write)

@@ -44,7 +44,7 @@ class Logger:
             patiently(lambda: run_dir.mkdir(parents=True, exist_ok=True))
             self._metrics = patiently(lambda: MetricsTable(run_dir / "metrics.csv", resume_step))
             self._perf = patiently(lambda: MetricsTable(run_dir / "perf.csv", resume_step))
-            self._events = patiently(lambda: EventFile(run_dir, resume_step))
+            self._events = EventFile(run_dir, resume_step)
         except OSError as error:
             raise failure(f"cannot write logs in {run_dir}: {reason(error)}", error) from error
         self._last_step = -1 if resume_step is None else resume_step

@@ -20,6 +20,7 @@ import rl
 from rl.utils.files import (
     ensure_writable_dir,
     failure,
+    patiently,
     reason,
     set_aside,
     text_if_sound,
@@ -93,13 +94,13 @@ def _keep_versions(path: Path, before: str, current: dict[str, str | None], step
     try:
         there = dict(json.loads(before))
     except (ValueError, TypeError):
-        set_aside(path, "cannot be read: it is written anew, and what was there")
+        patiently(lambda: set_aside(path, "cannot be read: it is written anew, and what was there"))
         return
     changed = [name for name in current if name != "platform" and there.get(name) != current[name]]
     if not changed:
         return
     kept = path.with_name(f"versions_to_step_{step}.json")
-    if not kept.exists():  # else what came between has left no step
+    if not patiently(kept.exists):  # else what came between has left no step
         write_text_atomic(kept, before)
     said = "; ".join(f"{name} was {_short(there.get(name))}, is {_short(current[name])}" for name in changed)
     _log.warning(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Generator
@@ -13,8 +12,8 @@ import imageio.v3 as iio
 import imageio_ffmpeg
 import numpy as np
 
-from rl.errors import UsageError
-from rl.utils.files import reason
+from rl.errors import Unavailable, UsageError
+from rl.utils.files import failure, patiently, reason, remove_quietly
 
 
 def has_display() -> bool:
@@ -73,9 +72,10 @@ class Preview:
 class VideoWriter:
     """Context manager that writes frames to an mp4 that browsers play (H.264, yuv420p).
 
-    The file appears under its name when it is complete: not after an exception, not without frames.
-    Sides of odd length get a black line, which yuv420p needs. Raises UsageError when ffmpeg or the disk
-    fails, and for frames that are not uint8 [H, W, 3] of one size.
+    The file appears under its name (`path`, which may change until then) when it is complete: not after an
+    exception, not without frames. Sides of odd length get a black line, which yuv420p needs. Raises
+    UsageError when ffmpeg or the disk fails (Unavailable where that may pass), and for frames that are not
+    uint8 [H, W, 3] of one size.
     """
 
     def __init__(self, path: str | os.PathLike[str], fps: float = 30.0):
@@ -93,7 +93,7 @@ class VideoWriter:
 
     def __enter__(self) -> VideoWriter:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            patiently(lambda: self.path.parent.mkdir(parents=True, exist_ok=True))
         except OSError as error:
             raise self._failure(error) from error
         return self
@@ -102,13 +102,12 @@ class VideoWriter:
         try:
             self._finish(check=kind is None)
             if kind is None and self.frames:
-                os.replace(self._temporary, self.path)
+                patiently(lambda: os.replace(self._temporary, self.path))
         except OSError as error:
             if kind is None:
                 raise self._failure(error) from error
         finally:
-            with contextlib.suppress(OSError):
-                self._temporary.unlink(missing_ok=True)
+            remove_quietly(self._temporary)
 
     def add(self, frame: np.ndarray) -> None:
         """Append one frame, uint8 [H, W, 3], all of one size."""
@@ -164,4 +163,5 @@ class VideoWriter:
                 raise OSError(f"{found} of {self.frames} frames arrived; is the disk full?")
 
     def _failure(self, error: OSError) -> UsageError:
-        return UsageError(f"cannot write video {self.path}: {reason(error)[:300]}")
+        text = f"cannot write video {self.path}: {reason(error)[:300]}"
+        return Unavailable(text) if error.errno is None else failure(text, error)  # None: ffmpeg's own

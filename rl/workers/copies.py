@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rl.errors import NotFinite, Unavailable, UsageError
-from rl.utils.signals import StopRequest
+from rl.utils.signals import PATIENCE, StopRequest
 from rl.utils.storage import Storage, storage_at
 from rl.workers.cluster import Cluster
 
@@ -53,7 +53,7 @@ class Copy:
         experiment.use_system(system)
         hparams = HParams.from_dict(plan.pop("hparams")).freeze()
         storage = storage_at(address)
-        with StopRequest(announce=False) as stop:
+        with StopRequest(announce=False, patience=PATIENCE) as stop:
             rows = experiment.one_copy(experiment.Plan(hparams, **plan), storage, copy, stop)
         return rows, storage.unsent
 
@@ -112,7 +112,13 @@ class _Copies:
         self._waiting, self._lost = list(range(len(storages))), [0] * len(storages)
         self._begun = time.monotonic()
         self.rows: dict[int, list[dict[str, Any]]] = {}  # by copy, of the summary
-        self.failed: list[Exception] = []
+        self._errors: dict[int, Exception] = {}  # by copy, of those that failed by themselves
+        self._asked = False  # to stop
+
+    @property
+    def failed(self) -> list[Exception]:
+        """Why copies have no line, in their order."""
+        return [self._errors[copy] for copy in sorted(self._errors)]
 
     def go_on(self, starts: bool) -> bool:
         """Fills free places (where `starts`), waits a little for a copy to end; False once none is left."""
@@ -129,18 +135,21 @@ class _Copies:
         return True
 
     def ask_to_stop(self) -> None:
-        """Lets the copies under way save and end."""
+        """Lets the copies under way save and end; one that is within a long iteration ends there."""
+        self._asked = True
         for place in self._busy():
             with contextlib.suppress(OSError):
                 os.kill(place.pid, signal.SIGTERM)
 
     def table(self) -> str:
-        """How far each copy is: the last line of its log."""
+        """How far each copy is: the last line of its log, or why it failed."""
         lines = [f"-- after {time.monotonic() - self._begun:.0f} s"]
         running = {place.copy for place in self._busy()}
         for copy, storage in enumerate(self._storages):
             said = "done" if copy in self.rows else "waiting"
-            if copy in running:
+            if copy in self._errors:
+                said = f"failed: {self._errors[copy]}"
+            elif copy in running:
                 said = _last_line(storage.folder / "train.log") or "starting"
             lines.append(f"run_{copy}  {said}")
         return "\n".join(lines)
@@ -175,9 +184,11 @@ class _Copies:
             if not isinstance(cause, NotFinite | Unavailable):
                 raise (cause if isinstance(cause, UsageError) else error) from None
             print(f"{storage.address}: {cause}", flush=True)
-            self.failed.append(cause)
-            self.rows[copy] = []
+            self._errors[copy] = cause
         except errors.RayError:
+            if self._asked:
+                print(f"{storage.address}: ended within a long iteration, at its last checkpoint", flush=True)
+                return
             self._lost[copy] += 1
             if self._lost[copy] >= TRIES:
                 raise UsageError(f"the process of {storage.address} was lost {TRIES} times") from None

@@ -46,7 +46,7 @@ def supervised() -> int | None:
         if code != AGAIN and (code >= 0 or -code in _ASKED_FOR):
             return code if code >= 0 else 128 - code
         early = early + 1 if time.monotonic() - begun < LEAST else 0
-        ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {AGAIN}"
+        ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else "ended for the reason above"
         if early >= TRIES:
             print(f"error: the learner {ended} {TRIES} times in a row", file=sys.stderr)
             return code if code >= 0 else 128 - code

@@ -116,6 +116,34 @@ def test_rows_that_cannot_be_written_end_the_run_after_a_checkpoint(tmp_path, ev
     assert train(tmp_path).step == 64
 
 
+@pytest.mark.parametrize(
+    ("slow", "saved"),  # the first of which fails
+    [(2.0, [48, 80, 112]), (-1.0, [16, 48, 64, 80, 96, 112])],  # -1.0: as where iterations are long
+)
+def test_a_periodic_checkpoint_that_failed_is_soon_tried_again_and_not_at_once(
+    tmp_path, monkeypatch, slow, saved
+):
+    steps, save, seconds = [], CheckpointManager.save, [0.0]
+
+    def failing(self, variables, step, *words):
+        steps.append(step)
+        if len(steps) == 1:
+            raise CheckpointError("cannot write: No space left on device")
+        return save(self, variables, step, *words)
+
+    def evaluation(*_):
+        seconds[0] += 40.0
+        return Evaluation(np.ones(2), np.ones(2))
+
+    monkeypatch.setattr(CheckpointManager, "save", failing)
+    monkeypatch.setattr(Evaluator, "run", evaluation)
+    monkeypatch.setattr(trainer, "SLOW", slow)
+    monkeypatch.setattr(trainer.time, "monotonic", lambda: seconds[0])
+    train(tmp_path, checkpoint_period=100, train_steps=112)
+    assert steps == saved
+    assert (tmp_path / "train.log").read_text().count("No space left") == 1
+
+
 def test_a_run_of_long_iterations_is_saved_within_its_windows_too(tmp_path, monkeypatch):
     """It is not waited for when it must stop, so little may be lost."""
     steps, save = [], CheckpointManager.save

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import builtins
 import errno
-import io
 import itertools
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from faults import Faults
 
 from rl.errors import Unavailable, UsageError
 from rl.utils import files
@@ -21,40 +19,10 @@ from rl.utils.files import ensure_writable_dir, failure, patiently, set_aside, w
 from rl.utils.logger import Logger
 from rl.utils.versions import write_run_files
 
-BY_PATH = ("open", "rename", "replace", "link", "listdir", "scandir", "mkdir", "unlink", "rmdir", "stat")
-BY_DESCRIPTOR = ("fsync", "write", "ftruncate", "fstat")
-
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
     monkeypatch.setattr(files, "PAUSES", (0.0, 0.0))
-
-
-class Faults:
-    """Counts the file operations below a folder, and fails one of them (or all from one on)."""
-
-    def __init__(self, monkeypatch, folder):
-        self.folder, self.count, self.error = str(folder), 0, errno.EIO
-        self.at, self.ever_after = -1, False
-        for name in (*BY_PATH, *BY_DESCRIPTOR):
-            monkeypatch.setattr(os, name, self._failing(getattr(os, name), name in BY_DESCRIPTOR))
-        opened = self._failing(io.open, False)
-        monkeypatch.setattr(io, "open", opened)
-        monkeypatch.setattr(builtins, "open", opened)
-
-    def _failing(self, function, by_descriptor):
-        def call(which=".", *args, **options):
-            path = os.readlink(f"/proc/self/fd/{which}") if by_descriptor else which
-            if str(path).startswith(self.folder):
-                self.count += 1
-                if self.count == self.at or (self.ever_after and self.count > self.at >= 0):
-                    raise OSError(self.error, os.strerror(self.error), str(path))
-            return function(which, *args, **options)
-
-        return call
-
-    def begin(self, at, ever_after=False):
-        self.count, self.at, self.ever_after = 0, at, ever_after
 
 
 def life(folder, faults, at):

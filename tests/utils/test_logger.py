@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 
 import ml_dtypes
@@ -19,6 +20,7 @@ from tensorboard.plugins.hparams import api_pb2, get_experiment, list_session_gr
 from tensorboard.plugins.hparams.backend_context import Context
 
 from rl.errors import UsageError
+from rl.utils import events, files
 from rl.utils.logger import Logger
 
 
@@ -168,13 +170,50 @@ def test_a_fresh_start_begins_anew(tmp_path):
     _run(tmp_path, 10, 30).close()
     assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 3
     assert [each.step for each in _events(tmp_path).Scalars("train/loss")] == [10, 20]
-    assert len(list(tmp_path.glob("events.*"))) == 1
+    assert len(list(tmp_path.glob("events.out.*"))) == 1
 
 
 def test_event_files_are_read_in_the_order_they_were_written(tmp_path):
     for i in range(4):  # within one second, which is all that TensorBoard's own names tell apart
         _run(tmp_path, i * 10 + 10, i * 10 + 20, resume_step=i * 10 or None).close()
     assert [each.step for each in _events(tmp_path).Scalars("train/loss")] == [10, 20, 30, 40]
+
+
+def test_events_of_a_run_without_checkpoints_are_kept_where_tensorboard_does_not_read_them(tmp_path, caplog):
+    for step in (10, 20, 30):
+        _run(tmp_path, step, step + 10).close()
+    kept = [tmp_path / "events.old", tmp_path / "events.old2"]
+    assert [[each.step for each in tf.compat.v1.train.summary_iterator(str(path))][-1] for path in kept] == [
+        10,
+        20,
+    ]
+    assert [each.step for each in _events(tmp_path).Scalars("train/loss")] == [30]
+    assert "is kept as events.old2" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["write", "flush"])
+@pytest.mark.parametrize("at", range(1, 8, 2))
+def test_events_that_could_not_be_written_go_into_another_file(tmp_path, monkeypatch, name, at):
+    _run(tmp_path / "undisturbed", 10, 60).close()
+    monkeypatch.setattr(files, "PAUSES", (0.0, 0.0))
+    calls = itertools.count(1)
+
+    class Failing(tf.io.TFRecordWriter):
+        """Fails once, half-way."""
+
+    def failing(self, *words):
+        if next(calls) == at:
+            tf.io.TFRecordWriter.close(self)
+            raise tf.errors.ResourceExhaustedError(None, None, "no space")
+        return getattr(super(Failing, self), name)(*words)
+
+    setattr(Failing, name, failing)
+    monkeypatch.setattr(events.tf.io, "TFRecordWriter", Failing)
+    _run(tmp_path / "failing", 10, 60).close()
+    monkeypatch.undo()
+    one, other = _events(tmp_path / "undisturbed"), _events(tmp_path / "failing")
+    for tag in one.Tags()["scalars"]:
+        assert [each.step for each in one.Scalars(tag)] == [each.step for each in other.Scalars(tag)]
 
 
 def test_values_that_are_not_finite_are_written_and_warned_of_once(tmp_path, caplog):

@@ -7,11 +7,18 @@ import signal
 import subprocess
 import threading
 import time
+import types
 
 import pytest
 
+from rl import experiment
 from rl.cli import main
-from rl.workers.copies import shares
+from rl.errors import Unavailable
+from rl.hparams.merge import resolve
+from rl.utils import signals
+from rl.utils.storage import storage_of
+from rl.workers import copies as module
+from rl.workers.copies import Copy, shares
 
 SMALL = ["--hparams", "ppo_identity", "--test_episodes", "2", "--eval_episodes", "2", "--copies", "3"]
 SMALL += ["--hparam_override", "compile=graph"]  # XLA takes four times as long to compile
@@ -22,6 +29,101 @@ def test_places_share_the_cores(monkeypatch):
     assert shares(2) == [[0, 1], [2, 3]]
     assert shares(5) == [[0], [1], [2], [3], [7]]
     assert shares(6) == [[]] * 6
+
+
+class PlayedRay:
+    """In Ray's place: processes that end at once, with what `ends` says."""
+
+    class exceptions:
+        class RayError(Exception):
+            """A process was lost."""
+
+        class RayTaskError(RayError):
+            """A process has raised."""
+
+    def __init__(self, ends):
+        self.ends, self.ray = ends, self
+        self.pid, self.train = self.calling(lambda: 1), self.calling(lambda *_: self.ends.pop(0))
+
+    def calling(self, function):
+        return types.SimpleNamespace(remote=function)
+
+    def remote(self, kind):
+        return types.SimpleNamespace(options=lambda **_: self.calling(lambda *_: self))
+
+    def wait(self, results, **_):
+        return results, []
+
+    def get(self, result):
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def kill(self, actor):
+        pass
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def played(monkeypatch, tmp_path):
+    """Makes three copies whose processes end as is said, one after the other."""
+    monkeypatch.setattr(module.os, "kill", lambda *_: None)
+    plan = experiment.Plan(*[None] * len(experiment.Plan._fields))._replace(
+        hparams=resolve("ppo_identity", "")
+    )
+
+    def make(*ends):
+        monkeypatch.setattr(module, "Cluster", lambda *_: PlayedRay(list(ends)))
+        return module._Copies(plan, [storage_of(tmp_path, copy) for copy in range(3)], 1, "local", ())
+
+    return make
+
+
+def test_the_table_says_which_copy_has_failed_and_why(played):
+    error = PlayedRay.exceptions.RayTaskError()
+    error.cause = Unavailable("no space left")
+    copies = played(([{"run": "run_0"}], None), error)
+    for _ in range(2):
+        copies.go_on(starts=True)
+    assert copies.table().splitlines()[1:] == [
+        "run_0  done",
+        "run_1  failed: no space left",
+        "run_2  waiting",
+    ]
+    assert copies.failed == [error.cause] and list(copies.rows) == [0]
+
+
+def test_a_copy_that_ends_within_a_long_iteration_when_asked_is_no_crash(played, capsys):
+    lost = PlayedRay.exceptions.RayError()
+    copies = played(lost, lost, lost)
+    copies.go_on(starts=True)
+    assert "its process was lost, going on" in capsys.readouterr().out
+    copies.ask_to_stop()
+    for _ in range(2):
+        copies.go_on(starts=True)
+    assert capsys.readouterr().out.count("ended within a long iteration") == 2
+
+
+def test_a_copy_asked_to_stop_within_a_long_iteration_is_ended(monkeypatch, tmp_path):
+    ended, codes = threading.Event(), []
+
+    def leave(code):
+        codes.append(code)
+        ended.set()
+
+    def one_copy(*_):
+        signal.raise_signal(signal.SIGTERM)
+        assert ended.wait(60)
+        return []
+
+    monkeypatch.setattr(module, "PATIENCE", 0.01)
+    monkeypatch.setattr(signals.os, "_exit", leave)
+    monkeypatch.setattr(experiment, "one_copy", one_copy)
+    plan = dict.fromkeys(experiment.Plan._fields) | {"hparams": resolve("ppo_identity", "").to_dict()}
+    Copy([], ()).train(plan, str(tmp_path), 0, "local")
+    assert codes == [143]
 
 
 @pytest.mark.slow

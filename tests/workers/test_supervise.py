@@ -74,7 +74,7 @@ def test_a_killed_learner_is_started_again_until_it_ends_by_itself(start):
     assert err.splitlines() == [
         "the learner was ended by SIGKILL: going on from its last checkpoint",
         "the learner was ended by SIGSEGV: going on from its last checkpoint",
-        "the learner ended with exit code 75: going on from its last checkpoint",
+        "the learner ended for the reason above: going on from its last checkpoint",
     ]
 
 
