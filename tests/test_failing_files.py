@@ -6,6 +6,7 @@ import errno
 import json
 import re
 import shutil
+import traceback
 import zlib
 
 import imageio_ffmpeg
@@ -135,6 +136,9 @@ def found(folder, runner):
     }
 
 
+LASTING = "step", "weights", "best", "metrics", "hparams"  # whatever happened until then
+
+
 def unlike(one, other):
     """By what two findings differ; the code or the error that is in one's place."""
     if not isinstance(one, dict):
@@ -156,22 +160,38 @@ class Lives:
         self.undisturbed, self.lines = self.live("undisturbed", -1, 0)
         self.places = faults.places
 
-    def live(self, name, at, error):
-        """What a life comes to in which one operation fails; and the lines that it was told in."""
+    def live(self, name, at, error, ever_after=False):
+        """What a life comes to in which one operation fails; and the lines that it was told in. With
+        `ever_after` all later ones fail too, and what the same command comes to that is given afterwards
+        counts."""
         there, faults = self.folder / name, self.faults
         if self.before is not None:
             shutil.copytree(self.before, there)
-        faults.begin(at)
+        faults.begin(at, ever_after)
         faults.error = error
         try:
             code = run(there, *self.words)
+            if ever_after and code in (0, 75):
+                faults.begin(-1)
+                code = run(there, *self.words)
         except Exception as raised:
-            code = f"{type(raised).__name__}: {raised}"
+            code = repr(traceback.format_exception(raised)[-12:])
         places = faults.places
         faults.begin(-1)
         came_to = code or found(there, self.runner)
         faults.places = places
         return came_to, self.tell()
+
+    def wrong_ever_after(self, operations):
+        """The operations from which on all fail, so that the same command does not go on afterwards."""
+        wrong = []
+        for at in operations:
+            came_to, _ = self.live(f"from_{at}", at, ERRORS[at % len(ERRORS)], ever_after=True)
+            lasting = came_to if isinstance(came_to, int | str) else {key: came_to[key] for key in LASTING}
+            if lasting != {key: self.undisturbed[key] for key in LASTING}:
+                wrong.append((f"{at} {self.places[at - 1]}", unlike(lasting, self.undisturbed)))
+            shutil.rmtree(self.folder / f"from_{at}", ignore_errors=True)
+        return wrong
 
     def wrong(self, operations):
         """The operations whose failure is not made up for, or told in more than a line."""
@@ -218,9 +238,21 @@ def test_a_command_makes_up_for_a_file_operation_that_fails(lives):
     assert not wrong
 
 
+def test_a_command_goes_on_after_a_disk_that_failed_for_good(lives):
+    """From the first operation of each kind on, in each part of the program that tests a run."""
+    places = lives["tested"].places
+    assert not lives["tested"].wrong_ever_after(places.index(each) + 1 for each in dict.fromkeys(places))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["begun", "resumed", "tested"])
 def test_a_command_makes_up_for_any_file_operation_that_fails(lives, name):
     operations = range(1, len(lives[name].places) + 1)
     assert len(operations) > 40
     assert not lives[name].wrong(operations)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["begun", "resumed", "tested"])
+def test_a_command_goes_on_after_a_disk_that_failed_from_any_operation_on(lives, name):
+    assert not lives[name].wrong_ever_after(range(1, len(lives[name].places) + 1))

@@ -30,7 +30,7 @@ from rl.runners.finite import FiniteCheck
 from rl.runners.player import Player
 from rl.runners.window import Window
 from rl.spaces import space_spec
-from rl.utils.checkpoint import CheckpointError, CheckpointManager, read_manifest, write_single
+from rl.utils.checkpoint import CheckpointManager, read_manifest, write_single
 from rl.utils.files import patiently, set_aside
 from rl.utils.logger import Logger
 from rl.utils.progress import Progress
@@ -118,8 +118,8 @@ class Trainer:
         timed_steps, timed_seconds, self._saved_at = 0, 0.0, time.monotonic()
         best = self.run_dir / "checkpoints" / "best"
         # Damaged, or of a run whose checkpoints are gone.
-        if self.best_return is None and patiently(best.exists):
-            patiently(lambda: set_aside(best))
+        if self.best_return is None and patiently(best.exists, f"cannot read {best}"):
+            patiently(lambda: set_aside(best), f"cannot rename {best}")
         row_step = runner.step - window.steps if self.resumed else None  # of the last row
         logger = Logger(self.run_dir, self.hparams.histograms, row_step)
         with (
@@ -271,7 +271,7 @@ class Trainer:
                 patiently(lambda: write_single(best, policy, meta, step))
                 self.best_return = mean  # now that it is there
                 self.storage.saved()
-            except CheckpointError as error:
+            except Unavailable as error:
                 progress.message(f"warning: {error}; the best policy so far is not kept")
         return evaluation
 
@@ -301,7 +301,7 @@ class Trainer:
         self._save_failed = False
         try:
             self._write_checkpoint()
-        except CheckpointError as error:
+        except Unavailable as error:
             self._save_failed = True
             kept = max(self._saved[0], 0)
             progress.message(f"warning: {error}; going on with the checkpoint of step {kept:,}")
@@ -359,7 +359,7 @@ def _best_so_far(run_dir: Path) -> float | None:
 def best_return(run_dir: Path) -> float | None:
     """The mean evaluation return of the best policy kept in a run, None where there is none."""
     path = run_dir / "checkpoints" / "best"
-    return read_manifest(path).meta["return_mean"] if patiently(path.is_dir) else None
+    return read_manifest(path).meta["return_mean"] if patiently(path.is_dir, f"cannot read {path}") else None
 
 
 def _perf(steps: int, updates: float, seconds: float) -> dict[str, float]:

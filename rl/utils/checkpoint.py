@@ -65,7 +65,7 @@ class CheckpointManager:
         self.restored_step: int | None = None
         self._damaged: set[Path] = set()
         self._previous: tuple[Path, Manifest] | None = None  # the checkpoint last written or read whole
-        if patiently(self.directory.is_dir):
+        if patiently(self.directory.is_dir, f"cannot read {self.directory}"):
             with contextlib.suppress(OSError), folder_lock(self.directory, wait=False) as held:
                 if held:
                     _tidy(self.directory)
@@ -141,7 +141,7 @@ class CheckpointManager:
             self._previous = None if partial else (path, manifest)
             return manifest
         except Damaged as error:
-            if path.exists():  # else it was pruned a moment ago
+            if patiently(path.exists, f"cannot read {path}"):  # else it was pruned a moment ago
                 self._damaged.add(path)
                 _log.warning("checkpoint %s is damaged (%s): trying the one before", path, error)
         return None
@@ -193,7 +193,7 @@ def read_single(
     problem = None
     for _ in range(3):  # a live writer may swap the folders between two of our looks
         for candidate in (path, path.with_name(_OLD + path.name)):
-            if not patiently(candidate.is_dir):
+            if not patiently(candidate.is_dir, f"cannot read {candidate}"):
                 continue
             try:
                 return _read(candidate, variables, partial).meta

@@ -49,8 +49,21 @@ def failure(text: str, error: BaseException) -> UsageError:
     return (Unavailable if may_pass(error) else UsageError)(text)
 
 
-def patiently(call: Callable[[], T]) -> T:
-    """Calls, and again after a moment where that fails and may pass; returns what it returns."""
+def patiently(call: Callable[[], T], failed: str = "") -> T:
+    """Calls, and again after a moment where that fails and may pass; returns what it returns.
+
+    failed: what the one line says where it fails for good (UsageError or Unavailable); empty: what was raised
+        is raised.
+    """
+    try:
+        return _tried(call)
+    except OSError as error:
+        if not failed:
+            raise
+        raise failure(f"{failed}: {reason(error)}", error) from error
+
+
+def _tried(call: Callable[[], T]) -> T:
     for pause in PAUSES:
         try:
             return call()
@@ -135,10 +148,9 @@ def held_alone(folder: Path, refusal: str, patience: float) -> Iterator[None]:
         patience: seconds to wait for that one.
 
     Raises:
-        UsageError: it still holds it then.
-        OSError: the folder cannot be opened.
+        UsageError: it still holds it then, or the folder cannot be opened.
     """
-    descriptor = patiently(lambda: os.open(folder, os.O_RDONLY))
+    descriptor = patiently(lambda: os.open(folder, os.O_RDONLY), f"cannot read {folder}")
     try:
         deadline = time.monotonic() + patience
         while not _locked(descriptor):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -117,21 +118,28 @@ class Logger:
     def flush(self) -> None:
         """Make everything durable: call it before each checkpoint. Raises Unavailable on a full disk."""
         for each in (self._metrics, self._perf, self._events):
-            try:
+            with _writing(each.path):
                 each.flush()
-            except OSError as error:
-                raise failure(f"cannot write {each.path}: {reason(error)}", error) from error
 
     def close(self) -> None:
-        """Flush and close all files."""
+        """Flush and close all files. Raises as `flush`."""
         self.flush()
         for each in (self._metrics, self._perf, self._events):
-            each.close()
+            with _writing(each.path):
+                each.close()
 
     def _warn_once(self, key: str, message: str) -> None:
         if key not in self._warned:
             self._warned.add(key)
             _log.warning("%s", message)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise failure(f"cannot write {path}: {reason(error)}", error) from error
 
 
 def _scalar(name: str, value: Any) -> int | np.float32:

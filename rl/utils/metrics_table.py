@@ -43,15 +43,15 @@ class MetricsTable:
             raise ValueError(f"a metric cannot be named {bad[0]!r}: no commas, quotes or line ends")
         columns = self._columns + new
         row = ",".join([str(int(step)), *(cells.get(name, "") for name in columns)]) + "\n"
-        if new or self._descriptor is None:
-            self._rewrite(columns, row)
-        else:
-            descriptor, data = self._descriptor, row.encode()
-            try:
+        try:
+            if new or self._descriptor is None:
+                self._rewrite(columns, row)
+            else:
+                descriptor, data = self._descriptor, row.encode()
                 patiently(lambda: self._write(descriptor, data))
-            except OSError as error:
-                text = f"cannot write {self.path}: {reason(error)}"
-                raise failure(f"{text}; free space, then give the same command to resume", error) from error
+        except OSError as error:
+            text = f"cannot write {self.path}: {reason(error)}"
+            raise failure(f"{text}; free space, then give the same command to resume", error) from error
 
     def flush(self) -> None:
         """Make the rows durable."""

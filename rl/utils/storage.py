@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rl.errors import UsageError
 from rl.utils.address import check_whole, is_remote, join
-from rl.utils.files import PATIENCE, failure, held_alone, patiently, reason
+from rl.utils.files import PATIENCE, held_alone, patiently
 
 
 class Storage:
@@ -35,8 +35,7 @@ class Storage:
 
     def has(self, name: str) -> bool:
         """Whether it has a file of that name. Raises UsageError where that cannot be found out."""
-        with self._read():
-            return patiently((self.folder / name).exists)
+        return patiently((self.folder / name).exists, f"cannot read {self.folder}")
 
     def check_writable(self) -> None:
         """Raises UsageError where a run could not be written; a local folder says so when it is made."""
@@ -56,28 +55,17 @@ class Storage:
         """
         try:
             with contextlib.ExitStack() as self._holding:
-                with self._read():
-                    there = patiently(self.folder.is_dir)
-                if there:
+                if patiently(self.folder.is_dir, f"cannot read {self.folder}"):
                     self._hold()
                 yield
         finally:
             self._holds = False
 
-    @contextlib.contextmanager
-    def _read(self) -> Iterator[None]:
-        """What its disk does not give is one line."""
-        try:
-            yield
-        except OSError as error:
-            raise failure(f"cannot read {self.folder}: {reason(error)}", error) from error
-
     def _hold(self) -> None:
         refusal = (
             f"another process trains in {self.folder}: wait for it, stop it, or choose another --output_dir"
         )
-        with self._read():
-            self._holding.enter_context(held_alone(self.folder, refusal, PATIENCE))
+        self._holding.enter_context(held_alone(self.folder, refusal, PATIENCE))
         self._holds = True
 
     @contextlib.contextmanager

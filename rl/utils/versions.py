@@ -94,13 +94,14 @@ def _keep_versions(path: Path, before: str, current: dict[str, str | None], step
     try:
         there = dict(json.loads(before))
     except (ValueError, TypeError):
-        patiently(lambda: set_aside(path, "cannot be read: it is written anew, and what was there"))
+        why = "cannot be read: it is written anew, and what was there"
+        patiently(lambda: set_aside(path, why), f"cannot rename {path}")
         return
     changed = [name for name in current if name != "platform" and there.get(name) != current[name]]
     if not changed:
         return
     kept = path.with_name(f"versions_to_step_{step}.json")
-    if not patiently(kept.exists):  # else what came between has left no step
+    if not patiently(kept.exists, f"cannot read {kept}"):  # else what came between has left no step
         write_text_atomic(kept, before)
     said = "; ".join(f"{name} was {_short(there.get(name))}, is {_short(current[name])}" for name in changed)
     _log.warning(

@@ -61,7 +61,7 @@ def test_a_failure_of_any_one_file_operation_is_tried_again(tmp_path, monkeypatc
     operations, undisturbed = life(tmp_path / "undisturbed", faults, -1)
     assert undisturbed["restored"] == (20, [2.0, 3.0]) and undisturbed["best"] == [3.0, 4.0]
     assert operations > 100
-    for at in range(1, operations + 1):
+    for at in range(1, operations + 1, 3):  # tests/test_failing_files.py takes all, of whole commands
         assert life(tmp_path / str(at), faults, at)[1] == undisturbed, f"operation {at}"
 
 
