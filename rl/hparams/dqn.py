@@ -255,6 +255,7 @@ def noisy_dqn_cartpole() -> DQNHParams:
     hparams = dqn_cartpole()
     hparams.train_steps = 300_000  # noise explores more slowly than random actions here
     hparams.noisy = True
+    hparams.model.layer_norm = True  # without it some seeds stand still at 9
     return hparams
 
 
