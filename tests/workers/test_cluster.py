@@ -142,17 +142,20 @@ def until(true, process=None):
         time.sleep(0.1)
 
 
-def test_a_node_that_ray_takes_for_lost_ends_the_run_for_now(ray_here, monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_raylet_that_is_gone_or_stands_ends_the_run_for_now(ray_here, monkeypatch, number):
     one = clusters.Cluster(None, 1)
+    process = subprocess.Popen(["sleep", "600"])  # in its place
+    monkeypatch.setattr(one, "_raylet", lambda: process)
     monkeypatch.setattr(clusters, "CHECK", 0.0)
     one.check()
-    here = ray_here.get_runtime_context().get_node_id()
-    nodes = [{"NodeID": "another", "Alive": False}, {"NodeID": here, "Alive": True}]
-    monkeypatch.setattr(ray_here, "nodes", lambda: nodes)
-    one.check()
-    nodes[1]["Alive"] = False
-    with pytest.raises(LearnerLost, match="gone, or does not answer"):
-        one.check()
+    process.send_signal(number)
+    deadline = time.monotonic() + 30.0
+    with pytest.raises(LearnerLost, match="is gone, or stands still"):
+        while time.monotonic() < deadline:
+            one.check()
+            time.sleep(0.01)
+    assert process.wait(timeout=30) == -signal.SIGKILL
 
 
 @pytest.mark.slow
@@ -170,5 +173,5 @@ def test_a_run_whose_raylet_is_gone_or_stands_goes_on_with_another(command, tmp_
     os.kill(children(learner, str(program))[0], number)
     until(lambda: "resumed at step" in read(run_dir / "train.log"), process)
     process.send_signal(signal.SIGTERM)
-    assert "Ray's process on this machine (raylet) is gone, or does not answer" in process.communicate()[1]
+    assert "Ray's process on this machine (raylet) is gone, or stands still" in process.communicate()[1]
     assert process.returncode == 143
