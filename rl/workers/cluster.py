@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import shutil
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,6 @@ BEHIND = 5  # by how much the niceness of workers is above that of the learner
 _log = logging.getLogger("rl.workers.ray")
 STARTS = 3  # of a Ray of this run's own, until one succeeds
 CHECK = 2.0  # seconds between two looks at Ray's process on this machine
-STOOD = 10  # looks that find it stopped, after which it is given up
 
 
 class Cluster:
@@ -47,7 +45,7 @@ class Cluster:
         _quiet(ray)
         self.ray: Any = ray
         self._own = not ray.is_initialized()
-        self._checked, self._stood = 0.0, 0
+        self._checked = 0.0
         self._folder: Path | None = None  # where Ray has its sockets and logs, if it was started here
         if not self._own:
             return
@@ -74,20 +72,14 @@ class Cluster:
         arrives any more. To be called often: 10 s after its end Ray ends this process, without a word.
 
         Raises:
-            LearnerLost: it is gone, or has stood still for `STOOD` looks.
+            LearnerLost: it is gone.
         """
         if time.monotonic() - self._checked < CHECK:
             return
         self._checked = time.monotonic()
         process = self._raylet()
-        if process is None:
-            return
-        gone = process.poll() is not None
-        self._stood = 0 if gone or not _is_stopped(process.pid) else self._stood + 1
-        if gone or self._stood >= STOOD:
-            with contextlib.suppress(OSError):
-                os.kill(process.pid, signal.SIGKILL)  # `shutdown` would wait for it for ever
-            raise LearnerLost("Ray's process on this machine (raylet) is gone, or stands still")
+        if process is not None and process.poll() is not None:
+            raise LearnerLost("Ray's process on this machine (raylet) is gone")
 
     def _raylet(self) -> Any:
         """The process, where it was started here."""
@@ -118,14 +110,6 @@ class Cluster:
                 self.ray.shutdown()
             if self._folder is not None and not keep_logs:
                 shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _is_stopped(pid: int) -> bool:
-    """Whether a process was stopped (SIGSTOP), where the system says so."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    except OSError:
-        return False
 
 
 @contextlib.contextmanager

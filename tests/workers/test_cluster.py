@@ -142,25 +142,20 @@ def until(true, process=None):
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_raylet_that_is_gone_or_stands_ends_the_run_for_now(ray_here, monkeypatch, number):
+def test_a_raylet_that_is_gone_ends_the_run_for_now(ray_here, monkeypatch):
     one = clusters.Cluster(None, 1)
     process = subprocess.Popen(["sleep", "600"])  # in its place
     monkeypatch.setattr(one, "_raylet", lambda: process)
     monkeypatch.setattr(clusters, "CHECK", 0.0)
     one.check()
-    process.send_signal(number)
-    deadline = time.monotonic() + 30.0
-    with pytest.raises(LearnerLost, match="is gone, or stands still"):
-        while time.monotonic() < deadline:
-            one.check()
-            time.sleep(0.01)
-    assert process.wait(timeout=30) == -signal.SIGKILL
+    process.kill()
+    process.wait()
+    with pytest.raises(LearnerLost, match="is gone"):
+        one.check()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_run_whose_raylet_is_gone_or_stands_goes_on_with_another(command, tmp_path, number):
+def test_a_run_whose_raylet_is_killed_goes_on_with_another(command, tmp_path):
     pytest.importorskip("ray")
     words = ["--hparams", "ppo_cartpole", "--train_steps", "50000000", "--output_dir", tmp_path]
     words += ["--hparam_override", "log_period=2000,compile=graph,checkpoint_period=2", "--num_workers", 1]
@@ -170,8 +165,8 @@ def test_a_run_whose_raylet_is_gone_or_stands_goes_on_with_another(command, tmp_
     time.sleep(30.0)  # a learner that lives less is soon given up
     (learner,) = children(process.pid, sys.executable)
     program = Path(sys.modules["ray"].__file__).parent / "core/src/ray/raylet/raylet"
-    os.kill(children(learner, str(program))[0], number)
+    os.kill(children(learner, str(program))[0], signal.SIGKILL)
     until(lambda: "resumed at step" in read(run_dir / "train.log"), process)
     process.send_signal(signal.SIGTERM)
-    assert "Ray's process on this machine (raylet) is gone, or stands still" in process.communicate()[1]
+    assert "Ray's process on this machine (raylet) is gone" in process.communicate()[1]
     assert process.returncode == 143
