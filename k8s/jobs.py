@@ -9,10 +9,12 @@ from kubernetes import client
 
 from k8s import pods, tensorboard
 from k8s.plan import Plan
+from rl.heartbeat import VARIABLE
 from rl.systems.hosts import CONTROL_PORT, MESH_PORT, SERVER_PORT
 
 IN_VAIN = (2, 3)  # exit codes of train.py after which the same command fails again: wrong input, NaN
 ASKED_TO_STOP = 143  # it has saved, on SIGTERM
+HEARTBEAT = f"{pods.SCRATCH}/heartbeat"  # a file; not in the run's folder, which may be remote
 HOSTS = "hosts"
 JOBSET = "jobset.x-k8s.io/v1alpha2"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -124,6 +126,8 @@ def _template(plan: Plan) -> client.V1PodTemplateSpec:
         claim=True,
         ports=ports,
     )
+    if plan.kind != "hosts" and plan.hang_seconds:  # of a slice's machines all but one only serve
+        _watch(train, plan.hang_seconds)
     return pods.template(
         plan,
         "training",
@@ -132,6 +136,20 @@ def _template(plan: Plan) -> client.V1PodTemplateSpec:
         service_account=plan.service_account,
         accelerator=True,
         grace_seconds=plan.grace_seconds,
+    )
+
+
+def _watch(container: client.V1Container, seconds: int) -> None:
+    """Ends a container whose run makes no progress for so many seconds, or has not begun by then."""
+    container.env.append(client.V1EnvVar(name=VARIABLE, value=HEARTBEAT))
+    command = ["python", "-m", "rl.heartbeat", HEARTBEAT, "--seconds", str(seconds)]
+    look = client.V1ExecAction(command=command)
+    period = 30  # each look is a Python that starts; on a busy node that may take a while
+    often = {"_exec": look, "period_seconds": period, "timeout_seconds": period}
+    container.startup_probe = client.V1Probe(**often, failure_threshold=-(-seconds // period))
+    # Killed at once: the exit code 143 of one that was asked to stop would not count as a failure.
+    container.liveness_probe = client.V1Probe(
+        **often, failure_threshold=3, termination_grace_period_seconds=1
     )
 
 

@@ -27,7 +27,7 @@ from rl.errors import UsageError, nearest
 from rl.hparams.hparams import HParams
 from rl.workers.plan import Workers, division
 
-RESERVED = ("HOME", "TMPDIR", "JOB_COMPLETION_INDEX")  # what Pods set themselves
+RESERVED = ("HOME", "TMPDIR", "RL_HEARTBEAT", "JOB_COMPLETION_INDEX")  # what Pods set themselves
 # What KubeRay sets, without a look at what is there, or refuses (ray-operator/controllers/ray/common/pod.go,
 # utils/validation.go), and what would lead Ray away from the cluster that it makes.
 RESERVED_RAY = (
@@ -95,6 +95,7 @@ class Plan:
     env_vars: dict[str, str]
     env_secret: str | None
     grace_seconds: int
+    hang_seconds: int  # without progress, after which a Pod is ended; 0: never
     ttl_seconds: int
     backoff_limit: int
     tensorboard: str
@@ -154,6 +155,7 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
         shared_claim=shared,
         env_vars=_env_vars(own.env_var, kind),
         grace_seconds=own.grace_seconds,
+        hang_seconds=own.hang_seconds if train.training and not train.test_only else 0,
         ttl_seconds=own.ttl_seconds,
         backoff_limit=own.backoff_limit,
         tensorboard=_tensorboard(own, claim is not None, shared),

@@ -76,6 +76,7 @@ class AsyncRunner(Runner):
         while made < start + iterations:
             begun = time.perf_counter()
             doing("rollouts of the workers")
+            self._roles.cluster.check()
             rollouts = self._rollouts(pool, made)
             self._waited["rollouts"] += time.perf_counter() - begun
             for rollout in rollouts:

@@ -11,6 +11,8 @@ import pytest
 import yaml
 from k8s_examples import BUCKET, EXAMPLES, IMAGE, one
 
+from rl.utils.signals import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -34,6 +36,25 @@ def test_job_runs_the_command_and_starts_again_unless_the_input_is_wrong(generat
         {"action": "Ignore", "onExitCodes": {"containerName": "train", "operator": "In", "values": [143]}},
     ]
     assert job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 120
+
+
+@pytest.mark.parametrize("name", ["job", "copies", "claim", "tpu"])
+def test_a_pod_that_trains_is_ended_when_its_run_hangs_and_that_counts_as_a_failure(name, generate):
+    train = container(
+        one(generate(*EXAMPLES[name], "--hang_seconds", "900").objects, "Job")["spec"]["template"]
+    )
+    live, start = train["livenessProbe"], train["startupProbe"]
+    command = ["python", "-m", "rl.heartbeat", "/tmp/heartbeat", "--seconds", "900"]
+    assert live["exec"]["command"] == start["exec"]["command"] == command
+    assert {"name": "RL_HEARTBEAT", "value": "/tmp/heartbeat"} in train["env"]
+    assert start["failureThreshold"] * start["periodSeconds"] == 900
+    assert live["terminationGracePeriodSeconds"] < PATIENCE, "it would end with 143, which does not count"
+
+
+@pytest.mark.parametrize("more", [["--hang_seconds", "0"], ["--training", "False"]])
+def test_pods_that_write_no_heartbeat_are_not_asked_for_one(more, generate):
+    train = container(one(generate(*EXAMPLES["claim"], *more).objects, "Job")["spec"]["template"])
+    assert not {"livenessProbe", "startupProbe"} & train.keys()
 
 
 def test_gpu_is_requested_tolerated_and_limited(generate):

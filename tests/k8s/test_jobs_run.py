@@ -46,10 +46,21 @@ def start(container, tmp_path, **variables):
     node = tempfile.mkdtemp(dir=tmp_path, prefix="node-")
     assert given.keys() >= {"HOME", "TMPDIR"}
     environment = os.environ | given | {"HOME": node, "TMPDIR": node, "PATH": path} | variables
+    if "RL_HEARTBEAT" in given:
+        environment["RL_HEARTBEAT"] = str(tmp_path / "heartbeat")  # one node after the other has it there
     words = container["args"]
     return subprocess.Popen(
         words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
+
+
+def probed(container, tmp_path):
+    """What the kubelet's look at the container comes to, in words: "" where it goes on."""
+    words = [
+        str(tmp_path / "heartbeat") if "/" in each else each
+        for each in container["livenessProbe"]["exec"]["command"]
+    ]
+    return subprocess.run([sys.executable, *words[1:]], cwd=ROOT, capture_output=True, text=True).stderr
 
 
 def finished(process, code):
@@ -73,10 +84,14 @@ def test_a_job_that_is_taken_away_twice_ends_as_one_that_was_not(tmp_path, outsi
     whole = start(pod_of(near, capsys), tmp_path)
     pod = pod_of(far, capsys)
     run = far / "run_0"
-    first = start(pod, tmp_path)
+    here = tmp_path / "first"
+    here.mkdir()
+    assert "has not begun" in probed(pod, here)
+    first = start(pod, here)
     at = wait_for_checkpoint(run, "", first)
     first.send_signal(signal.SIGKILL)  # a grace period that was too short
     finished(first, -signal.SIGKILL)
+    assert probed(pod, here) == ""  # it went on just now
     second = start(pod, tmp_path)
     at = wait_for_checkpoint(run, at, second)
     second.send_signal(signal.SIGTERM)  # a grace period that was long enough

@@ -142,22 +142,20 @@ def until(true, process=None):
         time.sleep(0.1)
 
 
-def test_a_node_that_ray_takes_for_lost_ends_the_run_for_now(ray_here, monkeypatch):
+def test_a_raylet_that_is_gone_ends_the_run_for_now(ray_here, monkeypatch):
     one = clusters.Cluster(None, 1)
+    process = subprocess.Popen(["sleep", "600"])  # in its place
+    monkeypatch.setattr(one, "_raylet", lambda: process)
     monkeypatch.setattr(clusters, "CHECK", 0.0)
     one.check()
-    here = ray_here.get_runtime_context().get_node_id()
-    nodes = [{"NodeID": "another", "Alive": False}, {"NodeID": here, "Alive": True}]
-    monkeypatch.setattr(ray_here, "nodes", lambda: nodes)
-    one.check()
-    nodes[1]["Alive"] = False
-    with pytest.raises(LearnerLost, match="gone, or does not answer"):
+    process.kill()
+    process.wait()
+    with pytest.raises(LearnerLost, match="is gone"):
         one.check()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_run_whose_raylet_is_gone_or_stands_goes_on_with_another(command, tmp_path, number):
+def test_a_run_whose_raylet_is_killed_goes_on_with_another(command, tmp_path):
     pytest.importorskip("ray")
     words = ["--hparams", "ppo_cartpole", "--train_steps", "50000000", "--output_dir", tmp_path]
     words += ["--hparam_override", "log_period=2000,compile=graph,checkpoint_period=2", "--num_workers", 1]
@@ -167,8 +165,8 @@ def test_a_run_whose_raylet_is_gone_or_stands_goes_on_with_another(command, tmp_
     time.sleep(30.0)  # a learner that lives less is soon given up
     (learner,) = children(process.pid, sys.executable)
     program = Path(sys.modules["ray"].__file__).parent / "core/src/ray/raylet/raylet"
-    os.kill(children(learner, str(program))[0], number)
+    os.kill(children(learner, str(program))[0], signal.SIGKILL)
     until(lambda: "resumed at step" in read(run_dir / "train.log"), process)
     process.send_signal(signal.SIGTERM)
-    assert "Ray's process on this machine (raylet) is gone, or does not answer" in process.communicate()[1]
+    assert "Ray's process on this machine (raylet) is gone" in process.communicate()[1]
     assert process.returncode == 143
