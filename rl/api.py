@@ -176,6 +176,10 @@ def train(
     use_system(sys)
     if record_video:
         headless_setup()
+    if output_dir is None and "<" in str(overrides.get("env", "")):  # all lambdas have one name
+        raise UsageError(
+            f"env={overrides['env']}: name an output_dir, functions without a name share a default"
+        )
     if output_dir is None:
         rest = [f"{key}={value}" for key, value in overrides.items() if key not in ("env", "train_steps")]
         output_dir = default_output(name, overrides.get("env"), ",".join(rest), seed, num_workers)

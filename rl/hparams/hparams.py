@@ -196,7 +196,8 @@ class HParams(Checked):
     save_buffers: bool = True  # whether these are part of checkpoints
 
     # Seconds without any progress after which the run ends with exit code 75, to go on from a checkpoint.
-    # More than what takes longest: compiling, a step of the environment. None: it is only told.
+    # More than what takes longest: compiling, a step of the environment. None: it is only told; with workers
+    # half an hour, or three times worker_timeout.
     hang_timeout: PositiveFloat | None = None
 
     log_period: PositiveInt = 5_000  # environment steps between rows of metrics

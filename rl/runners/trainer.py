@@ -42,6 +42,7 @@ from rl.workers.plan import Workers
 _log = logging.getLogger("rl")
 
 SLOW = 2.0  # seconds: a run whose iterations take longer, and cannot be stopped within, is saved more often
+HANG = 1800.0  # seconds without progress after which a run with workers ends, to go on; compiling takes less
 SHARE = 0.05  # of its time that such a run may spend on that
 AGAIN = 60.0  # seconds after which a periodic checkpoint that could not be written is tried again
 
@@ -94,6 +95,9 @@ class Trainer:
         self._saved_at = self._save_seconds = 0.0  # time.monotonic() of the last attempt, and what it took
         self._save_failed = False
         self._stop = StopRequest()
+        self._hang_limit = hparams.hang_timeout
+        if workers is not None and self._hang_limit is None:
+            self._hang_limit = max(HANG, 3.0 * hparams.worker_timeout)
         self.best_return: float | None = None
         if meta is not None:
             self.best_return = _best_so_far(run_dir)
@@ -125,7 +129,7 @@ class Trainer:
         with (
             logger,
             Progress(total, self.run_dir / "train.log", step=self.first_step) as progress,
-            Watch(self.run_dir, lambda: progress.step, self.hparams.hang_timeout),
+            Watch(self.run_dir, lambda: progress.step, self._hang_limit),
         ):
             progress.message(self._environment())
             if not self.resumed:

@@ -153,7 +153,7 @@ def held_alone(folder: Path, refusal: str, patience: float) -> Iterator[None]:
     descriptor = patiently(lambda: os.open(folder, os.O_RDONLY), f"cannot read {folder}")
     try:
         deadline = time.monotonic() + patience
-        while not _locked(descriptor):
+        while not patiently(lambda: _locked(descriptor), f"cannot lock {folder}"):
             if time.monotonic() >= deadline:
                 raise UsageError(refusal)
             time.sleep(0.2)
@@ -162,13 +162,23 @@ def held_alone(folder: Path, refusal: str, patience: float) -> Iterator[None]:
         os.close(descriptor)
 
 
+_NO_LOCKS = (
+    errno.ENOLCK,
+    errno.ENOSYS,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.EINVAL,
+)  # of file systems without
+
+
 def _locked(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks
-        return True
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
     return True
 
 

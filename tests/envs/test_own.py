@@ -198,6 +198,13 @@ def test_wrong_wrappers_are_one_line_and_write_nothing(tmp_path, values, message
 # -- functions that make environments
 
 
+def test_functions_without_a_name_share_no_default_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="<lambda>: name an output_dir"):
+        rl.train("ppo", env=lambda: Corridor(), **TINY)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_lambda_trains_and_its_run_is_loaded_with_it_again(tmp_path):
     make = lambda: Corridor(length=5)  # noqa: E731
     run = rl.train("ppo", env=make, output_dir=tmp_path, eval_episodes=2, **TINY)

@@ -19,6 +19,7 @@ from rl.runners.evaluate import Evaluation, Evaluator
 from rl.utils import files
 from rl.utils.checkpoint import CheckpointError, CheckpointManager, read_manifest
 from rl.utils.metrics_table import MetricsTable
+from rl.workers.plan import Workers
 
 TINY = {
     "compile": "graph",
@@ -164,3 +165,28 @@ def test_a_run_of_long_iterations_is_saved_within_its_windows_too(tmp_path, monk
     assert steps == [64, 32, 48, 64]  # none after the first, which compiles and has taken no time
     assert (often / "metrics.csv").read_bytes() == (straight / "metrics.csv").read_bytes()
     assert read_manifest(often / "checkpoints/step_000000000048").meta["window"]["iterations"] == 1
+
+
+@pytest.mark.parametrize(
+    ("workers", "overrides", "limit"),
+    [
+        (None, {}, None),
+        (None, {"hang_timeout": 60.0}, 60.0),
+        (Workers(1), {}, 1800.0),
+        (Workers(1), {"worker_timeout": 1000.0}, 3000.0),
+        (Workers(1), {"hang_timeout": 60.0}, 60.0),
+    ],
+)
+def test_a_run_with_workers_that_hangs_does_not_do_so_for_ever(
+    tmp_path, monkeypatch, workers, overrides, limit
+):
+    build = trainer.build_runner
+    monkeypatch.setattr(trainer, "build_runner", lambda hparams, seed, *_: build(hparams, seed))
+    given = []
+    monkeypatch.setattr(
+        trainer, "Watch", lambda _, step, limit: given.append(limit) or contextlib.nullcontext()
+    )
+    hparams = resolve("ppo_identity", TINY | overrides)
+    with contextlib.closing(trainer.Trainer(hparams, tmp_path, 0, 2, workers=workers)) as one:
+        one.train(StopAfter(0), {})
+    assert given == [limit]

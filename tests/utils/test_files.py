@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import itertools
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -167,3 +169,37 @@ def test_floats_of_weights_come_back_after_every_kind_of_failure_of_tensorflow(t
     weights["weights"].assign(np.zeros(3))
     CheckpointManager(tmp_path).restore(weights)
     assert weights["weights"].numpy().tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+def test_a_lock_that_cannot_be_asked_for_is_not_held(tmp_path, monkeypatch, number):
+    monkeypatch.setattr(files, "PAUSES", (0.0, 0.0))
+    asked, flock = [], fcntl.flock
+
+    def failing(descriptor, operation):
+        asked.append(operation)
+        if len(asked) <= failures:
+            raise OSError(number, os.strerror(number))
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", failing)
+    failures = 10**9
+    with pytest.raises(Unavailable, match=f"cannot lock .*{os.strerror(number)}"):
+        files.held_alone(tmp_path, "another trains there", 0.0).__enter__()
+    asked.clear()
+    failures = 1
+    with (
+        files.held_alone(tmp_path, "another trains there", 0.0),
+        pytest.raises(UsageError, match="another trains there"),
+        files.held_alone(tmp_path, "another trains there", 0.0),
+    ):
+        raise AssertionError("two hold it")
+
+
+def test_on_a_file_system_without_locks_nothing_is_held(tmp_path, monkeypatch):
+    def none(descriptor, operation):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with files.held_alone(tmp_path, "", 0.0), files.held_alone(tmp_path, "", 0.0):
+        pass
