@@ -96,9 +96,12 @@ class Watch:
     def _write(self, what: str) -> None:
         beat = {"time": time.time(), "step": self._step(), "what": what, "pid": os.getpid()}
         temporary = self._path.with_name(f".tmp-{self._path.name}-{os.getpid()}")
-        with contextlib.suppress(OSError):
+        try:
             temporary.write_text(json.dumps(beat) + "\n", encoding="utf-8")
             os.replace(temporary, self._path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
 
 
 def _end(why: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 from faults import Faults
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from rl import experiment, saved_run
+from rl import experiment, heartbeat, saved_run
 from rl.cli import main
 from rl.runners import trainer
 from rl.runners.evaluate import Evaluation
@@ -96,6 +96,8 @@ def quick(monkeypatch, compiled):
             return len(file.read()), 0.0
 
     monkeypatch.setattr(files, "PAUSES", (0.0, 0.0))
+    # By a thread of its own, at any time: the walk would not be the same twice.
+    monkeypatch.setattr(heartbeat.Watch, "_write", lambda self, what: None)
     monkeypatch.setattr(versions, "_git_commit", lambda _: None)
     monkeypatch.setattr(trainer, "build_runner", runner)
     check, graph = trainer.FiniteCheck, trainer.Trainer._policy_graph

@@ -151,3 +151,18 @@ def test_the_probe_says_whether_a_run_goes_on(tmp_path, capsys):
 def test_the_probe_loads_nothing_that_takes_time():
     words = "import sys, rl.heartbeat; print({'tensorflow', 'numpy', 'keras', 'ray'} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", words], cwd=ROOT, text=True) == "set()\n"
+
+
+def test_a_heartbeat_that_cannot_be_written_is_no_matter_and_leaves_nothing(tmp_path, fast, monkeypatch):
+    with heartbeat.Watch(tmp_path / "gone", lambda: 3):
+        time.sleep(0.1)
+    tried = []
+
+    def full(source, target):
+        tried.append(target)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(heartbeat.os, "replace", full)
+    with heartbeat.Watch(tmp_path, lambda: 3):
+        pass
+    assert tried and not list(tmp_path.iterdir())

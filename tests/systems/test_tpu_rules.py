@@ -16,6 +16,7 @@ from rl.envs.make import make_env
 from rl.envs.registry import registry as envs
 from rl.hparams.merge import resolve
 from rl.hparams.registry import registry as hparams_sets
+from rl.ops import loops
 from rl.runners.build import build_runner
 
 # Pictures of games of ten by ten need the smaller convolutions, where a model remembers.
@@ -42,7 +43,8 @@ def compiled(name, **overrides):
     fields = type(hparams_sets.get(name)()).model_fields
     optional = {key: value for key, value in OPTIONAL.items() if key in fields}
     runner = build_runner(resolve(name, SMALL | optional | overrides), 0)
-    function = tf.function(runner._iterate, [tf.TensorSpec([], tf.int32)], jit_compile=True, autograph=False)
+    signature = [tf.TensorSpec([], tf.int32), tf.TensorSpec([loops.MAX_METRICS], tf.float32)]
+    function = tf.function(runner._iterate, signature, jit_compile=True, autograph=False)
     return function, function.get_concrete_function()
 
 
@@ -50,7 +52,7 @@ def compiled(name, **overrides):
 def test_what_trains_is_what_a_tpu_takes(algo, env):
     function, concrete = compiled(algo, env=env)
     assert broken_rules(concrete) == []
-    assert broken_in_xla(function, tf.constant(1)) == []
+    assert broken_in_xla(function, tf.constant(1), loops.MetricPack.zeros()) == []
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_what_trains_is_what_a_tpu_takes(algo, env):
 def test_so_is_what_options_add(name, overrides):
     function, concrete = compiled(name, **overrides)
     assert broken_rules(concrete) == []
-    assert broken_in_xla(function, tf.constant(1)) == []
+    assert broken_in_xla(function, tf.constant(1), loops.MetricPack.zeros()) == []
 
 
 UNSUITABLE = {
