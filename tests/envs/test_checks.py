@@ -19,7 +19,7 @@ MISTAKES = [
     (["--env", "CartPol-v1"], "unknown environment 'CartPol-v1': did you mean CartPole-v1"),
     (["--env", "PongNoFrameskip-v4"], "unknown environment 'PongNoFrameskip-v4': did you mean Pong-v5?"),
     (["--env", "LunarLander-v3", "--hparam_override", "env_backend=graph"], "is not in backend graph"),
-    (["--env", "LunarLander-v3", "--hparam_override", "env_kwargs={wid:1}"], "Gymnasium cannot make LunarL"),
+    (["--env", "FrozenLake-v1", "--hparam_override", "env_kwargs={wid:1}"], "Gymnasium cannot make Frozen"),
     (["--env", "Pendulum-v1"], "dqn acts in Discrete action spaces, Pendulum-v1 has Box(-2.0, 2.0"),
     (["--env", "CartPole-v1", "--hparams", "sac"], "sac acts in Box action spaces, CartPole-v1 has Discrete"),
     (["--env", "coinrun", "--hparams", "td3"], "td3 acts in Box action spaces, coinrun has Discrete(15)"),
