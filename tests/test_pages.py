@@ -165,9 +165,15 @@ def folder(tmp_path, monkeypatch):
         file = getattr(sys.modules[name], "__file__", None) or ""
         if file.startswith((str(tmp_path), str(ROOT / "benchmarks"))):
             del sys.modules[name]
-    for registry, before in ((gymnasium.registry, ids), (own._GIVEN, given)):
-        registry.clear()
-        registry.update(before)
+    own._GIVEN.clear()
+    own._GIVEN.update(given)
+    for name in set(gymnasium.registry) - set(ids):
+        point = gymnasium.registry[name].entry_point
+        module = str(getattr(point, "__module__", point))
+        if not module.startswith(
+            "rl."
+        ):  # the project's own modules stay imported, and register no second time
+            del gymnasium.registry[name]
 
 
 def typed(words: list[str]) -> int:
