@@ -161,12 +161,7 @@ def train(
     """
     if env is not None:
         overrides = {"env": give_env(env), **overrides}
-    if isinstance(hparams, str):
-        name, resolved = hparams, resolve(hparams, overrides)
-    else:
-        name, resolved = type(hparams).__name__, hparams.thawed()  # the caller's stays
-        apply_overrides(resolved, overrides)
-        resolved.freeze()
+    name, resolved = _resolved(hparams, overrides)
     if eval_episodes < 1 or seed < 0 or num_workers < 0:
         raise UsageError(
             f"eval_episodes={eval_episodes} must be at least 1, seed={seed} and num_workers={num_workers} "
@@ -176,13 +171,8 @@ def train(
     use_system(sys)
     if record_video:
         headless_setup()
-    if output_dir is None and "<" in str(overrides.get("env", "")):  # all lambdas have one name
-        raise UsageError(
-            f"env={overrides['env']}: name an output_dir, functions without a name share a default"
-        )
     if output_dir is None:
-        rest = [f"{key}={value}" for key, value in overrides.items() if key not in ("env", "train_steps")]
-        output_dir = default_output(name, overrides.get("env"), ",".join(rest), seed, num_workers)
+        output_dir = _default_output(name, overrides, seed, num_workers)
     (storage,) = storages_of(output_dir, [0]).values()
     storage.check_writable()
     if not storage.has("hparams.json"):
@@ -193,6 +183,24 @@ def train(
     if storage.unsent:
         raise NotSent(storage.unsent)
     return Run(result, result.run_dir if type(storage) is Storage else storage.address)
+
+
+def _resolved(hparams: str | HParams, overrides: dict[str, Any]) -> tuple[str, HParams]:
+    """A name for them, and the frozen hparams with the overrides; the caller's stay as they are."""
+    if isinstance(hparams, str):
+        return hparams, resolve(hparams, overrides)
+    own = hparams.thawed()
+    apply_overrides(own, overrides)
+    return type(hparams).__name__, own.freeze()
+
+
+def _default_output(name: str, overrides: dict[str, Any], seed: int, num_workers: int) -> str:
+    """As of the command line. Raises UsageError for functions without a name, which would share one."""
+    env = overrides.get("env")
+    if "<" in str(env):
+        raise UsageError(f"env={env}: name an output_dir, functions without a name share a default")
+    rest = [f"{key}={value}" for key, value in overrides.items() if key not in ("env", "train_steps")]
+    return default_output(name, env, ",".join(rest), seed, num_workers)
 
 
 def _workers(hparams: HParams, number: int, address: str | None) -> Workers | None:

@@ -298,10 +298,8 @@ def _play_tests(plan: Plan, run_dir: Path, stopped: Callable[[], bool], tests: d
         for which in ("last", "best"):  # the best one stays in the agent
             step = read_weights(agent, run_dir, which)
             tests[which] = evaluator.run(purpose_seed(Purpose.TEST), stopped)
-            if (
-                which == "last"
-                and (other := evaluator.other(purpose_seed(Purpose.TEST), stopped)) is not None
-            ):
+            other = evaluator.other(purpose_seed(Purpose.TEST), stopped) if which == "last" else None
+            if other is not None:
                 tests[other[0]] = other[1]
     if plan.record_video:
         with contextlib.closing(Player(agent, "rgb_array")) as player:
