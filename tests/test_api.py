@@ -6,7 +6,6 @@ import csv
 import json
 import shutil
 import signal
-import sys
 import time
 
 import gymnasium
@@ -369,35 +368,6 @@ def test_a_test_that_names_no_run_is_one_line(words, message, capsys, tmp_path, 
     assert main(["--training", "False", *words]) == 2
     assert message in one_line_error(capsys)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"env": "strangers_env:Env-v0"}, "import strangers_env first (--user_modules)"),
-        ({"hparams_class": "strangers_env:HParams"}, "name its module with --user_modules"),
-    ],
-)
-def test_a_strangers_run_that_is_tested_imports_nothing(change, message, tmp_path, monkeypatch, capsys):
-    (tmp_path / "strangers_env.py").write_text("raise SystemExit('it was run')")
-    monkeypatch.syspath_prepend(tmp_path)
-    saved = {"name": "x", "seed": 0, "hparams": resolve("ppo_identity", "").to_dict() | change}
-    (tmp_path / "hparams.json").write_text(json.dumps(saved))
-    assert main(["--output_dir", str(tmp_path), "--training", "False"]) == 2
-    assert message in one_line_error(capsys)
-    assert "strangers_env" not in sys.modules
-
-
-def test_a_strangers_run_imports_no_module_of_its_environment(tmp_path, monkeypatch):
-    (tmp_path / "strangers_env.py").write_text("raise SystemExit('it was run')")
-    monkeypatch.syspath_prepend(tmp_path)
-    hparams = resolve("ppo_identity", "").to_dict() | {"env": "strangers_env:Env-v0"}
-    saved = {"name": "ppo_identity", "seed": 0, "hparams": hparams}
-    (tmp_path / "run_0").mkdir()
-    (tmp_path / "run_0/hparams.json").write_text(json.dumps(saved))
-    with pytest.raises(UsageError, match=r"import strangers_env first .* if you trust that run"):
-        rl.load(tmp_path)
-    assert "strangers_env" not in sys.modules
 
 
 class OwnHParams(HParams):

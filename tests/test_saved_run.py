@@ -1,0 +1,43 @@
+"""A run on disk may be a stranger's: what it names is neither imported nor called."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+import rl
+from rl.cli import main
+from rl.errors import UsageError
+from rl.hparams.merge import resolve
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"env": "strangers_env:Env-v0"}, "import strangers_env first (--user_modules)"),
+        ({"hparams_class": "strangers_env:HParams"}, "name its module with --user_modules"),
+    ],
+)
+def test_a_strangers_run_that_is_tested_imports_nothing(change, message, tmp_path, monkeypatch, capsys):
+    (tmp_path / "strangers_env.py").write_text("raise SystemExit('it was run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    saved = {"name": "x", "seed": 0, "hparams": resolve("ppo_identity", "").to_dict() | change}
+    (tmp_path / "hparams.json").write_text(json.dumps(saved))
+    assert main(["--output_dir", str(tmp_path), "--training", "False"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ") and err.count("\n") == 1 and message in err
+    assert "strangers_env" not in sys.modules
+
+
+def test_a_strangers_run_imports_no_module_of_its_environment(tmp_path, monkeypatch):
+    (tmp_path / "strangers_env.py").write_text("raise SystemExit('it was run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    hparams = resolve("ppo_identity", "").to_dict() | {"env": "strangers_env:Env-v0"}
+    saved = {"name": "ppo_identity", "seed": 0, "hparams": hparams}
+    (tmp_path / "run_0").mkdir()
+    (tmp_path / "run_0/hparams.json").write_text(json.dumps(saved))
+    with pytest.raises(UsageError, match=r"import strangers_env first .* if you trust that run"):
+        rl.load(tmp_path)
+    assert "strangers_env" not in sys.modules
