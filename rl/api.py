@@ -19,16 +19,16 @@ from rl.experiment import tell_hints, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
 from rl.hparams.overrides import apply_overrides
+from rl.report.video import headless_setup
 from rl.runners.actor import Actor
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.trainer import Result
 from rl.saved_run import read_weights, saved_agent
+from rl.storage.address import default_output
+from rl.storage.storage import Storage, storage_at, storage_of, storages_of
 from rl.systems import use_system
 from rl.types import Nest
-from rl.utils.address import default_output
 from rl.utils.signals import StopRequest
-from rl.utils.storage import Storage, storage_at, storage_of, storages_of
-from rl.utils.video import headless_setup
 from rl.workers.plan import Workers
 
 ACTORS = 4  # compiled policies that a `Policy` keeps, of the batch sizes it was last called with

@@ -14,8 +14,8 @@ from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.hparams.overrides import apply_overrides
 from rl.runners.trainer import best_return
-from rl.utils.checkpoint import CheckpointManager, read_manifest, read_single
-from rl.utils.files import failure, read_text, reason
+from rl.storage.checkpoint import CheckpointManager, read_manifest, read_single
+from rl.storage.files import failure, read_text, reason
 
 
 def read_saved(run_dir: Path) -> dict[str, Any] | None:

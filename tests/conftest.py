@@ -1,4 +1,4 @@
-"""What several test files share: runners from named sets, and the command line as a user types it."""
+"""What several test files share: runners of named sets, a full disk, the command line as a user types it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,6 +43,25 @@ def build():
         runner.close()
 
 
+@pytest.fixture
+def state_of():
+    """All variables of a runner by name, as numpy arrays."""
+    return lambda runner: {name: np.array(each.numpy()) for name, each in runner.variables.items()}
+
+
+@pytest.fixture
+def assert_same_bits():
+    """Raises at the first variable that differs in name, dtype or a single bit."""
+
+    def check(found, expected):
+        assert list(found) == list(expected)
+        for name, value in expected.items():
+            assert found[name].dtype == value.dtype and found[name].shape == value.shape, name
+            assert found[name].tobytes() == value.tobytes(), name
+
+    return check
+
+
 @pytest.fixture(scope="session")
 def ray_here():
     """Ray on this machine, for all tests of a process."""
@@ -50,6 +70,20 @@ def ray_here():
     cluster = Cluster(None, 8)
     yield cluster.ray
     cluster.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of one megabyte; skipped where only root could mount one."""
+    folder = tmp_path / "small_disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("cannot mount a small file system here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
 
 
 @pytest.fixture

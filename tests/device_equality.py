@@ -1,4 +1,4 @@
-"""A process with several logical processors as devices, for `tests/runners/test_devices.py`.
+"""A process with several logical processors as devices, for `tests/parallel/test_devices.py`.
 
     python tests/device_equality.py updates PATH CASE...   parameters before and after updates from one batch
     python tests/device_equality.py run SET OVERRIDES      a run on two devices, saved, continued and restored
@@ -26,11 +26,11 @@ from rl.hparams.merge import resolve
 from rl.hparams.registry import registry as hparams_sets
 from rl.ops import random
 from rl.ops.trajectories import take
+from rl.parallel.devices import Devices
 from rl.runners.build import build_runner, make_memory
-from rl.runners.devices import Devices
+from rl.storage.checkpoint import CheckpointManager
 from rl.systems import system as system_module
 from rl.systems.system import System
-from rl.utils.checkpoint import CheckpointManager
 
 COUNTS = (1, 2, 4)
 KINDS = {  # kind of action space: an environment that has it

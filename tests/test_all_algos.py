@@ -27,7 +27,7 @@ from rl.ops import random
 from rl.registry import import_user_modules
 from rl.runners.evaluate import Evaluator
 from rl.runners.learner import Learner
-from rl.utils.checkpoint import CheckpointManager
+from rl.storage.checkpoint import CheckpointManager
 
 ENV_ID = "Follow-v0"  # the name under which `Follow` is registered
 TINY = {

@@ -21,7 +21,7 @@ from rl.cli import main
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
-from rl.utils.checkpoint import CheckpointManager, read_manifest
+from rl.storage.checkpoint import CheckpointManager, read_manifest
 
 QUICK = {"compile": "graph", "train_steps": 2_048, "eval_period": 1_024, "eval_episodes": 3}
 

@@ -13,7 +13,7 @@ from rl.hparams.merge import resolve
 from rl.runners import trainer
 from rl.runners.evaluate import Evaluation
 from rl.runners.trainer import Result
-from rl.utils.storage import Storage
+from rl.storage.storage import Storage
 
 
 def run(folder, copies):

@@ -20,8 +20,9 @@ from rl.cli import main
 from rl.runners import trainer
 from rl.runners.evaluate import Evaluation
 from rl.runners.player import Player
-from rl.utils import files, versions
-from rl.utils.checkpoint import CheckpointManager, read_manifest
+from rl.storage import files
+from rl.storage.checkpoint import CheckpointManager, read_manifest
+from rl.utils import versions
 
 opened = open  # before any is made to fail
 ERRORS = errno.EIO, errno.ENOSPC, errno.ESTALE

@@ -27,11 +27,11 @@ from rl import experiment
 from rl.agents.algos.registry import get_algo
 from rl.cli import checked, main, parse
 from rl.envs import own
+from rl.report.video import has_display
 from rl.runners import trainer
 from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.player import Player
-from rl.utils.video import has_display
 from rl.workers.plan import check_roles, division, together
 
 # How what cannot run here begins, and why it cannot. `looked_at` says what is looked at all the same.

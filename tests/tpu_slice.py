@@ -61,7 +61,7 @@ def unreachable():
     hosts = joined()
     import tensorflow as tf
 
-    from rl.runners.devices import Devices
+    from rl.parallel.devices import Devices
 
     resolver = connected(hosts._replace(names=("nowhere.invalid", *hosts.names[1:])))
     devices = Devices(on_last_machine(resolver).strategy)

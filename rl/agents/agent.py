@@ -22,8 +22,9 @@ from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.models.images import for_images
 from rl.models.layers import Initializers, ObservationEncoder, has_noise, resample_noise
-from rl.ops import random, replicas, schedules
+from rl.ops import random, schedules
 from rl.ops.nests import flatten_time
+from rl.parallel import replicas
 from rl.spaces import check_action_space
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
@@ -46,8 +47,8 @@ KERNELS = ("kernel", "recurrent_kernel")
 
 def _local(optimizer: type) -> type:
     """Keras sums gradients over devices and waits for all of them, which no loop allows: here each device
-    takes the step by itself, with gradients that are the same on all (`rl.ops.replicas`). Likewise the weight
-    decay, which Keras's would make on all devices, once for each."""
+    takes the step by itself, with gradients that are the same on all (`rl.parallel.replicas`). Likewise the
+    weight decay, which Keras's would make on all devices, once for each."""
 
     def update(self: Any, gradients: list[Tensor], variables: list[Any], learning_rate: Tensor) -> None:
         for gradient, variable in zip(gradients, variables, strict=True):

@@ -7,8 +7,8 @@ from typing import Any
 from rl.agents.algos.registry import action_spaces_of
 from rl.envs.gym_ids import gym_has, gym_look, gym_spec, pictures_of_ale
 from rl.envs.make import chosen_backend, eval_envs_of
+from rl.report.video import headless_setup
 from rl.spaces import check_action_space
-from rl.utils.video import headless_setup
 
 IN_GRAPH = "rl.envs.graph_gym:"  # what Gymnasium makes by it is computed by TensorFlow
 

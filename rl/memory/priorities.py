@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from rl.errors import UsageError
 from rl.memory.sum_tree import SumTree
-from rl.ops import replicas, schedules
+from rl.ops import schedules
+from rl.parallel import replicas
 from rl.types import Tensor
 
 

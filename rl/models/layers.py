@@ -14,8 +14,8 @@ from gymnasium import spaces
 from rl.errors import UsageError
 from rl.ops import random
 from rl.ops.distributions import parameter_count
-from rl.ops.fused import fused
 from rl.ops.normalize import Moments, assign_moments, merge_moments
+from rl.parallel.fused import fused
 from rl.spaces import ACTION_MASK
 from rl.types import Nest, Tensor
 

@@ -7,7 +7,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from rl.ops import evolution, random, replicas
+from rl.ops import evolution, random
+from rl.parallel import replicas
 from rl.types import Nest, Tensor
 
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from rl.ops import replicas
 from rl.ops.returns import reverse_linear_recurrence
+from rl.parallel import replicas
 from rl.types import Tensor
 
 

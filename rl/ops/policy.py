@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from rl.ops import replicas
+from rl.parallel import replicas
 from rl.types import Tensor
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from rl.ops import replicas
+from rl.parallel import replicas
 from rl.types import Tensor
 
 _ALGORITHM = "philox"  # the one that eager, graph and XLA code all implement, to the same bits

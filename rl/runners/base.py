@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from rl.memory.samples import Samples
 from rl.ops import loops, random
-from rl.runners.devices import Devices
+from rl.parallel.devices import Devices
 from rl.runners.learner import Learner
 from rl.types import Tensor, Trajectory
 

@@ -16,9 +16,9 @@ from rl.hparams.hparams import HParams
 from rl.memory.registry import get_memory
 from rl.memory.spec import MemorySpec
 from rl.models.images import convolves
-from rl.ops import replicas
+from rl.parallel import replicas
+from rl.parallel.devices import Devices
 from rl.runners.base import Runner
-from rl.runners.devices import Devices
 from rl.runners.learner import Learner
 from rl.workers.plan import Workers, check_roles
 
@@ -34,7 +34,7 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     make_agent = get_algo(hparams.algo)
     check_roles(make_agent, hparams, workers)
     if workers is not None:
-        from rl.runners.build_async import build_async
+        from rl.workers.build_async import build_async
 
         return build_async(hparams, seed, workers)
     devices = Devices(strategy)

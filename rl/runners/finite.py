@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from rl.runners.devices import concrete
+from rl.parallel.devices import concrete
 
 SHOWN = 3  # names that a message gives, of metrics and of variables
 

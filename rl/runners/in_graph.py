@@ -15,9 +15,10 @@ import tensorflow as tf
 
 from rl.agents.agent import network_state
 from rl.heartbeat import doing
-from rl.ops import loops, random, replicas
+from rl.ops import loops, random
+from rl.parallel import replicas
+from rl.parallel.devices import Devices
 from rl.runners.base import GoOn, Runner, episode_sums
-from rl.runners.devices import Devices
 from rl.runners.learner import Learner
 from rl.spaces import space_spec
 from rl.types import Nest, Tensor, TimeStep, Trajectory

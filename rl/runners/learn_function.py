@@ -8,11 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from rl.memory.samples import Samples
-from rl.ops import loops, replicas
+from rl.ops import loops
+from rl.parallel import replicas
+from rl.parallel.devices import compiled, fuses
 from rl.runners.actor import flat_weights
 from rl.runners.base import Runner
 from rl.runners.blocks import BlockContent, BlockLayout
-from rl.runners.devices import compiled, fuses
 from rl.types import Nest, Tensor
 
 

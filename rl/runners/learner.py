@@ -9,9 +9,10 @@ import tensorflow as tf
 
 from rl.agents.agent import Agent
 from rl.memory.samples import Samples
-from rl.ops import loops, random, replicas
+from rl.ops import loops, random
 from rl.ops.normalize import RewardScale
 from rl.ops.trajectories import closed, newest
+from rl.parallel import replicas
 from rl.types import Batch, Nest, SequenceBatch, Tensor, Trajectory
 
 

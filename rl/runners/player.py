@@ -12,9 +12,9 @@ from rl.agents.agent import Agent
 from rl.envs.make import eval_envs_of
 from rl.errors import Stopped, UsageError
 from rl.heartbeat import doing
+from rl.report.video import Preview, VideoWriter
 from rl.runners.actor import Actor
 from rl.runners.evaluate import BLOCK
-from rl.utils.video import Preview, VideoWriter
 
 
 class Film(NamedTuple):

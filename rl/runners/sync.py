@@ -15,11 +15,11 @@ import tensorflow as tf
 
 from rl.heartbeat import doing
 from rl.ops import loops, random
+from rl.parallel.devices import Devices, fuses
 from rl.runners.actor import Actor, flat_weights
 from rl.runners.base import GoOn, Runner, episode_sums, joined_sums, running_sums
 from rl.runners.blocks import BlockContent, BlockLayout
 from rl.runners.collect import Block, Collector
-from rl.runners.devices import Devices, fuses
 from rl.runners.learner import Learner
 from rl.spaces import space_spec
 from rl.types import Tensor, Trajectory

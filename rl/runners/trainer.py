@@ -23,6 +23,9 @@ from rl.envs.host import Purpose, purpose_seed
 from rl.errors import MachineLost, NotFinite, Stopped, Unavailable, UsageError
 from rl.heartbeat import Watch, doing
 from rl.hparams.hparams import HParams
+from rl.report.logger import Logger
+from rl.report.progress import Progress
+from rl.report.video import Preview
 from rl.runners.base import window_metrics
 from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluation, Evaluator
@@ -30,13 +33,10 @@ from rl.runners.finite import FiniteCheck
 from rl.runners.player import Player
 from rl.runners.window import Window
 from rl.spaces import space_spec
-from rl.utils.checkpoint import CheckpointManager, read_manifest, write_single
-from rl.utils.files import patiently, set_aside
-from rl.utils.logger import Logger
-from rl.utils.progress import Progress
+from rl.storage.checkpoint import CheckpointManager, read_manifest, write_single
+from rl.storage.files import patiently, set_aside
+from rl.storage.storage import Storage
 from rl.utils.signals import StopRequest
-from rl.utils.storage import Storage
-from rl.utils.video import Preview
 from rl.workers.plan import Workers
 
 _log = logging.getLogger("rl")

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rl.hparams.hparams import HParams
+from rl.report.progress import Progress
 from rl.runners.base import Runner
-from rl.utils.progress import Progress
 
 LOOK = 0.2  # seconds between two looks at the clock
 

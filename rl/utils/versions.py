@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import rl
-from rl.utils.files import (
+from rl.storage.files import (
     ensure_writable_dir,
     failure,
     patiently,

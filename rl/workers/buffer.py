@@ -98,7 +98,7 @@ class Buffer:
 
     def _checkpoints(self, address: str) -> Any:
         """Where its checkpoints are: the same object each time, which knows what did not change since."""
-        from rl.utils.remote_manager import checkpoints_at
+        from rl.storage.remote_manager import checkpoints_at
 
         if address not in self._managers:
             self._managers[address] = checkpoints_at(address, 1)
@@ -116,8 +116,8 @@ class Buffer:
         from rl.memory.samples import traced_structure
         from rl.ops import loops, random
         from rl.ops.trajectories import closed
+        from rl.parallel.devices import compiled
         from rl.runners.blocks import BlockLayout
-        from rl.runners.devices import compiled
         from rl.runners.learner import augmented
 
         with contextlib.suppress(RuntimeError):  # TensorFlow is in use here already: a test

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import ray
 
 from rl.errors import UsageError
-from rl.utils.address import join
+from rl.storage.address import join
 
 AHEAD = 2  # iterations whose batches are ordered before they are needed
 SAVING = 300.0  # seconds that a checkpoint of a buffer may take

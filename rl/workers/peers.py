@@ -2,7 +2,7 @@
 
 The layout of DD-PPO (Wijmans et al. 2020, https://arxiv.org/abs/1911.00357). Each learner has its own part of
 the data and the same weights; sums over all of them are exchanged from inside the compiled function
-(`rl.ops.replicas`), through `rl.workers.reducer`.
+(`rl.parallel.replicas`), through `rl.workers.reducer`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import ray
 
 from rl.errors import LearnerLost
 from rl.hparams.hparams import HParams
-from rl.ops import replicas
+from rl.parallel import replicas
 from rl.registry import import_user_modules
 from rl.workers.exchange import unpacked
 from rl.workers.reducer import Door, Meeting, Reducer, enter
@@ -44,7 +44,7 @@ class PeerLearner:
 
     def build(self, part: Part) -> None:
         """Agent and compiled function."""
-        from rl.runners.build_async import build_part
+        from rl.workers.build_async import build_part
 
         import_user_modules(part.user_modules)
         hparams = HParams.from_dict(part.hparams).freeze()

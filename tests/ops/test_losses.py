@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rl.ops import policy, replicas, value
+from rl.ops import policy, value
+from rl.parallel import replicas
 
 
 def test_select_takes_the_value_of_the_action():

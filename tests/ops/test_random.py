@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from rl.ops import random, replicas
+from rl.ops import random
+from rl.parallel import replicas
 
 UNLIKELY = 1e-4  # seeds are fixed: a p-value below it is a defect, not bad luck
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from rl.ops import fused as fused_parts
+from rl.parallel import fused as fused_parts
 
 SMALL_PPO = {
     "env": "CartPole-v1",

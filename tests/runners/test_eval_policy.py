@@ -20,7 +20,7 @@ from rl.hparams.merge import resolve
 from rl.runners.actor import Actor
 from rl.runners.evaluate import Evaluation
 from rl.runners.player import Player
-from rl.utils.storage import Storage
+from rl.storage.storage import Storage
 
 EPISODES = 20
 TINY = {

@@ -16,7 +16,7 @@ from rl.hparams.merge import resolve
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.finite import FiniteCheck
 from rl.runners.trainer import Trainer
-from rl.utils.checkpoint import CheckpointManager, read_manifest
+from rl.storage.checkpoint import CheckpointManager, read_manifest
 
 TINY = {
     "env": "Poisoned-v0",

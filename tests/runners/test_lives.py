@@ -11,7 +11,7 @@ from gymnasium import spaces
 from rl.agents.algos.registry import get_algo
 from rl.hparams.merge import resolve
 from rl.memory.rollout import Rollout
-from rl.runners.devices import Devices
+from rl.parallel.devices import Devices
 from rl.runners.learner import Learner
 from rl.runners.sync import SyncRunner
 

@@ -16,8 +16,8 @@ import rl
 from rl.agents.algos.registry import get_algo
 from rl.envs.make import make_eval_envs
 from rl.hparams.merge import resolve
+from rl.report.video import Preview, headless_setup
 from rl.runners.player import Player
-from rl.utils.video import Preview, headless_setup
 
 needs_mujoco = pytest.mark.skipif(
     importlib.util.find_spec("mujoco") is None, reason="the extra mujoco is missing"

@@ -14,8 +14,8 @@ from rl.hparams.hparams import HParams
 from rl.memory.rollout import Rollout
 from rl.models.networks import ActorCritic
 from rl.ops import distributions
+from rl.parallel.devices import Devices
 from rl.runners.actor import Actor
-from rl.runners.devices import Devices
 from rl.runners.in_graph import InGraphRunner
 from rl.runners.learner import Learner
 from rl.types import PolicyOutput, Update

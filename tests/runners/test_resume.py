@@ -16,7 +16,7 @@ from stop_after import StopAfter
 from rl.hparams.merge import resolve
 from rl.memory.ring import TRANSITION
 from rl.runners.trainer import Trainer
-from rl.utils.checkpoint import CheckpointManager, read_manifest
+from rl.storage.checkpoint import CheckpointManager, read_manifest
 
 TINY = {"num_envs": 4, "rollout_length": 8, "log_period": 64, "train_steps": 640, "eval_period": 256}
 PPO = TINY | {"normalize_observation": True, "normalize_reward": True, "lr_schedule": "linear"}

@@ -14,11 +14,11 @@ from stop_after import StopAfter
 
 from rl.errors import Unavailable
 from rl.hparams.merge import resolve
+from rl.report.metrics_table import MetricsTable
 from rl.runners import in_graph, trainer, window
 from rl.runners.evaluate import Evaluation, Evaluator
-from rl.utils import files
-from rl.utils.checkpoint import CheckpointError, CheckpointManager, read_manifest
-from rl.utils.metrics_table import MetricsTable
+from rl.storage import files
+from rl.storage.checkpoint import CheckpointError, CheckpointManager, read_manifest
 from rl.workers.plan import Workers
 
 TINY = {

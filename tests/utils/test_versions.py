@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from rl.errors import UsageError
+from rl.storage.files import checksum
 from rl.utils import versions
-from rl.utils.files import checksum
 from rl.utils.versions import (
     collect_versions,
     command_line,
@@ -120,10 +120,8 @@ def test_a_full_disk_is_one_clear_line(small_disk):
 
 def _refused(folder, before="", **limits):
     """What `ensure_writable_dir` says in a process of its own, with less rights or a limit."""
-    code = (
-        "import sys; from rl.utils.files import ensure_writable_dir as f; from rl.errors import UsageError\n"
-    )
-    code += f"{before}\n"
+    code = "import sys; from rl.errors import UsageError\n"
+    code += f"from rl.storage.files import ensure_writable_dir as f\n{before}\n"
     code += "try: f(sys.argv[1])\nexcept UsageError as error: print(error)"
     done = subprocess.run(
         [sys.executable, "-c", code, folder], capture_output=True, text=True, check=True, **limits

@@ -15,8 +15,8 @@ from rl import experiment
 from rl.cli import main
 from rl.errors import Unavailable
 from rl.hparams.merge import resolve
+from rl.storage.storage import storage_of
 from rl.utils import signals
-from rl.utils.storage import storage_of
 from rl.workers import copies as module
 from rl.workers.copies import Copy, shares
 

@@ -28,7 +28,8 @@ from rl.agents.algos.registry import register
 from rl.hparams.ars import ARSHParams
 from rl.models.networks import QNetwork
 from rl.models.population import Population
-from rl.ops import distributions, evolution, replicas
+from rl.ops import distributions, evolution
+from rl.parallel import replicas
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
 

@@ -29,7 +29,8 @@ from rl.agents.algos.registry import register
 from rl.hparams.es import ESHParams
 from rl.models.networks import QNetwork
 from rl.models.population import Population
-from rl.ops import distributions, evolution, replicas
+from rl.ops import distributions, evolution
+from rl.parallel import replicas
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
 

@@ -28,8 +28,9 @@ from rl.agents.algos.registry import register
 from rl.errors import UsageError
 from rl.hparams.ppo import PPOHParams
 from rl.models.networks import ActorCritic, ActorCriticOutput
-from rl.ops import distributions, loops, random, replicas, returns
+from rl.ops import distributions, loops, random, returns
 from rl.ops.policy import approximate_kl, clipped_surrogate, clipped_value_loss, masked_mean, standardize
+from rl.parallel import replicas
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
 

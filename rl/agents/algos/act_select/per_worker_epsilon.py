@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from rl.agents.algos.act_select.epsilon_greedy import EpsilonGreedy
 from rl.agents.algos.act_select.registry import register
-from rl.ops import replicas
+from rl.parallel import replicas
 from rl.types import Tensor
 
 

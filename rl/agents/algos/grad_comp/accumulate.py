@@ -9,7 +9,8 @@ import tensorflow as tf
 from rl.agents.algos.grad_comp.backprop import Refusal, apply_gradients, backprop
 from rl.agents.algos.grad_comp.registry import register
 from rl.errors import UsageError
-from rl.ops import loops, random, replicas, trajectories
+from rl.ops import loops, random, trajectories
+from rl.parallel import replicas
 from rl.types import Tensor, Update
 
 

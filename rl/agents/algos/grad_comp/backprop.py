@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from rl.agents.algos.grad_comp.registry import register
-from rl.ops import replicas
-from rl.ops.fused import fused
+from rl.parallel import replicas
+from rl.parallel.fused import fused
 from rl.types import Tensor, Update
 
 # Of the metrics of a loss: whether its gradients are not to be applied; the same for all learners.

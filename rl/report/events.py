@@ -1,0 +1,158 @@
+"""TensorBoard event files, written record by record without TensorFlow's summary ops.
+
+A `tf.summary.scalar` costs a few hundred microseconds of eager op per metric; a protocol buffer in a
+TFRecord file is what it ends up as, and costs ten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.histogram import metadata as histogram_metadata
+from tensorboard.plugins.hparams import api as hparams_api
+from tensorboard.util import tensor_util
+
+from rl.errors import Unavailable
+from rl.storage.files import fsync_path, patiently, reason, remove_quietly, set_aside
+
+_NAME = re.compile(r"events\.out\.tfevents\.(\d+)\..*")
+_FLUSH_SECONDS = 5.0  # a TensorBoard that looks on is at most this far behind
+_BUCKETS = 30
+_log = logging.getLogger("rl.logger")
+
+
+class EventFile:
+    """An event file of a run directory, and a further one where that cannot be written for a moment.
+
+    Without `resume_step` the folder's earlier event files are set aside (their run's checkpoints are gone, or
+    it never got to one) as `events.old`, which TensorBoard does not read; with it, TensorBoard is told to
+    forget what they hold of later steps. Raises OSError or Unavailable where it cannot be written.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], resume_step: int | None = None):
+        self._directory = Path(directory)
+        self._forget = None if resume_step is None else resume_step + 1  # TensorBoard: what is from there on
+        self._newest: list[Event] = []  # those of the last step, and all that may not be written yet
+        if resume_step is None:
+            patiently(self._set_aside)
+        patiently(self._begin)
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Scalars under their own names."""
+        summary = Summary(
+            value=[Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        )
+        self._add(Event(summary=summary, step=step))
+
+    def histogram(self, step: int, name: str, values: np.ndarray) -> None:
+        """The distribution of the finite ones among `values`, of any shape."""
+        values = np.asarray(values, np.float64).ravel()
+        values = values[np.isfinite(values)]
+        low, high = (values.min(), values.max()) if values.size else (0.0, 0.0)
+        counts, edges = np.histogram(values, bins=_BUCKETS, range=(low, high) if high > low else None)
+        if high <= low:  # all equal: the histogram plugin wants buckets of no width, the last one filled
+            counts = np.array([0] * (_BUCKETS - 1) + [values.size])
+            edges = np.full(_BUCKETS + 1, low)
+        tensor = tensor_util.make_tensor_proto(np.stack([edges[:-1], edges[1:], counts], axis=1), np.float64)
+        metadata = histogram_metadata.create_summary_metadata(display_name=None, description=None)
+        self._add(
+            Event(
+                summary=Summary(value=[Summary.Value(tag=name, metadata=metadata, tensor=tensor)]), step=step
+            )
+        )
+
+    def animation(self, step: int, name: str, gif: bytes, height: int, width: int) -> None:
+        """A picture that moves: a GIF, among the images."""
+        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
+        self._add(Event(summary=Summary(value=[Summary.Value(tag=name, image=image)]), step=step))
+
+    def hparams(self, values: Mapping[str, bool | int | float | str]) -> None:
+        """Fill the HParams plugin with flat names and their values."""
+        # No experiment's record: TensorBoard takes any one run's for all runs of a folder, and shows the
+        # names in it alone. Without one it collects names, types and metrics from all of them.
+        summary = hparams_api.hparams_pb(dict(values))
+        self._add(Event(summary=Summary.FromString(summary.SerializeToString())))
+
+    def graph(self, graph_def: bytes) -> None:
+        """The graph TensorBoard draws: a serialised `GraphDef`."""
+        self._add(Event(graph_def=graph_def))
+
+    def flush(self) -> None:
+        """Make everything written so far durable."""
+        self._sync()
+        patiently(lambda: fsync_path(self.path))
+
+    def close(self) -> None:
+        """Flush and close."""
+        self.flush()
+        with contextlib.suppress(OSError, tf.errors.OpError):  # all is on the disk
+            self._writer.close()
+
+    def _earlier(self) -> list[re.Match[str]]:
+        return [match for match in map(_NAME.fullmatch, sorted(os.listdir(self._directory))) if match]
+
+    def _set_aside(self) -> None:
+        for match in self._earlier():
+            set_aside(self._directory / match[0], name="events")
+
+    def _begin(self) -> None:
+        """A file behind all others, with what may not be in them."""
+        # TensorBoard reads files in the order of their names: ours must come last, whatever the clock says.
+        number = max([int(time.time()), *(int(match[1]) + 1 for match in self._earlier())])
+        name = f"events.out.tfevents.{number:010d}.{socket.gethostname()}.{os.getpid()}"
+        self.path = self._directory / name
+        events = [Event(file_version="brain.Event:2", wall_time=time.time())]
+        if self._forget is not None:
+            start = SessionLog(status=SessionLog.START)
+            events.append(Event(session_log=start, step=self._forget, wall_time=time.time()))
+        try:
+            self._writer = tf.io.TFRecordWriter(str(self.path))
+            for event in [*events, *self._newest]:
+                self._writer.write(event.SerializeToString())
+            self._writer.flush()
+        except (OSError, tf.errors.OpError) as error:
+            remove_quietly(self.path)
+            raise self._failure(error) from error
+        self._flushed = time.monotonic()
+
+    def _begin_again(self, error: Exception) -> None:
+        """After a failure nobody knows what is in the file: all since the last flush goes into another one,
+        and TensorBoard is told to forget what it has read of that."""
+        _log.warning("%s: trying again", self._failure(error))
+        with contextlib.suppress(OSError, tf.errors.OpError):
+            self._writer.close()
+        if self._newest:
+            self._forget = self._newest[0].step
+        patiently(self._begin)
+
+    def _add(self, event: Event) -> None:
+        event.wall_time = time.time()
+        self._newest.append(event)
+        try:
+            self._writer.write(event.SerializeToString())
+        except (OSError, tf.errors.OpError) as error:
+            self._begin_again(error)
+        if time.monotonic() - self._flushed > _FLUSH_SECONDS:
+            self._sync()
+
+    def _sync(self) -> None:
+        try:
+            self._writer.flush()
+        except (OSError, tf.errors.OpError) as error:
+            self._begin_again(error)
+        self._flushed = time.monotonic()
+        self._newest = [event for event in self._newest if event.step == self._newest[-1].step]
+
+    def _failure(self, error: Exception) -> Unavailable:
+        return Unavailable(f"cannot write {self.path}: {reason(error)}")

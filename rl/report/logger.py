@@ -1,0 +1,169 @@
+"""Where a run's numbers go: `metrics.csv`, `perf.csv` and TensorBoard."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl.errors import UsageError
+from rl.report.events import EventFile
+from rl.report.metrics_table import MetricsTable
+from rl.report.video import Preview
+from rl.storage.files import failure, patiently, reason
+
+PERF = "perf/"  # metrics that no two runs share: rates and times; they have a file of their own
+_log = logging.getLogger("rl.logger")
+
+
+class Logger:
+    """Writes the metrics of one run into `run_dir`.
+
+    `metrics.csv` holds what a deterministic run reproduces bit for bit, `perf.csv` the `perf/*` metrics;
+    both also go to TensorBoard, as do histograms of the variables that the regular expression
+    `histograms` finds. `resume_step` is the step of the restored checkpoint, None for a fresh run, which
+    puts aside what an earlier run left in these files. For a resumed run's `metrics.csv` to equal the
+    uninterrupted one's, log all there is to log of a step, `flush()`, and only then save its checkpoint.
+    """
+
+    def __init__(
+        self, run_dir: str | os.PathLike[str], histograms: str | None = None, resume_step: int | None = None
+    ):
+        try:
+            self._pattern = re.compile(histograms) if histograms else None
+        except re.error as error:
+            raise UsageError(f"histograms: {histograms!r} is not a regular expression ({error})") from error
+        run_dir = Path(run_dir)
+        try:
+            patiently(lambda: run_dir.mkdir(parents=True, exist_ok=True))
+            self._metrics = patiently(lambda: MetricsTable(run_dir / "metrics.csv", resume_step))
+            self._perf = patiently(lambda: MetricsTable(run_dir / "perf.csv", resume_step))
+            self._events = EventFile(run_dir, resume_step)
+        except OSError as error:
+            raise failure(f"cannot write logs in {run_dir}: {reason(error)}", error) from error
+        self._last_step = -1 if resume_step is None else resume_step
+        self._warned: set[str] = set()
+
+    def __enter__(self) -> Logger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Write one row of scalars (numbers, numpy or TensorFlow scalars); None stands for "nothing to say".
+
+        Steps must not go back. Raises UsageError when the row cannot be written.
+        """
+        step = int(step)
+        if step < self._last_step:
+            raise ValueError(f"step {step} was logged after step {self._last_step}")
+        self._last_step = step
+        values = {name: _scalar(name, value) for name, value in metrics.items() if value is not None}
+        for name, value in values.items():
+            if not np.isfinite(value):
+                self._warn_once(name, f"metric {name} is {value} at step {step}")
+        perf = {name: _cell(value) for name, value in values.items() if name.startswith(PERF)}
+        rest = {name: _cell(value) for name, value in values.items() if not name.startswith(PERF)}
+        if perf:
+            self._perf.append(step, perf)
+        if rest:
+            self._metrics.append(step, rest)
+        if values:
+            self._events.scalars(step, {name: float(value) for name, value in values.items()})
+
+    @property
+    def wants_histograms(self) -> bool:
+        """Whether `log_histograms` would look at the variables at all."""
+        return self._pattern is not None
+
+    def log_histograms(self, step: int, variables: Mapping[str, Any]) -> None:
+        """Histograms, tagged `variables/NAME`, of the variables whose name the regular expression finds."""
+        if self._pattern is None:
+            return
+        chosen = {name: each for name, each in variables.items() if self._pattern.search(name)}
+        if not chosen:
+            some = ", ".join(sorted(variables)[:4])
+            self._warn_once(
+                "histograms",
+                f"histograms={self._pattern.pattern!r} finds none of the variables ({some}, ...)",
+            )
+        for name, each in chosen.items():
+            values = np.asarray(each.numpy() if hasattr(each, "numpy") else each).astype(np.float64)
+            if not np.isfinite(values).all():
+                self._warn_once(name, f"variable {name} has values that are not finite at step {step}")
+            self._events.histogram(int(step), f"variables/{name}", values)
+
+    def log_video(self, step: int, name: str, preview: Preview) -> None:
+        """Show a film's preview in TensorBoard, among the images."""
+        height, width = preview.kept[0].shape[:2]
+        self._events.animation(int(step), name, preview.gif(), height, width)
+
+    def log_hparams(self, hparams: Mapping[str, Any]) -> None:
+        """Fill TensorBoard's HParams plugin; nested mappings become `a.b`, other values their text."""
+        self._events.hparams(_flat(hparams))
+
+    def log_graph(self, function: Any, *args: Any) -> None:
+        """Write the graph of a ConcreteFunction, or of a `tf.function` as traced for `args`."""
+        concrete = function if hasattr(function, "graph") else function.get_concrete_function(*args)
+        self._events.graph(concrete.graph.as_graph_def(add_shapes=True).SerializeToString())
+
+    def flush(self) -> None:
+        """Make everything durable: call it before each checkpoint. Raises Unavailable on a full disk."""
+        for each in (self._metrics, self._perf, self._events):
+            with _writing(each.path):
+                each.flush()
+
+    def close(self) -> None:
+        """Flush and close all files. Raises as `flush`."""
+        self.flush()
+        for each in (self._metrics, self._perf, self._events):
+            with _writing(each.path):
+                each.close()
+
+    def _warn_once(self, key: str, message: str) -> None:
+        if key not in self._warned:
+            self._warned.add(key)
+            _log.warning("%s", message)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise failure(f"cannot write {path}: {reason(error)}", error) from error
+
+
+def _scalar(name: str, value: Any) -> int | np.float32:
+    """An integer exactly, anything else as float32: what the training computes in, and CSV keeps exactly."""
+    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    if array.shape != ():
+        raise ValueError(f"metric {name} has shape {array.shape}: metrics are scalars")
+    if array.dtype.kind in "biu":
+        return int(array)
+    with np.errstate(over="ignore"):
+        return np.float32(array.astype(np.float32))
+
+
+def _cell(value: int | np.float32) -> str:
+    return str(value)  # of a float32, the shortest text that reads back to the same bits
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, bool | int | float | str]:
+    flat: dict[str, bool | int | float | str] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat.update(_flat(value, f"{prefix}{name}."))
+        elif isinstance(value, (bool, int, float, str)):
+            flat[prefix + name] = value
+        else:
+            flat[prefix + name] = json.dumps(value, default=str)
+    return flat

@@ -1,0 +1,396 @@
+"""Checkpoints that are whole or not there, checked before they are believed.
+
+A checkpoint is a folder: one `tf.train.Checkpoint` of a flat `{name: variable}` and a `manifest.json`
+with the size and checksum of every file, the variables' names, shapes and dtypes, the step and `meta`. Large
+variables that change by appending alone are files of their own (`rl/storage/pieces.py`).
+It is written under a temporary name (`.ckpt-tmp-...`), made durable and renamed, so a crash at any moment
+leaves the checkpoints that were there before. Where a folder of the same name must be replaced, the
+old one is first renamed to `.ckpt-old-...`: whichever moment the crash chooses, one of the two is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from rl.errors import MachineLost, Unavailable, UsageError
+from rl.storage.files import checksum, failure, folder_lock, fsync_path, patiently, reason
+from rl.storage.manifest import (
+    STEP,
+    Damaged,
+    Manifest,
+    Signature,
+    check_file,
+    load_manifest,
+    unread,
+    write_manifest,
+)
+from rl.storage.pieces import choose_large, read_pieces, write_pieces
+
+Variables = Mapping[str, Any]  # name -> tf.Variable | keras.Variable
+
+_TEMPORARY, _OLD = ".ckpt-tmp-", ".ckpt-old-"
+_SHOWN = 4  # differing variables that an error message names
+_log = logging.getLogger("rl.checkpoint")
+
+
+class CheckpointError(Unavailable):
+    """A checkpoint could not be written (disk full, folder unwritable); the earlier ones are untouched."""
+
+
+# What TensorFlow raises for a file whose content is not what it should be; others may pass.
+_WRONG = tf.errors.NotFoundError, tf.errors.DataLossError, tf.errors.InvalidArgumentError
+
+
+class CheckpointManager:
+    """The numbered checkpoints `step_000000012345` of one run, the newest `keep` of them.
+
+    A manager that only restores writes nothing, except that what a crashed write left behind is removed.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], keep: int = 3):
+        if keep < 1:
+            raise UsageError(f"checkpoints to keep must be at least 1, not {keep}")
+        self.directory = Path(directory)
+        self.keep = keep
+        self.restored_step: int | None = None
+        self._damaged: set[Path] = set()
+        self._previous: tuple[Path, Manifest] | None = None  # the checkpoint last written or read whole
+        if patiently(self.directory.is_dir, f"cannot read {self.directory}"):
+            with contextlib.suppress(OSError), folder_lock(self.directory, wait=False) as held:
+                if held:
+                    _tidy(self.directory)
+
+    def save(
+        self,
+        variables: Variables,
+        step: int,
+        meta: Mapping[str, Any] | None = None,
+        appended: Mapping[str, int] | None = None,
+    ) -> Path:
+        """Write the checkpoint of `step` durably, then remove all but the newest `keep`.
+
+        `meta` is anything small that JSON can hold. `appended`: variables that are rings of rows and change
+        nowhere but where rows are appended, with how many ever were: of large ones only what changed is
+        written. Raises CheckpointError when it cannot be written, or when an intact checkpoint of a later
+        step is there (another run writes to this folder).
+        """
+        later = [path for at, path in self._found() if at > step and path not in self._damaged]
+        if later:
+            raise CheckpointError(f"{later[0]} is newer than step {step}: does another run write there?")
+        path, manifest = _write(
+            self.directory / f"step_{step:012d}",
+            variables,
+            step,
+            dict(meta or {}),
+            dict(appended or {}),
+            self._previous,
+        )
+        self._previous = path, manifest
+        self._damaged.discard(path)
+        self._prune(step)
+        return path
+
+    def restore(self, variables: Variables, partial: bool = False) -> dict[str, Any] | None:
+        """Assign the newest intact checkpoint to `variables`; its `meta`, or None when there is none.
+
+        Damaged checkpoints are passed over with a warning. With `partial` the checkpoint may hold more
+        than is asked for (a policy without its replay memory). `restored_step` is set. Raises UsageError,
+        with nothing assigned, when all are damaged or the variables differ in name, shape or dtype; and
+        Unavailable when one cannot be read now, which is not to be damaged.
+        """
+        for _ in range(3):  # a live run may rename and prune while we read: look again before giving up
+            found = self._found()
+            for _, path in found:
+                manifest = self._try(path, variables, partial)
+                if manifest is not None:
+                    self.restored_step = manifest.step
+                    return manifest.meta
+            if found == self._found():
+                break
+        if found:
+            raise UsageError(
+                f"every checkpoint in {self.directory} is damaged (newest: {found[0][1].name}): "
+                "choose another --output_dir, or remove that folder to start anew"
+            )
+        return None
+
+    def latest_step(self) -> int | None:
+        """The newest step with a readable manifest; its data are checked only by `restore`."""
+        for step, path in self._found():
+            with contextlib.suppress(Damaged):
+                load_manifest(path)
+                return step
+        return None
+
+    def close(self) -> None:
+        """Frees what is not needed once the last checkpoint has been written: nothing, in a local folder."""
+
+    def _try(self, path: Path, variables: Variables, partial: bool) -> Manifest | None:
+        try:
+            manifest = _read(path, variables, partial)
+            self._previous = None if partial else (path, manifest)
+            return manifest
+        except Damaged as error:
+            if patiently(path.exists, f"cannot read {path}"):  # else it was pruned a moment ago
+                self._damaged.add(path)
+                _log.warning("checkpoint %s is damaged (%s): trying the one before", path, error)
+        return None
+
+    def _found(self) -> list[tuple[int, Path]]:
+        """Steps and folders, newest first; `.ckpt-old-` counts where its successor never arrived."""
+        try:
+            names = set(patiently(lambda: os.listdir(self.directory)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise failure(f"cannot read {self.directory}: {reason(error)}", error) from error
+        found = []
+        for name in names:
+            match = STEP.fullmatch(name.removeprefix(_OLD))
+            if match and (not name.startswith(_OLD) or match[0] not in names):
+                found.append((int(match[1]), self.directory / name))
+        return sorted(found, reverse=True)
+
+    def _prune(self, step: int) -> None:
+        """Remove what `keep` does not cover, and what was found damaged: it must not crowd out good ones."""
+        good = [path for at, path in self._found() if at <= step and path not in self._damaged]
+        for path in [*good[self.keep :], *self._damaged]:
+            try:
+                _remove(path)
+                self._damaged.discard(path)
+            except OSError as error:
+                _log.warning("cannot remove the old checkpoint %s: %s", path, reason(error))
+
+
+def write_single(
+    path: str | os.PathLike[str], variables: Variables, meta: Mapping[str, Any] | None = None, step: int = 0
+) -> Path:
+    """Write or replace one checkpoint folder (`best`); at any moment the old or the new one is readable.
+
+    Raises CheckpointError, with the old one in place, when it cannot be written.
+    """
+    return _write(Path(path), variables, step, dict(meta or {}))[0]
+
+
+def read_single(
+    path: str | os.PathLike[str], variables: Variables, partial: bool = False
+) -> dict[str, Any] | None:
+    """Assign the checkpoint that `write_single` wrote; its `meta`, or None when there is none.
+
+    Raises UsageError, with nothing assigned, when it is damaged or does not fit `variables`.
+    """
+    path = Path(path)
+    problem = None
+    for _ in range(3):  # a live writer may swap the folders between two of our looks
+        for candidate in (path, path.with_name(_OLD + path.name)):
+            if not patiently(candidate.is_dir, f"cannot read {candidate}"):
+                continue
+            try:
+                return _read(candidate, variables, partial).meta
+            except Damaged as error:
+                problem = f"checkpoint {candidate} is damaged ({error})"
+    if problem:
+        raise UsageError(f"{problem}: use another checkpoint, or remove it")
+    return None
+
+
+def read_manifest(path: str | os.PathLike[str]) -> Manifest:
+    """What the checkpoint folder `path` says of itself, data unread. Raises UsageError when it is damaged."""
+    try:
+        return load_manifest(Path(path))
+    except Damaged as error:
+        raise UsageError(f"checkpoint {path} is damaged ({error})") from error
+
+
+# -- writing
+
+
+def _write(
+    final: Path,
+    variables: Variables,
+    step: int,
+    meta: dict[str, Any],
+    appended: Mapping[str, int] | None = None,
+    previous: tuple[Path, Manifest] | None = None,
+) -> tuple[Path, Manifest]:
+    temporary = final.with_name(_TEMPORARY + final.name)
+    named = _tf_variables(variables)
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with folder_lock(final.parent, wait=True):
+            _tidy(final.parent)
+            try:
+                temporary.mkdir()
+                _fill(temporary, named, step, meta, appended or {}, previous)
+                manifest = load_manifest(temporary)
+                _commit(temporary, final)
+            finally:  # gone already unless something went wrong
+                shutil.rmtree(temporary, ignore_errors=True)
+    except tf.errors.UnavailableError as error:  # of variables: the folder is this machine's
+        raise MachineLost(f"cannot write checkpoint {final}: a machine does not answer") from error
+    except (OSError, tf.errors.OpError) as error:
+        raise CheckpointError(f"cannot write checkpoint {final}: {reason(error)}") from error
+    return final, manifest
+
+
+def _fill(
+    folder: Path,
+    variables: dict[str, tf.Variable],
+    step: int,
+    meta: dict[str, Any],
+    appended: Mapping[str, int],
+    previous: tuple[Path, Manifest] | None,
+) -> None:
+    # A prefix of its own: a reader whose folder is swapped under it finds a file missing, never a mixture.
+    prefix = f"state-{uuid.uuid4().hex[:12]}"
+    large = choose_large(variables, appended)
+    rest = {name: each for name, each in variables.items() if name not in large}
+    tf.train.Checkpoint(variables=rest).write(str(folder / prefix), _from_here())
+    files = {}
+    for name in sorted(os.listdir(folder)):
+        files[name] = [os.path.getsize(folder / name), checksum(folder / name)]
+        fsync_path(folder / name)
+    pieces = {}
+    for name in large:
+        path, before = (None, None) if previous is None else previous
+        pieces[name], written = write_pieces(
+            folder,
+            variables[name],
+            appended[name],
+            None if before is None else before.pieces.get(name),
+            path,
+            {} if before is None else before.files,
+        )
+        files |= written
+    write_manifest(folder, step, meta, prefix, files, pieces, _signature(variables))
+    fsync_path(folder)
+
+
+def _commit(temporary: Path, final: Path) -> None:
+    old = final.with_name(_OLD + final.name)  # `_tidy` has seen to it that there is none
+    replaces = final.exists()
+    if replaces:
+        os.rename(final, old)
+    try:
+        os.rename(temporary, final)
+    except OSError:
+        if replaces:
+            os.rename(old, final)
+        raise
+    fsync_path(final.parent)
+    if replaces:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _tidy(directory: Path) -> None:
+    """Remove what crashed writes left; put an `.ckpt-old-` folder back whose successor never arrived."""
+    for name in os.listdir(directory):
+        path = directory / name
+        if name.startswith(_TEMPORARY) and path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif name.startswith(_OLD) and path.is_dir():
+            final = directory / name.removeprefix(_OLD)
+            if final.exists():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.rename(path, final)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder so that a crash half-way does not leave a damaged checkpoint under its name."""
+    if path.exists():
+        temporary = path.with_name(f"{_TEMPORARY}removed-{uuid.uuid4().hex[:12]}")
+        os.rename(path, temporary)
+        shutil.rmtree(temporary)
+
+
+# -- reading
+
+
+def _read(path: Path, variables: Variables, partial: bool) -> Manifest:
+    """Check everything, then assign. Raises Damaged or, for variables that do not fit, UsageError."""
+    manifest = load_manifest(path)
+    named = _tf_variables(variables)
+    _compare(path, _signature(named), manifest.variables, partial)
+    unasked = {each for name, held in manifest.pieces.items() if name not in named for each in held["files"]}
+    for name, (size, expected) in manifest.files.items():
+        if name in unasked:  # a replay memory of gigabytes, for someone who wants the policy
+            continue
+        check_file(path / name, size, expected)
+    patiently(lambda: _assign(path, manifest, named))
+    return manifest
+
+
+def _assign(path: Path, manifest: Manifest, named: dict[str, tf.Variable]) -> None:
+    rest = {name: each for name, each in named.items() if name not in manifest.pieces}
+    try:
+        status = tf.train.Checkpoint(variables=rest).read(str(path / manifest.prefix), _from_here())
+        status.assert_existing_objects_matched()
+        status.expect_partial()  # else it warns of what it holds beyond what was asked for
+        for name, pieces in manifest.pieces.items():
+            if name in named:
+                read_pieces(path, named[name], pieces)
+    except tf.errors.UnavailableError as error:  # the checkpoint may be well
+        raise MachineLost(f"cannot read checkpoint {path}: a machine does not answer") from error
+    except (*_WRONG, tf.errors.OutOfRangeError, AssertionError, ValueError) as error:
+        raise Damaged(reason(error)) from error
+    except tf.errors.OpError as error:
+        raise Unavailable(f"cannot read checkpoint {path} ({reason(error)})") from error
+    except OSError as error:
+        raise unread(path, error) from error
+
+
+def _compare(path: Path, asked: dict, held: dict, partial: bool) -> None:
+    differences = []
+    for name in sorted(asked.keys() | held.keys()):
+        if name not in asked:
+            if not partial:
+                differences.append(f"{name}: in the checkpoint only")
+        elif name not in held:
+            differences.append(f"{name}: not in the checkpoint")
+        elif asked[name] != held[name]:
+            differences.append(
+                f"{name}: {_words(held[name])} in the checkpoint, {_words(asked[name])} asked for"
+            )
+    if differences:
+        more = f"; and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
+        raise UsageError(
+            f"checkpoint {path} is of a different run or model ({'; '.join(differences[:_SHOWN])}{more}): "
+            "choose another --output_dir, or use the hparams that the run was started with (its hparams.json)"
+        )
+
+
+def _words(shape_dtype: tuple[tuple[int, ...], str]) -> str:
+    return f"{shape_dtype[1]}{list(shape_dtype[0])}"
+
+
+def _signature(variables: dict[str, tf.Variable]) -> Signature:
+    return {name: (tuple(each.shape.as_list()), each.dtype.name) for name, each in variables.items()}
+
+
+def _from_here() -> tf.train.CheckpointOptions:
+    """Files are written and read by this process; by default each machine would its own variables, on a disk
+    of its own."""
+    with tf.device("/device:CPU:0"):
+        here = tf.constant(0).device  # its name among those of all machines
+    return tf.train.CheckpointOptions(experimental_io_device=here)
+
+
+def _tf_variables(variables: Variables) -> dict[str, tf.Variable]:
+    found = {
+        name: each.value if isinstance(each, keras.Variable) else each for name, each in variables.items()
+    }
+    for name, each in found.items():
+        if not isinstance(each, tf.Variable):
+            raise TypeError(f"{name} is a {type(each).__name__}: only built variables can be saved")
+    return found

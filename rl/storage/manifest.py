@@ -1,0 +1,118 @@
+"""What a checkpoint says of itself: `manifest.json`, which carries a checksum of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rl.errors import UsageError
+from rl.storage.files import MISSING, checksum, failure, patiently, plain, read_text, reason
+
+FORMAT = 2  # the newest that can be read; 1 has no pieces
+MANIFEST = "manifest.json"
+STEP = re.compile(r"step_(\d{12,})")  # name of a numbered checkpoint's folder
+Signature = dict[str, tuple[tuple[int, ...], str]]  # name of a variable -> shape, dtype
+
+
+class Manifest(NamedTuple):
+    """What a checkpoint says of itself."""
+
+    step: int
+    meta: dict[str, Any]
+    variables: Signature  # of what it holds
+    prefix: str  # of the tf.train.Checkpoint's files
+    files: dict[str, tuple[int, int]]  # name -> bytes, CRC-32
+    pieces: dict[str, dict[str, Any]]  # name of a large variable -> what `read_pieces` takes
+
+
+class Damaged(Exception):
+    """A checkpoint that cannot be believed; the text says why."""
+
+
+def write_manifest(
+    folder: Path,
+    step: int,
+    meta: dict[str, Any],
+    prefix: str,
+    files: dict[str, list[int]],
+    pieces: dict[str, dict[str, Any]],
+    variables: Signature,
+) -> None:
+    """Writes the manifest of a checkpoint whose other files are in `folder`, durably."""
+    body = {
+        "format": 2 if pieces else 1,
+        "step": int(step),
+        "meta": meta,
+        "prefix": prefix,
+        "files": files,
+        "pieces": pieces,
+        "variables": {name: [list(shape), dtype] for name, (shape, dtype) in variables.items()},
+    }
+    body = json.loads(json.dumps(body, default=plain))  # as a reader will see it, e.g. keys as text
+    text = json.dumps({"checksum": _body_checksum(body), **body}, indent=1)
+    with open(folder / MANIFEST, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def load_manifest(path: Path) -> Manifest:
+    """Reads the manifest of a checkpoint folder. Raises Damaged; UsageError for a newer format, or where it
+    is there and cannot be read."""
+    try:
+        if not patiently((path / MANIFEST).is_file):  # a device would never end
+            raise Damaged(f"{MANIFEST} is not there")
+        body = json.loads(read_text(path / MANIFEST))
+        expected, version = body.pop("checksum"), body["format"]
+    except OSError as error:
+        raise unread(path / MANIFEST, error) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"{MANIFEST} is unreadable") from error
+    if _body_checksum(body) != expected:
+        raise Damaged(f"the checksum of {MANIFEST} is wrong")
+    if version > FORMAT:
+        raise UsageError(f"checkpoint {path} was written by a newer version of this program: use that one")
+    pieces = [each for held in body.get("pieces", {}).values() for each in held["files"]]
+    for name in (body["prefix"], *body["files"], *pieces):
+        if os.path.basename(name) != name or name in ("", ".", ".."):
+            raise Damaged(f"{name!r} is not the name of a file in it")
+    return Manifest(
+        body["step"],
+        body["meta"],
+        {name: (tuple(shape), dtype) for name, (shape, dtype) in body["variables"].items()},
+        body["prefix"],
+        {name: (size, crc) for name, (size, crc) in body["files"].items()},
+        body.get("pieces", {}),
+    )
+
+
+def unread(path: Path, error: OSError) -> Damaged | UsageError:
+    """What to raise for a checkpoint's file that cannot be read: Damaged where it is not there. One that a
+    disk does not give, or not to this user, is not damaged: Unavailable, UsageError."""
+    if error.errno in MISSING:
+        return Damaged(f"{path.name}: {reason(error)}")
+    return failure(f"cannot read {path} ({reason(error)}); nothing of the run is changed", error)
+
+
+def check_file(path: Path, size: int, expected: int) -> None:
+    """Raises Damaged unless a checkpoint's file has that size and checksum, Unavailable where it cannot be
+    read."""
+    try:
+        found = patiently(lambda: os.stat(path))
+        if not stat.S_ISREG(found.st_mode):
+            raise Damaged(f"{path.name} is no file")
+        if found.st_size != size:
+            raise Damaged(f"{path.name} has {found.st_size} bytes instead of {size}")
+        if patiently(lambda: checksum(path)) != expected:
+            raise Damaged(f"the checksum of {path.name} is wrong")
+    except OSError as error:
+        raise unread(path, error) from error
+
+
+def _body_checksum(body: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(body, sort_keys=True).encode())

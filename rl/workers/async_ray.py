@@ -1,0 +1,279 @@
+"""The asynchronous runner: workers act in processes of their own, on this machine or all over a cluster.
+
+Each worker plays `num_envs` environments and sends its rollouts as they come; each makes one iteration of the
+learner, which is this process. So an algorithm does not know of the workers: A2C becomes A3C with one
+learner, PPO becomes APPO without its target network, DQN with per-worker exploration and a prioritized memory
+becomes Ape-X. Rollouts are by weights a few updates old; those older than `max_staleness` are not used.
+
+With `sync_workers`, and always for agents that compare parameters (ES, ARS), the workers share `num_envs`
+among them, all play with the newest weights, and the learner waits for all (DPPO): the same seed gives the
+same run.
+
+With `buffer_shards` the replay memory is in processes of its own (Ape-X's layout), and with `num_learners`
+this process is the first of several whose gradients are averaged (DD-PPO).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import ray
+import tensorflow as tf
+
+from rl.errors import LearnerLost
+from rl.heartbeat import doing
+from rl.ops import random
+from rl.parallel import replicas
+from rl.runners.actor import Actor, flat_weights
+from rl.runners.base import GoOn, Runner
+from rl.runners.learn_function import Learned, LearnFunction
+from rl.runners.learner import Learner
+from rl.storage.address import join
+from rl.workers.buffers import Buffers
+from rl.workers.exchange import Sent, unpacked
+from rl.workers.plan import Workers, rollouts_sent_as_one, together
+from rl.workers.pool import WorkerPool
+from rl.workers.roles import QUIET, Roles
+from rl.workers.weights import Publisher, Weights
+from rl.workers.worker import Assignment, Rollout, Worker
+
+
+class AsyncRunner(Runner):
+    """Learns from the rollouts of workers.
+
+    Args:
+        learner: agent and memory of this process.
+        seed: of everything random in the run.
+        function: compiles its learning: (this runner) to the `LearnFunction`.
+        workers: how many, and where.
+        roles: the processes that are there beside workers.
+    """
+
+    def __init__(self, learner: Learner, seed: int, function: Any, workers: Workers, roles: Roles):
+        super().__init__(learner, seed)
+        agent = learner.agent
+        self.together = together(agent.experience, agent.hparams)
+        self.workers, self._roles = workers, roles
+        self.starting = f"starting {workers.number} workers ..."
+        self._function: LearnFunction = function(self)
+        self.pack = self._function.pack
+        self._played: dict[str, float] = {}  # sums of the window's episodes, which the workers made
+        agent.resample_noise(random.fold_in(self.root_seed, 0))
+        self._publisher: Publisher | None = None
+        self._pool: WorkerPool | None = None
+        self._buffers: Buffers | None = None
+        self._restored: str | None = None
+        self._staleness: list[int] = []
+        self._sent: list[Sent] = []
+        self._dropped = 0
+        self._waited = {"rollouts": 0.0, "buffers": 0.0}  # seconds
+        self._since = time.perf_counter()
+
+    def advance(self, iterations: int, go_on: GoOn | None = None) -> int:
+        pool = self._pool or self._start()
+        start = made = int(self.iteration.numpy())
+        while made < start + iterations:
+            begun = time.perf_counter()
+            doing("rollouts of the workers")
+            self._roles.cluster.check()
+            rollouts = self._rollouts(pool, made)
+            self._waited["rollouts"] += time.perf_counter() - begun
+            for rollout in rollouts:
+                for name, value in rollout.sums.items():
+                    self._played[name] = self._played.get(name, 0.0) + value
+                self._sent.append(rollout.sent)
+            staleness = made - min(rollout.version for rollout in rollouts)
+            limit = self.learner.agent.hparams.max_staleness
+            if limit is not None and staleness > limit:
+                self._dropped += 1
+                continue
+            self._staleness.append(staleness)
+            learned = self._learn(made, rollouts)
+            made += 1
+            if learned is not None:
+                self._totals[0] += learned.metrics
+            self._publish(made, None if learned is None else learned.weights)
+            if go_on is not None and not go_on(made - start):
+                break
+        return made - start
+
+    def sums(self) -> dict[str, float]:
+        return super().sums() | self._played
+
+    def begin_window(self) -> None:
+        super().begin_window()
+        self._played = {}
+
+    def unfinished(self) -> dict[str, Any]:
+        return super().unfinished() | {"played": self._played}
+
+    def resume_window(self, found: dict[str, Any]) -> None:
+        super().resume_window(found)
+        self._played = dict(found["played"])
+
+    def scalars(self) -> dict[str, float]:
+        """Staleness in updates, the shares of time that the learner waited, and what was lost so far."""
+        now = time.perf_counter()
+        seconds = max(now - self._since, 1e-9)
+        found = {"perf/learner_wait_fraction": self._waited["rollouts"] / seconds}
+        if self._staleness:
+            found |= {
+                "perf/staleness_mean": float(np.mean(self._staleness)),
+                "perf/staleness_max": float(max(self._staleness)),
+            }
+        if self._pool is not None:
+            found |= {
+                "perf/workers_playing": self._pool.playing,
+                "perf/workers_replaced": self._pool.counts.replaced,
+                "perf/rollouts_lost": self._pool.counts.lost,
+                "perf/rollouts_too_old": self._dropped,
+            }
+        if self._buffers is not None:
+            found |= {
+                "perf/buffer_wait_fraction": self._waited["buffers"] / seconds,
+                "perf/buffer_transitions": self._buffers.size,
+                "perf/buffers_replaced": self._buffers.replaced,
+                "perf/transitions_lost": self._buffers.lost,
+            }
+        if self._sent:
+            raw, sent, spent = (float(np.sum(each)) for each in zip(*self._sent, strict=True))
+            found["perf/megabytes_per_second"] = sent / seconds / 1e6
+            if self.learner.agent.hparams.compress_rollouts:
+                found |= {
+                    "perf/compression_ratio": raw / max(sent, 1.0),
+                    "perf/compression_seconds": spent / len(self._sent),
+                }
+        self._waited, self._since = dict.fromkeys(self._waited, 0.0), now
+        self._staleness, self._sent = [], []
+        return found
+
+    def save(self, address: str) -> None:
+        """Buffers write checkpoints of their own."""
+        if self._buffers is not None and self.learner.agent.hparams.save_buffers:
+            self._buffers.save(join(address, "buffers"), self.step)
+
+    def restored(self, address: str) -> None:
+        self._restored = join(address, "buffers")
+
+    def close(self) -> None:
+        for each in (self._pool, self._buffers):
+            if each is not None:
+                each.close()
+        lost = self._pool is not None and self._pool.counts.replaced > 0
+        self._roles.close(keep_logs=lost or (self._buffers is not None and self._buffers.replaced > 0))
+
+    def _rollouts(self, pool: WorkerPool, made: int) -> list[Rollout]:
+        """What an iteration learns from: a rollout of every worker, or one for every learner."""
+        if self.together:
+            return pool.gather(made)
+        learners = replicas.count()
+        return [pool.next(rank, learners) for rank in range(learners)]
+
+    def _learn(self, made: int, rollouts: list[Rollout]) -> Learned | None:
+        """The iteration's learning, by all learners; None where there was nothing to learn from."""
+        doing("the compiled learning")
+        try:
+            if self._buffers is not None:
+                return self._learn_from_batches(made, self._buffers, rollouts)
+            return self._learn_from_rollouts(made, rollouts)
+        except tf.errors.OpError as error:
+            if replicas.count() == 1:
+                raise
+            raise LearnerLost(f"a learner was lost ({type(error).__name__})") from error
+
+    def _learn_from_rollouts(self, made: int, rollouts: list[Rollout]) -> Learned:
+        size = len(rollouts) // replicas.count()  # of a learner's part
+        parts = [rollouts[i : i + size] for i in range(0, len(rollouts), size)]
+        makers = [0 if self.together else part[0].worker for part in parts]
+        blocks = [[rollout.arrays for rollout in part] for part in parts]
+        self._roles.peers.learn(made, list(zip(makers[1:], blocks[1:], strict=True)))
+        own = blocks[0] if replicas.count() == 1 else ray.get(blocks[0])
+        return self._function.from_rollouts([unpacked(each) for each in own], makers[0])
+
+    def _learn_from_batches(self, made: int, buffers: Buffers, rollouts: list[Rollout]) -> Learned | None:
+        for rollout in rollouts:
+            doing("a buffer that takes a rollout in")
+            buffers.add(rollout.worker, rollout.arrays)
+        doing("batches of the buffers")
+        begun = time.perf_counter()
+        sampled = buffers.next(made * self.steps_per_iteration)
+        arrays = None if sampled is None else buffers.arrays(sampled[0])
+        self._waited["buffers"] += time.perf_counter() - begun
+        if sampled is None or arrays is None:
+            self.iteration.assign(made + 1)
+            return None
+        doing("the compiled learning")
+        others = sampled[1:]
+        priorities = self._roles.peers.learn(made, [(-1, [each.arrays]) for each in others])
+        learned = self._function.from_batches(arrays)
+        for each, new in zip(sampled, [learned.priorities, *priorities], strict=True):
+            buffers.update_priorities(each, new)
+        return learned
+
+    def _start(self) -> WorkerPool:
+        """The other learners, the role that hands out weights, the buffers and the workers."""
+        self._roles.start(self)
+        # Beside the learner, not on a node that may be lost while the learner goes on.
+        lasting = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, **QUIET}
+        role = ray.remote(Weights).options(**lasting, scheduling_strategy=self._roles.cluster.here())
+        timeout, count = self.learner.agent.hparams.worker_timeout, self.workers.number
+        # Half of it: it is to be found before the workers, which wait for it, are late.
+        self._publisher = Publisher(role.remote(), timeout / 2)
+        made = int(self.iteration.numpy())
+        self._publish(made, flat_weights(self.learner.agent, training=False).numpy())
+        self._convert()
+        self._buffers = self._roles.buffers(made, replicas.count())
+        if self._buffers is not None and self._restored is not None:
+            self._buffers.restore(self._restored)
+        self._roles.tell_of_room()
+        fetch = self._buffers is None and replicas.count() == 1
+        self._pool = WorkerPool(self._worker, count, timeout, self._tend, fetch)
+        return self._pool
+
+    def _convert(self) -> None:
+        """The policy as workers get it, and what each of them explores with."""
+        agent, count, each = self.learner.agent, self.workers.number, self._roles.envs_of_a_worker
+        agent.act_for(0, each, count * each)
+        self._portable: Any = None
+        if not agent.acts_with_noise:
+            portable = Actor(agent, each, True, 0, agent.hparams.act_backend).portable()
+            self._portable = None if portable is None else ray.put(portable)
+        self._own_values = []
+        for i in range(count):
+            agent.act_for(i * each, each, count * each)
+            self._own_values.append(flat_weights(agent).numpy()[len(flat_weights(agent, False)) :])
+        agent.act_for(0, count * each, count * each)  # what is logged is of all
+
+    def _worker(self, index: int, incarnation: int) -> Any:
+        """The actor of a new worker."""
+        agent, each = self.learner.agent, self._roles.envs_of_a_worker
+        entropy = [self.seed, index, int(self.iteration.numpy()), incarnation]
+        assignment = Assignment(
+            worker=index,
+            hparams=agent.hparams.to_dict(),
+            user_modules=self.workers.user_modules,
+            first=index * each,
+            size=each,
+            environments=self.workers.number * each,
+            window=rollouts_sent_as_one(agent),
+            fresh=agent.experience == "parameters",
+            own_values=self._own_values[index],
+            seed=self.seed,
+            own_seed=int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31,
+        )
+        actor = ray.remote(Worker).options(num_cpus=1, **QUIET)
+        assert self._publisher is not None, "_start makes it"
+        return actor.remote(assignment, self._publisher.role, self._portable)
+
+    def _tend(self) -> bool:
+        """Looks, while nothing arrives, at what workers depend on; whether they had to wait for it."""
+        assert self._publisher is not None, "_start makes it"
+        self._roles.cluster.check()
+        return self._publisher.tend()
+
+    def _publish(self, number: int, flat: np.ndarray | None) -> None:
+        """A new version; `flat` None: of the same weights."""
+        assert self._publisher is not None, "_start makes it"
+        self._publisher.publish(number, number * self.steps_per_iteration, flat)

@@ -1,0 +1,152 @@
+"""Several devices learn together as one would. Each case is a process: TensorFlow takes its devices once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from rl.agents.algos.registry import registry as algos
+from rl.errors import UsageError
+from rl.hparams.merge import resolve
+from rl.ops import schedules
+from rl.parallel import replicas
+from rl.parallel.devices import Devices
+from rl.runners.base import EPISODE_SUMS, joined_sums
+
+SCRIPT = Path(__file__).parents[1] / "device_equality.py"
+# One of each kind of experience and update, and one that draws discrete actions while it learns.
+FEW = ["dqn:Discrete", "es:Box", "ppo:Box", "td3:Box", "ddpg:Discrete"]
+CASES = [f"{name}:{kind.__name__}" for name in algos.names() for kind in algos.get(name).action_spaces]
+REST = [case for case in CASES if case not in FEW]
+PARTS = json.dumps({"grad_comp": "accumulate", "microbatches": 2})  # of each device's part of the batch
+IN_PARTS = ["td3:Box", "sac:Box", "sac_discrete:Discrete", "ddpg:Discrete", "iqn:Discrete"]
+
+
+def script(*arguments):
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(SCRIPT.parents[1])}
+    command = [sys.executable, str(SCRIPT), *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        FEW,
+        *[pytest.param(REST[i::8], marks=pytest.mark.slow) for i in range(8)],
+        pytest.param([f"{case}:{PARTS}" for case in IN_PARTS], marks=pytest.mark.slow),
+    ],
+    ids=[FEW[0], *REST[:8], "microbatches"],
+)
+def test_any_number_of_devices_makes_the_same_update_of_every_algorithm_and_action_space(cases, tmp_path):
+    script("updates", str(tmp_path / "found.npz"), *cases)
+    found = dict(np.load(tmp_path / "found.npz"))
+    for case in cases:
+        one = {name.split("|")[2]: each for name, each in found.items() if name.startswith(f"{case}|1|")}
+        kernels = [name for name in one if name.startswith("network/") and name.endswith("kernel")]
+        assert kernels
+        assert all(np.abs(one[name] - found[f"{case}|0|{name}"]).max() > 5e-6 for name in kernels)
+        for count in (2, 4):
+            for name, value in one.items():
+                where = f"{case}, {count} devices: {name}"
+                other = found[f"{case}|{count}|{name}"]
+                np.testing.assert_allclose(other, value, rtol=1e-4, atol=5e-7, err_msg=where)
+
+
+def test_weights_decay_alike_on_any_number_of_devices(tmp_path):
+    settings = {"optimizer": "adamw", "weight_decay": 0.5, "lr": 0.01, "log_std_init": 1.0}
+    case = f"ppo:Box:{json.dumps(settings)}"
+    script("updates", str(tmp_path / "found.npz"), case)
+    found = {key.removeprefix(f"{case}|"): each for key, each in np.load(tmp_path / "found.npz").items()}
+    for name in [key.removeprefix("1|") for key in found if key.startswith("1|")]:
+        for count in (2, 4):
+            np.testing.assert_allclose(found[f"{count}|{name}"], found[f"1|{name}"], 1e-4, 5e-6, err_msg=name)
+    # Four steps (two updates of two epochs), which together take 2% of the weights off; Adam hardly moves
+    # these, whose gradients are small.
+    name = "network/torso/dense_0/kernel"
+    np.testing.assert_allclose(found[f"2|{name}"], 0.995**4 * found[f"0|{name}"], rtol=2e-3, atol=2e-3)
+
+
+def slow(name, **overrides):
+    return pytest.param(name, overrides, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        (
+            "dqn_cartpole",
+            {
+                "prioritized": True,
+                "min_replay_size": 64,
+                "updates_per_iteration": 2,
+                "normalize_reward": True,
+            },
+        ),
+        slow("ppo_cartpole", normalize_observation=True, normalize_reward=True, target_kl=0.002),
+        slow("es_cartpole", rollout_length=20),
+        slow("ppo_cartpole", env_backend="gym", rollout_length=16, epochs=2),
+    ],
+    ids=["memory", "rollout", "parameters", "host"],
+)
+def test_a_run_on_two_devices_goes_on_from_its_checkpoint(name, overrides):
+    found = json.loads(script("run", name, json.dumps(overrides)).splitlines()[-1])
+    hparams = resolve(name, overrides)
+    last = 7 * hparams.num_envs * hparams.rollout_length  # the steps before the eighth iteration
+    rate = schedules.learning_rate(hparams, last).numpy()
+    assert hparams.lr_schedule == "constant" or rate < hparams.lr
+    assert found["rates"] == pytest.approx([rate, rate], rel=1e-5)
+    assert found["step"] == 8 * hparams.num_envs * hparams.rollout_length
+    # Of all devices together; autoreset steps are none.
+    assert 0.8 < found["transitions"] / (2 * hparams.num_envs * hparams.rollout_length) <= 1.0
+
+
+@pytest.mark.slow
+def test_the_command_trains_logs_tests_and_resumes_on_two_devices(tmp_path):
+    script("train", str(tmp_path))
+    log = (tmp_path / "run_0" / "train.log").read_text()
+    assert "resumed at step 2,048" in log and "4,096/4,096 steps" in log
+    rows = (tmp_path / "run_0" / "metrics.csv").read_text().splitlines()
+    assert rows[-1].split(",")[0] == "4096" and "eval/return_mean" in rows[0]
+
+
+def test_sums_over_episodes_are_added_and_those_over_updates_averaged():
+    names = ("loss", *EPISODE_SUMS, "updates")
+    first, second = np.array([2.0, 1, 10, 5, 6, 4, 0]), np.array([4.0, 3, 30, 7, 8, 4, 0])
+    assert joined_sums([first, second], names).tolist() == [3.0, 4, 40, 12, 14, 4, 0]
+    assert joined_sums([first], names).tolist() == first.tolist()
+
+
+class Three:
+    """A strategy as far as `part` looks."""
+
+    num_replicas_in_sync = 3
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "experience", "what"),
+    [
+        ("ppo_cartpole", {"num_envs": 8}, "rollout", "3 devices cannot share num_envs=8"),
+        ("es_cartpole", {"num_envs": 64}, "parameters", "3 devices cannot share num_envs=64"),
+        ("dqn_cartpole", {"num_envs": 3, "batch_size": 32}, "transition", "cannot share batch_size=32"),
+    ],
+)
+def test_what_devices_cannot_share_is_one_clear_line(name, overrides, experience, what):
+    with pytest.raises(UsageError, match=what):
+        Devices(Three()).part(resolve(name, overrides), experience)
+
+
+def test_alone_nothing_is_exchanged():
+    x = tf.constant([[1.0, 2.0]])
+    found = [each(x) for each in (replicas.total, replicas.mean, replicas.gathered, replicas.own_rows)]
+    assert all(each is x for each in found)
+    assert replicas.rank() == 0 and replicas.count() == 1
+    assert float(replicas.smallest(tf.constant(3.0))) == 3.0

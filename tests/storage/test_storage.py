@@ -1,0 +1,89 @@
+"""Who may train in a local folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from rl.errors import UsageError
+from rl.storage import storage
+from rl.storage.storage import storage_at, storages_of
+
+ROOT = Path(__file__).resolve().parents[2]
+HOLDER = """
+    import sys, time
+    from rl.storage.storage import storage_at
+    with storage_at(sys.argv[1]).to_train():
+        print("trains", flush=True)
+        time.sleep(600)
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch):
+    monkeypatch.setattr(storage, "PATIENCE", 0.0)
+
+
+def made(folder):
+    """A run, as far as can be told from its files' names."""
+    folder.mkdir(parents=True)
+    (folder / "hparams.json").write_text("{}")
+    return folder
+
+
+def found(output_dir, copies):
+    return {copy: each.folder for copy, each in storages_of(output_dir, copies).items()}
+
+
+def test_an_output_folder_has_a_run_for_each_copy(tmp_path):
+    expected = {1: tmp_path / "run_1", 2: tmp_path / "run_2"}
+    assert found(tmp_path, [1, 2]) == expected
+    made(tmp_path / "run_0")
+    assert found(tmp_path, [1, 2]) == found(f"{tmp_path}/", range(1, 3)) == expected
+
+
+def test_a_run_is_found_by_its_own_path_too(tmp_path):
+    run = made(tmp_path / "run_2")
+    assert found(run, [0]) == found(f"{run}/", [0]) == {2: run}
+    (one,) = storages_of(str(run), [0]).values()
+    assert (one.address, one.parent) == (str(run), str(tmp_path))
+    alone = made(tmp_path / "alone")
+    assert found(alone, [0]) == {0: alone}
+    with pytest.raises(UsageError, match="run_2 is one run: with --copies name the folder that it is in"):
+        storages_of(run, range(2))
+
+
+def test_a_run_that_holds_runs_is_an_output_folder(tmp_path):
+    made(tmp_path / "run_0")
+    inside = made(tmp_path / "run_0" / "run_0")
+    assert found(tmp_path / "run_0", range(2)) == {0: inside, 1: inside.parent / "run_1"}
+
+
+def test_a_second_trainer_of_a_folder_is_refused_until_the_first_is_gone(tmp_path):
+    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as holder:
+        assert holder.stdout.readline() == "trains\n"
+        refused = pytest.raises(UsageError, match="another process trains in")
+        with refused, storage_at(tmp_path).to_train():
+            pass
+        with storage_at(tmp_path).to_read():  # testing and loading may go on
+            pass
+        holder.kill()
+    with storage_at(tmp_path).to_train():
+        pass
+
+
+def test_a_folder_that_begins_is_held_from_its_first_file_on(tmp_path):
+    folder = tmp_path / "run_0"
+    first, second = storage_at(folder), storage_at(folder)
+    with first.to_train(), second.to_train():
+        folder.mkdir()
+        first.begin()
+        with pytest.raises(UsageError, match="another process trains in"):
+            second.begin()
+    with storage_at(folder).to_train():
+        pass
