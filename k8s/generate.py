@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from k8s.options import ONLY, split
 from rl.errors import UsageError
+from rl.imports import needing_packages
 from rl.registry import import_user_modules
-from rl.utils.imports import needing_packages
 
 if TYPE_CHECKING:
     from k8s.manifest import Document

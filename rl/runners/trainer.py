@@ -32,11 +32,11 @@ from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.finite import FiniteCheck
 from rl.runners.player import Player
 from rl.runners.window import Window
+from rl.signals import StopRequest
 from rl.spaces import space_spec
 from rl.storage.checkpoint import CheckpointManager, read_manifest, write_single
 from rl.storage.files import patiently, set_aside
 from rl.storage.storage import Storage
-from rl.utils.signals import StopRequest
 from rl.workers.plan import Workers
 
 _log = logging.getLogger("rl")

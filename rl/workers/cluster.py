@@ -13,7 +13,7 @@ from typing import Any
 
 import rl
 from rl.errors import LearnerLost, UsageError
-from rl.utils.signals import kept_handlers
+from rl.signals import kept_handlers
 from rl.workers.plan import check_address, check_ray
 
 BEHIND = 5  # by how much the niceness of workers is above that of the learner

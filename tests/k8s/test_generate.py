@@ -11,7 +11,7 @@ import pytest
 import yaml
 from k8s_examples import BUCKET, EXAMPLES, GOOD, IMAGE, containers, one, pod_templates
 
-from rl.utils.signals import PATIENCE
+from rl.signals import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 
