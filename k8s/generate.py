@@ -117,7 +117,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         import_user_modules(name.strip() for name in train.user_modules.split(",") if name.strip())
         with needing_packages():
             from k8s.plan import make_plan
-        plan = make_plan(own, train)
+
+            plan = make_plan(own, train)
         _check_yaml()
         from k8s.manifest import as_yaml
 
