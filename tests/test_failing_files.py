@@ -17,12 +17,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from rl import experiment, heartbeat, saved_run
 from rl.cli import main
+from rl.report import versions
 from rl.runners import trainer
 from rl.runners.evaluate import Evaluation
 from rl.runners.player import Player
 from rl.storage import files
 from rl.storage.checkpoint import CheckpointManager, read_manifest
-from rl.utils import versions
 
 opened = open  # before any is made to fail
 ERRORS = errno.EIO, errno.ENOSPC, errno.ESTALE

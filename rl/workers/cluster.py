@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rl.errors import LearnerLost, UsageError
-from rl.utils.signals import kept_handlers
+from rl.signals import kept_handlers
 from rl.workers.plan import check_address, check_ray
 
 QUIET = {"enable_task_events": False}  # of actors; else the cluster's head keeps a record of every rollout
