@@ -10,8 +10,10 @@ from rl.envs.make import chosen_backend, make_env
 from rl.hparams.hparams import HParams
 from rl.parallel.devices import Devices
 from rl.runners.base import Runner
+from rl.runners.in_graph import InGraphRunner
 from rl.runners.iteration import Iteration
 from rl.runners.parts import make_memory, reward_augmentation, start_mode
+from rl.runners.sync import SyncRunner
 from rl.workers.plan import Workers, check_roles
 
 
@@ -43,17 +45,11 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
         agent: Agent = make_agent(own, env.observation_space, env.action_space, seed)
         frame_stack = getattr(env, "frame_stack", 1)
         memory = make_memory(agent, own.num_envs, hparams.rollout_length, frame_stack)
-        in_graph = hasattr(env, "dynamics")
+        in_graph = env.backend == "graph"
         late = hparams.overlap and not in_graph
         iteration = Iteration(agent, memory, seed, reward_augmentation(agent), late=late, in_graph=in_graph)
     jit_compile = start_mode(agent, in_graph) == "xla"
-    if in_graph:
-        from rl.runners.in_graph import InGraphRunner
-
-        runner: Runner = InGraphRunner(env, iteration, jit_compile, devices)
-    else:
-        from rl.runners.sync import SyncRunner
-
-        runner = SyncRunner(env, iteration, jit_compile, devices)
+    kind = InGraphRunner if in_graph else SyncRunner
+    runner: Runner = kind(env, iteration, jit_compile, devices)
     runner.backend = env.backend
     return runner

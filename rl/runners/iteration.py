@@ -107,7 +107,7 @@ class Iteration:
             sample_seed, update_seed = update_seeds(seed, i)
             batch = self.memory.sample(sample_seed, step) if samples is None else samples.sample(i)
             batch = scaled_rewards(self.reward_scale, batch, self.agent.hparams)
-            update = self.agent.update(batch, update_seed)
+            update = self.agent.update(batch, update_seed)  # the gradient of `loss` by `grad_comp`, mostly
             if update.priorities is not None:
                 if samples is None:
                     self.memory.update_priorities(batch, update.priorities)
