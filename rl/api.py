@@ -23,11 +23,11 @@ from rl.runners.actor import Actor
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.trainer import Result
 from rl.saved_run import read_weights, saved_agent
+from rl.signals import StopRequest
 from rl.storage.address import default_output
 from rl.storage.storage import Storage, storage_at, storage_of, storages_of
 from rl.systems import use_system
 from rl.types import Nest
-from rl.utils.signals import StopRequest
 from rl.workers.plan import Workers
 
 ACTORS = 4  # compiled policies that a `Policy` keeps, of the batch sizes it was last called with

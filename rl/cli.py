@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from rl import other_names
 from rl.errors import LearnerLost, MachineLost, NotFinite, NotSent, Unavailable, UsageError, nearest
+from rl.imports import import_tensorflow, needing_packages
 from rl.registry import Registry, import_user_modules
 from rl.storage.address import check_whole, default_output
 from rl.systems.hosts import Hosts, hosts_here, leave_cores_to_server
 from rl.systems.machines import together
-from rl.utils.imports import import_tensorflow, needing_packages
 from rl.workers.plan import Workers, check_address, check_ray
 from rl.workers.supervise import AGAIN, supervised
 

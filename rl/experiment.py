@@ -16,17 +16,17 @@ from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference
 from rl.hparams.overrides import parse_overrides
 from rl.report.progress import summary_table
+from rl.report.versions import command_line, write_run_files
 from rl.report.video import has_display, headless_setup
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.player import Player
 from rl.runners.trainer import Result, Trainer
 from rl.saved_run import read_saved, read_weights, saved_agent, saved_hparams
+from rl.signals import PATIENCE, StopRequest
 from rl.storage.checkpoint import CheckpointManager
 from rl.storage.files import ensure_writable_dir
 from rl.storage.storage import Storage, storages_of
 from rl.systems import use_system
-from rl.utils.signals import PATIENCE, StopRequest
-from rl.utils.versions import command_line, write_run_files
 from rl.workers.plan import Workers
 
 log = logging.getLogger("rl")

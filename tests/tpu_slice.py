@@ -17,9 +17,9 @@ import time
 
 from rl.cli import main
 from rl.errors import MachineLost
+from rl.signals import StopRequest
 from rl.systems import machines, system
 from rl.systems.hosts import connected, hosts_here, leave_cores_to_server
-from rl.utils.signals import StopRequest
 from rl.workers.supervise import AGAIN
 
 PLACE = "/job:worker/replica:0/task:{}/device:CPU:0"

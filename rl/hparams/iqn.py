@@ -51,10 +51,7 @@ def iqn_mountaincar() -> IQNHParams:
 @register
 def iqn_lunarlander() -> IQNHParams:
     """IQN on LunarLander-v3, double, 3-step returns."""
-    return IQNHParams.of(
-        LUNARLANDER,
-        SMALL,
-    )
+    return IQNHParams.of(LUNARLANDER, SMALL)
 
 
 @register

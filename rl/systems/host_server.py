@@ -8,8 +8,8 @@ from __future__ import annotations
 import signal
 import sys
 
-from rl.utils.imports import import_tensorflow
-from rl.utils.signals import end_with_parent
+from rl.imports import import_tensorflow
+from rl.signals import end_with_parent
 
 
 def serve(port: int) -> None:

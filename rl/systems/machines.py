@@ -25,9 +25,9 @@ from pathlib import Path
 
 import rl
 from rl.errors import MachineLost, UsageError
+from rl.signals import StopRequest, end_with_parent
 from rl.systems.hosts import ENDPOINTS, PORTS, Hosts, server_environment
 from rl.systems.links import Link, heard
-from rl.utils.signals import StopRequest, end_with_parent
 from rl.workers.supervise import AGAIN
 
 WAIT = 600.0  # seconds that machines may come one after the other: nodes are made, images are pulled

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from rl.errors import NotFinite, Unavailable, UsageError
+from rl.signals import PATIENCE, StopRequest
 from rl.storage.storage import Storage, storage_at
-from rl.utils.signals import PATIENCE, StopRequest
 from rl.workers.cluster import Cluster
 
 POLL = 1.0  # seconds between two looks at the processes

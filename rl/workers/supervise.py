@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 
-from rl.utils.signals import end_with_parent
+from rl.signals import end_with_parent
 
 _AWAITED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}
 _ASKED_FOR = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # a learner ended by these is not started again

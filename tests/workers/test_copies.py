@@ -11,12 +11,11 @@ import types
 
 import pytest
 
-from rl import experiment
+from rl import experiment, signals
 from rl.cli import main
 from rl.errors import Unavailable
 from rl.hparams.merge import resolve
 from rl.storage.storage import storage_of
-from rl.utils import signals
 from rl.workers import copies as module
 from rl.workers.copies import Copy, shares
 

@@ -8,9 +8,8 @@ import sys
 
 import pytest
 
-from rl import cli
+from rl import cli, imports
 from rl.errors import UsageError
-from rl.utils import imports
 
 
 def missing(module):

@@ -16,7 +16,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import rl
 from rl.storage.files import (
     ensure_writable_dir,
     failure,
@@ -27,15 +26,7 @@ from rl.storage.files import (
     write_json_atomic,
     write_text_atomic,
 )
-
-__all__ = [
-    "collect_versions",
-    "command_line",
-    "ensure_writable_dir",
-    "write_json_atomic",
-    "write_run_files",
-    "write_text_atomic",
-]
+from rl.version import __version__
 
 _log = logging.getLogger("rl.versions")
 
@@ -54,8 +45,8 @@ def collect_versions() -> dict[str, str | None]:
     versions: dict[str, str | None] = {"python": platform.python_version(), "platform": platform.platform()}
     for name, distributions in _DISTRIBUTIONS.items():
         versions[name] = next(filter(None, map(_distribution_version, distributions)), None)
-    versions["rl"] = getattr(rl, "__version__", None)
-    versions["git_commit"] = _git_commit(Path(rl.__file__).resolve().parents[1])
+    versions["rl"] = __version__
+    versions["git_commit"] = _git_commit(Path(__file__).resolve().parents[2])
     return versions
 
 

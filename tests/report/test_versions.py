@@ -14,16 +14,9 @@ import numpy as np
 import pytest
 
 from rl.errors import UsageError
-from rl.storage.files import checksum
-from rl.utils import versions
-from rl.utils.versions import (
-    collect_versions,
-    command_line,
-    ensure_writable_dir,
-    write_json_atomic,
-    write_run_files,
-    write_text_atomic,
-)
+from rl.report import versions
+from rl.report.versions import collect_versions, command_line, write_run_files
+from rl.storage.files import checksum, ensure_writable_dir, write_json_atomic, write_text_atomic
 
 
 def test_versions_are_those_of_what_is_imported():

@@ -12,11 +12,11 @@ import threading
 
 import pytest
 
-from rl.utils.signals import StopRequest
+from rl.signals import StopRequest
 
 CHILD = """
     import sys, time
-    from rl.utils.signals import StopRequest
+    from rl.signals import StopRequest
     with StopRequest() as stop:
         print("ready", flush=True)
         while not stop.requested:
@@ -32,7 +32,7 @@ CHILD = """
 # What is under way when the signal comes: a call that handlers have to wait for, or what must be done.
 BUSY = """
     import hashlib, sys, time
-    from rl.utils.signals import StopRequest
+    from rl.signals import StopRequest
     with StopRequest(patience=0.5) as stop:
         stop.kept = "the checkpoint of step 7 is kept"
         print("ready", flush=True)
