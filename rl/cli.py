@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
@@ -17,6 +18,7 @@ from rl import other_names
 from rl.errors import LearnerLost, MachineLost, NotFinite, NotSent, Unavailable, UsageError, nearest
 from rl.imports import import_tensorflow, needing_packages
 from rl.registry import Registry, import_user_modules
+from rl.request import Request
 from rl.storage.address import check_whole, default_output
 from rl.systems.hosts import Hosts, hosts_here, leave_cores_to_server
 from rl.systems.machines import together
@@ -211,25 +213,33 @@ def _run(argv: Sequence[str]) -> int:
     from rl.experiment import run
 
     return run(
-        hparams,
-        output_dir=args.output_dir or _default_output(args),
-        sys=args.sys,
-        seed=args.seed,
-        copies=args.copies,
-        training=training,
-        render=args.render,
-        record_video=args.record_video,
-        eval_episodes=args.eval_episodes,
-        test_episodes=args.test_episodes,
-        command=[*program(), *argv],
-        hparams_name=args.hparams,
-        overrides=args.hparam_override,
-        workers=workers,
-        parallel=args.parallel,
-        copy=args.copy,
-        user_modules=modules,
-        eval_policy=args.eval_policy,
+        Request(
+            hparams,
+            args.hparams,
+            output_dir=args.output_dir or _default_output(args),
+            sys=args.sys,
+            seed=args.seed,
+            copies=args.copies,
+            copy=args.copy,
+            parallel=args.parallel,
+            training=training,
+            render=args.render,
+            record_video=args.record_video,
+            eval_episodes=args.eval_episodes,
+            test_episodes=args.test_episodes,
+            eval_policy=args.eval_policy or _chosen_policy(hparams),
+            overrides=args.hparam_override,
+            command=shlex.join([*program(), *argv]),
+            workers=workers,
+            user_modules=modules,
+        )
     )
+
+
+def _chosen_policy(hparams: HParams | None) -> str | None:
+    """Whose actions tests take where hparams say so themselves, not by default."""
+    chosen = hparams is not None and "eval_policy" in hparams.model_fields_set
+    return hparams.eval_policy if hparams is not None and chosen else None
 
 
 def _default_output(args: argparse.Namespace) -> str:
