@@ -18,6 +18,7 @@ from rl import other_names
 from rl.errors import LearnerLost, MachineLost, NotFinite, NotSent, Unavailable, UsageError, nearest
 from rl.imports import import_tensorflow, needing_packages
 from rl.registry import Registry, import_user_modules
+from rl.report.tables import plain_table, terminal_table
 from rl.request import Request
 from rl.storage.address import check_whole, default_output
 from rl.systems.hosts import Hosts, hosts_here, leave_cores_to_server
@@ -370,33 +371,14 @@ def _list(words: list[str]) -> int:
         for name in words or FAMILIES:
             tables[name] = [(entry.name, entry.description) for entry in registry_of(name).entries()]
     try:
-        if sys.stdout.isatty():
-            _print_tables(header, tables)
-        else:
-            for name, rows in tables.items():
-                if not words:
-                    print(f"{name}:")
-                widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-                for row in [header, *rows] if len(header) > 2 else rows:
-                    cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-                    print("  ".join(cells).rstrip())
+        for name, rows in tables.items():
+            if sys.stdout.isatty():
+                terminal_table(rows, header, name, sys.stdout)
+                continue
+            if not words:
+                print(f"{name}:")
+            plain_table([header, *rows] if len(header) > 2 else rows, sys.stdout)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader (head, less) had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
-
-
-def _print_tables(header: Sequence[str], tables: dict[str, list[tuple[str, ...]]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    for name, rows in tables.items():
-        table = Table(title=name, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        for column in header:
-            table.add_column(column, no_wrap=column == "name", overflow="fold")
-        for row in rows:
-            table.add_row(*map(Text, row))
-        console.print(table)

@@ -15,7 +15,7 @@ from stop_after import StopAfter
 
 from rl.errors import Unavailable
 from rl.hparams.merge import resolve
-from rl.report.metrics_table import MetricsTable
+from rl.report.logger import MetricsTable
 from rl.runners import in_graph, trainer, window
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.storage import files
