@@ -18,7 +18,6 @@ from rl.errors import NotSent, UsageError
 from rl.experiment import tell_hints, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
-from rl.hparams.overrides import apply_overrides
 from rl.report.video import headless_setup
 from rl.request import Request
 from rl.runners.actor import Actor
@@ -201,7 +200,7 @@ def _resolved(hparams: str | HParams, overrides: dict[str, Any]) -> tuple[str, H
     if isinstance(hparams, str):
         return hparams, resolve(hparams, overrides)
     own = hparams.thawed()
-    apply_overrides(own, overrides)
+    own.assign(overrides)
     return type(hparams).__name__, own.freeze()
 
 

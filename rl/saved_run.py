@@ -12,7 +12,6 @@ from rl.envs.make import eval_envs_of
 from rl.envs.own import check_trusted
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
-from rl.hparams.overrides import apply_overrides
 from rl.storage.checkpoint import CheckpointManager, read_manifest, read_single
 from rl.storage.files import failure, patiently, read_text, reason
 
@@ -50,7 +49,7 @@ def saved_hparams(
         )
     hparams = HParams.from_dict(saved["hparams"])
     given = {"eval_policy": eval_policy, "env": env}
-    apply_overrides(hparams, {key: value for key, value in given.items() if value is not None})
+    hparams.assign({key: value for key, value in given.items() if value is not None})
     hparams.freeze()
     if asked is not None and (asked.algo, asked.env) != (hparams.algo, hparams.env):
         raise UsageError(
