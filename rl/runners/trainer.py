@@ -32,9 +32,10 @@ from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.finite import FiniteCheck
 from rl.runners.player import Player
 from rl.runners.window import Window
+from rl.saved_run import best_return
 from rl.signals import StopRequest
 from rl.spaces import space_spec
-from rl.storage.checkpoint import CheckpointManager, read_manifest, write_single
+from rl.storage.checkpoint import CheckpointManager
 from rl.storage.files import patiently, set_aside
 from rl.storage.storage import Storage
 from rl.workers.plan import Workers
@@ -87,7 +88,9 @@ class Trainer:
             options = hparams.env_kwargs | hparams.train_env_kwargs
             self.level_evaluator = Evaluator(self.agent, eval_episodes, options)
         self.player = Player(self.agent, "rgb_array") if record_video else None
-        self.checkpoints = CheckpointManager(run_dir / "checkpoints", hparams.keep_checkpoints)
+        self.checkpoints = CheckpointManager(
+            run_dir / "checkpoints", hparams.keep_checkpoints, saved=self.storage.saved
+        )
         self.finite = FiniteCheck(self.runner.variables)
         self.window = Window(self.runner, hparams)
         meta = self.checkpoints.restore(self.runner.variables)
@@ -269,12 +272,10 @@ class Trainer:
             row[f"eval/return_mean_{other[0]}"] = float(other[1].returns.mean())
         row["perf/eval_seconds"] = time.perf_counter() - begun
         if math.isfinite(mean) and (self.best_return is None or mean > self.best_return):
-            best = self.run_dir / "checkpoints" / "best"
             policy, meta = self.agent.policy_variables, {"return_mean": mean}
             try:
-                patiently(lambda: write_single(best, policy, meta, step))
+                patiently(lambda: self.checkpoints.save_best(policy, meta, step))
                 self.best_return = mean  # now that it is there
-                self.storage.saved()
             except Unavailable as error:
                 progress.message(f"warning: {error}; the best policy so far is not kept")
         return evaluation
@@ -320,7 +321,6 @@ class Trainer:
             self.checkpoints.save(runner.variables, runner.step, meta, runner.appended())
             self._saved = runner.step, self.window.iterations
             runner.save(self.storage.address)
-            self.storage.saved()
         self._stop.kept = f"the checkpoint of step {runner.step:,} is kept"
 
     def _environment(self) -> str:
@@ -358,12 +358,6 @@ def _best_so_far(run_dir: Path) -> float | None:
         _log.warning("%s", error)
         return None
     return found if found is not None and math.isfinite(found) else None
-
-
-def best_return(run_dir: Path) -> float | None:
-    """The mean evaluation return of the best policy kept in a run, None where there is none."""
-    path = run_dir / "checkpoints" / "best"
-    return read_manifest(path).meta["return_mean"] if patiently(path.is_dir, f"cannot read {path}") else None
 
 
 def _perf(steps: int, updates: float, seconds: float) -> dict[str, float]:

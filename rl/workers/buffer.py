@@ -98,7 +98,7 @@ class Buffer:
 
     def _checkpoints(self, address: str) -> Any:
         """Where its checkpoints are: the same object each time, which knows what did not change since."""
-        from rl.storage.remote_manager import checkpoints_at
+        from rl.storage.storage import checkpoints_at
 
         if address not in self._managers:
             self._managers[address] = checkpoints_at(address, 1)

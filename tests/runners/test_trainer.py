@@ -57,14 +57,14 @@ def train(run_dir, **overrides):
 
 def test_a_best_policy_that_was_not_written_is_not_the_best(tmp_path, evaluations, monkeypatch):
     evaluations(9.0, 5.0, 4.0, 3.0)
-    write, failures = trainer.write_single, iter([1, 1, 1])
+    write, failures = CheckpointManager.save_best, iter([1, 1, 1])
 
     def failing(*args):
         if next(failures, None):
             raise CheckpointError("cannot write: No space left on device")
         return write(*args)
 
-    monkeypatch.setattr(trainer, "write_single", failing)
+    monkeypatch.setattr(CheckpointManager, "save_best", failing)
     assert train(tmp_path).best_return == 5.0
     assert read_manifest(tmp_path / "checkpoints/best").meta["return_mean"] == 5.0
 

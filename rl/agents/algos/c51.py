@@ -1,14 +1,16 @@
 """C51: categorical distributions of returns in place of their means.
 
 Bellemare et al. 2017, "A Distributional Perspective on Reinforcement Learning",
-https://arxiv.org/abs/1707.06887. The switches are DQN's (`rl/agents/algos/dqn.py`), `double`, `dueling` and
-`noisy` as in Rainbow, https://arxiv.org/abs/1710.02298.
+https://arxiv.org/abs/1707.06887. An action has a distribution over `atoms` returns from `value_min` to
+`value_max`. The target is that of the next state's best action, moved to r + discount * z and projected on
+the atoms (algorithm 1); the loss is the cross-entropy. Actions are chosen by the means. Switches are DQN's.
 
 Deviations from the paper:
 
-1. `value_min` and `value_max` must be set to what returns can be: the paper's -10, 10 suit clipped rewards.
+1. `value_min` and `value_max` must be set to what returns can be, at most the largest reward / (1 - gamma):
+   the default, the paper's -10 to 10, suits rewards clipped to -1 and 1.
 2. With `prioritized`, the priority is the absolute difference of the means, as for DQN (Rainbow: the KL).
-3. Those of DQN: `tau`, noisy layers after the torso only, truncated episodes bootstrap.
+3. Those of DQN (`rl/agents/algos/dqn.py`).
 """
 
 from __future__ import annotations

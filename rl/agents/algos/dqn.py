@@ -1,20 +1,18 @@
 """DQN: deep Q-learning from a replay memory.
 
 Mnih et al. 2015, "Human-level control through deep reinforcement learning",
-https://doi.org/10.1038/nature14236. Switches, each its paper's whole contribution:
+https://doi.org/10.1038/nature14236. Action values are fitted to r + discount * max_a Q_target(s', a) on
+replayed transitions, where discount is gamma, or 0 where the episode terminated. `double`, `dueling`,
+`noisy`, `n_step` and `prioritized` are switches, each its paper's whole contribution, and off by default.
 
-* `double`: van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461
-* `dueling`: Wang et al. 2016, https://arxiv.org/abs/1511.06581 (the head, in `rl/models/networks.py`)
-* `noisy`: Fortunato et al. 2018, https://arxiv.org/abs/1706.10295 (explores in place of epsilon-greedy)
-* `prioritized`: Schaul et al. 2016, https://arxiv.org/abs/1511.05952 (the memory)
-* `n_step`: Sutton 1988, as in Rainbow, https://arxiv.org/abs/1710.02298 (the memory)
-
-Deviations from the 2015 paper:
+Deviations from the paper:
 
 1. The target network may follow by `tau` at every `target_update_period` instead of being copied.
-2. Huber loss by default where the paper clips the error's derivative: the same gradient within 1.
-3. With `noisy`, the layers after the torso are noisy, not the torso's own.
+2. Huber loss by default where the paper clips the error's derivative: the same gradient within `huber_delta`.
+3. With `noisy`, the layers after the torso are noisy, not the torso's own. Noise is drawn anew for every
+   rollout, all environments together, and for every update; evaluation has the mean weights.
 4. Truncated episodes bootstrap from the last observation; only terminal states do not.
+5. Collecting and learning alternate in blocks: after each rollout come `updates_per_iteration` updates.
 """
 
 from __future__ import annotations

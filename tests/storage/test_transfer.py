@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rl.storage import pieces, remote
+from rl.storage import pieces
 from rl.storage.checkpoint import CheckpointManager, read_manifest
-from rl.storage.remote_checkpoint import PIECES, by_step, get_newest
-from rl.storage.remote_manager import checkpoints_at
-from rl.storage.storage import storage_at
+from rl.storage.place import Remote
+from rl.storage.storage import checkpoints_at, storage_at
+from rl.storage.transfer import PIECES, by_step, get_newest
 
 
 def ring(rows):
@@ -28,8 +28,8 @@ def small_pieces(monkeypatch):
 
 
 def test_pieces_of_a_memory_are_sent_once(address, machine, by_hand, small_pieces, monkeypatch):
-    put, sent = remote.put, []
-    monkeypatch.setattr(remote, "put", lambda path, place: (sent.append(path.name), put(path, place)))
+    put, sent = Remote.put, []
+    monkeypatch.setattr(Remote, "put", lambda *words: (sent.append(words[1].name), put(*words)))
     storage = storage_at(address)
     counts = []
     with storage.to_train():
@@ -37,7 +37,7 @@ def test_pieces_of_a_memory_are_sent_once(address, machine, by_hand, small_piece
         manager = CheckpointManager(storage.folder / "checkpoints", keep=1)
         for rows in (640, 700, 1000):
             manager.save(ring(rows), rows, {}, {"ring": rows})
-            storage._send()
+            storage.mirror.send()
             counts.append(sum(name.startswith("piece-") for name in sent))
             sent.clear()
     assert counts == [10, 1, 6]  # those with new rows; the one that was not full as well, if it was not
@@ -49,10 +49,10 @@ def test_pieces_of_a_memory_are_sent_once(address, machine, by_hand, small_piece
         np.testing.assert_array_equal(variables["ring"].numpy(), ring(1000)["ring"].numpy())
         needed = set(read_manifest(storage.folder / "checkpoints" / "step_000000001000").files)
     far = f"{address}/checkpoints"
-    assert set(remote.names(f"{far}/{PIECES}")) == {name for name in needed if name.startswith("piece-")}
+    assert set(Remote(f"{far}/{PIECES}").names()) == {name for name in needed if name.startswith("piece-")}
     with storage_at(address).to_read():
         pass
-    assert get_newest(far, machine() / "policy", pieces=False) == 1000
+    assert get_newest(Remote(far), machine() / "policy", pieces=False) == 1000
 
 
 def test_checkpoints_of_a_buffer_are_sent_as_they_are_saved(address, machine, small_pieces):
@@ -61,7 +61,7 @@ def test_checkpoints_of_a_buffer_are_sent_as_they_are_saved(address, machine, sm
     assert manager.restore(ring(0)) is None
     for rows in (500, 900):
         manager.save(ring(rows), rows, {}, {"ring": rows})
-    assert by_step(remote.names(place)) == ["step_000000000900"]
+    assert by_step(Remote(place).names()) == ["step_000000000900"]
     machine()
     again, variables = checkpoints_at(place, 1), ring(0)
     assert again.restore(variables) == {} and again.restored_step == 900
@@ -72,4 +72,4 @@ def test_checkpoints_of_a_buffer_are_sent_as_they_are_saved(address, machine, sm
     assert not list(again.directory.iterdir())
     with storage_at(address).to_train():  # the learner leaves them where they are
         pass
-    assert by_step(remote.names(place)) == ["step_000000001000"]
+    assert by_step(Remote(place).names()) == ["step_000000001000"]
