@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from rl import other_names
-from rl.errors import LearnerLost, MachineLost, NotFinite, NotSent, Unavailable, UsageError, nearest
+from rl.errors import AGAIN, LearnerLost, MachineLost, NotFinite, NotSent, Unavailable, UsageError, nearest
 from rl.imports import import_tensorflow, needing_packages
 from rl.registry import Registry, import_user_modules
 from rl.storage.address import check_whole, default_output
 from rl.workers.plan import Workers, check_address, check_ray
-from rl.workers.supervise import AGAIN, supervised
+from rl.workers.supervise import supervised
 
 if TYPE_CHECKING:
     from rl.hparams.hparams import HParams

@@ -16,12 +16,11 @@ import sys
 import time
 
 from rl.cli import main
-from rl.errors import MachineLost
+from rl.errors import AGAIN, MachineLost
 from rl.signals import StopRequest
 from rl.systems import system
 from rl.systems.slice import machines
 from rl.systems.slice.hosts import connected, hosts_here, leave_cores_to_server
-from rl.workers.supervise import AGAIN
 
 PLACE = "/job:worker/replica:0/task:{}/device:CPU:0"
 

@@ -23,13 +23,12 @@ import sys
 import time
 from pathlib import Path
 
-import rl
-from rl.errors import MachineLost, UsageError
+from rl.errors import AGAIN, MachineLost, UsageError
 from rl.signals import StopRequest, end_with_parent
 from rl.systems.slice.hosts import ENDPOINTS, PORTS, Hosts, server_environment
 from rl.systems.slice.links import Link, heard
-from rl.workers.supervise import AGAIN
 
+ROOT = Path(__file__).resolve().parents[3]  # where the package rl is
 WAIT = 600.0  # seconds that machines may come one after the other: nodes are made, images are pulled
 START = 300.0  # seconds that a server may take to start: it loads TensorFlow and libtpu
 REMIND = 30.0  # seconds between two lines on who is waited for
@@ -90,7 +89,7 @@ class _Server:
     """
 
     def __init__(self, hosts: Hosts, environment: dict[str, str]):
-        path = [str(Path(rl.__file__).parents[1]), *filter(None, [environment.get("PYTHONPATH")])]
+        path = [str(ROOT), *filter(None, [environment.get("PYTHONPATH")])]
         environment = server_environment(hosts, environment) | {"PYTHONPATH": os.pathsep.join(path)}
         command = [
             sys.executable,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rl.workers.supervise import AGAIN
+from rl.errors import AGAIN
 
 SCRIPT = Path(__file__).parents[2] / "tpu_slice.py"
 SECONDS = 60.0  # in which all processes must be gone once a machine is lost: two, where nothing else runs
