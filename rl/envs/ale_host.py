@@ -70,7 +70,7 @@ class ALEHost(HostEnv):
         self._ended_unseen = np.zeros(num_envs, np.bool_)  # games that ended in an idle step
 
     def reset(self, seed: int) -> Nest:
-        """Observation [B, H, W, C]; game i has the seed `env_seeds(seed, B)[i]`."""
+        """Returns observation [B, H, W, C]; game i has the seed `env_seeds(seed, B)[i]`."""
         observation, info = self._env.reset(seed=np.array(env_seeds(seed, self.num_envs)))
         self._lives = np.array(info["lives"])
         self._carried = np.zeros(self.num_envs, np.float32)
@@ -93,7 +93,8 @@ class ALEHost(HostEnv):
     def _with_lives(
         self, reward: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, lives: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A lost life as an end, all [B]. (With ale-py's own option the game would start anew.)
+        """Returns the results [B] with a lost life as an end. (ale-py's own option would start the game
+        anew.)
 
         The game goes on in the step after it, which is to have neither reward nor end: what it has is told a
         step later.
@@ -107,7 +108,7 @@ class ALEHost(HostEnv):
         return np.where(idle, 0.0, reward).astype(np.float32), terminated | self.life_lost, truncated
 
     def render(self) -> np.ndarray:
-        """Not to be had: `drawn` is for that."""
+        """Raises UsageError: `drawn` is for that."""
         raise UsageError("ale-py's vector environment cannot be drawn")
 
     def close(self) -> None:
@@ -137,7 +138,7 @@ class FireReset(gymnasium.Wrapper):
 def drawn(
     env_id: str, env_kwargs: dict[str, Any], render_mode: str, max_episode_steps: int | None = None
 ) -> gymnasium.Env:
-    """One game for films, with the pictures that `ALEHost` gives agents.
+    """Returns one game for films, with the pictures that `ALEHost` gives agents.
 
     Raises:
         UsageError: options that only the vector environment has.
@@ -169,7 +170,7 @@ def drawn(
 
 
 def _options(env_id: str, env_kwargs: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """The options of ale-py's environment, and whether a lost life is an end."""
+    """Returns the options of ale-py's environment, and whether a lost life is an end."""
     for name, instead in OTHERWISE.items():
         if name in env_kwargs:
             raise UsageError(f"environment {env_id}: give {instead} in place of the option {name}")

@@ -85,7 +85,7 @@ class ApartEnv(gymnasium.Env):
 
 
 def _serve(connection: Connection, env_id: str, kwargs: dict[str, Any]) -> None:
-    """The child: makes the environment, then does what it is told until it hears None."""
+    """Runs in the child: makes the environment, then does what it is told until it hears None."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     try:
         env = gymnasium.make(env_id, disable_env_checker=True, **kwargs)

@@ -32,7 +32,7 @@ class CatchEnv(gymnasium.Env[np.ndarray, int]):
         return self._observe(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Action 0 moves the paddle left, 1 not at all, 2 right; the ball falls by one row."""
+        """Moves the paddle left by action 0, not at all by 1, right by 2; the ball falls by one row."""
         row, column, paddle = self.state
         row, paddle = row + 1, min(max(paddle + int(action) - 1, 0), self.columns - 1)
         self.state = (row, column, paddle)
@@ -41,7 +41,7 @@ class CatchEnv(gymnasium.Env[np.ndarray, int]):
         return self._observe(), reward, terminated, False, {}
 
     def render(self) -> np.ndarray:
-        """The board as a picture, uint8 [height, width, 3]."""
+        """Returns the board as a picture, uint8 [height, width, 3]."""
         return draw(self._observe())
 
     def _observe(self) -> np.ndarray:

@@ -92,7 +92,8 @@ class EnvPoolHost(HostEnv):
         self._decode = _decoder(observation_space)
 
     def reset(self, seed: int) -> Nest:
-        """Observation [B, ...] of a new pool, whose environment i has the seed `env_seeds(seed, B)[i]`."""
+        """Returns observation [B, ...] of a new pool, whose environment i has the seed `env_seeds(seed,
+        B)[i]`."""
         self.close()
         self._cut = np.zeros(self.num_envs, np.bool_)
         if self.life_lost is not None:
@@ -116,7 +117,7 @@ class EnvPoolHost(HostEnv):
         return self._observed(observation, info), reward, terminated, truncated
 
     def _step_timed(self, action: np.ndarray) -> HostStep:
-        """A step of environments whose time limit is kept here: EnvPool, whose own is a step away, must be
+        """Steps environments whose time limit is kept here: EnvPool, whose own is a step away, must be
         told to reset those that were cut."""
         if self._cut.any():
             observation, reward, terminated, elapsed = self._step_or_reset(action)
@@ -128,8 +129,8 @@ class EnvPoolHost(HostEnv):
         return self._decode(observation), reward, terminated, truncated
 
     def _step_or_reset(self, action: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Observation, reward, terminated, elapsed steps, each [B, ...]: where `_cut` of a reset, else of a
-        step."""
+        """Returns observation, reward, terminated, elapsed steps, each [B, ...]: where `_cut` of a reset,
+        else of a step."""
         ids = np.arange(self.num_envs, dtype=np.int32)
         reward, terminated = np.zeros(self.num_envs, np.float32), np.zeros(self.num_envs, np.bool_)
         elapsed = np.zeros(self.num_envs, np.int32)
@@ -145,7 +146,7 @@ class EnvPoolHost(HostEnv):
         return observation, reward, terminated, elapsed
 
     def render(self) -> np.ndarray:
-        """The picture of the first environment, uint8 [H, W, 3]."""
+        """Returns the picture of the first environment, uint8 [H, W, 3]."""
         return np.array(self._pool.render()[0])
 
     def close(self) -> None:
@@ -178,7 +179,7 @@ class EnvPoolHost(HostEnv):
             raise UsageError(f"EnvPool cannot make {self._name} with {given}: {_one_line(error)}") from error
 
     def _check_limit(self) -> None:
-        """Some of EnvPool's environments accept a time limit and ignore it."""
+        """Raises UsageError for those of EnvPool's environments that accept a time limit and ignore it."""
         trial = {"env_type": "gymnasium", "num_envs": 1, "num_threads": 1, "max_episode_steps": 1}
         pool = self._call(envpool.make, **trial)
         action_space = _spaces(pool)[1]
@@ -192,7 +193,8 @@ class EnvPoolHost(HostEnv):
 
 
 def _spaces(pool_or_spec: Any) -> tuple[spaces.Space, spaces.Space]:
-    """Observation and action space; EnvPool makes them when first asked, which warns of lost precision."""
+    """Returns observation and action space; EnvPool makes them when first asked, which warns of lost
+    precision."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return pool_or_spec.observation_space, pool_or_spec.action_space
@@ -206,13 +208,13 @@ def _num_threads(family: str, num_envs: int) -> int:
 
 
 def _channels_first(space: spaces.Space) -> bool:
-    """Whether elements are pictures [C, H, W]."""
+    """Returns whether elements are pictures [C, H, W]."""
     picture = isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
     return picture and space.shape[0] < space.shape[2]
 
 
 def _turned(space: spaces.Space) -> spaces.Space:
-    """`space` with its pictures as [H, W, C]."""
+    """Returns `space` with its pictures as [H, W, C]."""
     if isinstance(space, spaces.Dict):
         return spaces.Dict({key: _turned(each) for key, each in space.spaces.items()})
     if _channels_first(space):
@@ -222,7 +224,8 @@ def _turned(space: spaces.Space) -> spaces.Space:
 
 
 def _decoder(space: spaces.Space) -> Callable[[Nest], Nest]:
-    """The function from EnvPool's observations [B, ...] to those of `observation_view(_turned(space))`."""
+    """Returns the function from EnvPool's observations [B, ...] to those of
+    `observation_view(_turned(space))`."""
     if isinstance(space, spaces.Dict):
         decoders = {key: _decoder(each) for key, each in space.spaces.items()}
         return lambda observation: {key: decode(observation[key]) for key, decode in decoders.items()}

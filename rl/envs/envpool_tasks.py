@@ -31,14 +31,14 @@ class Task(NamedTuple):
 
 
 def has_task(env_id: str) -> bool:
-    """Whether EnvPool is installed and `env_id` names one of its tasks, here or there."""
+    """Returns whether EnvPool is installed and `env_id` names one of its tasks, here or there."""
     if importlib.util.find_spec("envpool") is None:
         return False
     return env_id in _specs() or _game(env_id) is not None or _pictured(env_id) is not None
 
 
 def task_ids() -> list[str]:
-    """All ids that `has_task` knows, but the games' long names; empty without EnvPool."""
+    """Returns all ids that `has_task` knows, but the games' long names; empty without EnvPool."""
     if importlib.util.find_spec("envpool") is None:
         return []
     memories = [each.replace("-v5", "-ram-v5") for each, family in _specs().items() if family == ATARI]
@@ -46,7 +46,7 @@ def task_ids() -> list[str]:
 
 
 def find_task(env_id: str, kwargs: dict[str, Any]) -> Task:
-    """The task that an id and options mean.
+    """Returns the task that an id and options mean.
 
     Raises:
         UsageError: the game has no such `distribution_mode`.
@@ -73,7 +73,8 @@ def find_task(env_id: str, kwargs: dict[str, Any]) -> Task:
 
 
 def usual_frame_stack(env_id: str, kwargs: dict[str, Any]) -> int:
-    """How many pictures an observation customarily is made of: 4 for Atari, unless EnvPool stacks them."""
+    """Returns how many pictures an observation customarily is made of: 4 for Atari, unless EnvPool stacks
+    them."""
     if not has_task(env_id) or "stack_num" in kwargs:
         return 1
     return 4 if _specs().get(env_id) == ATARI else 1
@@ -131,7 +132,7 @@ def _game(env_id: str) -> str | None:
 
 
 def _pictured(env_id: str) -> str | None:
-    """The id of the game whose memory `env_id` observes."""
+    """Returns the id of the game whose memory `env_id` observes."""
     if not env_id.endswith("-ram-v5"):
         return None
     picture = env_id.replace("-ram-v5", "-v5")

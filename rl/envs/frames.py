@@ -49,7 +49,7 @@ class FrameStackHost(HostWrapper):
         return stacked, reward, terminated, truncated
 
     def _push(self, picture: np.ndarray) -> np.ndarray:
-        """The stack with `picture` [B, H, W, C] as its newest; a fresh array."""
+        """Returns the stack with `picture` [B, H, W, C] as its newest; a fresh array."""
         stack = np.empty_like(self._stack)
         stack[..., : -self._channels] = self._stack[..., self._channels :]
         stack[..., -self._channels :] = picture

@@ -64,7 +64,7 @@ class GraphEnvGym(gymnasium.Env[Any, Any]):
         return self._observation, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
-        """One step."""
+        """Makes one step."""
         if self._state is None:
             raise gymnasium.error.ResetNeeded("step() was called before reset()")
         time_step = self._move(self._state, np.asarray(action)[None])
@@ -72,7 +72,8 @@ class GraphEnvGym(gymnasium.Env[Any, Any]):
         return self._observation, float(time_step.reward[0]), *flags, {}
 
     def render(self) -> np.ndarray:
-        """The observation as a picture, uint8 [rows * 32, columns * 32, 3], a colour for each channel."""
+        """Returns the observation as a picture, uint8 [rows * 32, columns * 32, 3], a colour for each
+        channel."""
         return draw_channels(self._observation)
 
     def _move(self, state: Any, action: np.ndarray) -> Any:
@@ -107,12 +108,13 @@ class DrawnChannels(gymnasium.Wrapper):
         return self._board, *rest
 
     def render(self) -> Any:
-        """The board as a picture (`draw_channels`)."""
+        """Returns the board as a picture (`draw_channels`)."""
         return draw_channels(self._board)
 
 
 def draw_channels(board: np.ndarray) -> np.ndarray:
-    """uint8 [rows * 32, columns * 32, 3] of `board` [rows, columns] or [rows, columns, channels] in [0, 1].
+    """Returns uint8 [rows * 32, columns * 32, 3] of `board` [rows, columns] or [rows, columns, channels] in
+    [0, 1].
 
     Where several channels are set, the last one is seen.
 
@@ -137,7 +139,8 @@ def draw_channels(board: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _compiled(env_id: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, Any]:
-    """`start(key)` and `step(state, action, key, count)`, compiled once for all copies of an environment."""
+    """Returns `start(key)` and `step(state, action, key, count)`, compiled once for all copies of an
+    environment."""
     import tensorflow as tf
 
     from rl.ops import random
@@ -156,7 +159,7 @@ def _compiled(env_id: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, A
 
 
 def _first(observation: Any) -> Any:
-    """The one observation of a batch of one, as numpy."""
+    """Returns the one observation of a batch of one, as numpy."""
     import tensorflow as tf
 
     return tf.nest.map_structure(lambda each: each.numpy()[0], observation)

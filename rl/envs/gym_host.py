@@ -50,7 +50,7 @@ class GymHost(HostEnv):
         self.fps = float(self.envs[0].metadata.get("render_fps") or 30)
 
     def reset(self, seed: int) -> Nest:
-        """Observation [B, ...]; environment i is reset with `env_seeds(seed, B)[i]`."""
+        """Returns observation [B, ...]; environment i is reset with `env_seeds(seed, B)[i]`."""
         self._ended = [False] * self.num_envs
         seeds = env_seeds(seed, self.num_envs)
         return self._batch([_begun(env, each) for env, each in zip(self.envs, seeds, strict=True)])
@@ -74,7 +74,7 @@ class GymHost(HostEnv):
         return self._batch(observations), reward, terminated, truncated
 
     def render(self) -> np.ndarray:
-        """What the first environment draws."""
+        """Returns what the first environment draws."""
         return np.asarray(self.envs[0].render())
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class GymHost(HostEnv):
         return iterate(self._batched_actions, action)
 
     def _batch(self, observations: list[Any]) -> Nest:
-        """One fresh nest of arrays [B, ...]: what was returned before stays as it was."""
+        """Returns one fresh nest of arrays [B, ...]: what was returned before stays as it was."""
         if self._shape is not None:
             batch = np.empty(self._shape, self.observation_space.dtype)
             for i, observation in enumerate(observations):
@@ -104,7 +104,8 @@ class GymHost(HostEnv):
 
 
 def _begun(env: gymnasium.Env, seed: int | None = None) -> Any:
-    """The first observation of an episode. Raises UsageError for a `reset` that is not Gymnasium's."""
+    """Returns the first observation of an episode. Raises UsageError for a `reset` that is not
+    Gymnasium's."""
     try:
         found = env.reset() if seed is None else env.reset(seed=seed)
     except TypeError as error:
@@ -117,7 +118,8 @@ def _begun(env: gymnasium.Env, seed: int | None = None) -> Any:
 
 
 def _stepped(env: gymnasium.Env, action: Any) -> tuple[Any, float, bool, bool]:
-    """Observation, reward, terminated, truncated. Raises UsageError for a `step` that is not Gymnasium's."""
+    """Returns observation, reward, terminated, truncated. Raises UsageError for a `step` that is not
+    Gymnasium's."""
     try:
         observation, reward, terminated, truncated, _ = env.step(action)
     except ValueError as error:
@@ -150,7 +152,7 @@ class GymVectorHost(HostEnv):
         self.encode = action_encoder(env.single_action_space)
 
     def reset(self, seed: int) -> Nest:
-        """Observation [B, ...]."""
+        """Returns observation [B, ...]."""
         return np.array(self.env.reset(seed=env_seeds(seed, 1)[0])[0], self.observation_space.dtype)
 
     def step(self, action: Nest) -> HostStep:
@@ -164,7 +166,7 @@ class GymVectorHost(HostEnv):
         )
 
     def render(self) -> np.ndarray:
-        """What the first environment draws."""
+        """Returns what the first environment draws."""
         return np.asarray(self.env.render()[0])
 
     def close(self) -> None:

@@ -26,8 +26,8 @@ class Look(NamedTuple):
 
 
 def gym_look(env_id: str, env_kwargs: dict[str, Any], wrappers: Sequence[str] = ()) -> Look | None:
-    """How Gymnasium's environment looks, in the wrappers of these names (`rl.envs.own`), asked of each id
-    once; None where it cannot be made, which is for whoever makes it to say."""
+    """Returns how Gymnasium's environment looks, in the wrappers of these names (`rl.envs.own`), asked of
+    each id once; None where it cannot be made, which is for whoever makes it to say."""
     from rl.envs.host import action_view, observation_view
     from rl.envs.own import text_parts, without_text, wrapped
     from rl.envs.wrappers import masks_in_info
@@ -69,13 +69,13 @@ def gym_make(env_id: str, kwargs: dict[str, Any]) -> Any:
 
 
 def gym_masks(env_id: str, env_kwargs: dict[str, Any], wrappers: Sequence[str] = ()) -> bool:
-    """Whether Gymnasium's environment says in its info which actions are legal."""
+    """Returns whether Gymnasium's environment says in its info which actions are legal."""
     look = gym_look(env_id, env_kwargs, wrappers)
     return look is not None and look.masks
 
 
 def pictures_of_ale(env_id: str, env_kwargs: dict[str, Any]) -> bool:
-    """Whether it is an Atari game to be seen as agents customarily do (not raw, in `obs_type`)."""
+    """Returns whether it is an Atari game to be seen as agents customarily do (not raw, in `obs_type`)."""
     return env_id.rpartition(":")[2].startswith("ALE/") and "obs_type" not in env_kwargs
 
 
@@ -95,7 +95,8 @@ def gym_spec(env_id: str) -> Any:
 
 
 def call_gym(env_id: str, call: Callable[[], Any]) -> Any:
-    """What `call` returns; what Gymnasium and its environments raise on bad input becomes one clear line."""
+    """Returns what `call` returns; what Gymnasium and its environments raise on bad input becomes one
+    clear line."""
     import gymnasium
 
     try:
@@ -110,8 +111,8 @@ def call_gym(env_id: str, call: Callable[[], Any]) -> Any:
 
 
 def gym_has(env_id: str) -> bool:
-    """Whether Gymnasium has that id, after the import of the module that it names; or that module, or the
-    caller, a function of that name (`rl.envs.own`)."""
+    """Returns whether Gymnasium has that id, after the import of the module that it names; or that module,
+    or the caller, a function of that name (`rl.envs.own`)."""
     from rl.envs.own import given, made
 
     module, colon, name = env_id.rpartition(":")
@@ -146,7 +147,7 @@ def gym_ids() -> list[str]:
 
 
 def cut_after(env_id: str, env_kwargs: Mapping[str, Any]) -> int | None:
-    """Steps after which evaluation cuts an episode of Gymnasium's environment; None where it has a limit."""
+    """Returns the steps after which evaluation cuts an episode of Gymnasium's; None where it has a limit."""
     from rl.envs.gym_host import UNLIMITED
 
     if not gym_has(env_id) or pictures_of_ale(env_id, dict(env_kwargs)):  # unknown; ale-py has its own

@@ -41,7 +41,7 @@ class HostEnv(Protocol):
         """Starts all episodes anew; the same seed gives the same episodes. Returns observation [B, ...]."""
 
     def step(self, action: Nest) -> HostStep:
-        """One step of all environments.
+        """Steps all environments once.
 
         Args:
             action: [B] integers for Discrete, [B, ...] float32 for Box (clipped to the space here).
@@ -51,7 +51,7 @@ class HostEnv(Protocol):
         """
 
     def render(self) -> np.ndarray:
-        """The picture of the first environment, uint8 [H, W, 3], where it was made to be drawn."""
+        """Returns the picture of the first environment, uint8 [H, W, 3], where it was made to be drawn."""
 
     def close(self) -> None:
         """Frees what the environments hold."""
@@ -88,7 +88,7 @@ class HostWrapper(HostEnv):
 
 
 def env_seeds(seed: int, num_envs: int) -> list[int]:
-    """A seed for each environment, in [0, 2^31).
+    """Returns a seed for each environment, in [0, 2^31).
 
     Not seed, seed + 1, ...: runs with neighbouring seeds would share all but one of their environments.
     """
@@ -105,7 +105,8 @@ class Purpose(enum.IntEnum):
 
 
 def purpose_seed(purpose: Purpose, seed: int = 0, number: int = 0) -> int:
-    """A seed for `HostEnv.reset`, in [0, 2^64): a stream for each purpose and seed, which share no episode.
+    """Returns a seed for `HostEnv.reset`, in [0, 2^64): a stream for each purpose and seed, which share no
+    episode.
 
     number: of the place in the stream.
     """
@@ -114,7 +115,8 @@ def purpose_seed(purpose: Purpose, seed: int = 0, number: int = 0) -> int:
 
 
 def observation_view(space: spaces.Space) -> spaces.Space:
-    """`space` as agents see it: 64-bit floats are float32, and limits at the edge of float32 are none.
+    """Returns `space` as agents see it: 64-bit floats are float32, and limits at the edge of float32 are
+    none.
 
     Raises:
         UsageError: the space has no fixed shape.
@@ -129,7 +131,7 @@ def observation_view(space: spaces.Space) -> spaces.Space:
 
 
 def action_view(space: spaces.Space) -> spaces.Space:
-    """`space` as agents see it: float Boxes are float32, Discrete starts at 0.
+    """Returns `space` as agents see it: float Boxes are float32, Discrete starts at 0.
 
     Raises:
         UsageError: the space has no fixed shape.
@@ -146,7 +148,8 @@ def action_view(space: spaces.Space) -> spaces.Space:
 
 
 def action_encoder(space: spaces.Space) -> Callable[[Nest], Nest]:
-    """The function from a batch of the agent's actions to what an environment with this space takes."""
+    """Returns the function from a batch of the agent's actions to what an environment with this space
+    takes."""
     if isinstance(space, spaces.Box):
         return _box_encoder(space)
     if isinstance(space, spaces.Discrete):

@@ -31,12 +31,12 @@ class IdentityEnv(gymnasium.Env[np.ndarray, int]):
         return self._next(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Reward 1 for the state's name; the next state is drawn whatever the action."""
+        """Rewards the state's name with 1; the next state is drawn whatever the action."""
         reward = float(action == self.state)
         return self._next(), reward, False, False, {}
 
     def render(self) -> np.ndarray:
-        """The states as a row of cells, the present one lit, uint8 [height, width, 3]."""
+        """Returns the states as a row of cells, the present one lit, uint8 [height, width, 3]."""
         return draw(self._observe()[None])
 
     def _next(self) -> np.ndarray:

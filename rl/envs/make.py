@@ -43,7 +43,7 @@ VECTOR_FROM = 8  # environments from which Gymnasium's own vector form of CartPo
 
 
 def chosen_backend(env_id: str, backend: str, wrappers: Sequence[str] = ()) -> str:
-    """Which of `BACKENDS` makes an environment to train in. Arguments and errors as of `make_env`."""
+    """Returns which of `BACKENDS` makes an environment to train in. Arguments and errors as of `make_env`."""
     if backend not in ("auto", "host", *BACKENDS):
         raise UsageError(f"unknown env_backend {backend!r}: {nearest(backend, ('auto', *BACKENDS))}")
     if wrappers:
@@ -76,7 +76,7 @@ def make_env(
     frame_stack: int | None = None,
     wrappers: Sequence[str] = (),
 ) -> GraphEnv | HostEnv:
-    """The environment to train in.
+    """Returns the environment to train in.
 
     Args:
         env_id: Gymnasium or EnvPool id; "module:id" imports the module first, "module:function" is a function
@@ -122,7 +122,7 @@ def make_gym_env(
     previous_action_reward: bool = False,
     wrappers: Sequence[str] = (),
 ) -> gymnasium.Env:
-    """The Gymnasium environment of that id, for evaluation and videos.
+    """Returns the Gymnasium environment of that id, for evaluation and videos.
 
     With the defaults it is unmodified, but for an action mask in its info, which its observations show, and
     text, which they do not. Wrappers as in `make_env`.
@@ -176,7 +176,7 @@ def make_eval_envs(
     max_episode_steps: int | None = None,
     wrappers: Sequence[str] = (),
 ) -> HostEnv:
-    """`num_envs` environments to evaluate in, as one host environment; `reset(seed)` seeds them.
+    """Returns `num_envs` environments to evaluate in, as one host environment; `reset(seed)` seeds them.
 
     They are those of `make_gym_env`, or EnvPool's where Gymnasium has none of that id; with `wrappers` as in
     `make_env`. An episode is
@@ -215,7 +215,7 @@ def eval_envs_of(
     env_kwargs: Mapping[str, Any] | None = None,
     render_mode: str | None = None,
 ) -> HostEnv:
-    """The environments of `make_eval_envs` for a run of these hparams.
+    """Returns the environments of `make_eval_envs` for a run of these hparams.
 
     env_kwargs: options of the environment; None takes those of the hparams.
 
@@ -235,7 +235,7 @@ def eval_envs_of(
 
 
 def left_out(hparams: HParams) -> list[str]:
-    """Parts of the observations of a run of these hparams that are text, which it goes without."""
+    """Returns parts of the observations of a run of these hparams that are text, which it goes without."""
     if not gym_has(hparams.env) or pictures_of_ale(hparams.env, hparams.env_kwargs):
         return []
     look = gym_look(hparams.env, hparams.env_kwargs, hparams.env_wrappers)
@@ -249,7 +249,7 @@ def check_window(env_id: str) -> None:
 
 
 def _stacked(env: Any, backend: str, env_id: str, env_kwargs: dict[str, Any], frames: int | None) -> Any:
-    """The environment, whose observations are the last few pictures."""
+    """Returns the environment, whose observations are the last few pictures."""
     from rl.envs.envpool_tasks import usual_frame_stack
 
     usual = usual_frame_stack(env_id, env_kwargs) if backend == "envpool" else 1
@@ -266,7 +266,7 @@ def _stacked(env: Any, backend: str, env_id: str, env_kwargs: dict[str, Any], fr
 
 
 def _telling(env: Any, backend: str) -> Any:
-    """The environment, whose observations tell the action and the reward before them as well."""
+    """Returns the environment, whose observations tell the action and the reward before them as well."""
     if backend == "graph":
         from rl.envs.graph.wrappers import PreviousActionReward
 
@@ -325,7 +325,7 @@ def _like_gymnasium(
 
 
 def _shape(space: Any) -> Any:
-    """What has to be the same of two spaces; bounds of observations need not."""
+    """Returns what has to be the same of two spaces; bounds of observations need not."""
     from gymnasium import spaces
 
     from rl.spaces import space_leaves, space_structure

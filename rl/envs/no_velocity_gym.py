@@ -25,19 +25,19 @@ class NoVelocity(gymnasium.ObservationWrapper):
         self.observation_space = spaces.Box(box.low[seen], box.high[seen], dtype=np.float32)
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
-        """float32 [len(seen)]."""
+        """Returns float32 [len(seen)]."""
         return observation[self.seen]
 
 
 def cartpole(**kwargs: Any) -> gymnasium.Env:
-    """CartPole, of which position and angle are seen."""
+    """Makes a CartPole of which position and angle are seen."""
     from gymnasium.envs.classic_control import CartPoleEnv
 
     return NoVelocity(CartPoleEnv(**kwargs), [0, 2])
 
 
 def pendulum(**kwargs: Any) -> gymnasium.Env:
-    """Pendulum, of which cosine and sine of the angle are seen."""
+    """Makes a Pendulum of which cosine and sine of the angle are seen."""
     from gymnasium.envs.classic_control import PendulumEnv
 
     return NoVelocity(PendulumEnv(**kwargs), [0, 1])

@@ -30,8 +30,8 @@ class Made(NamedTuple):
 
 
 def give_env(make: str | MakeEnv) -> str:
-    """The name, `module:qualname`, by which the environments that `make` returns are known from now on; an id
-    is its own.
+    """Returns the name, `module:qualname`, by which the environments that `make` returns are known from now
+    on; an id is its own.
 
     Raises:
         UsageError: it is no function.
@@ -52,13 +52,13 @@ def give_env(make: str | MakeEnv) -> str:
 
 
 def given(env_id: str) -> bool:
-    """Whether it is the name of a function that the caller gave in this process."""
+    """Returns whether it is the name of a function that the caller gave in this process."""
     return env_id in _GIVEN
 
 
 def made(env_id: str) -> Made | None:
-    """What makes an environment by that name, if a function does: one given, or of a module, which has been
-    imported."""
+    """Returns what makes an environment by that name, if a function does: one given, or of a module, which
+    has been imported."""
     if env_id in _GIVEN:
         return _GIVEN[env_id]
     module, _, name = env_id.rpartition(":")
@@ -71,7 +71,7 @@ def made(env_id: str) -> Made | None:
 
 
 def make_one(env_id: str, by: Made, kwargs: Mapping[str, Any]) -> gymnasium.Env:
-    """An environment of the caller's function.
+    """Returns an environment of the caller's function.
 
     Raises:
         UsageError: it does not take the options, or returns something else.
@@ -103,7 +103,7 @@ def check_importable(env_id: str) -> None:
 
 
 def wrapper(name: str) -> type[gymnasium.Wrapper]:
-    """The class `module:Wrapper`, the module imported.
+    """Returns the class `module:Wrapper`, the module imported.
 
     Raises:
         UsageError: there is none, or it is no Gymnasium wrapper.
@@ -119,7 +119,7 @@ def wrapper(name: str) -> type[gymnasium.Wrapper]:
 
 
 def wrapped(env: gymnasium.Env, names: Sequence[str]) -> gymnasium.Env:
-    """`env` in the wrappers of these names, the last one outermost.
+    """Returns `env` in the wrappers of these names, the last one outermost.
 
     Raises:
         UsageError: a wrapper cannot be found, or cannot be made of an environment alone.
@@ -137,7 +137,7 @@ def wrapped(env: gymnasium.Env, names: Sequence[str]) -> gymnasium.Env:
 
 
 def without_text(env: gymnasium.Env) -> gymnasium.Env:
-    """`env`, whose Dict observations have no parts that are text."""
+    """Returns `env`, whose Dict observations have no parts that are text."""
     return WithoutText(env) if text_parts(env.observation_space) else env
 
 
@@ -149,13 +149,13 @@ class WithoutText(gymnasium.ObservationWrapper):
         self.observation_space = _without_text(env.observation_space)
 
     def observation(self, observation: Any) -> Any:
-        """The parts that are left."""
+        """Returns the parts that are left."""
         return _kept(self.observation_space, observation)
 
 
 def text_parts(space: spaces.Space) -> list[str]:
-    """Names of the parts of a Dict space that are text (dotted, where Dicts are nested); none if nothing else
-    would be left."""
+    """Returns the names of the parts of a Dict space that are text (dotted, where Dicts are nested); none
+    if nothing else would be left."""
     if not isinstance(space, spaces.Dict):
         return []
     found = []
@@ -195,14 +195,15 @@ def check_trusted(where: object, env_id: str | None, wrappers: Iterable[str]) ->
 
 
 def _is_environment(kind: Any) -> bool:
-    """Whether it is a class of environments; this package's own, which are there by id, may do more."""
+    """Returns whether it is a class of environments; this package's own, which are there by id, may do
+    more."""
     if not (isinstance(kind, type) and issubclass(kind, gymnasium.Env)):
         return False
     return not issubclass(kind, gymnasium.Wrapper) and kind.__module__.partition(".")[0] != "rl"
 
 
 def _is_text(space: spaces.Space) -> bool:
-    """Whether elements are text: of Text spaces, and of others that say so (MiniGrid's own)."""
+    """Returns whether elements are text: of Text spaces, and of others that say so (MiniGrid's own)."""
     return isinstance(space, spaces.Text) or (space.dtype is not None and np.dtype(space.dtype).kind == "U")
 
 

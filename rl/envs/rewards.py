@@ -33,7 +33,7 @@ ENERGY_WEIGHT = 5000.0
 
 
 def get_reward_augmentation(name: str) -> RewardAugmentation:
-    """The function of that name; `scale:FACTOR` takes a number.
+    """Returns the function of that name; `scale:FACTOR` takes a number.
 
     Raises:
         UsageError: no such name, or a factor that is missing, superfluous or no number.
@@ -55,7 +55,7 @@ def clip_sign(
     terminated: Tensor,
     gamma: float,
 ) -> Tensor:
-    """The sign of the reward, -1, 0 or 1 (Mnih et al., "Human-level control ...", 2015)."""
+    """Returns the sign of the reward, -1, 0 or 1 (Mnih et al., "Human-level control ...", 2015)."""
     return _maths(reward).sign(reward)
 
 
@@ -67,7 +67,7 @@ def mountain_car_default(
     terminated: Tensor,
     gamma: float,
 ) -> Tensor:
-    """Potential-based shaping for MountainCar: distance from the bottom of the valley, and speed.
+    """Shapes MountainCar's reward by a potential: distance from the bottom of the valley, and speed.
 
     phi = 10 (|position + pi/6| + 10 |velocity|), from 0 at rest at the bottom to about 18.
     """
@@ -87,7 +87,7 @@ def mountain_car_energy(
     terminated: Tensor,
     gamma: float,
 ) -> Tensor:
-    """Potential-based shaping for MountainCar by its mechanical energy, which no unforced step changes.
+    """Shapes MountainCar's reward by its mechanical energy as potential, which no unforced step changes.
 
     The car's velocity falls by 0.0025 cos(3 position) a step, so that its energy is velocity^2 / 2 +
     0.0025 sin(3 position) / 3; phi is 5000 times the energy above that at the bottom of the valley: 0 at rest
@@ -129,7 +129,8 @@ def _shaped(
 
 
 def _maths(value: Any) -> Any:
-    """The module whose functions fit `value`: numpy, or TensorFlow, imported only where it is in use."""
+    """Returns the module whose functions fit `value`: numpy, or TensorFlow, imported only where it is in
+    use."""
     if isinstance(value, (np.ndarray, np.generic, float)):
         return np
     import tensorflow as tf

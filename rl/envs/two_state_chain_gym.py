@@ -31,13 +31,14 @@ class TwoStateChainEnv(gymnasium.Env[np.ndarray, int]):
         return self._observe(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Reward 1 in state 1, else 0; action 1 leads from state 0 to state 1 and from state 1 to the end."""
+        """Rewards state 1 with 1, state 0 with 0; action 1 leads from state 0 to state 1 and from state 1
+        to the end."""
         reward, terminated = float(self.state), self.state == 1 and action == 1
         self.state = max(self.state, int(action))
         return self._observe(), reward, terminated, False, {}
 
     def render(self) -> np.ndarray:
-        """The two states as cells, the present one lit, uint8 [height, width, 3]."""
+        """Returns the two states as cells, the present one lit, uint8 [height, width, 3]."""
         return draw(self._observe()[None])
 
     def _observe(self) -> np.ndarray:

@@ -23,7 +23,7 @@ PREVIOUS_ACTION, PREVIOUS_REWARD = "previous_action", "previous_reward"
 
 
 def joined_space(space: spaces.Space, parts: dict[str, spaces.Space]) -> spaces.Dict:
-    """The space of observations of `space` with `parts` added.
+    """Returns the space of observations of `space` with `parts` added.
 
     Raises:
         UsageError: the observation has a part of that name already.
@@ -36,13 +36,14 @@ def joined_space(space: spaces.Space, parts: dict[str, spaces.Space]) -> spaces.
 
 
 def joined(observation: Nest, parts: dict[str, Nest]) -> dict[str, Nest]:
-    """The observation that `joined_space` is the space of."""
+    """Returns the observation that `joined_space` is the space of."""
     own = observation if isinstance(observation, dict) else {"observation": observation}
     return {**own, **parts}
 
 
 def previous_action_space(space: spaces.Space) -> spaces.Space:
-    """The space of previous actions, for actions of `space` as agents see them (`rl.envs.host.action_view`).
+    """Returns the space of previous actions, for actions of `space` as agents see them
+    (`rl.envs.host.action_view`).
 
     At the start of an episode there is none: Discrete(n) and MultiDiscrete get a further value, 0, for that,
     and their actions count from 1; Box and MultiBinary are zeros.
@@ -61,15 +62,16 @@ def previous_action_space(space: spaces.Space) -> spaces.Space:
 
 
 def with_previous(observation_space: spaces.Space, action_space: spaces.Space) -> spaces.Dict:
-    """The observation space with `previous_action` and `previous_reward`, the latter a Box of shape (1,)."""
+    """Returns the observation space with `previous_action` and `previous_reward`, the latter a Box of
+    shape (1,)."""
     reward = spaces.Box(-np.inf, np.inf, (1,), np.float32)
     parts = {PREVIOUS_ACTION: previous_action_space(action_space), PREVIOUS_REWARD: reward}
     return joined_space(observation_space, parts)
 
 
 def previous_action(space: spaces.Space, action: Nest, none: np.ndarray) -> Nest:
-    """An agent's actions `[B, ...]` of `space` as elements of `previous_action_space(space)`; nothing where
-    `none` [B]."""
+    """Returns an agent's actions `[B, ...]` of `space` as elements of `previous_action_space(space)`;
+    nothing where `none` [B]."""
     if isinstance(space, spaces.Dict):
         return {key: previous_action(each, action[key], none) for key, each in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -125,19 +127,19 @@ class PreviousActionReward(gymnasium.Wrapper):
         self.observation_space = with_previous(observation_view(env.observation_space), self._actions)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
-        """An observation without previous action, with reward 0."""
+        """Returns an observation without previous action, with reward 0."""
         observation, info = self.env.reset(seed=seed, options=options)
         return self._told(observation, create_empty_array(self._actions, 1), 0.0, True), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
-        """The environment's step; the observation tells `action` and the reward."""
+        """Steps the environment; the observation tells `action` and the reward."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         batch = _map(lambda x: np.asarray(x)[None], self._agents(action))
         told = self._told(observation, batch, float(reward), False)
         return told, reward, terminated, truncated, info
 
     def _told(self, observation: Any, batch: Any, reward: float, none: bool) -> dict[str, Any]:
-        """`batch`: the action as a batch of one."""
+        """Returns the observation with its parts; `batch` is the action as a batch of one."""
         action = _map(lambda x: x[0], previous_action(self._actions, batch, np.array([none])))
         return joined(observation, {PREVIOUS_ACTION: action, PREVIOUS_REWARD: np.array([reward], np.float32)})
 
@@ -156,12 +158,12 @@ class ActionMask(gymnasium.Wrapper):
         self.observation_space = joined_space(env.observation_space, {ACTION_MASK: mask})
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
-        """The first observation, with its mask."""
+        """Returns the first observation, with its mask."""
         observation, info = self.env.reset(seed=seed, options=options)
         return self._masked(observation, info), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
-        """The environment's step; the observation's mask says what may follow."""
+        """Steps the environment; the observation's mask says what may follow."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         return self._masked(observation, info), reward, terminated, truncated, info
 
@@ -176,7 +178,8 @@ class ActionMask(gymnasium.Wrapper):
 
 
 def masks_in_info(env: gymnasium.Env) -> bool:
-    """Whether an environment, which is reset, says in its info alone which discrete actions are legal."""
+    """Returns whether an environment, which is reset, says in its info alone which discrete actions are
+    legal."""
     own = env.observation_space
     if isinstance(own, spaces.Dict) and ACTION_MASK in own.spaces:
         return False
@@ -185,7 +188,7 @@ def masks_in_info(env: gymnasium.Env) -> bool:
 
 
 def _agents_action(space: spaces.Space) -> Callable[[Any], Any]:
-    """The inverse of `rl.envs.host.action_encoder`, for one action."""
+    """Returns the inverse of `rl.envs.host.action_encoder`, for one action."""
     if isinstance(space, spaces.Dict):
         inner = {key: _agents_action(each) for key, each in space.spaces.items()}
         return lambda action: {key: each(action[key]) for key, each in inner.items()}

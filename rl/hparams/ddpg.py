@@ -34,7 +34,7 @@ class ActorCriticReplayHParams(HParams):
 
     @property
     def memory_name(self) -> str:
-        """`prioritized` if that switch is on, else `memory`."""
+        """Returns `prioritized` if that switch is on, else `memory`."""
         return "prioritized" if self.prioritized else self.memory
 
     def check(self) -> None:

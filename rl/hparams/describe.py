@@ -23,13 +23,13 @@ class Described(NamedTuple):
 
 
 def described(hparams: HParams) -> list[Described]:
-    """All hyperparameters of a set, in the order of their definition, nested ones dotted."""
+    """Returns all hyperparameters of a set, in the order of their definition, nested ones dotted."""
     return _described(hparams, type(hparams)())
 
 
 def meanings(kind: type[Checked]) -> dict[str, str]:
-    """Field -> what its comment says, on its own lines or on those directly above; of inherited fields the
-    definition that counts, or the one above that has a comment."""
+    """Returns field -> what its comment says, on its own lines or on those directly above; of inherited
+    fields the definition that counts, or the one above that has a comment."""
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         if issubclass(each, Checked) and each is not Checked:
@@ -75,7 +75,7 @@ def _commented(kind: type) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    """A value as an override would give it."""
+    """Returns a value as an override would give it."""
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, (list, tuple)):

@@ -48,12 +48,12 @@ class DQNHParams(HParams):
 
     @property
     def memory_name(self) -> str:
-        """`prioritized` if that switch is on, else `memory`."""
+        """Returns `prioritized` if that switch is on, else `memory`."""
         return "prioritized" if self.prioritized else self.memory
 
     @property
     def act_select_name(self) -> str:
-        """`greedy` where noisy layers explore in place of epsilon, else `act_select`."""
+        """Returns `greedy` where noisy layers explore in place of epsilon, else `act_select`."""
         return "greedy" if self.noisy and self.act_select == "epsilon_greedy" else self.act_select
 
     def check(self) -> None:

@@ -20,7 +20,7 @@ PICTURE_LEAST = 10  # of MinAtar's boards; what is smaller is rather a table tha
 
 
 def hints(hparams: Any) -> list[str]:
-    """What there is to say of hparams alone, which are an algorithm's own class."""
+    """Returns what there is to say of hparams alone, which are an algorithm's own class."""
     looks = (_rounded_up, _nothing_learned, _all_random, _target_stays, _support)
     found = (look(hparams) for look in looks)
     return [hint for hint in found if hint is not None]
@@ -50,7 +50,8 @@ def picture_hint(hparams: Any, observation_space: spaces.Space) -> str | None:
 
 
 def updates_of_run(hparams: Any) -> int:
-    """The gradient updates that `train_steps` come to with a replay memory, or with epochs over rollouts.
+    """Returns the gradient updates that `train_steps` come to with a replay memory, or with epochs over
+    rollouts.
 
     (With workers, whose rollouts have a row more, learning may begin an iteration earlier.)
     """
@@ -59,7 +60,7 @@ def updates_of_run(hparams: Any) -> int:
 
 
 def _idle_iterations(hparams: Any) -> int:
-    """Iterations without updates at the start, until what can be sampled is `min_replay_size`."""
+    """Returns iterations without updates at the start, until what can be sampled is `min_replay_size`."""
     if not hasattr(hparams, "min_replay_size"):
         return 0
     length, least = hparams.rollout_length, max(hparams.min_replay_size, 1)
@@ -78,7 +79,7 @@ def text_hint(env: str, parts: Sequence[str]) -> str | None:
 
 
 def _updates_per_iteration(hparams: Any) -> int:
-    """As the algorithms' method of that name, which takes TensorFlow to ask."""
+    """Returns what the algorithms' method of that name does, which takes TensorFlow to ask."""
     if hasattr(hparams, "updates_per_iteration"):
         return hparams.updates_per_iteration
     return getattr(hparams, "epochs", 1) * getattr(hparams, "minibatches", 1)
@@ -141,7 +142,7 @@ def _support(hparams: Any) -> str | None:
 
 
 def _pictures(space: spaces.Space) -> Iterator[tuple[int, ...]]:
-    """Shapes [H, W, C] of the pictures in an observation."""
+    """Returns shapes [H, W, C] of the pictures in an observation."""
     if isinstance(space, spaces.Dict):
         for each in space.spaces.values():
             yield from _pictures(each)

@@ -28,7 +28,7 @@ from rl.errors import UsageError, nearest
 
 
 def _whole(value: Any) -> Any:
-    """1e6 means 1000000 where an integer is asked for."""
+    """Returns 1000000 for 1e6 where an integer is asked for."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -96,7 +96,7 @@ class Checked(BaseModel):
         return self
 
     def thawed(self) -> Self:
-        """A copy that takes assignments again, in which the same names are explicitly set."""
+        """Returns a copy that takes assignments again, in which the same names are explicitly set."""
         copied = self.model_copy(deep=True)
         copied._thaw()
         return copied
@@ -110,7 +110,7 @@ class Checked(BaseModel):
 
     @property
     def frozen(self) -> bool:
-        """Whether assignments are forbidden."""
+        """Returns whether assignments are forbidden."""
         return self._frozen
 
     def check(self) -> None:
@@ -118,7 +118,7 @@ class Checked(BaseModel):
 
     @classmethod
     def keys(cls) -> list[str]:
-        """All names an override may give, dotted, in the order of definition."""
+        """Returns all names an override may give, dotted, in the order of definition."""
         names = []
         for name, field in cls.model_fields.items():
             nested = field.annotation
@@ -129,7 +129,7 @@ class Checked(BaseModel):
         return names
 
     def flat(self) -> dict[str, Any]:
-        """Dotted name -> value, nested models unfolded."""
+        """Returns dotted name -> value, nested models unfolded."""
         values: dict[str, Any] = {}
         for name in type(self).model_fields:
             value = getattr(self, name)
@@ -268,12 +268,13 @@ class HParams(Checked):
 
     @property
     def memory_name(self) -> str:
-        """Name in the registry memory; an algorithm's switches may choose another than `memory`."""
+        """Returns the name in the registry memory; an algorithm's switches may choose another one."""
         return self.memory
 
     @property
     def act_select_name(self) -> str:
-        """Name in the registry act_select; an algorithm's switches may choose another than `act_select`."""
+        """Returns the name in the registry act_select; an algorithm's switches may choose another than
+        `act_select`."""
         return self.act_select
 
     def check(self) -> None:
@@ -291,13 +292,13 @@ class HParams(Checked):
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Nested dict of plain JSON values; `from_dict` is its inverse."""
+        """Returns a nested dict of plain JSON values; `from_dict` is its inverse."""
         kind = type(self)
         return {"hparams_class": f"{kind.__module__}:{kind.__qualname__}", **self.model_dump(mode="json")}
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> HParams:
-        """The hparams that `to_dict` wrote, not frozen.
+        """Returns the hparams that `to_dict` wrote, not frozen.
 
         Their class is one of this package, or of a module that has been imported: a file imports none.
 
@@ -332,12 +333,13 @@ def check_imported(module: str) -> None:
 
 
 def unknown_hparam(key: str, known: list[str]) -> UsageError:
-    """The error for a name that is none of `known`."""
+    """Returns the error for a name that is none of `known`."""
     return UsageError(f"unknown hparam {key!r}: {nearest(key, known, elsewhere=other_names.HPARAMS)}")
 
 
 def usage_error(error: ValidationError, kind: type[Checked]) -> UsageError:
-    """One line for the first mistake that pydantic found in a `kind`: name, value, what is accepted."""
+    """Returns one line for the first mistake that pydantic found in a `kind`: name, value, what is
+    accepted."""
     first = error.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"]]
     field, key = path[0] if path else "", kind.prefix + (path[0] if path else "")
@@ -355,7 +357,7 @@ def usage_error(error: ValidationError, kind: type[Checked]) -> UsageError:
 
 
 def accepted(kind: type[Checked], field: str) -> str:
-    """Words for what a field takes, such as "an integer >= 1"."""
+    """Returns words for what a field takes, such as "an integer >= 1"."""
     schema = kind.model_json_schema()
     return _schema_words(schema["properties"][field])
 

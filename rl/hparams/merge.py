@@ -15,7 +15,7 @@ from rl.hparams.registry import get_hparams
 
 
 def resolve(names: str, overrides: str | Mapping[str, Any] = "", **flags: Any) -> HParams:
-    """The named sets merged, overrides and flags applied, checked and frozen.
+    """Returns the named sets merged, overrides and flags applied, checked and frozen.
 
     Args:
         names: names of sets joined by "-", merged left to right, the later wins.
@@ -33,7 +33,7 @@ def resolve(names: str, overrides: str | Mapping[str, Any] = "", **flags: Any) -
 
 
 def named(names: str) -> HParams:
-    """A fresh, unfrozen object of the sets named `a-b-c`, merged left to right."""
+    """Returns a fresh, unfrozen object of the sets named `a-b-c`, merged left to right."""
     parts = [part.strip() for part in names.split("-")]
     if not all(parts):
         raise UsageError(f"cannot read --hparams {names!r}: needs names of sets joined by '-'")
@@ -50,7 +50,7 @@ def named(names: str) -> HParams:
 
 
 def merge(earlier: HParams, later: HParams) -> HParams:
-    """A fresh object of the more derived class with what either explicitly set; `later` wins.
+    """Returns a fresh object of the more derived class with what either explicitly set; `later` wins.
 
     Values that are only a class's default override nothing.
     """
@@ -62,7 +62,7 @@ def merge(earlier: HParams, later: HParams) -> HParams:
 
 
 def explicit(hparams: Checked) -> dict[str, Any]:
-    """Dotted name -> value of what was assigned or given to a constructor, defaults left out."""
+    """Returns dotted name -> value of what was assigned or given to a constructor, defaults left out."""
     values: dict[str, Any] = {}
     for name in type(hparams).model_fields:
         value = getattr(hparams, name)
@@ -74,7 +74,8 @@ def explicit(hparams: Checked) -> dict[str, Any]:
 
 
 def difference(hparams: HParams, base: HParams) -> dict[str, tuple[Any, Any]]:
-    """Dotted name -> (value in `base`, value in `hparams`) where they differ; None: it has no such name."""
+    """Returns dotted name -> (value in `base`, value in `hparams`) where they differ; None: it has no such
+    name."""
     ours, theirs = hparams.flat(), base.flat()
     names = [*ours, *(name for name in theirs if name not in ours)]
     return {name: (theirs.get(name), ours.get(name)) for name in names if theirs.get(name) != ours.get(name)}

@@ -19,7 +19,7 @@ _DECIMAL = re.compile(r"[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def parse_overrides(text: str) -> dict[str, Any]:
-    """Dotted name -> value.
+    """Returns dotted name -> value.
 
     Raises:
         UsageError: an item without `=`, an unclosed bracket or quote, a name given twice.
@@ -41,7 +41,8 @@ def parse_overrides(text: str) -> dict[str, Any]:
 
 
 def _split(text: str, separator: str, whole: str) -> list[str]:
-    """Parts between separators that stand outside brackets and quotes; one trailing separator is allowed."""
+    """Returns parts between separators that stand outside brackets and quotes; one trailing separator is
+    allowed."""
     parts, closing, quote = [""], [], ""
     for char in text:
         if quote:

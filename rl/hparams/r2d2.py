@@ -32,7 +32,7 @@ class R2D2HParams(DQNHParams):
 
     @property
     def memory_name(self) -> str:
-        """`memory`: it is the memory of sequences that `prioritized` switches, not which memory."""
+        """Returns `memory`: `prioritized` is a switch of the memory of sequences, not another memory."""
         return self.memory
 
     def check(self) -> None:

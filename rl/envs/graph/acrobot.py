@@ -45,7 +45,7 @@ def _derivative(state: Angles, torque: Tensor) -> Angles:
 
 
 def _rk4(state: Angles, torque: Tensor) -> Angles:
-    """One step of DT of the classical fourth-order Runge-Kutta method, the torque held constant."""
+    """Makes one step of DT of the classical fourth-order Runge-Kutta method, the torque held constant."""
 
     def moved(slope: Angles, time: float) -> Angles:
         s, k = state, slope
@@ -80,11 +80,12 @@ class Acrobot(GraphEnv):
         self.action_space = spaces.Discrete(3)
 
     def initial(self, seed: Tensor) -> Tensor:
-        """Four numbers, each uniform in [-0.1, 0.1)."""
+        """Draws four numbers, each uniform in [-0.1, 0.1)."""
         return random.uniform(seed, [self.num_envs, 4], -0.1, 0.1)
 
     def dynamics(self, physics: Tensor, action: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Torque action - 1 (N m) for 0.2 s; terminated, with reward 0, once the tip is 1 m above the bar."""
+        """Applies the torque action - 1 (N m) for 0.2 s; terminated, with reward 0, once the tip is 1 m
+        above the bar."""
         torque = tf.cast(action, tf.float32) - 1.0  # [B]
         theta_1, theta_2, speed_1, speed_2 = _rk4(tuple(tf.unstack(physics, axis=1)), torque)
         speed_1 = tf.clip_by_value(speed_1, -MAX_SPEED_1, MAX_SPEED_1)
@@ -94,7 +95,7 @@ class Acrobot(GraphEnv):
         return tf.stack([_wrap(theta_1), _wrap(theta_2), speed_1, speed_2], axis=1), reward, terminated
 
     def observe(self, physics: Tensor) -> Tensor:
-        """float32 [B, 6]."""
+        """Returns float32 [B, 6]."""
         theta_1, theta_2, speed_1, speed_2 = tf.unstack(physics, axis=1)
         return tf.stack(
             [tf.cos(theta_1), tf.sin(theta_1), tf.cos(theta_2), tf.sin(theta_2), speed_1, speed_2], axis=1

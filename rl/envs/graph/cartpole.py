@@ -49,11 +49,11 @@ class CartPole(GraphEnv):
         self.sutton_barto_reward = sutton_barto_reward
 
     def initial(self, seed: Tensor) -> Tensor:
-        """Four numbers, each uniform in [-0.05, 0.05)."""
+        """Draws four numbers, each uniform in [-0.05, 0.05)."""
         return random.uniform(seed, [self.num_envs, 4], -0.05, 0.05)
 
     def dynamics(self, physics: Tensor, action: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """One Euler step of 0.02 s; terminated where the pole or the cart is out of its range."""
+        """Makes one Euler step of 0.02 s; terminated where the pole or the cart is out of its range."""
         x, x_dot, theta, theta_dot = tf.unstack(physics, axis=1)  # [B] each
         force = tf.where(tf.equal(action, 1), FORCE, -FORCE)
         cos, sin = tf.cos(theta), tf.sin(theta)
@@ -69,5 +69,5 @@ class CartPole(GraphEnv):
         return tf.stack([x, x_dot, theta, theta_dot], axis=1), reward, terminated
 
     def observe(self, physics: Tensor) -> Tensor:
-        """The physics itself, float32 [B, 4]."""
+        """Returns the physics itself, float32 [B, 4]."""
         return physics

@@ -33,5 +33,5 @@ class CartPoleNoVelocity(CartPole):
         self.observation_space = spaces.Box(-high, high, dtype=np.float32)
 
     def observe(self, physics: Tensor) -> Tensor:
-        """float32 [B, 2]."""
+        """Returns float32 [B, 2]."""
         return tf.gather(physics, SEEN, axis=1)

@@ -46,14 +46,14 @@ class Catch(GraphEnv):
         self.action_space = spaces.Discrete(3)
 
     def initial(self, seed: Tensor) -> CatchPhysics:
-        """The ball in a random column of the top row, the paddle in the middle."""
+        """Returns the ball in a random column of the top row, the paddle in the middle."""
         column = random.randint(seed, [self.num_envs], self.columns)
         return CatchPhysics(tf.zeros_like(column), column, tf.fill([self.num_envs], self.columns // 2))
 
     def dynamics(
         self, physics: CatchPhysics, action: Tensor, seed: Tensor
     ) -> tuple[CatchPhysics, Tensor, Tensor]:
-        """Action 0 moves the paddle left, 1 not at all, 2 right; the ball falls by one row."""
+        """Moves the paddle left by action 0, not at all by 1, right by 2; the ball falls by one row."""
         paddle = physics.paddle_column + tf.cast(action, tf.int32) - 1
         paddle = tf.clip_by_value(paddle, 0, self.columns - 1)
         row = physics.ball_row + 1
@@ -63,7 +63,7 @@ class Catch(GraphEnv):
         return CatchPhysics(row, physics.ball_column, paddle), reward, terminated
 
     def observe(self, physics: CatchPhysics) -> Tensor:
-        """float32 [B, rows, columns]."""
+        """Returns float32 [B, rows, columns]."""
         cells = self.rows * self.columns
         ball = tf.one_hot(physics.ball_row * self.columns + physics.ball_column, cells)
         paddle = tf.one_hot((self.rows - 1) * self.columns + physics.paddle_column, cells)

@@ -35,14 +35,14 @@ class Identity(GraphEnv):
         self.action_space = spaces.Discrete(num_states)
 
     def initial(self, seed: Tensor) -> Tensor:
-        """A state, uniform."""
+        """Draws a state, all alike."""
         return random.randint(seed, [self.num_envs], self.num_states)
 
     def dynamics(self, physics: Tensor, action: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The next state is a draw like the first one."""
+        """Draws the next state as the first one."""
         named = tf.equal(tf.cast(action, tf.int32), physics)
         return self.initial(seed), tf.cast(named, tf.float32), tf.zeros_like(named)
 
     def observe(self, physics: Tensor) -> Tensor:
-        """float32 [B, num_states]."""
+        """Returns float32 [B, num_states]."""
         return tf.one_hot(physics, self.num_states)

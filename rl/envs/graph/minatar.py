@@ -76,23 +76,23 @@ class MinAtarGame(GraphEnv):
         self.action_space = spaces.Discrete(len(self.actions))
 
     def draw_start(self, seed: Tensor) -> Nest:
-        """What is random in the start of an episode, [B, ...]; most games always start alike."""
+        """Returns what is random in the start of an episode, [B, ...]; most games always start alike."""
         return ()
 
     def events(self, uniforms: Tensor) -> Nest:
-        """What is random in one frame, [B, ...], from uniform numbers [num_draws, B] in [0, 1)."""
+        """Returns what is random in one frame, [B, ...], from uniform numbers [num_draws, B] in [0, 1)."""
         return ()
 
     def start(self, chance: Nest) -> Nest:
-        """The game at the start of an episode, given what `draw_start` drew."""
+        """Returns the game at the start of an episode, given what `draw_start` drew."""
         raise NotImplementedError
 
     def play(self, game: Nest, action: Tensor, events: Nest) -> tuple[Nest, Tensor, Tensor]:
-        """The game one frame later, the reward [B] float32, and terminated [B] bool."""
+        """Returns the game one frame later, the reward [B] float32, and terminated [B] bool."""
         raise NotImplementedError
 
     def picture(self, game: Nest) -> tuple[Tensor, ...]:
-        """One board [B, 10, 10] bool for each channel."""
+        """Returns one board [B, 10, 10] bool for each channel."""
         raise NotImplementedError
 
     def draw(self, seed: Tensor) -> MinAtarChance:
@@ -103,39 +103,40 @@ class MinAtarGame(GraphEnv):
     def advance(
         self, physics: MinAtarPhysics, action: Tensor, chance: MinAtarChance
     ) -> tuple[MinAtarPhysics, Tensor, Tensor]:
-        """One frame, without chance of its own."""
+        """Moves the game by one frame, whose chance is given."""
         action = tf.where(chance.repeats, physics.last_action, tf.cast(action, tf.int32))
         game, reward, terminated = self.play(physics.game, action, chance.events)
         return MinAtarPhysics(action, game), reward, terminated
 
     def initial(self, seed: Tensor) -> MinAtarPhysics:
-        """The start of an episode."""
+        """Returns the start of an episode."""
         return MinAtarPhysics(tf.zeros([self.num_envs], tf.int32), self.start(self.draw_start(seed)))
 
     def dynamics(
         self, physics: MinAtarPhysics, action: Tensor, seed: Tensor
     ) -> tuple[MinAtarPhysics, Tensor, Tensor]:
-        """One frame."""
+        """Draws what is random and moves the game by one frame."""
         return self.advance(physics, action, self.draw(seed))
 
     def step(self, state: GraphState, action: Tensor, seed: Tensor) -> tuple[GraphState, TimeStep]:
-        """As `GraphEnv.step`; a reset leaves the last action, which may stick to the first frame after it."""
+        """Does what `GraphEnv.step` does; a reset leaves the last action, which may stick to the first
+        frame after it."""
         next_state, time_step = super().step(state, action, seed)
         last = tf.where(state.episode_end, state.physics.last_action, next_state.physics.last_action)
         return next_state._replace(physics=next_state.physics._replace(last_action=last)), time_step
 
     def observe(self, physics: MinAtarPhysics) -> Tensor:
-        """bool [B, 10, 10, channels]."""
+        """Returns bool [B, 10, 10, channels]."""
         boards = self.picture(physics.game)
         return _merge(boards) if self.merges else tf.stack(boards, axis=-1)
 
     def constant(self, value: int | bool) -> Tensor:
-        """`value` for each of the B games, int32 or bool [B]."""
+        """Returns `value` for each of the B games, int32 or bool [B]."""
         return tf.fill([self.num_envs], value)
 
 
 def one_hot(index: Tensor) -> Tensor:
-    """bool [..., 10]; all False where the index is off the board."""
+    """Returns bool [..., 10]; all False where the index is off the board."""
     return tf.equal(index[..., None], INDEX)
 
 
@@ -145,7 +146,7 @@ def at(row: Tensor, column: Tensor) -> Tensor:
 
 
 def on(present: Tensor, boards: Tensor) -> Tensor:
-    """The boards [..., 10, 10] where `present` [...], empty ones elsewhere."""
+    """Returns the boards [..., 10, 10] where `present` [...], empty ones elsewhere."""
     return present[..., None, None] & boards
 
 
@@ -159,7 +160,7 @@ def in_lanes(place: Tensor, present: Tensor) -> Tensor:
 
 
 def _merge(boards: tuple[Tensor, ...]) -> Tensor:
-    """As `tf.stack(boards, axis=-1)`, of bool, in one elementwise expression.
+    """Stacks as `tf.stack(boards, axis=-1)` does, of bool, in one elementwise expression.
 
     XLA on a CPU computes what is behind the parts of a stack once more for each element, and cannot vectorise
     that: 5 times slower in Asterix. Boards that are simple are faster stacked.
@@ -172,16 +173,17 @@ def _merge(boards: tuple[Tensor, ...]) -> Tensor:
 
 
 def move(position: Tensor, forward: Tensor, back: Tensor, low: int = 0, high: int = SIZE - 1) -> Tensor:
-    """`position` int32 [B] a step forward or back where those say so (bool [B]), not beyond low .. high."""
+    """Returns `position`, int32 [B], a step forward or back where those say so (bool [B]), not beyond low
+    .. high."""
     step = tf.cast(forward, tf.int32) - tf.cast(back, tf.int32)
     return tf.clip_by_value(position + step, low, high)
 
 
 def heading(rightward: Tensor) -> Tensor:
-    """int32 columns per move: 1 to the right, -1 to the left."""
+    """Returns int32 columns per move: 1 to the right, -1 to the left."""
     return tf.where(rightward, 1, -1)
 
 
 def which(uniform: Tensor, count: Tensor | int) -> Tensor:
-    """int32 in 0 .. count - 1 from a number in [0, 1)."""
+    """Returns int32 in 0 .. count - 1 from a number in [0, 1)."""
     return tf.cast(uniform * tf.cast(count, tf.float32), tf.int32)

@@ -60,11 +60,12 @@ class Asterix(MinAtarGame):
     merges = True
 
     def events(self, uniforms: Tensor) -> AsterixEvents:
-        """From the left with probability 1/2, treasure with probability 1/3, each free lane alike."""
+        """Draws what comes: from the left with probability 1/2, treasure with probability 1/3, each free
+        lane alike."""
         return AsterixEvents(uniforms[0] < 1 / 2, uniforms[1] < 1 / 3, uniforms[2])
 
     def start(self, chance: tuple[()]) -> AsterixBoard:
-        """The player in the middle, nothing else."""
+        """Returns the player in the middle, nothing else."""
         none = tf.zeros([self.num_envs, LANES], tf.bool)
         return AsterixBoard(
             row=self.constant(5),
@@ -84,7 +85,8 @@ class Asterix(MinAtarGame):
     def play(
         self, game: AsterixBoard, action: Tensor, events: AsterixEvents
     ) -> tuple[AsterixBoard, Tensor, Tensor]:
-        """Something comes, the player moves, then everything else; contact counts before and after that."""
+        """Moves the player after something came, then everything else; contact counts before and after
+        that."""
         due = tf.equal(game.until_spawn, 0)
         game = _spawn(game, due, events)
         row = move(game.row, tf.equal(action, 4), tf.equal(action, 2), 1, LANES)
@@ -124,7 +126,7 @@ class Asterix(MinAtarGame):
 
 
 def _spawn(game: AsterixBoard, due: Tensor, events: AsterixEvents) -> AsterixBoard:
-    """Something new in one of the free lanes; nothing where all are taken."""
+    """Puts something new in one of the free lanes; nothing where all are taken."""
     free = ~game.present
     before = tf.linalg.matmul(tf.cast(free, tf.float32), EARLIER)  # [B, 8] free lanes above: a cumulative sum
     count = tf.reduce_sum(tf.cast(free, tf.int32), 1)  # [B]
@@ -140,7 +142,7 @@ def _spawn(game: AsterixBoard, due: Tensor, events: AsterixEvents) -> AsterixBoa
 
 
 def _ramp(game: AsterixBoard) -> AsterixBoard:
-    """Shorter intervals when the time has come, until both are 1."""
+    """Shortens the intervals when the time has come, until both are 1."""
     active = (game.spawn_interval > 1) | (game.move_interval > 1)
     rises = active & (game.until_ramp < 0)
     faster = rises & (game.move_interval > 1) & tf.equal(game.level % 2, 1)

@@ -49,11 +49,11 @@ class Breakout(MinAtarGame):
     channels = ("paddle", "ball", "trail", "bricks")
 
     def draw_start(self, seed: Tensor) -> Tensor:
-        """bool [B]: the ball starts on the right, and goes left."""
+        """Returns bool [B]: the ball starts on the right, and goes left."""
         return tf.equal(random.randint(seed, [self.num_envs], 2), 1)
 
     def start(self, chance: Tensor) -> BreakoutBoard:
-        """The ball at one of the sides below the bricks, going down and inwards."""
+        """Returns the ball at one of the sides below the bricks, going down and inwards."""
         row, column = self.constant(3), tf.where(chance, BOTTOM, 0)
         bricks = tf.tile(WALL[None], [self.num_envs, 1, 1])
         return BreakoutBoard(
@@ -71,7 +71,7 @@ class Breakout(MinAtarGame):
     def play(
         self, game: BreakoutBoard, action: Tensor, events: tuple[()]
     ) -> tuple[BreakoutBoard, Tensor, Tensor]:
-        """The paddle first, then the ball: side walls, then ceiling, brick or bottom."""
+        """Moves the paddle first, then the ball: side walls, then ceiling, brick or bottom."""
         paddle = move(game.paddle, tf.equal(action, 2), tf.equal(action, 1))
         column = game.column + game.column_step
         at_side = (column < 0) | (column >= SIZE)

@@ -56,16 +56,16 @@ class Freeway(MinAtarGame):
     num_draws = LANES
 
     def draw_start(self, seed: Tensor) -> FreewayEvents:
-        """The first traffic; the same numbers as `draw`'s, so that a step computes them once."""
+        """Returns the first traffic; the same numbers as `draw`'s, so that a step computes them once."""
         return self.events(random.uniform(seed, [1 + self.num_draws, self.num_envs])[1:])
 
     def events(self, uniforms: Tensor) -> FreewayEvents:
-        """Speed and direction of each car, all ten pairs alike."""
+        """Draws speed and direction of each car, all ten pairs alike."""
         pair = tf.transpose(which(uniforms, 2 * SLOWEST))  # [B, 8]
         return FreewayEvents(1 + pair % SLOWEST, pair >= SLOWEST)
 
     def start(self, chance: FreewayEvents) -> FreewayBoard:
-        """The chicken at home, all cars in the first column."""
+        """Returns the chicken at home, all cars in the first column."""
         return FreewayBoard(
             row=self.constant(HOME),
             rest=self.constant(REST),
@@ -79,7 +79,7 @@ class Freeway(MinAtarGame):
     def play(
         self, game: FreewayBoard, action: Tensor, events: FreewayEvents
     ) -> tuple[FreewayBoard, Tensor, Tensor]:
-        """The chicken first, then the cars, which hit it where they were as well as where they go."""
+        """Moves the chicken first, then the cars, which hit it where they were as well as where they go."""
         rested = tf.equal(game.rest, 0)
         up, down = rested & tf.equal(action, 1), rested & tf.equal(action, 2)
         row = move(game.row, down, up)

@@ -137,7 +137,7 @@ class Seaquest(MinAtarGame):
     merges = True
 
     def events(self, uniforms: Tensor) -> SeaquestEvents:
-        """Either side alike, a submarine with probability 1/3, all rows alike."""
+        """Draws what comes: either side alike, a submarine with probability 1/3, all rows alike."""
         return SeaquestEvents(
             uniforms[0] < 1 / 2,
             uniforms[1] < 1 / 3,
@@ -147,7 +147,7 @@ class Seaquest(MinAtarGame):
         )
 
     def start(self, chance: tuple[()]) -> SeaquestBoard:
-        """The submarine at the surface, nothing else."""
+        """Returns the submarine at the surface, nothing else."""
 
         def slots(count: int) -> tuple[Tensor, Tensor]:
             return tf.zeros([self.num_envs, count], tf.bool), tf.zeros([self.num_envs, count], tf.int32)
@@ -182,7 +182,8 @@ class Seaquest(MinAtarGame):
     def play(
         self, game: SeaquestBoard, action: Tensor, events: SeaquestEvents
     ) -> tuple[SeaquestBoard, Tensor, Tensor]:
-        """New enemy and diver, the player, its bullets, divers, enemies and theirs, then air and surface."""
+        """Moves new enemy and diver, player, its bullets, divers, enemies, their bullets, then air and
+        surface."""
         game = _spawn_enemy(game, events)
         game = _spawn_diver(game, events)
         game = _steer(game, action)
@@ -203,7 +204,8 @@ class Seaquest(MinAtarGame):
         return game, tf.cast(shot + struck + rescued, tf.float32), terminated | alone
 
     def _breathe(self, game: SeaquestBoard) -> tuple[SeaquestBoard, Tensor, Tensor]:
-        """Air and surfacing; also the reward [B] int32, and whether there was no diver to bring up [B]."""
+        """Uses air and surfaces; also the reward [B] int32, and whether there was no diver to bring up
+        [B]."""
         under_water = game.row > 0
         arrives = ~under_water & ~game.surfaced
         alone = arrives & tf.equal(game.crew, 0)
@@ -239,7 +241,7 @@ class Seaquest(MinAtarGame):
 
 
 def _spawn_enemy(game: SeaquestBoard, events: SeaquestEvents) -> SeaquestBoard:
-    """An enemy when one is due, unless one of its row goes the other way."""
+    """Brings an enemy when one is due, unless one of its row goes the other way."""
     due = tf.equal(game.until_enemy, 0)
     side, row, enemies = events.enemy_rightward, events.enemy_row, game.enemies
     against = enemies.present & tf.equal(enemies.row, row[:, None]) & (enemies.rightward ^ side[:, None])
@@ -262,7 +264,7 @@ def _spawn_enemy(game: SeaquestBoard, events: SeaquestEvents) -> SeaquestBoard:
 
 
 def _spawn_diver(game: SeaquestBoard, events: SeaquestEvents) -> SeaquestBoard:
-    """A diver when one is due."""
+    """Brings a diver when one is due."""
     due = tf.equal(game.until_diver, 0)
     side = events.diver_rightward
     new = Divers(
@@ -273,7 +275,7 @@ def _spawn_diver(game: SeaquestBoard, events: SeaquestEvents) -> SeaquestBoard:
 
 
 def _steer(game: SeaquestBoard, action: Tensor) -> SeaquestBoard:
-    """The player's action; the last row is not water."""
+    """Does the player's action; the last row is not water."""
     left, up, right, down, trigger = (tf.equal(action, index) for index in range(1, 6))
     shoots = trigger & tf.equal(game.reload, 0)
     new = Bullets(shoots, game.row, game.column, game.rightward)
@@ -287,7 +289,7 @@ def _steer(game: SeaquestBoard, action: Tensor) -> SeaquestBoard:
 
 
 def _shoot_enemies(game: SeaquestBoard) -> tuple[SeaquestBoard, Tensor]:
-    """The player's bullets move, and each hits one enemy of those in its cell; also how many hit, int32 [B].
+    """Moves the player's bullets, each of which hits one enemy in its cell; also how many hit, int32 [B].
 
     A fish before a submarine, and the one that came first, which is the one that moves on first.
     """
@@ -358,7 +360,7 @@ def _enemies(game: SeaquestBoard) -> tuple[SeaquestBoard, Tensor, Tensor]:
 
 
 def _ramp(game: SeaquestBoard, surfaces: Tensor) -> SeaquestBoard:
-    """Shorter intervals where the player surfaces, until they are as short as they become."""
+    """Shortens the intervals where the player surfaces, until they are as short as they become."""
     rises = surfaces & ((game.spawn_interval > 1) | (game.move_interval > FASTEST))
     faster = rises & (game.move_interval > FASTEST) & tf.equal(game.level % 2, 1)
     more = rises & (game.spawn_interval > 1)
@@ -376,7 +378,7 @@ def _push(slots: tuple[Tensor, ...], new: tuple[Tensor, ...], comes: Tensor) -> 
 
 
 def _meets(row: Tensor, column: Tensor, enemies: Enemies) -> Tensor:
-    """bool [..., 30]: the enemies that are in the cell row, column [..., 1]."""
+    """Returns bool [..., 30]: the enemies that are in the cell row, column [..., 1]."""
     present, ours, theirs = enemies.present, enemies.row, enemies.column
     if row.shape.rank == 3:
         present, ours, theirs = present[:, None], ours[:, None], theirs[:, None]

@@ -51,7 +51,7 @@ class SpaceInvaders(MinAtarGame):
     channels = ("cannon", "aliens", "going_left", "going_right", "bullets", "bombs")
 
     def start(self, chance: tuple[()]) -> SpaceInvadersBoard:
-        """A full wave, going left."""
+        """Returns a full wave, going left."""
         none = tf.zeros([self.num_envs, SIZE, SIZE], tf.bool)
         return SpaceInvadersBoard(
             cannon=self.constant(5),
@@ -68,7 +68,8 @@ class SpaceInvaders(MinAtarGame):
     def play(
         self, game: SpaceInvadersBoard, action: Tensor, events: tuple[()]
     ) -> tuple[SpaceInvadersBoard, Tensor, Tensor]:
-        """The player, bullets, bombs, the aliens' move, their shot, hits, a new wave: in this order."""
+        """Moves player, bullets, bombs and aliens, then come their shot, hits and a new wave, in this
+        order."""
         shoots = tf.equal(action, 3) & tf.equal(game.reload, 0)
         cannon = move(game.cannon, tf.equal(action, 2), tf.equal(action, 1))
         player = at(self.constant(BOTTOM), cannon)  # [B, 10, 10]
@@ -117,7 +118,7 @@ class SpaceInvaders(MinAtarGame):
 
 
 def _march(game: SpaceInvadersBoard) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The aliens after their move, where they are going, whether they moved, whether they landed [B].
+    """Returns the aliens after their move, where they are going, whether they moved, whether they landed [B].
 
     Landing is to go down from the bottom row; the original shows those aliens in the top row then.
     """
@@ -135,7 +136,7 @@ def _march(game: SpaceInvadersBoard) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _shooter(aliens: Tensor, cannon: Tensor) -> Tensor:
-    """bool [B, 10, 10]: the lowest alien of the column nearest to the cannon, the left one of two."""
+    """Returns bool [B, 10, 10]: the lowest alien of the column nearest to the cannon, the left one of two."""
     offset = INDEX - cannon[:, None]  # [B, 10]
     distance = 2 * tf.abs(offset) + tf.cast(offset > 0, tf.int32)  # all different
     order = distance[:, None, :] * SIZE + (BOTTOM - INDEX)[:, None]  # [B, row, column], all different
@@ -144,5 +145,5 @@ def _shooter(aliens: Tensor, cannon: Tensor) -> Tensor:
 
 
 def _count(boards: Tensor) -> Tensor:
-    """int32 [B]."""
+    """Returns int32 [B]."""
     return tf.reduce_sum(tf.cast(boards, tf.int32), [1, 2])

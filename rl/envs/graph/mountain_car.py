@@ -25,7 +25,7 @@ GOAL_POSITION = 0.5
 
 
 def roll(physics: Tensor, force: Tensor) -> tuple[Tensor, Tensor]:
-    """Position and velocity, [B] each, a step after `physics` [B, 2] under `force` [B]."""
+    """Returns position and velocity, [B] each, a step after `physics` [B, 2] under `force` [B]."""
     position, velocity = tf.unstack(physics, axis=1)
     velocity = tf.clip_by_value(velocity + force - GRAVITY * tf.cos(3.0 * position), -MAX_SPEED, MAX_SPEED)
     position = tf.clip_by_value(position + velocity, MIN_POSITION, MAX_POSITION)
@@ -34,13 +34,13 @@ def roll(physics: Tensor, force: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def starting_place(seed: Tensor, num_envs: int) -> Tensor:
-    """Physics [B, 2]: position uniform in [-0.6, -0.4), at rest."""
+    """Returns physics [B, 2]: position uniform in [-0.6, -0.4), at rest."""
     position = random.uniform(seed, [num_envs, 1], -0.6, -0.4)
     return tf.concat([position, tf.zeros_like(position)], axis=1)
 
 
 def box() -> spaces.Box:
-    """The observation space: position and velocity."""
+    """Returns the observation space: position and velocity."""
     low, high = [MIN_POSITION, -MAX_SPEED], [MAX_POSITION, MAX_SPEED]
     return spaces.Box(np.array(low, np.float32), np.array(high, np.float32), dtype=np.float32)
 
@@ -64,15 +64,15 @@ class MountainCar(GraphEnv):
         self.goal_velocity = goal_velocity
 
     def initial(self, seed: Tensor) -> Tensor:
-        """Somewhere near the bottom of the valley, at rest."""
+        """Returns places near the bottom of the valley, at rest."""
         return starting_place(seed, self.num_envs)
 
     def dynamics(self, physics: Tensor, action: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Action 0 pushes left, 1 not at all, 2 right."""
+        """Pushes left by action 0, not at all by 1, right by 2."""
         position, velocity = roll(physics, (tf.cast(action, tf.float32) - 1.0) * FORCE)
         terminated = (position >= GOAL_POSITION) & (velocity >= self.goal_velocity)  # [B]
         return tf.stack([position, velocity], axis=1), -tf.ones_like(position), terminated
 
     def observe(self, physics: Tensor) -> Tensor:
-        """The physics itself, float32 [B, 2]."""
+        """Returns the physics itself, float32 [B, 2]."""
         return physics

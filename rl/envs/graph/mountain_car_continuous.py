@@ -40,11 +40,11 @@ class MountainCarContinuous(GraphEnv):
         self.goal_velocity = goal_velocity
 
     def initial(self, seed: Tensor) -> Tensor:
-        """Somewhere near the bottom of the valley, at rest."""
+        """Returns places near the bottom of the valley, at rest."""
         return starting_place(seed, self.num_envs)
 
     def dynamics(self, physics: Tensor, action: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The force is the action [B, 1] times 0.0015; each step costs a tenth of the action's square."""
+        """Pushes by the action [B, 1] times 0.0015; each step costs a tenth of the action's square."""
         force = action[:, 0]  # [B]
         position, velocity = roll(physics, force * POWER)
         terminated = (position >= GOAL_POSITION) & (velocity >= self.goal_velocity)  # [B]
@@ -52,5 +52,5 @@ class MountainCarContinuous(GraphEnv):
         return tf.stack([position, velocity], axis=1), reward, terminated
 
     def observe(self, physics: Tensor) -> Tensor:
-        """The physics itself, float32 [B, 2]."""
+        """Returns the physics itself, float32 [B, 2]."""
         return physics

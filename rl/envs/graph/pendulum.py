@@ -43,11 +43,12 @@ class Pendulum(GraphEnv):
         self.gravity = g
 
     def initial(self, seed: Tensor) -> Tensor:
-        """Angle uniform in [-pi, pi), velocity uniform in [-1, 1)."""
+        """Draws the angle uniform in [-pi, pi), velocity uniform in [-1, 1)."""
         return random.uniform(seed, [self.num_envs, 2], -1.0, 1.0) * [math.pi, 1.0]
 
     def dynamics(self, physics: Tensor, action: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """One semi-implicit Euler step of 0.05 s; the reward is of the state before it; never terminated."""
+        """Makes one semi-implicit Euler step of 0.05 s; the reward is of the state before it; never
+        terminated."""
         theta, speed = tf.unstack(physics, axis=1)  # [B] each
         torque = action[:, 0]  # [B]
         reward = -(theta * theta + 0.1 * speed * speed + 0.001 * torque * torque)  # [B]
@@ -58,6 +59,6 @@ class Pendulum(GraphEnv):
         return tf.stack([theta, speed], axis=1), reward, tf.zeros([self.num_envs], tf.bool)
 
     def observe(self, physics: Tensor) -> Tensor:
-        """float32 [B, 3]."""
+        """Returns float32 [B, 3]."""
         theta, speed = tf.unstack(physics, axis=1)
         return tf.stack([tf.cos(theta), tf.sin(theta), speed], axis=1)

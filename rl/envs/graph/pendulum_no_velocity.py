@@ -28,6 +28,6 @@ class PendulumNoVelocity(Pendulum):
         self.observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
 
     def observe(self, physics: Tensor) -> Tensor:
-        """float32 [B, 2]."""
+        """Returns float32 [B, 2]."""
         theta = physics[:, 0]
         return tf.stack([tf.cos(theta), tf.sin(theta)], axis=1)

@@ -42,15 +42,16 @@ class TwoStateChain(GraphEnv):
         self.action_space = spaces.Discrete(2)
 
     def initial(self, seed: Tensor) -> Tensor:
-        """State 0 or 1, each with probability 1/2."""
+        """Draws state 0 or 1, each with probability 1/2."""
         return random.randint(seed, [self.num_envs], 2)
 
     def dynamics(self, physics: Tensor, action: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The state never falls back from 1 to 0; the terminal observation is that of state 1."""
+        """Moves the state, which never falls back from 1 to 0; the terminal observation is that of state
+        1."""
         action = tf.cast(action, tf.int32)
         terminated = tf.equal(physics + action, 2)  # [B]
         return tf.maximum(physics, action), tf.cast(physics, tf.float32), terminated
 
     def observe(self, physics: Tensor) -> Tensor:
-        """float32 [B, 2]."""
+        """Returns float32 [B, 2]."""
         return tf.one_hot(physics, 2)

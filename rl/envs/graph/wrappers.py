@@ -43,7 +43,7 @@ class PreviousActionReward(GraphEnv):
 
 
 def _previous_action(space: spaces.Space, action: Nest, none: Tensor) -> Nest:
-    """Actions `[B, ...]` as elements of `previous_action_space(space)`; nothing where `none` [B]."""
+    """Returns actions `[B, ...]` as elements of `previous_action_space(space)`; nothing where `none` [B]."""
     if isinstance(space, spaces.Dict):
         return {key: _previous_action(each, action[key], none) for key, each in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
