@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rl.ops.loops import NONE, MetricPack, places
+from rl.ops.loops import ADDED, NONE, MetricPack, places
 from rl.parallel.devices import Devices
 from rl.runners.iteration import Iteration
 
@@ -67,10 +67,9 @@ class Runner:
         out."""
         kinds = self._kinds_so_far()
         total = MetricPack(kinds).over_devices(self._totals)
-        values = {name: -total[i] if kinds[name] == "min" else total[i] for name, i in places(kinds).items()}
-        return {
-            name: float(x) for name, x in values.items() if np.isfinite(x) or kinds[name] in ("mean", "sum")
-        }
+        found = {name: i for name, i in places(kinds).items() if i < ADDED or total[i] != NONE}
+        values = {name: total[place] for name, place in found.items()}
+        return {name: float(-x if kinds[name] == "min" else x) for name, x in values.items()}
 
     def row(self) -> dict[str, float]:
         """The row that is logged of the window; what has no data is left out."""
@@ -122,7 +121,7 @@ class Runner:
 
     def _add(self, vectors: list[np.ndarray]) -> None:
         """Takes an iteration's packed metrics, of each device, into those of the window."""
-        self._totals[0] = self.pack.join(self._totals[0], self.pack.over_devices(vectors))
+        self.pack.add(self._totals[0], self.pack.over_devices(vectors))
 
     def scalars(self) -> dict[str, float]:
         """What else is logged with every row, since the last one."""

@@ -32,8 +32,7 @@ class Iteration:
         seed: of everything random in the run.
         augment: reward augmentation (rl.envs.rewards); None: the environment's own reward.
         workers: how many processes send rollouts, in any order; None where each goes on from the last.
-        late: whether rollouts come that older weights acted in: their values (extra "value") are computed
-            anew, since advantages are differences of values, which must be of one network.
+        late: whether older weights act: the values that they noted are computed anew, by one network all.
         in_graph: whether `run` plays the rollout; else it ends with the noise of the next rollout's policy.
     """
 
@@ -42,7 +41,7 @@ class Iteration:
         self.agent, self.memory, self.seed, self.root_seed = agent, memory, seed, random.key(seed)
         self.number = tf.Variable(0, dtype=tf.int64, trainable=False, name="iteration")  # made so far
         self._augment, self._closes, self._in_graph = augment, workers is not None, in_graph
-        self.steps_per_iteration = agent.steps_per_iteration
+        self.steps_per_iteration: int = agent.steps_per_iteration
         self._values_anew = late and "value" in agent.trajectory_extras
         self._pack, self.reward_scale = loops.MetricPack(), RewardScale.of(agent.hparams, workers)
 
@@ -119,9 +118,10 @@ class Iteration:
         return metrics | {"updates": made}
 
 
-def first_seed(root: Tensor) -> Tensor:
-    """Of what is there before the first iteration: in-graph environments; noise where others act."""
-    return random.fold_in(root, 0)
+def first_seed(root: Tensor, device: int = 0) -> Tensor:
+    """Of what is there before the first iteration: a device's in-graph environments; noise elsewhere."""
+    seed = random.fold_in(root, 0)
+    return random.fold_in(seed, device) if device else seed
 
 
 def iteration_seeds(root: Tensor, number: Any) -> list[Tensor]:
