@@ -60,7 +60,7 @@ class Acting:
 
     @staticmethod
     def of(portable: Portable, seed: int) -> Acting:
-        """The policy that another process has converted; `sync` gives it weights."""
+        """Returns the policy that another process has converted; `sync` gives it weights."""
         signature = portable.signature
         program = LiteRTProgram(portable.model, portable.names, len(signature.weights))
         return Acting(program, signature, seed)
@@ -124,7 +124,7 @@ class Acting:
 
 
 def split_flat(flat: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
-    """The arrays of these shapes that were joined in one vector."""
+    """Returns the arrays of these shapes that were joined in one vector."""
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
     return [part.reshape(shape) for part, shape in zip(np.split(flat, ends)[:-1], shapes, strict=True)]
 

@@ -62,7 +62,7 @@ class Actor(Acting):
         super().sync(flat_weights(self.agent, self.training).numpy() if flat is None else flat)
 
     def portable(self) -> Portable | None:
-        """The policy for another process; None where it acts through TensorFlow."""
+        """Returns the policy for another process; None where it acts through TensorFlow."""
         program = self._program
         if not isinstance(program, LiteRTProgram):
             return None
@@ -105,7 +105,7 @@ class _Tracer:
         )
 
     def function(self) -> Any:
-        """As a concrete function."""
+        """Returns it as a concrete function."""
         kinds = {"uniform": tf.float32, "normal": tf.float32, "randint": tf.int32}
         wanted, head = self.signature.wanted, len(self._head)
         specs = [*self._head, tf.TensorSpec([], tf.int64)]
@@ -203,11 +203,12 @@ def _random_inputs(concrete: Any, tracer: _Tracer) -> list[np.ndarray]:
 
 
 def acting_variables(agent: Agent, training: bool) -> dict[str, Any]:
-    """The variables that acting reads, in training or without exploration."""
+    """Returns the variables that acting reads, in training or without exploration."""
     return agent.acting_variables if training else agent.policy_variables
 
 
 def flat_weights(agent: Agent, training: bool = True) -> Any:
-    """All acting variables in one float32 vector: one read from Python instead of one per variable."""
+    """Returns all acting variables in one float32 vector: one read from Python instead of one per
+    variable."""
     variables = acting_variables(agent, training).values()
     return tf.concat([tf.reshape(tf.cast(each.value, tf.float32), [-1]) for each in variables], 0)

@@ -53,7 +53,7 @@ class Iteration:
         return {"iteration": self.number, **self.agent.variables, **memory, **scale}
 
     def step(self) -> Tensor:
-        """Environment steps before this iteration, int64 scalar."""
+        """Returns environment steps before this iteration, int64 scalar."""
         return self.number * self.steps_per_iteration
 
     def run(self, source: Callable[..., Any] | Samples, worker: Tensor | None = None) -> loops.Metrics:
@@ -78,7 +78,7 @@ class Iteration:
         return metrics
 
     def learn(self, trajectory: Trajectory, seed: Tensor, step: Tensor, worker: Any = None) -> loops.Metrics:
-        """What follows a rollout. Agents learn from rewards in units of their present deviation where
+        """Does what follows a rollout. Agents learn from rewards in units of their present deviation where
         `normalize_reward` asks for it; a memory keeps them as they came, since the deviation drifts."""
         agent, hparams = self.agent, self.agent.hparams
         agent.schedule(step)
@@ -119,30 +119,30 @@ class Iteration:
 
 
 def first_seed(root: Tensor, device: int = 0) -> Tensor:
-    """Of what is there before the first iteration: a device's in-graph environments; noise elsewhere."""
+    """Returns that of a device's in-graph environments at the start; elsewhere, of the first noise."""
     seed = random.fold_in(root, 0)
     return random.fold_in(seed, device) if device else seed
 
 
 def iteration_seeds(root: Tensor, number: Any) -> list[Tensor]:
-    """[acting, learning] in iteration `number`, from 0; of acting elsewhere: the next rollout's noise."""
+    """Returns [acting (elsewhere: noise of the next rollout), learning] of iteration `number`, from 0."""
     return random.split(random.fold_in(root, number + 1), 2)
 
 
 def rollout_seeds(seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(noise, the same for all learners; steps; fresh episodes) of an in-graph rollout."""
+    """Returns (noise, the same for all learners; steps; fresh episodes) of an in-graph rollout."""
     noise, steps = random.split(seed, 2)
     return noise, _of_this_learner(steps), _of_this_learner(random.fold_in(seed, 2))
 
 
 def update_seeds(seed: Tensor, i: Tensor) -> tuple[Tensor, Tensor]:
-    """(sampling; the update, the same for all learners) of an iteration's i-th update."""
+    """Returns (sampling; the update, the same for all learners) of an iteration's i-th update."""
     sample, update = random.split(random.fold_in(seed, i), 2)
     return _of_this_learner(sample), update
 
 
 def buffer_seed(root: Tensor, number: Tensor, i: Tensor) -> Tensor:
-    """Of the i-th batch of a buffer's `number`-th draw."""
+    """Returns that of the i-th batch of a buffer's `number`-th draw."""
     return random.fold_in(random.fold_in(root, number), i)
 
 

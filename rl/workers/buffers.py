@@ -85,8 +85,8 @@ class Buffers:
                 self._replace_lost(shard, error)
 
     def next(self, step: int) -> list[Sampled] | None:
-        """The batches of an iteration, for every learner a set; waits for them. None where there are none: a
-        buffer is not full enough, or was lost. step: environment steps so far."""
+        """Returns the batches of an iteration, for every learner a set; waits for them. None where there are
+        none: a buffer is not full enough, or was lost. step: environment steps so far."""
         self._look()
         while len(self._ordered) < AHEAD * self._learners:
             self._order(step)
@@ -97,12 +97,12 @@ class Buffers:
         return taken if all(ready) else None
 
     def update_priorities(self, sampled: Sampled, priorities: Any) -> None:
-        """New priorities [U, N] for what was sampled, or a reference to them."""
+        """Hands on new priorities [U, N] for what was sampled, or a reference to them."""
         if sampled.incarnation == sampled.shard.incarnation:
             sampled.shard.handle.update_priorities.remote(sampled.number, priorities)
 
     def arrays(self, sampled: Sampled) -> list[Any] | None:
-        """The leaves of the batches; None where they were lost on the way."""
+        """Returns the leaves of the batches; None where they were lost on the way."""
         try:
             found: list[Any] = ray.get(sampled.arrays)
             return found
@@ -126,7 +126,7 @@ class Buffers:
             self._saving.append((shard, shard.handle.save.remote(join(address, str(shard.index)), step)))
 
     def restore(self, address: str) -> None:
-        """Each shard reads its newest checkpoint, if there is one.
+        """Lets each shard read its newest checkpoint, if there is one.
 
         Raises:
             UsageError: all that there are are damaged.
