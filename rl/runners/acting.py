@@ -67,7 +67,8 @@ class Acting:
 
     @property
     def backend(self) -> str:
-        return self._program.name
+        name: str = self._program.name
+        return name
 
     def sync(self, flat: np.ndarray) -> None:
         """Takes over weights, all in one vector (`flat_weights`)."""
@@ -160,7 +161,7 @@ class LiteRTProgram:
             if index is not None:
                 self._interpreter.set_tensor(index, np.asarray(value, np.float32, order="C"))
 
-    def __call__(self, inputs: tuple) -> list[np.ndarray]:
+    def __call__(self, inputs: tuple[Any, ...]) -> list[np.ndarray]:
         interpreter = self._interpreter
         for index, value in zip(self._inputs, inputs, strict=True):
             if index is not None:

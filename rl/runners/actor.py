@@ -113,14 +113,14 @@ class _Tracer:
         specs += [tf.TensorSpec(variable.shape, tf.float32) for variable in self.variables]
         specs = [tf.TensorSpec(spec.shape, spec.dtype, f"x{i}") for i, spec in enumerate(specs)]
 
-        def flat(*inputs: Any) -> list:
+        def flat(*inputs: Any) -> list[Any]:
             step, rest = inputs[head], list(inputs[head + 1 :])
             draws, weights = rest[: len(wanted)], rest[len(wanted) :]
             return self._act(random.NoiseTape(draws), list(inputs[:head]), step, weights)
 
         return tf.function(flat, input_signature=specs, autograph=False).get_concrete_function()
 
-    def _act(self, noise: random.NoiseTape, inputs: list, step: Any, weights: list) -> list:
+    def _act(self, noise: random.NoiseTape, inputs: list[Any], step: Any, weights: list[Any]) -> list[Any]:
         pairs = list(zip(self.variables, weights, strict=True))
         with keras.StatelessScope(state_mapping=pairs):
             observation = tf.nest.pack_sequence_as(self._structure, inputs[: self.observations])
@@ -157,7 +157,7 @@ class _CompiledProgram:
     def set_weights(self, weights: list[np.ndarray]) -> None:
         self._weights = [tf.constant(each) for each in weights]
 
-    def __call__(self, inputs: tuple) -> list[np.ndarray]:
+    def __call__(self, inputs: tuple[Any, ...]) -> list[np.ndarray]:
         outputs = self._function(*[tf.constant(each) for each in inputs], *self._weights)
         return [each.numpy() for each in outputs]
 

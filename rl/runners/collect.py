@@ -92,7 +92,8 @@ class Collector:
     def _step(self, action: Nest) -> tuple[Nest, np.ndarray, np.ndarray, np.ndarray]:
         if self._fresh is None:
             doing("the environment's step")
-            return self.env.step(action)
+            found: tuple[Nest, np.ndarray, np.ndarray, np.ndarray] = self.env.step(action)
+            return found
         fresh, self._fresh = self._fresh, None
         never = np.zeros(self.env.num_envs, bool)
         return fresh, np.zeros(self.env.num_envs, np.float32), never, never
@@ -115,7 +116,7 @@ class Block:
         self._nested_observation = isinstance(env.observation_space, (spaces.Dict, spaces.Tuple))
         self._nested_action = isinstance(env.action_space, (spaces.Dict, spaces.Tuple))
 
-    def write(self, t: int, observation: Nest, action: Nest, ended: np.ndarray, extras: list) -> None:
+    def write(self, t: int, observation: Nest, action: Nest, ended: np.ndarray, extras: list[Any]) -> None:
         """Writes what was known before the step."""
         self.write_observation(t, observation)
         for array, leaf in self._pairs(self.action, action, self._nested_action):

@@ -170,9 +170,10 @@ class InGraphRunner(Runner):
             {name: number for name in agent.trajectory_extras},
             Running(number, number),
         )
-        return tf.nest.map_structure(
+        arrays: Record = tf.nest.map_structure(
             lambda spec: tf.TensorArray(spec.dtype, length, element_shape=spec.shape), specs
         )
+        return arrays
 
 
 def _advance(

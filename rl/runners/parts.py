@@ -76,7 +76,7 @@ def compile_mode(agent: Agent, in_graph: bool) -> str:
     operations would cost more than any convolution.
     """
     if agent.hparams.compile != "auto":
-        return agent.hparams.compile
+        return str(agent.hparams.compile)
     on_cpu = not tf.config.list_logical_devices("GPU")
     slow = on_cpu and not in_graph and any(convolves(network) for network in agent.networks.values())
     return "graph" if slow else "xla"

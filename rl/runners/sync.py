@@ -55,7 +55,7 @@ class SyncRunner(Runner):
         self.collector = Collector(env, self.actor, hparams.rollout_length, fresh, seed)
         self._thread = ThreadPoolExecutor(1, "learner") if self.overlap else None
         self._blocks = [self.collector.block() for _ in range(2 if self.overlap else 1)]
-        self._pending: Future | None = None
+        self._pending: Future[list[Tensor]] | None = None
         self._restored = False
         specs = tf.nest.flatten(space_spec(env.observation_space, (env.num_envs,)))
         self._reached = [tf.Variable(tf.zeros(spec.shape, spec.dtype), trainable=False) for spec in specs]
@@ -146,7 +146,8 @@ class SyncRunner(Runner):
 
         def learned(arrays: list[np.ndarray]) -> list[Tensor]:
             parts = layout.divided(arrays, count)
-            return call([[tf.constant(each) for each in part] for part in parts])
+            vectors: list[Tensor] = call([[tf.constant(each) for each in part] for part in parts])
+            return vectors
 
         return learned
 

@@ -52,7 +52,7 @@ def rollouts_sent_as_one(agent: Any) -> int:
     hparams = agent.hparams
     if agent.experience != "sequence":
         return 1
-    return -(-(hparams.burn_in + hparams.unroll_length) // hparams.rollout_length)
+    return int(-(-(hparams.burn_in + hparams.unroll_length) // hparams.rollout_length))
 
 
 class Division(NamedTuple):
