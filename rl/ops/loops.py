@@ -49,12 +49,16 @@ _TYPES: dict[str, Any] = {"sum": Sum, "max": Max, "min": Min, "last": Last}
 
 
 def kind(metric: Any) -> str:
-    """ "mean", "sum", "max", "min" or "last"."""
+    """Returns "mean", "sum", "max", "min" or "last"."""
     return next((name for name, each in _TYPES.items() if isinstance(metric, each)), "mean")
 
 
 def places(kinds: dict[str, str]) -> dict[str, int]:
-    """Where in the packed vector the metrics are of which the kinds are given."""
+    """Returns where in the packed vector the metrics are of which the kinds are given.
+
+    Raises:
+        ValueError: there are too many.
+    """
     added = sorted(name for name, each in kinds.items() if each in ("mean", "sum"))
     compared = sorted(kinds.keys() - set(added))
     if len(added) > ADDED or len(compared) > COMPARED:
@@ -86,7 +90,11 @@ class MetricPack:
         self._compares, self._keeps_last = bool(compared), "last" in compared
 
     def pack(self, metrics: Metrics) -> Tensor:
-        """float32 [MAX_METRICS]. Raises ValueError when there are too many, or other ones than before."""
+        """Returns float32 [MAX_METRICS].
+
+        Raises:
+            ValueError: there are too many metrics, or other ones than before.
+        """
         kinds = {name: kind(metrics[name]) for name in sorted(metrics)}
         if self.kinds and kinds != self.kinds:
             raise ValueError(f"metrics changed between traces: {self.kinds} and {kinds}")
@@ -98,7 +106,7 @@ class MetricPack:
         return tf.stack(values)
 
     def unpack(self, vector: Tensor, passes: Tensor | None = None) -> Metrics:
-        """The metrics that a vector holds; passes: of how many it holds the sums of the means."""
+        """Returns the metrics that a vector holds; passes: of how many it holds the sums of the means."""
         means, metrics = vector if passes is None else vector / passes, {}
         for name, place in self._places.items():
             if self.kinds[name] == "mean":
@@ -109,7 +117,7 @@ class MetricPack:
         return metrics
 
     def join(self, before: Tensor, after: Tensor) -> Tensor:
-        """Two vectors as one: sums added, the greatest and the last of the others."""
+        """Returns two vectors as one: sums added, the greatest and the last of the others."""
         added = before + after
         if not self._compares:
             return added
@@ -128,7 +136,7 @@ class MetricPack:
                 np.copyto(total, last, where=self._places_of("last"))
 
     def over_learners(self, vector: Tensor) -> Tensor:
-        """The vectors of all learners as one."""
+        """Returns the vectors of all learners as one."""
         if replicas.count() == 1:
             return vector
         mean = replicas.mean(vector)
@@ -137,10 +145,10 @@ class MetricPack:
         return tf.where(self._places_of("mean"), mean, self._joined(replicas.gathered(vector[None]), tf))
 
     def over_devices(self, vectors: list[np.ndarray]) -> np.ndarray:
-        """The vectors of several devices of this process as one."""
+        """Returns the vectors of several devices of this process as one."""
         if len(vectors) == 1:
             return vectors[0]
-        mean = np.sum(vectors, 0) / len(vectors)
+        mean: np.ndarray = np.sum(vectors, 0) / len(vectors)
         return np.where(self._places_of("mean"), mean, self._joined(np.stack(vectors), np))
 
     def _joined(self, vectors: Any, library: Any) -> Any:
@@ -157,7 +165,7 @@ class MetricPack:
 
     @staticmethod
     def empty() -> np.ndarray:
-        """The vector of no metrics, which `join` begins with."""
+        """Returns the vector of no metrics, which `join` begins with."""
         return np.array([0.0] * ADDED + [NONE] * COMPARED, np.float32)
 
 
@@ -188,7 +196,7 @@ def repeat(
 
 
 def where(condition: Tensor, pack: MetricPack, body: Callable[[], Metrics]) -> Metrics:
-    """The metrics of `body()`, which is run where the condition, a bool scalar, holds; elsewhere none.
+    """Returns the metrics of `body()`, run where the condition, a bool scalar, holds; elsewhere none.
 
     pack: the same one at every call, which notes the names.
     """
@@ -203,11 +211,11 @@ def where(condition: Tensor, pack: MetricPack, body: Callable[[], Metrics]) -> M
 
 
 def weighted(metrics: Metrics, weight: Tensor) -> Metrics:
-    """The metrics of a part of a whole: means times its share, all others as they are."""
+    """Returns the metrics of a part of a whole: means times its share, all others as they are."""
     return {name: x if kind(x) != "mean" else weight * x for name, x in metrics.items()}
 
 
 def summed(metrics: Metrics) -> Metrics:
-    """Means over `updates` updates, one of the metrics, as sums over them; all others as they are."""
+    """Returns means over `updates` updates, one of the metrics, as sums over them; all others as they are."""
     updates = metrics["updates"]
     return {name: x if kind(x) != "mean" or name == "updates" else x * updates for name, x in metrics.items()}

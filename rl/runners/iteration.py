@@ -32,7 +32,7 @@ class Iteration:
         seed: of everything random in the run.
         augment: reward augmentation (rl.envs.rewards); None: the environment's own reward.
         workers: how many processes send rollouts, in any order; None where each goes on from the last.
-        late: whether older weights act: the values that they noted are computed anew, by one network all.
+        late: whether older weights acted in the rollouts: the values noted there are then computed anew.
         in_graph: whether `run` plays the rollout; else it ends with the noise of the next rollout's policy.
     """
 
