@@ -19,6 +19,17 @@ NUMBERS = ("reward", "terminated", "truncated", "mask", "life_lost")
 REWARD, TERMINATED, TRUNCATED, MASK, LIFE_LOST = range(len(NUMBERS))
 
 
+def host_seed(*purpose: int) -> int:
+    """Returns a seed in [0, 2^31) of what is random outside of TensorFlow, in addition to
+    `rl.runners.iteration`.
+
+    purpose: of environments that are started (seed of the run, iteration); of an iteration's fresh episodes
+        (seed, 1, iteration); of a worker (seed, its number, iteration, how many had its place before); of a
+        buffer (seed, its number, how many had its place before).
+    """
+    return int(np.random.SeedSequence(purpose).generate_state(1)[0]) % 2**31
+
+
 class Collector:
     """Plays rollouts in a HostEnv, one after another.
 
@@ -83,11 +94,10 @@ class Collector:
 
     def _fresh_episodes(self, iteration: int) -> tuple[Nest, np.ndarray]:
         """Starts all environments anew."""
-        seed = np.random.SeedSequence([self.seed, 1, iteration]).generate_state(1)[0]
         self.actor.forget()
         self._fresh = None
         doing("the environment's reset")
-        return self.env.reset(int(seed) % 2**31), np.zeros(self.env.num_envs, bool)
+        return self.env.reset(host_seed(self.seed, 1, iteration)), np.zeros(self.env.num_envs, bool)
 
     def _step(self, action: Nest) -> tuple[Nest, np.ndarray, np.ndarray, np.ndarray]:
         if self._fresh is None:

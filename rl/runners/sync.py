@@ -20,7 +20,7 @@ from rl.parallel.devices import Devices, fuses
 from rl.runners.actor import Actor, flat_weights
 from rl.runners.base import GoOn, Runner
 from rl.runners.blocks import BlockContent, BlockLayout
-from rl.runners.collect import Block, Collector
+from rl.runners.collect import Block, Collector, host_seed
 from rl.runners.iteration import Iteration, first_seed
 from rl.spaces import space_spec
 from rl.types import Tensor, Trajectory
@@ -110,7 +110,6 @@ class SyncRunner(Runner):
 
         After a restart the running episodes are cut at the observations that they had reached.
         """
-        seed = np.random.SeedSequence([self.iteration.seed, self.made]).generate_state(1)[0]
         reached = None
         if self._restored:
             structure = space_spec(self.env.observation_space, ())
@@ -118,7 +117,7 @@ class SyncRunner(Runner):
             self.memory.cut()
             if self.iteration.reward_scale is not None:
                 self.iteration.reward_scale.cut()
-        self.collector.reset(int(seed) % 2**31, reached)
+        self.collector.reset(host_seed(self.iteration.seed, self.made), reached)
 
     def _finish(self, results: list[Tensor]) -> None:
         """Gives new weights to the actor, and adds to the sums of the window."""

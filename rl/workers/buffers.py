@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 import ray
 
 from rl.errors import UsageError
+from rl.runners.collect import host_seed
 from rl.storage.address import join
 from rl.workers.buffer import Buffer, BufferAssignment
 from rl.workers.cluster import QUIET
@@ -255,6 +255,5 @@ class Buffers:
 
     def _make(self, shard: Shard) -> Any:
         """The handle of a new buffer's actor."""
-        entropy = [self._assignment.seed, shard.index, shard.incarnation]
-        seed = int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31
+        seed = host_seed(self._assignment.seed, shard.index, shard.incarnation)
         return ray.remote(Buffer).options(num_cpus=1, **QUIET).remote(self._assignment._replace(seed=seed))
