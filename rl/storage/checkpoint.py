@@ -11,6 +11,7 @@ old one is first renamed to `.ckpt-old-...`: whichever moment the crash chooses,
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import shutil
@@ -23,18 +24,32 @@ import keras
 import tensorflow as tf
 
 from rl.errors import MachineLost, Unavailable, UsageError
-from rl.storage.files import checksum, failure, folder_lock, fsync_path, patiently, reason
+from rl.storage.files import (
+    OLD,
+    TEMPORARY,
+    checksum,
+    commit_folder,
+    failure,
+    folder_lock,
+    fsync_path,
+    patiently,
+    plain,
+    reason,
+    remove_folder,
+    tidy,
+)
 from rl.storage.manifest import (
     BEST,
+    MANIFEST,
     STEP,
     Damaged,
     Manifest,
     Signature,
+    body_checksum,
     check_file,
     compare,
     load_manifest,
     unread,
-    write_manifest,
 )
 from rl.storage.pieces import choose_large, read_pieces, write_pieces
 from rl.storage.place import Place, PlaceError, empty
@@ -42,7 +57,6 @@ from rl.storage.transfer import by_step, first_intact, get_newest, prune, put_ch
 
 Variables = Mapping[str, Any]  # name -> tf.Variable | keras.Variable
 
-_TEMPORARY, _OLD = ".ckpt-tmp-", ".ckpt-old-"
 _log = logging.getLogger("rl.checkpoint")
 
 
@@ -85,7 +99,7 @@ class CheckpointManager:
         if patiently(self.directory.is_dir, f"cannot read {self.directory}"):
             with contextlib.suppress(OSError), folder_lock(self.directory, wait=False) as held:
                 if held:
-                    _tidy(self.directory)
+                    tidy(self.directory)
 
     def save(
         self,
@@ -186,8 +200,8 @@ class CheckpointManager:
             raise failure(f"cannot read {self.directory}: {reason(error)}", error) from error
         found = []
         for name in names:
-            match = STEP.fullmatch(name.removeprefix(_OLD))
-            if match and (not name.startswith(_OLD) or match[0] not in names):
+            match = STEP.fullmatch(name.removeprefix(OLD))
+            if match and (not name.startswith(OLD) or match[0] not in names):
                 found.append((int(match[1]), self.directory / name))
         return sorted(found, reverse=True)
 
@@ -196,7 +210,7 @@ class CheckpointManager:
         good = [path for at, path in self._found() if at <= step and path not in self._damaged]
         for path in [*good[self.keep :], *self._damaged]:
             try:
-                _remove(path)
+                remove_folder(path)
                 self._damaged.discard(path)
             except OSError as error:
                 _log.warning("cannot remove the old checkpoint %s: %s", path, reason(error))
@@ -222,7 +236,7 @@ def read_single(
     path = Path(path)
     problem = None
     for _ in range(3):  # a live writer may swap the folders between two of our looks
-        for candidate in (path, path.with_name(_OLD + path.name)):
+        for candidate in (path, path.with_name(OLD + path.name)):
             if not patiently(candidate.is_dir, f"cannot read {candidate}"):
                 continue
             try:
@@ -242,9 +256,6 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
         raise UsageError(f"checkpoint {path} is damaged ({error})") from error
 
 
-# -- writing
-
-
 def _write(
     final: Path,
     variables: Variables,
@@ -253,17 +264,17 @@ def _write(
     appended: Mapping[str, int] | None = None,
     previous: tuple[Path, Manifest] | None = None,
 ) -> tuple[Path, Manifest]:
-    temporary = final.with_name(_TEMPORARY + final.name)
+    temporary = final.with_name(TEMPORARY + final.name)
     named = _tf_variables(variables)
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         with folder_lock(final.parent, wait=True):
-            _tidy(final.parent)
+            tidy(final.parent)
             try:
                 temporary.mkdir()
                 _fill(temporary, named, step, meta, appended or {}, previous)
                 manifest = load_manifest(temporary)
-                _commit(temporary, final)
+                commit_folder(temporary, final)
             finally:  # gone already unless something went wrong
                 shutil.rmtree(temporary, ignore_errors=True)
     except tf.errors.UnavailableError as error:  # of variables: the folder is this machine's
@@ -288,7 +299,7 @@ def _fill(
     tf.train.Checkpoint(variables=rest).write(str(folder / prefix), _from_here())
     files = {}
     for name in sorted(os.listdir(folder)):
-        files[name] = [os.path.getsize(folder / name), checksum(folder / name)]
+        files[name] = os.path.getsize(folder / name), checksum(folder / name)
         fsync_path(folder / name)
     pieces = {}
     for name in large:
@@ -302,49 +313,19 @@ def _fill(
             {} if before is None else before.files,
         )
         files |= written
-    write_manifest(folder, step, meta, prefix, files, pieces, _signature(variables))
+    _write_manifest(folder, Manifest(int(step), meta, _signature(variables), prefix, files, pieces))
     fsync_path(folder)
 
 
-def _commit(temporary: Path, final: Path) -> None:
-    old = final.with_name(_OLD + final.name)  # `_tidy` has seen to it that there is none
-    replaces = final.exists()
-    if replaces:
-        os.rename(final, old)
-    try:
-        os.rename(temporary, final)
-    except OSError:
-        if replaces:
-            os.rename(old, final)
-        raise
-    fsync_path(final.parent)
-    if replaces:
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def _tidy(directory: Path) -> None:
-    """Remove what crashed writes left; put an `.ckpt-old-` folder back whose successor never arrived."""
-    for name in os.listdir(directory):
-        path = directory / name
-        if name.startswith(_TEMPORARY) and path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        elif name.startswith(_OLD) and path.is_dir():
-            final = directory / name.removeprefix(_OLD)
-            if final.exists():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                os.rename(path, final)
-
-
-def _remove(path: Path) -> None:
-    """Remove a folder so that a crash half-way does not leave a damaged checkpoint under its name."""
-    if path.exists():
-        temporary = path.with_name(f"{_TEMPORARY}removed-{uuid.uuid4().hex[:12]}")
-        os.rename(path, temporary)
-        shutil.rmtree(temporary)
-
-
-# -- reading
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Writes the manifest of a checkpoint whose other files are in `folder`, durably."""
+    body: dict[str, Any] = {"format": 2 if manifest.pieces else 1, **manifest._asdict()}
+    body = json.loads(json.dumps(body, default=plain))  # as a reader will see it, e.g. keys as text
+    text = json.dumps({"checksum": body_checksum(body), **body}, indent=1)
+    with open(folder / MANIFEST, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _read(path: Path, variables: Variables, partial: bool) -> Manifest:

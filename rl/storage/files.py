@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import time
 import uuid
 import zlib
@@ -35,6 +36,7 @@ _FOR_GOOD = MISSING | {
     None,
 }
 PATIENCE = 10.0  # seconds that a process which was just killed may take to be gone
+TEMPORARY, OLD = ".ckpt-tmp-", ".ckpt-old-"  # before the names of folders that are written, replaced
 T = TypeVar("T")
 _log = logging.getLogger("rl.files")
 
@@ -180,6 +182,45 @@ def _locked(descriptor: int) -> bool:
         if error.errno not in _NO_LOCKS:
             raise
     return True
+
+
+def commit_folder(temporary: Path, final: Path) -> None:
+    """Renames a folder that is complete into its place; at any moment the old or the new one is there."""
+    old = final.with_name(OLD + final.name)  # `tidy` has seen to it that there is none
+    replaces = final.exists()
+    if replaces:
+        os.rename(final, old)
+    try:
+        os.rename(temporary, final)
+    except OSError:
+        if replaces:
+            os.rename(old, final)
+        raise
+    fsync_path(final.parent)
+    if replaces:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def tidy(directory: Path) -> None:
+    """Remove what crashed writes left; put an `.ckpt-old-` folder back whose successor never arrived."""
+    for name in os.listdir(directory):
+        path = directory / name
+        if name.startswith(TEMPORARY) and path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif name.startswith(OLD) and path.is_dir():
+            final = directory / name.removeprefix(OLD)
+            if final.exists():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.rename(path, final)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder so that a crash half-way does not leave a damaged checkpoint under its name."""
+    if path.exists():
+        temporary = path.with_name(f"{TEMPORARY}removed-{uuid.uuid4().hex[:12]}")
+        os.rename(path, temporary)
+        shutil.rmtree(temporary)
 
 
 def remove_quietly(path: Path) -> None:

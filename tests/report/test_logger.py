@@ -168,7 +168,9 @@ def test_a_torn_event_record_does_not_hide_what_follows(tmp_path):
 
 def test_a_fresh_start_begins_anew(tmp_path):
     _run(tmp_path, 10, 90).close()
+    earlier = (tmp_path / "metrics.csv").read_bytes()
     _run(tmp_path, 10, 30).close()
+    assert (tmp_path / "metrics.csv.old").read_bytes() == earlier
     assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 3
     assert [each.step for each in _events(tmp_path).Scalars("train/loss")] == [10, 20]
     assert len(list(tmp_path.glob("events.out.*"))) == 1
