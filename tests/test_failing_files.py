@@ -77,7 +77,7 @@ def quick(monkeypatch, compiled):
 
     class OnePlayer:
         def __init__(self, agent, mode):
-            self._player = once("player", lambda: Player(compiled["runner"].learner.agent, mode))
+            self._player = once("player", lambda: Player(compiled["runner"].agent, mode))
 
         def film(self, *words):
             return self._player.film(*words)
@@ -104,7 +104,7 @@ def quick(monkeypatch, compiled):
     check, graph = trainer.FiniteCheck, trainer.Trainer._policy_graph
     monkeypatch.setattr(trainer, "FiniteCheck", lambda each: once("finite", lambda: check(each)))
     monkeypatch.setattr(trainer.Trainer, "_policy_graph", lambda self: once("graph", lambda: graph(self)))
-    monkeypatch.setattr(saved_run, "get_algo", lambda _: lambda *__: compiled["runner"].learner.agent)
+    monkeypatch.setattr(saved_run, "get_algo", lambda _: lambda *__: compiled["runner"].agent)
     for module in (trainer, experiment):
         monkeypatch.setattr(module, "Evaluator", Evaluated)
         monkeypatch.setattr(module, "Player", OnePlayer)

@@ -26,7 +26,6 @@ from rl.report.logger import Logger
 from rl.report.progress import Progress
 from rl.report.video import Preview
 from rl.request import Request
-from rl.runners.base import window_metrics
 from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.finite import FiniteCheck
@@ -73,7 +72,7 @@ class Trainer:
         self.request, self.storage = request, storage
         self.hparams, self.run_dir, self.seed = hparams, run_dir, request.seed
         self.runner = build_runner(hparams, request.seed, workers, systems.strategy())
-        self.agent = self.runner.learner.agent
+        self.agent = self.runner.agent
         self.evaluator = Evaluator(self.agent, request.eval_episodes)
         self.level_evaluator = None  # of the levels trained on, where the evaluation is on others
         if hparams.train_env_kwargs.get("num_levels"):
@@ -145,7 +144,7 @@ class Trainer:
                         break
             if not self._is_saved():
                 if window.iterations:
-                    self._check_finite(window_metrics(runner.sums()), logger)
+                    self._check_finite(runner.row(), logger)
                 logger.flush()
                 patiently(self._write_checkpoint)
         rate = timed_steps / timed_seconds if timed_seconds else None
@@ -159,7 +158,7 @@ class Trainer:
         while not self.window.run(progress, lambda: stop.requested or self._is_save_due(within=True)):
             if stop.requested:
                 break
-            self._check_finite(window_metrics(self.runner.sums()), logger)
+            self._check_finite(self.runner.row(), logger)
             self._save(logger, progress)
         return not stop.requested
 
@@ -190,7 +189,7 @@ class Trainer:
         doing("a row of metrics")
         step, total = runner.step, self.hparams.train_steps
         before, sums = step - window.steps, runner.sums()
-        row = window_metrics(sums) | self.agent.scalars(step)
+        row = runner.row() | self.agent.scalars(step)
         row |= _perf(window.steps, sums["updates"], window.seconds) | runner.scalars()
         self._check_finite(row, logger)
         evaluation = self._evaluate(before, total, row, progress)

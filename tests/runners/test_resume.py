@@ -94,7 +94,7 @@ def test_no_false_transition_is_remembered_where_a_host_run_was_resumed(tmp_path
         trainer = trainer_of(hparams, tmp_path, 3)
         trainer.train(StopAfter(looks))
         trainer.close()
-    memory = trainer.runner.learner.memory
+    memory = trainer.runner.memory
     memory.check_valid()
     ring = {name: memory.ring.variables[name].numpy() for name in ("observation", "action", "flags")}
     physics = gymnasium.make("CartPole-v1").unwrapped
