@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -227,33 +226,30 @@ def _test(request: Request, run_dir: Path, stop: StopRequest) -> dict[str, Evalu
     the best; further ones of the best policy may be shown or filmed. Where `stop` is requested, what was
     found by then."""
     tests: dict[str, Evaluation] = {}
+
+    def stopped() -> bool:
+        return stop.requested
+
     with contextlib.suppress(Stopped):
-        _play_tests(request, run_dir, lambda: stop.requested, tests)
+        agent, episodes = saved_agent(run_dir, request.hparams, request.eval_policy), request.test_episodes
+        with contextlib.closing(Evaluator(agent, episodes)) as evaluator:
+            for which in ("last", "best"):  # the best one stays in the agent
+                step = read_weights(agent, run_dir, which)
+                tests[which] = evaluator.run(purpose_seed(Purpose.TEST), stopped)
+                other = evaluator.other(purpose_seed(Purpose.TEST), stopped) if which == "last" else None
+                if other is not None:
+                    tests[other[0]] = other[1]
+        if request.record_video:
+            with contextlib.closing(Player(agent, "rgb_array")) as player:
+                for episode in range(episodes):
+                    seed = purpose_seed(Purpose.FILM, number=episode)
+                    label = f"best_step_{step:09d}_episode_{episode}"
+                    player.film(seed, run_dir / "videos", label, stopped)
+        if request.render:
+            with contextlib.closing(Player(agent, "human")) as player:
+                for episode in range(episodes):
+                    player.play(purpose_seed(Purpose.FILM, number=episode), stopped)
     return tests
-
-
-def _play_tests(
-    request: Request, run_dir: Path, stopped: Callable[[], bool], tests: dict[str, Evaluation]
-) -> None:
-    """Plays them, into `tests`. Raises Stopped."""
-    agent, episodes = saved_agent(run_dir, request.hparams, request.eval_policy), request.test_episodes
-    with contextlib.closing(Evaluator(agent, episodes)) as evaluator:
-        for which in ("last", "best"):  # the best one stays in the agent
-            step = read_weights(agent, run_dir, which)
-            tests[which] = evaluator.run(purpose_seed(Purpose.TEST), stopped)
-            other = evaluator.other(purpose_seed(Purpose.TEST), stopped) if which == "last" else None
-            if other is not None:
-                tests[other[0]] = other[1]
-    if request.record_video:
-        with contextlib.closing(Player(agent, "rgb_array")) as player:
-            for episode in range(episodes):
-                seed = purpose_seed(Purpose.FILM, number=episode)
-                label = f"best_step_{step:09d}_episode_{episode}"
-                player.film(seed, run_dir / "videos", label, stopped)
-    if request.render:
-        with contextlib.closing(Player(agent, "human")) as player:
-            for episode in range(episodes):
-                player.play(purpose_seed(Purpose.FILM, number=episode), stopped)
 
 
 def _summary(

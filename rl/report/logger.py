@@ -79,11 +79,6 @@ class Logger:
         if values:
             self._events.scalars(step, {name: float(value) for name, value in values.items()})
 
-    @property
-    def wants_histograms(self) -> bool:
-        """Whether `log_histograms` would look at the variables at all."""
-        return self._pattern is not None
-
     def log_histograms(self, step: int, variables: Mapping[str, Any]) -> None:
         """Histograms, tagged `variables/NAME`, of the variables whose name the regular expression finds."""
         if self._pattern is None:
@@ -96,7 +91,7 @@ class Logger:
                 f"histograms={self._pattern.pattern!r} finds none of the variables ({some}, ...)",
             )
         for name, each in chosen.items():
-            values = np.asarray(each.numpy() if hasattr(each, "numpy") else each).astype(np.float64)
+            values = np.asarray(each).astype(np.float64)
             if not np.isfinite(values).all():
                 self._warn_once(name, f"variable {name} has values that are not finite at step {step}")
             self._events.histogram(int(step), f"variables/{name}", values)
@@ -110,10 +105,9 @@ class Logger:
         """Fill TensorBoard's HParams plugin; nested mappings become `a.b`, other values their text."""
         self._events.hparams(_flat(hparams))
 
-    def log_graph(self, function: Any, *args: Any) -> None:
-        """Write the graph of a ConcreteFunction, or of a `tf.function` as traced for `args`."""
-        concrete = function if hasattr(function, "graph") else function.get_concrete_function(*args)
-        self._events.graph(concrete.graph.as_graph_def(add_shapes=True).SerializeToString())
+    def log_graph(self, function: Any) -> None:
+        """Write the graph of a ConcreteFunction."""
+        self._events.graph(function.graph.as_graph_def(add_shapes=True).SerializeToString())
 
     def flush(self) -> None:
         """Make everything durable: call it before each checkpoint. Raises Unavailable on a full disk."""
@@ -254,7 +248,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 def _scalar(name: str, value: Any) -> int | np.float32:
     """An integer exactly, anything else as float32: what the training computes in, and CSV keeps exactly."""
-    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    array = np.asarray(value)
     if array.shape != ():
         raise ValueError(f"metric {name} has shape {array.shape}: metrics are scalars")
     if array.dtype.kind in "biu":

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from rl.errors import Unavailable, UsageError
 
 _CHUNK = 1 << 22  # bytes read at a time when a file is checksummed
@@ -282,7 +284,7 @@ def write_json_atomic(path: str | os.PathLike[str], data: Any) -> None:
 
 def plain(value: Any) -> Any:
     """`default=` of `json.dumps`: a numpy scalar as a number, anything else as its text."""
-    return value.item() if hasattr(value, "item") else str(value)
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def ensure_writable_dir(path: str | os.PathLike[str]) -> Path:

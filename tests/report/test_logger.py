@@ -255,7 +255,6 @@ def test_histograms_of_the_chosen_variables(tmp_path, caplog):
         "replay": tf.Variable([1.0]),
     }
     with Logger(tmp_path, histograms="^policy") as logger:
-        assert logger.wants_histograms
         logger.log_histograms(7, variables)
         logger.log_histograms(8, variables)
         logger.log_histograms(8, {"numpy": np.ones(3, ml_dtypes.bfloat16)})
@@ -276,7 +275,6 @@ def test_histograms_of_the_chosen_variables(tmp_path, caplog):
 
 def test_without_a_pattern_no_histogram_is_written(tmp_path):
     with Logger(tmp_path, histograms="") as logger:
-        assert not logger.wants_histograms
         logger.log_histograms(1, {"policy": tf.Variable(1.0)})
     assert _events(tmp_path).Tags()["tensors"] == []
 
@@ -326,20 +324,15 @@ def test_tensorboard_shows_the_hparams_of_all_runs_of_a_folder(tmp_path):
     assert shown["ppo/run_0"].metric_values[0].value == 477.0
 
 
-@pytest.mark.parametrize("concrete", [False, True])
-def test_the_graph_of_a_function_is_written(tmp_path, concrete):
+def test_the_graph_of_a_function_is_written(tmp_path):
     variable = tf.Variable(tf.ones([3]))
 
     @tf.function(jit_compile=True)
     def iteration(x):
         return tf.tanh(tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y * variable), [0, x])[1])
 
-    argument = tf.ones([3])
     with Logger(tmp_path) as logger:
-        if concrete:
-            logger.log_graph(iteration.get_concrete_function(argument))
-        else:
-            logger.log_graph(iteration, argument)
+        logger.log_graph(iteration.get_concrete_function(tf.ones([3])))
     assert "Tanh" in {node.op for node in _events(tmp_path).Graph().node}
 
 
