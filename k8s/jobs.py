@@ -8,7 +8,7 @@ from k8s import pods, tensorboard
 from k8s.manifest import Document
 from k8s.plan import Plan
 from rl.heartbeat import VARIABLE
-from rl.systems.hosts import CONTROL_PORT, MESH_PORT, SERVER_PORT
+from rl.systems.slice.hosts import CONTROL_PORT, MESH_PORT, SERVER_PORT
 
 IN_VAIN = (2, 3)  # exit codes of train.py after which the same command fails again: wrong input, NaN
 ASKED_TO_STOP = 143  # it has saved, on SIGTERM

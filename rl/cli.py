@@ -15,19 +15,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from rl import other_names
-from rl.errors import LearnerLost, MachineLost, NotFinite, NotSent, Unavailable, UsageError, nearest
+from rl.errors import AGAIN, LearnerLost, MachineLost, NotFinite, NotSent, Unavailable, UsageError, nearest
 from rl.imports import import_tensorflow, needing_packages
 from rl.registry import Registry, import_user_modules
 from rl.report.tables import plain_table, terminal_table
 from rl.request import Request
 from rl.storage.address import check_whole, default_output
-from rl.systems.hosts import Hosts, hosts_here, leave_cores_to_server
-from rl.systems.machines import together
 from rl.workers.plan import Workers, check_address, check_ray
-from rl.workers.supervise import AGAIN, supervised
+from rl.workers.supervise import supervised
 
 if TYPE_CHECKING:
     from rl.hparams.hparams import HParams
+    from rl.systems.slice.hosts import Hosts
 
 FAMILIES = {  # name of the registry -> its package
     "hparams": "rl.hparams",
@@ -200,7 +199,11 @@ def _run(argv: Sequence[str]) -> int:
         hparams = checked(args)
     else:  # a run that is only tested says itself what it is
         _check_tested(args)
-    code = None if machines is None else together(*machines)
+    code = None
+    if machines is not None:
+        from rl.systems.slice.machines import together
+
+        code = together(*machines)
     if code is None and args.num_workers and training:
         workers = Workers(args.num_workers, args.ray_address, modules)
         code = supervised()
@@ -250,7 +253,11 @@ def _default_output(args: argparse.Namespace) -> str:
 
 def _machines(args: argparse.Namespace) -> tuple[Hosts, dict[str, str]] | None:
     """The machines of this one's TPU slice, and the environment of its server; None where it is alone."""
-    hosts = hosts_here() if args.sys in ("tpu", "gcp") else None
+    if args.sys not in ("tpu", "gcp"):
+        return None
+    from rl.systems.slice.hosts import hosts_here, leave_cores_to_server
+
+    hosts = hosts_here()
     if hosts is None:
         return None
     for flag, value, least in (("--num_workers", args.num_workers, 0), ("--parallel", args.parallel, 1)):

@@ -9,7 +9,7 @@ import pytest
 from rl.cli import main
 from rl.errors import UsageError
 from rl.systems import get_system
-from rl.systems.hosts import Hosts, hosts_here, leave_cores_to_server, server_environment
+from rl.systems.slice.hosts import Hosts, hosts_here, leave_cores_to_server, server_environment
 
 VARIABLES = ("TPU_WORKER_HOSTNAMES", "TPU_WORKER_ID", "RL_TPU_PORTS", "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS")
 

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from rl.systems import links
-from rl.systems.links import Link, heard
+from rl.systems.slice import links
+from rl.systems.slice.links import Link, heard
 
 
 @pytest.fixture

@@ -23,23 +23,23 @@ import sys
 import time
 from pathlib import Path
 
-import rl
-from rl.errors import MachineLost, UsageError
+from rl.errors import AGAIN, MachineLost, UsageError
 from rl.signals import StopRequest, end_with_parent
-from rl.systems.hosts import ENDPOINTS, PORTS, Hosts, server_environment
-from rl.systems.links import Link, heard
-from rl.workers.supervise import AGAIN
+from rl.systems.slice.hosts import ENDPOINTS, PORTS, Hosts, server_environment
+from rl.systems.slice.links import Link, heard
 
+ROOT = Path(__file__).resolve().parents[3]  # where the package rl is
 WAIT = 600.0  # seconds that machines may come one after the other: nodes are made, images are pulled
 START = 300.0  # seconds that a server may take to start: it loads TensorFlow and libtpu
 REMIND = 30.0  # seconds between two lines on who is waited for
+HELLO = 5.0  # seconds that a machine may take to connect and be answered
 POLL = 0.5  # seconds between two looks at processes and at requests to stop
 SETTLE = 2.0  # seconds in which a machine may turn out to be lost, where the program has failed
-_ASKED_FOR = (0, *(128 + each for each in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)))
+_ASKED_FOR = (0, *(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)))
 
 
 class _Stopped(Exception):
-    """Asked to stop before there is a program."""
+    """Raised where a stop is asked for before there is a program."""
 
 
 def together(hosts: Hosts, environment: dict[str, str]) -> int | None:
@@ -82,16 +82,22 @@ def _kept(hosts: Hosts, environment: dict[str, str], stop: StopRequest) -> int |
 
 
 class _Server:
-    """The process that has this machine's cores.
+    """Starts the process that has this machine's cores, and looks after it.
 
     Attributes:
         port: that it serves on; None until it does.
     """
 
     def __init__(self, hosts: Hosts, environment: dict[str, str]):
-        path = [str(Path(rl.__file__).parents[1]), *filter(None, [environment.get("PYTHONPATH")])]
+        path = [str(ROOT), *filter(None, [environment.get("PYTHONPATH")])]
         environment = server_environment(hosts, environment) | {"PYTHONPATH": os.pathsep.join(path)}
-        command = [sys.executable, "-m", "rl.systems.host_server", str(os.getpid()), str(hosts.server_port)]
+        command = [
+            sys.executable,
+            "-m",
+            "rl.systems.slice.host_server",
+            str(os.getpid()),
+            str(hosts.server_port),
+        ]
         # A group of its own: a key on the terminal is the keeper's to answer.
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, process_group=0
@@ -120,7 +126,7 @@ class _Server:
 
 
 class _First:
-    """The keeper of machine 0.
+    """Keeps machine 0: gathers the others, runs the program and watches all of them.
 
     Args:
         hosts: the slice.
@@ -135,6 +141,7 @@ class _First:
         self._program: int | None = None
         try:
             self._door = socket.create_server(("", hosts.control_port), backlog=len(hosts.names))
+            self._door.setblocking(False)
         except OSError as error:
             raise UsageError(
                 f"--sys tpu: cannot listen on port {hosts.control_port} ({error.strerror}): is another run "
@@ -142,7 +149,7 @@ class _First:
             ) from error
 
     def run(self) -> int | None:
-        """The program's exit code; None in the program."""
+        """Returns the program's exit code; None in the program."""
         self._gather()
         self._door.close()
         keeper = os.getpid()
@@ -169,7 +176,7 @@ class _First:
         self._close_connections()
 
     def _end_program(self) -> None:
-        """At once: with its devices gone it has nothing to save, and may wait for them for ever."""
+        """Kills it: with its devices gone it has nothing to save, and may wait for them for ever."""
         if self._program:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._program, signal.SIGKILL)
@@ -184,38 +191,36 @@ class _First:
     def _gather(self) -> None:
         """Waits for this machine's server and all others'."""
         waiting = _Waiting(self._stop)
-        strangers: list[Link] = []  # connected, but have not said who they are
-        self._door.setblocking(False)
         while self._server.port is None or len(self._links) < len(self._hosts.names) - 1:
-            for link, words in heard([*strangers, *self._links.values()], POLL, self._door):
-                self._take(link, words, strangers)
-            with contextlib.suppress(OSError):
-                strangers.append(Link(self._door.accept()[0]))
-            strangers = [link for link in strangers if not link.lost and link not in self._links.values()]
+            for _, words in heard(list(self._links.values()), POLL, self._door):
+                if words == ["stop"]:
+                    raise _Stopped
+            self._welcome()
             self._links = {index: link for index, link in self._links.items() if not link.lost}
             for link in self._links.values():
                 link.beat()
             self._server.look()
             missing = [i for i in range(1, len(self._hosts.names)) if i not in self._links]
             waiting.check([self._hosts.described(i) for i in missing])
-        for link in strangers:
-            link.close()
         self._ports[0] = self._server.port
 
-    def _take(self, link: Link, words: list[str], strangers: list[Link]) -> None:
-        """Does what a machine says: "hello INDEX PORT", or "stop"."""
-        known = link not in strangers
-        if known and words == ["stop"]:
-            raise _Stopped
-        if known or len(words) != 3 or words[0] != "hello" or not all(each.isdecimal() for each in words[1:]):
+    def _welcome(self) -> None:
+        """Takes the next machine at the door, if it says "hello INDEX PORT" at once and its place is free."""
+        try:
+            link = Link(self._door.accept()[0])
+        except OSError:
             return
-        index = int(words[1])
-        if 0 < index < len(self._hosts.names) and index not in self._links:
-            self._links[index], self._ports[index] = link, int(words[2])
-            link.say("welcome")
+        for _, words in heard([link], HELLO):
+            if len(words) == 3 and words[0] == "hello" and all(word.isdecimal() for word in words[1:]):
+                index, port = int(words[1]), int(words[2])
+                if 0 < index < len(self._hosts.names) and index not in self._links:
+                    self._links[index], self._ports[index] = link, port
+                    link.say("welcome")
+                    return
+        link.close()
 
     def _become_program(self, keeper: int) -> None:
-        """Without what is the keeper's, and with the servers to connect to. It ends with the keeper: it has
+        """Leaves the keeper's things, and takes the addresses of the servers. It ends with the keeper: it has
         no machines then. A group of its own, so that a key on the terminal reaches it once."""
         end_with_parent(keeper, signal.SIGKILL)
         os.setpgid(0, 0)
@@ -224,7 +229,7 @@ class _First:
         os.environ[ENDPOINTS] = ",".join(places)
 
     def _watch(self) -> int:
-        """Waits for the end of the program; its exit code."""
+        """Waits for the end of the program; returns its exit code."""
         assert self._program is not None, "there is no program to wait for"
         told = False
         while True:
@@ -263,14 +268,14 @@ class _First:
 
 
 class _Other:
-    """The keeper of another machine; arguments as for `_First`."""
+    """Keeps another machine: has it serve the program on machine 0; arguments as for `_First`."""
 
     def __init__(self, hosts: Hosts, server: _Server, stop: StopRequest):
         self._hosts, self._server, self._stop = hosts, server, stop
         self._link: Link | None = None
 
     def run(self) -> int:
-        """What machine 0 says that its program ended with."""
+        """Returns what machine 0 says that its program ended with."""
         waiting = _Waiting(self._stop)
         while self._server.port is None:
             self._server.look(POLL)
@@ -284,15 +289,15 @@ class _Other:
         return self._serve(self._link)
 
     def _joined(self) -> Link | None:
-        """A link to machine 0 on which it has said welcome; None where it has not, after a while."""
+        """Returns a link to machine 0 on which it has said welcome; None where it has not, after a while."""
         try:
             address = self._hosts.names[0], self._hosts.control_port
-            link = Link(socket.create_connection(address, timeout=5.0))
+            link = Link(socket.create_connection(address, timeout=HELLO))
         except OSError:  # it has not started, or has no name yet
             time.sleep(POLL)
             return None
         link.say("hello", self._hosts.place, self._server.port)
-        if ["welcome"] in [words for _, words in heard([link], 5.0)]:
+        if ["welcome"] in [words for _, words in heard([link], HELLO)]:
             return link
         link.close()  # its place is taken: by a machine of an earlier attempt, which is about to end
         time.sleep(POLL)
@@ -313,7 +318,7 @@ class _Other:
             self._server.look()
 
     def tell(self, code: int) -> None:
-        """Nobody asks this machine."""
+        """Does nothing: no machine waits for this one."""
 
     def close(self) -> None:
         """Closes the connection, by which machine 0 knows."""
@@ -322,7 +327,7 @@ class _Other:
 
 
 class _Waiting:
-    """A wait for other machines: says every now and then for which, and not for ever."""
+    """Bounds a wait for other machines: says every now and then for which, and not for ever."""
 
     def __init__(self, stop: StopRequest):
         self._stop, self._begun = stop, time.monotonic()

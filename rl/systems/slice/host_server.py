@@ -1,4 +1,4 @@
-"""Has the TPU cores of one machine of a slice: `python -m rl.systems.host_server PARENT PORT`.
+"""Serves the TPU cores of one machine of a slice: `python -m rl.systems.slice.host_server PARENT PORT`.
 
 It prints the port that it serves on, and ends with the process that started it.
 """

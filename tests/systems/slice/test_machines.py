@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from rl.workers.supervise import AGAIN
+from rl.errors import AGAIN
 
-SCRIPT = Path(__file__).parents[1] / "tpu_slice.py"
+SCRIPT = Path(__file__).parents[2] / "tpu_slice.py"
 SECONDS = 60.0  # in which all processes must be gone once a machine is lost: two, where nothing else runs
 
 

@@ -16,7 +16,7 @@ _SEND = 5.0  # seconds that a line may take to leave
 
 
 class Link:
-    """One end of a connection.
+    """Sends and receives lines of words, at one end of a connection.
 
     Attributes:
         lost: whether the other end has gone, or says nothing any more.
@@ -29,7 +29,7 @@ class Link:
         self._broken = False
 
     def fileno(self) -> int:
-        """For `select`."""
+        """Returns the number by which `select` knows the connection."""
         return self._socket.fileno()
 
     @property
@@ -50,7 +50,7 @@ class Link:
             self.say("beat")
 
     def hear(self) -> list[list[str]]:
-        """The words of the lines that have arrived; to be called where `select` says that some have."""
+        """Returns the words of the lines that have arrived; called where `select` says that some have."""
         try:
             data = self._socket.recv(_LONGEST)
         except OSError:
@@ -76,7 +76,7 @@ class Link:
 
 
 def heard(links: Sequence[Link], seconds: float, *others: socket.socket) -> list[tuple[Link, list[str]]]:
-    """What the links say within `seconds`; returns once one of them does, or `others` are ready."""
+    """Returns what the links say within `seconds`, once one of them does, or once `others` are ready."""
     watched: list[Any] = [*links, *others]
     ready = select.select(watched, [], [], seconds)[0]
     return [(link, words) for link in links if link in ready for words in link.hear() if words]

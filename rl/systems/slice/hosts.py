@@ -2,7 +2,7 @@
 
 TensorFlow joins them as its own tools do (tensorflow/python/tools/grpc_tpu_worker.py in its repository,
 tensorflow/python/tpu/client/client.py in the package): on every machine a gRPC server has the cores of that
-machine; the program, on machine 0, holds none and connects to all servers. `rl.systems.machines` starts them.
+machine; the program, on machine 0, holds none and connects to all servers. `machines.py` starts them.
 
 Google Kubernetes Engine tells each container of a slice its place: TPU_WORKER_ID, TPU_WORKER_HOSTNAMES.
 """
@@ -25,7 +25,7 @@ PROGRAM = "localhost"  # the job of the program in TensorFlow's cluster; the ser
 
 
 class Hosts(NamedTuple):
-    """The machines of a slice, by their names; this one is the `place`-th, from 0."""
+    """Names the machines of a slice; this one is the `place`-th, from 0."""
 
     place: int
     names: tuple[str, ...]
@@ -33,12 +33,12 @@ class Hosts(NamedTuple):
     control_port: int = CONTROL_PORT
 
     def described(self, place: int) -> str:
-        """A machine in messages."""
+        """Returns how messages call a machine."""
         return f"machine {place} ({self.names[place]})"
 
 
 def hosts_here() -> Hosts | None:
-    """The slice that this machine is part of; None where it has one machine, or there is none.
+    """Returns the slice that this machine is part of; None where it has one machine, or there is none.
 
     Raises:
         UsageError: the environment contradicts itself.
@@ -59,16 +59,16 @@ def hosts_here() -> Hosts | None:
 
 def _ports() -> tuple[int, int]:
     text = os.environ.get(PORTS, f"{SERVER_PORT},{CONTROL_PORT}")
-    numbers = [each.strip() for each in text.split(",")]
-    if len(numbers) != 2 or not all(each.isdecimal() and int(each) < 65536 for each in numbers):
+    numbers = [word.strip() for word in text.split(",")]
+    if len(numbers) != 2 or not all(word.isdecimal() and int(word) < 65536 for word in numbers):
         raise UsageError(f"{PORTS}={text}: needs two ports, SERVER,CONTROL, such as 8470,8480")
     return int(numbers[0]), int(numbers[1])
 
 
 def leave_cores_to_server() -> dict[str, str]:
-    """From now on TensorFlow takes no TPU cores when it is imported here.
+    """Has TensorFlow take no TPU cores when it is imported here.
 
-    Returns the environment as it was, which is its server's.
+    Returns the environment as it was, which is the one of this machine's server.
     """
     before = dict(os.environ)
     # Read when TensorFlow is loaded: xla/stream_executor/tpu/tpu_initializer_helper.cc in openxla/xla.
@@ -79,21 +79,21 @@ def leave_cores_to_server() -> dict[str, str]:
 
 
 def server_environment(hosts: Hosts, base: dict[str, str]) -> dict[str, str]:
-    """The environment of the server of this machine's cores; what `base` has already stays.
+    """Returns the environment of the server of this machine's cores; what `base` has already stays.
 
     Shape and type of the slice (TPU_HOST_BOUNDS, TPU_TOPOLOGY, TPU_ACCELERATOR_TYPE, ...) are there: the
     device plugin of Google Kubernetes Engine sets them (pkg/tpu/util in
     ai-on-gke/tpu-device-plugin). What else TensorFlow's own tool sets:
     tensorflow/python/tools/grpc_tpu_worker.py.
     """
-    own = {
+    added = {
         "CLOUD_TPU_TASK_ID": str(hosts.place),
         "TPU_MESH_CONTROLLER_ADDRESS": f"{hosts.names[0]}:{MESH_PORT}",
         "TPU_MESH_CONTROLLER_PORT": str(MESH_PORT),
         "TPU_HOSTNAME_OVERRIDE": hosts.names[hosts.place],
         "TPU_LOCK_DEVICE": "true",
     }
-    return own | base
+    return added | base
 
 
 def connected(hosts: Hosts) -> Any:
@@ -128,7 +128,5 @@ def connected(hosts: Hosts) -> Any:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("", 0))
-        port: int = found.getsockname()[1]
-    return port
+    with socket.create_server(("", 0)) as door:
+        return int(door.getsockname()[1])
