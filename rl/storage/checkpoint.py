@@ -108,7 +108,7 @@ class CheckpointManager:
         meta: Mapping[str, Any] | None = None,
         appended: Mapping[str, int] | None = None,
     ) -> Path:
-        """Write the checkpoint of `step` durably, then remove all but the newest `keep`.
+        """Writes the checkpoint of `step` durably, then removes all but the newest `keep`.
 
         `meta` is anything small that JSON can hold. `appended`: variables that are rings of rows and change
         nowhere but where rows are appended, with how many ever were: of large ones only what changed is
@@ -146,7 +146,7 @@ class CheckpointManager:
         self._tell_saved()
 
     def restore(self, variables: Variables, partial: bool = False) -> dict[str, Any] | None:
-        """Assign the newest intact checkpoint to `variables`; its `meta`, or None when there is none.
+        """Assigns the newest intact checkpoint to `variables`; returns its `meta`, None when there is none.
 
         Damaged checkpoints are passed over with a warning. With `partial` the checkpoint may hold more
         than is asked for (a policy without its replay memory). `restored_step` is set. Raises UsageError,
@@ -169,7 +169,7 @@ class CheckpointManager:
         return manifest.meta
 
     def latest_step(self) -> int | None:
-        """The newest step with a readable manifest; its data are checked only by `restore`."""
+        """Returns the newest step with a readable manifest; its data are checked only by `restore`."""
         for step, path in self._found():
             with contextlib.suppress(Damaged):
                 load_manifest(path)
@@ -191,22 +191,22 @@ class CheckpointManager:
         return manifest
 
     def _found(self) -> list[tuple[int, Path]]:
-        """Steps and folders, newest first; `.ckpt-old-` counts where its successor never arrived."""
+        """Returns steps and folders, newest first; `.ckpt-old-` counts where its successor never arrived."""
         try:
             names = set(patiently(lambda: os.listdir(self.directory)))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             raise failure(f"cannot read {self.directory}: {reason(error)}", error) from error
-        found = []
+        numbered = []
         for name in names:
             match = STEP.fullmatch(name.removeprefix(OLD))
             if match and (not name.startswith(OLD) or match[0] not in names):
-                found.append((int(match[1]), self.directory / name))
-        return sorted(found, reverse=True)
+                numbered.append((int(match[1]), self.directory / name))
+        return sorted(numbered, reverse=True)
 
     def _prune(self, step: int) -> None:
-        """Remove what `keep` does not cover, and what was found damaged: it must not crowd out good ones."""
+        """Removes what `keep` does not cover, and what was found damaged: it must not crowd out good ones."""
         good = [path for at, path in self._found() if at <= step and path not in self._damaged]
         for path in [*good[self.keep :], *self._damaged]:
             try:
@@ -219,7 +219,7 @@ class CheckpointManager:
 def write_single(
     path: str | os.PathLike[str], variables: Variables, meta: Mapping[str, Any] | None = None, step: int = 0
 ) -> Path:
-    """Write or replace one checkpoint folder (`best`); at any moment the old or the new one is readable.
+    """Writes or replaces one checkpoint folder (`best`); at any moment the old or the new one is readable.
 
     Raises CheckpointError, with the old one in place, when it cannot be written.
     """
@@ -229,7 +229,7 @@ def write_single(
 def read_single(
     path: str | os.PathLike[str], variables: Variables, partial: bool = False
 ) -> dict[str, Any] | None:
-    """Assign the checkpoint that `write_single` wrote; its `meta`, or None when there is none.
+    """Assigns the checkpoint that `write_single` wrote; returns its `meta`, None when there is none.
 
     Raises UsageError, with nothing assigned, when it is damaged or does not fit `variables`.
     """
@@ -249,7 +249,8 @@ def read_single(
 
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
-    """What the checkpoint folder `path` says of itself, data unread. Raises UsageError when it is damaged."""
+    """Reads what the checkpoint folder `path` says of itself, not its data. Raises UsageError when it is
+    damaged."""
     try:
         return load_manifest(Path(path))
     except Damaged as error:
@@ -295,7 +296,7 @@ def _fill(
     # A prefix of its own: a reader whose folder is swapped under it finds a file missing, never a mixture.
     prefix = f"state-{uuid.uuid4().hex[:12]}"
     large = choose_large(variables, appended)
-    rest = {name: each for name, each in variables.items() if name not in large}
+    rest = {name: variable for name, variable in variables.items() if name not in large}
     tf.train.Checkpoint(variables=rest).write(str(folder / prefix), _from_here())
     files = {}
     for name in sorted(os.listdir(folder)):
@@ -329,11 +330,13 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def _read(path: Path, variables: Variables, partial: bool) -> Manifest:
-    """Check everything, then assign. Raises Damaged or, for variables that do not fit, UsageError."""
+    """Checks everything, then assigns. Raises Damaged or, for variables that do not fit, UsageError."""
     manifest = load_manifest(path)
     named = _tf_variables(variables)
     compare(path, _signature(named), manifest.variables, partial)
-    unasked = {each for name, held in manifest.pieces.items() if name not in named for each in held["files"]}
+    unasked = {
+        file for name, pieces in manifest.pieces.items() if name not in named for file in pieces["files"]
+    }
     for name, (size, expected) in manifest.files.items():
         if name in unasked:  # a replay memory of gigabytes, for someone who wants the policy
             continue
@@ -343,7 +346,7 @@ def _read(path: Path, variables: Variables, partial: bool) -> Manifest:
 
 
 def _assign(path: Path, manifest: Manifest, named: dict[str, tf.Variable]) -> None:
-    rest = {name: each for name, each in named.items() if name not in manifest.pieces}
+    rest = {name: variable for name, variable in named.items() if name not in manifest.pieces}
     try:
         status = tf.train.Checkpoint(variables=rest).read(str(path / manifest.prefix), _from_here())
         status.assert_existing_objects_matched()
@@ -362,7 +365,7 @@ def _assign(path: Path, manifest: Manifest, named: dict[str, tf.Variable]) -> No
 
 
 def _signature(variables: dict[str, tf.Variable]) -> Signature:
-    return {name: (tuple(each.shape.as_list()), each.dtype.name) for name, each in variables.items()}
+    return {name: (tuple(value.shape.as_list()), value.dtype.name) for name, value in variables.items()}
 
 
 def _from_here() -> tf.train.CheckpointOptions:
@@ -374,10 +377,9 @@ def _from_here() -> tf.train.CheckpointOptions:
 
 
 def _tf_variables(variables: Variables) -> dict[str, tf.Variable]:
-    found = {
-        name: each.value if isinstance(each, keras.Variable) else each for name, each in variables.items()
-    }
-    for name, each in found.items():
-        if not isinstance(each, tf.Variable):
-            raise TypeError(f"{name} is a {type(each).__name__}: only built variables can be saved")
-    return found
+    named = {}
+    for name, variable in variables.items():
+        named[name] = variable.value if isinstance(variable, keras.Variable) else variable
+        if not isinstance(named[name], tf.Variable):
+            raise TypeError(f"{name} is a {type(variable).__name__}: only built variables can be saved")
+    return named

@@ -52,7 +52,7 @@ def load_manifest(path: Path) -> Manifest:
         raise Damaged(f"the checksum of {MANIFEST} is wrong")
     if version > FORMAT:
         raise UsageError(f"checkpoint {path} was written by a newer version of this program: use that one")
-    pieces = [each for held in body.get("pieces", {}).values() for each in held["files"]]
+    pieces = [name for variable in body.get("pieces", {}).values() for name in variable["files"]]
     for name in (body["prefix"], *body["files"], *pieces):
         if os.path.basename(name) != name or name in ("", ".", ".."):
             raise Damaged(f"{name!r} is not the name of a file in it")
@@ -67,8 +67,8 @@ def load_manifest(path: Path) -> Manifest:
 
 
 def unread(path: Path, error: OSError) -> Damaged | UsageError:
-    """What to raise for a checkpoint's file that cannot be read: Damaged where it is not there. One that a
-    disk does not give, or not to this user, is not damaged: Unavailable, UsageError."""
+    """Returns what to raise for a checkpoint's file that cannot be read: Damaged where it is not there. One
+    that a disk does not give, or not to this user, is not damaged: Unavailable, UsageError."""
     if error.errno in MISSING:
         return Damaged(f"{path.name}: {reason(error)}")
     return failure(f"cannot read {path} ({reason(error)}); nothing of the run is changed", error)
@@ -78,11 +78,11 @@ def check_file(path: Path, size: int, expected: int) -> None:
     """Raises Damaged unless a checkpoint's file has that size and checksum, Unavailable where it cannot be
     read."""
     try:
-        found = patiently(lambda: os.stat(path))
-        if not stat.S_ISREG(found.st_mode):
+        status = patiently(lambda: os.stat(path))
+        if not stat.S_ISREG(status.st_mode):
             raise Damaged(f"{path.name} is no file")
-        if found.st_size != size:
-            raise Damaged(f"{path.name} has {found.st_size} bytes instead of {size}")
+        if status.st_size != size:
+            raise Damaged(f"{path.name} has {status.st_size} bytes instead of {size}")
         if patiently(lambda: checksum(path)) != expected:
             raise Damaged(f"the checksum of {path.name} is wrong")
     except OSError as error:
@@ -118,5 +118,5 @@ def _words(shape_dtype: tuple[tuple[int, ...], str]) -> str:
 
 
 def body_checksum(body: dict[str, Any]) -> int:
-    """The checksum that a manifest has of what else is in it."""
+    """Returns the checksum that a manifest has of what else is in it."""
     return zlib.crc32(json.dumps(body, sort_keys=True).encode())
