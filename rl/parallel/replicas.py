@@ -115,7 +115,7 @@ def smallest(x: Tensor) -> Tensor:
 
 
 def own_rows(x: Tensor) -> Tensor:
-    """This learner's part of what is the same for all, [R N, ...] to [N, ...]."""
+    """Returns this learner's part of what is the same for all, [R N, ...] to [N, ...]."""
     if count() == 1:
         return x
     size = x.shape[0] // count()
