@@ -19,6 +19,7 @@ from rl.experiment import tell_hints, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
 from rl.report.video import headless_setup
+from rl.request import Request
 from rl.runners.actor import Actor
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.trainer import Result
@@ -176,9 +177,19 @@ def train(
     storage.check_writable()
     if not storage.has("hparams.json"):
         tell_hints(resolved)
-    each = seed, eval_episodes, record_video
+    request = Request(
+        resolved,
+        name,
+        output_dir=str(output_dir),
+        sys=sys,
+        seed=seed,
+        record_video=record_video,
+        eval_episodes=eval_episodes,
+        command=f"rl.train({name!r})",
+        workers=workers,
+    )
     with StopRequest() as stop, storage.to_train():
-        result = train_one(resolved, name, storage, *each, stop, f"rl.train({name!r})", workers)
+        result = train_one(request, storage, stop)
     if storage.unsent:
         raise NotSent(storage.unsent)
     return Run(result, result.run_dir if type(storage) is Storage else storage.address)

@@ -18,7 +18,7 @@ ROOMS = (
     ("rl.cli", "rl.envs.checks"),
     ("rl", "rl.api", "rl.experiment"),
     ("rl.runners", "rl.workers"),  # a runner's rollouts may come from workers, who play as a runner does
-    ("rl.saved_run", "rl.systems", "rl.workers.plan"),
+    ("rl.saved_run", "rl.systems", "rl.request", "rl.workers.plan"),
     ("rl.agents",),
     ("rl.memory", "rl.envs", "rl.models"),
     ("rl.parallel",),

@@ -7,10 +7,8 @@ import logging
 import os
 import platform
 import re
-import shlex
 import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -48,11 +46,6 @@ def collect_versions() -> dict[str, str | None]:
     versions["rl"] = __version__
     versions["git_commit"] = _git_commit(Path(__file__).resolve().parents[2])
     return versions
-
-
-def command_line(arguments: Sequence[str] | None = None) -> str:
-    """The command that started this process (or `arguments`), quoted so that a shell takes it back."""
-    return shlex.join(["python", *sys.argv] if arguments is None else arguments)
 
 
 def write_run_files(

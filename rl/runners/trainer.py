@@ -22,10 +22,10 @@ from rl import systems
 from rl.envs.host import Purpose, purpose_seed
 from rl.errors import MachineLost, NotFinite, Stopped, Unavailable, UsageError
 from rl.heartbeat import Watch, doing
-from rl.hparams.hparams import HParams
 from rl.report.logger import Logger
 from rl.report.progress import Progress
 from rl.report.video import Preview
+from rl.request import Request
 from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.finite import FiniteCheck
@@ -37,7 +37,6 @@ from rl.spaces import space_spec
 from rl.storage.checkpoint import CheckpointManager
 from rl.storage.files import patiently, set_aside
 from rl.storage.storage import Storage
-from rl.workers.plan import Workers
 
 _log = logging.getLogger("rl")
 
@@ -62,31 +61,24 @@ class Result(NamedTuple):
 
 
 class Trainer:
-    """Trains in `run_dir`, from its newest checkpoint where there is one.
+    """Trains the run of a request where `storage` has it, from its newest checkpoint where there is one.
 
     Building it restores and may raise UsageError; nothing has been written by then.
     """
 
-    def __init__(
-        self,
-        hparams: HParams,
-        run_dir: Path,
-        seed: int,
-        eval_episodes: int,
-        record_video: bool = False,
-        workers: Workers | None = None,
-        storage: Storage | None = None,
-    ):
-        self.hparams, self.run_dir, self.seed = hparams, run_dir, seed
-        self.storage = storage or Storage(run_dir)  # what keeps a remote output like `run_dir`
-        self.runner = build_runner(hparams, seed, workers, systems.strategy())
+    def __init__(self, request: Request, storage: Storage):
+        assert request.hparams is not None
+        hparams, workers, run_dir = request.hparams, request.workers, storage.folder
+        self.request, self.storage = request, storage
+        self.hparams, self.run_dir, self.seed = hparams, run_dir, request.seed
+        self.runner = build_runner(hparams, request.seed, workers, systems.strategy())
         self.agent = self.runner.agent
-        self.evaluator = Evaluator(self.agent, eval_episodes)
+        self.evaluator = Evaluator(self.agent, request.eval_episodes)
         self.level_evaluator = None  # of the levels trained on, where the evaluation is on others
         if hparams.train_env_kwargs.get("num_levels"):
             options = hparams.env_kwargs | hparams.train_env_kwargs
-            self.level_evaluator = Evaluator(self.agent, eval_episodes, options)
-        self.player = Player(self.agent, "rgb_array") if record_video else None
+            self.level_evaluator = Evaluator(self.agent, request.eval_episodes, options)
+        self.player = Player(self.agent, "rgb_array") if request.record_video else None
         self.checkpoints = CheckpointManager(
             run_dir / "checkpoints", hparams.keep_checkpoints, saved=self.storage.saved
         )
@@ -108,7 +100,7 @@ class Trainer:
         # Of the newest checkpoint: step, -1 where there is none, and iterations of the window under way.
         self._saved = (self.runner.step, self.window.iterations) if self.resumed else (-1, 0)
 
-    def train(self, stop: StopRequest, log_hparams: dict[str, Any]) -> Result:
+    def train(self, stop: StopRequest) -> Result:
         """Trains to `train_steps` or until `stop` is requested; always leaves a checkpoint of where it is.
 
         Raises:
@@ -135,7 +127,7 @@ class Trainer:
         ):
             progress.message(self._environment())
             if not self.resumed:
-                logger.log_hparams(log_hparams)
+                logger.log_hparams({"hparams": self.request.name, "seed": self.seed} | self.hparams.flat())
                 logger.log_graph(self._policy_graph())
             else:
                 progress.message(f"resumed at step {runner.step:,}")

@@ -119,7 +119,7 @@ def _environment(ray: Any, local: bool) -> Iterator[None]:
     user's own; and where all is `local`, that Ray listens on loopback alone, as it does on laptops."""
     constants, lan = ray._private.ray_constants, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
     path = os.environ.get("PYTHONPATH")
-    paths = [str(Path(__file__).parents[2]), os.getcwd(), *filter(None, [path])]
+    paths = [str(Path(__file__).resolve().parents[2]), os.getcwd(), *filter(None, [path])]
     before = {"PYTHONPATH": path, lan: os.environ.get(lan)}
     clustered = constants.ENABLE_RAY_CLUSTER
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)

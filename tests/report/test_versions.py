@@ -15,7 +15,7 @@ import pytest
 
 from rl.errors import UsageError
 from rl.report import versions
-from rl.report.versions import collect_versions, command_line, write_run_files
+from rl.report.versions import collect_versions, write_run_files
 from rl.storage.files import checksum, ensure_writable_dir, write_json_atomic, write_text_atomic
 
 
@@ -56,7 +56,7 @@ def test_the_commit_is_that_of_the_checkout_only(tmp_path):
 def test_run_files(tmp_path):
     run = tmp_path / "out" / "run_0"
     override = ["train.py", "--hparam_override", "model.hidden=[64, 64]"]
-    write_run_files(run, {"lr": np.float32(0.5), "dir": Path("a/b"), "hidden": [64]}, command_line(override))
+    write_run_files(run, {"lr": np.float32(0.5), "dir": Path("a/b"), "hidden": [64]}, shlex.join(override))
     write_run_files(run, {"lr": 0.25}, "python train.py")
     assert sorted(os.listdir(run)) == ["command.txt", "hparams.json", "versions.json"]
     assert json.loads((run / "hparams.json").read_text()) == {"lr": 0.25}

@@ -19,6 +19,7 @@ from rl import experiment
 from rl.cli import main
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
+from rl.request import Request
 from rl.storage import mirror
 from rl.storage.checkpoint import CheckpointManager, read_manifest
 from rl.storage.place import PlaceError, Remote, read
@@ -34,9 +35,8 @@ def train(output_dir, looks=10**9):
     hparams = resolve("dqn", TINY | DQN | {"env": "CartPole-v1", "compile": "graph"})
     storage = storage_of(output_dir, 0)
     with storage.to_train():
-        return experiment.train_one(
-            hparams, "dqn", storage, 3, 2, False, StopAfter(looks), "a command", None
-        ).step
+        request = Request(hparams, "dqn", seed=3, eval_episodes=2)
+        return experiment.train_one(request, storage, StopAfter(looks)).step
 
 
 def final_state(run):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from small_runs import trainer_of
 from stop_after import StopAfter
 
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.runners.evaluate import Evaluator
-from rl.runners.trainer import Trainer
 from rl.workers.plan import Workers
 from rl.workers.pool import Counts
 from rl.workers.worker import Rollout
@@ -120,10 +120,10 @@ def test_a_run_with_workers_resumes_from_its_checkpoint(tmp_path, assert_same_bi
     }
     settings |= {"normalize_reward": True, "normalize_observation": True, "train_steps": 128}
     for steps in (128, 256):
-        trainer = Trainer(resolve("ppo", settings | {"train_steps": steps}), tmp_path, 1, 2, workers=TWO)
+        trainer = trainer_of(resolve("ppo", settings | {"train_steps": steps}), tmp_path, 1, workers=TWO)
         try:
             assert trainer.resumed == (steps == 256)
-            assert trainer.train(StopAfter(), {}).step == steps
+            assert trainer.train(StopAfter()).step == steps
         finally:
             trainer.close()
     rows = (tmp_path / "metrics.csv").read_text().splitlines()
