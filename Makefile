@@ -8,7 +8,7 @@ ARGS ?=
 RUN = ./setup.sh
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help setup lock train test test-all lint imports format bench
+.PHONY: help setup lock train test test-all lint format bench
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## */  make \1\t/p' Makefile | expand -t 18
@@ -29,13 +29,11 @@ test:  ## all tests but the slow ones
 test-all:  ## all tests
 	@$(RUN) python -m pytest -q -n 2 $(ARGS)
 
-lint:  ## style, formatting, types, lengths of files, pages that are made from the code
+lint:  ## style, formatting, types, lengths of files and functions, arrows among imports
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
 	@$(RUN) mypy rl k8s tools
 	@$(RUN) python tools/check_files.py
-
-imports:  ## circles among imports, and imports from a room above
 	@$(RUN) python tools/check_imports.py
 
 format:  ## rewrite the files in the project's style
