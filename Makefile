@@ -24,10 +24,10 @@ train:  ## train HPARAMS (dqn_cartpole) into OUTPUT_DIR; more flags in ARGS
 		--test_episodes $(TEST_EPISODES) $(ARGS)
 
 test:  ## all tests but the slow ones
-	@$(RUN) python -m pytest -q -n 2 -m "not slow" $(ARGS)
+	@$(RUN) python -m pytest -q -n 2 --dist worksteal -m "not slow" $(ARGS)
 
 test-all:  ## all tests
-	@$(RUN) python -m pytest -q -n 2 $(ARGS)
+	@$(RUN) python -m pytest -q -n 2 --dist worksteal $(ARGS)
 
 lint:  ## style, formatting, types, lengths of files and functions, arrows among imports
 	@$(RUN) ruff check .
