@@ -71,8 +71,10 @@ def settings(name: str) -> Any:
 
 def child(name: str, iterations: int, limit_s: float) -> None:
     """Trains the set and prints the measurements as one line of JSON."""
+    from rl.request import Request
     from rl.runners.in_graph import InGraphRunner
     from rl.runners.trainer import Trainer
+    from rl.storage.storage import Storage
 
     hparams = settings(name)
     per_iteration = hparams.num_envs * hparams.rollout_length
@@ -84,13 +86,13 @@ def child(name: str, iterations: int, limit_s: float) -> None:
     hparams.freeze()
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run_0"
-        trainer = Trainer(hparams, run_dir, seed=0, eval_episodes=1)
+        trainer = Trainer(Request(hparams, eval_episodes=1), Storage(run_dir))
         if not isinstance(trainer.runner, InGraphRunner):
             print(json.dumps({"skipped": "its environment is not in-graph"}))
             return
         run_dir.mkdir()
         begun = time.perf_counter()
-        trainer.train(probe, hparams.flat())
+        trainer.train(probe)
         seconds = time.perf_counter() - begun
         trainer.close()
     spans = [after - before for before, after in zip(probe.times, probe.times[1:], strict=False)]

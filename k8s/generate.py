@@ -1,24 +1,22 @@
-"""Writes the manifests of a run: `python -m k8s.generate --help`.
-
-The Kubernetes client, which takes seconds to import, is only imported once all input has been checked.
-"""
+"""Writes the manifests of a run: `python -m k8s.generate --help`."""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from k8s.options import ONLY, split
 from rl.errors import UsageError
+from rl.imports import needing_packages
 from rl.registry import import_user_modules
-from rl.utils.imports import needing_packages
 
 if TYPE_CHECKING:
-    from k8s.checks import Document
+    from k8s.manifest import Document
     from k8s.plan import Plan
 
 CLAIM, NETWORK, TRAIN, TENSORBOARD = FILES = (
@@ -29,40 +27,51 @@ CLAIM, NETWORK, TRAIN, TENSORBOARD = FILES = (
 )
 
 
+# Of annotations, in which `kubectl apply` keeps the whole object: TotalAnnotationSizeLimitB of apimachinery.
+APPLIED = 256 * 1024  # bytes
+
+
 def documents(plan: Plan) -> dict[str, list[Document]]:
-    """File name -> the objects in it, checked. In the order in which they are to be applied.
+    """Returns file name -> the objects in it, in the order in which they are to be applied.
 
     Raises:
-        UsageError: an API server would refuse them.
+        UsageError: one of them is larger than kubectl applies.
     """
-    from k8s import network, tensorboard
-    from k8s.checks import problems
-    from k8s.jobs import job, jobset, plain
-    from k8s.ray import ray_objects
+    from k8s import jobs, network, ray, tensorboard
 
     files: dict[str, list[Document]] = {}
-    only = plan.tensorboard == ONLY  # all else is in the cluster
-    if plan.claim_size is not None and not only:
-        files[CLAIM] = [plain(tensorboard.claim(plan))]
-    if plan.kind in ("ray", "hosts") and not only:
-        files[NETWORK] = [plain(network.policy(plan))]
-    if plan.kind == "ray" and not only:
-        files[TRAIN] = ray_objects(plan)
-    elif not only:
-        files[TRAIN] = [jobset(plan) if plan.kind == "hosts" else plain(job(plan))]
+    if plan.tensorboard != ONLY:  # else all but TensorBoard is in the cluster
+        if plan.claim_size is not None:
+            files[CLAIM] = [tensorboard.claim(plan)]
+        if plan.kind in ("ray", "hosts"):
+            files[NETWORK] = [network.policy(plan)]
+        if plan.kind == "ray":
+            files[TRAIN] = ray.ray_objects(plan)
+        else:
+            files[TRAIN] = [jobs.jobset(plan) if plan.kind == "hosts" else jobs.job(plan)]
     if plan.tensorboard != "no":
-        files[TENSORBOARD] = [plain(tensorboard.service(plan))]
+        files[TENSORBOARD] = [tensorboard.service(plan)]
     if plan.tensorboard in ("apart", ONLY):
-        files[TENSORBOARD].insert(0, plain(tensorboard.deployment(plan)))
-    existing = [plan.claim] if plan.claim is not None and CLAIM not in files else []
-    found = problems([each for file in files.values() for each in file], existing)
-    if found:
-        raise UsageError(f"the manifests would be refused: {found[0]}")
+        files[TENSORBOARD].insert(0, tensorboard.deployment(plan))
+    for objects in files.values():
+        for document in objects:
+            _check_size(document)
     return files
 
 
+def _check_size(document: Document) -> None:
+    """Go's JSON is what is kept: it escapes three characters that Python's does not."""
+    text = json.dumps(document, separators=(",", ":"))
+    size = len(text) + 5 * sum(text.count(letter) for letter in "<>&") + 100  # the annotation has a name, too
+    if size > APPLIED:
+        raise UsageError(
+            f"the manifests would be refused: {_described(document)}: has {size} bytes, of which kubectl "
+            f"applies {APPLIED} at most: shorten flags and variables"
+        )
+
+
 def advice(plan: Plan, folder: str, files: Sequence[str]) -> str:
-    """What to type next."""
+    """Returns what to type next."""
     kubectl = "kubectl" if plan.namespace is None else f"kubectl -n {plan.namespace}"
     selector = f"app.kubernetes.io/instance={plan.name}"
     logs = {
@@ -108,8 +117,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         import_user_modules(name.strip() for name in train.user_modules.split(",") if name.strip())
         with needing_packages():
             from k8s.plan import make_plan
-        plan = make_plan(own, train)
-        _check_client()
+
+            plan = make_plan(own, train)
+        _check_yaml()
         from k8s.manifest import as_yaml
 
         files = documents(plan)
@@ -138,12 +148,11 @@ def _check_decoded(words: Sequence[str]) -> None:
             raise UsageError(f"{word!r} is no UTF-8: type it anew") from None
 
 
-def _check_client() -> None:
+def _check_yaml() -> None:
     import importlib.util
 
-    for module, package in (("kubernetes", "kubernetes"), ("yaml", "pyyaml")):
-        if importlib.util.find_spec(module) is None:
-            raise UsageError(f"{package} is not installed: pip install '.[k8s]'")
+    if importlib.util.find_spec("yaml") is None:
+        raise UsageError("pyyaml is not installed: pip install '.[k8s]'")
 
 
 def _write(folder: Path, texts: dict[str, str]) -> None:
@@ -163,7 +172,7 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
         raise UsageError(f"cannot write to {folder} ({error.strerror}): choose another --write_to") from error
 
 
-def _described(document: dict[str, Any]) -> str:
+def _described(document: Document) -> str:
     return f"{document['kind']} {document['metadata']['name']}"
 
 

@@ -1,4 +1,4 @@
-"""The text of manifests."""
+"""Manifests: dicts with Kubernetes' own names of fields, and their text."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from typing import Any
 
 import yaml
 
+Document = dict[str, Any]
+
 # What no parser takes for a number, a boolean or nothing, but for the words that PyYAML quotes by itself.
 _PLAIN_KEY = re.compile(r"[A-Za-z][A-Za-z0-9./_-]+")
+
+
+def present(**fields: Any) -> Document:
+    """Returns the fields that have a value: Kubernetes takes one that is left out for its default."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 class _Dumper(yaml.SafeDumper):
@@ -21,6 +28,9 @@ class _Dumper(yaml.SafeDumper):
             key.style = None if _PLAIN_KEY.fullmatch(key.value) else '"'
         return node
 
+    def ignore_aliases(self, data: Any) -> bool:
+        return True  # what is in two places is written twice
+
 
 def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"')
@@ -29,6 +39,6 @@ def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _quoted)
 
 
-def as_yaml(objects: Sequence[dict[str, Any]]) -> str:
+def as_yaml(objects: Sequence[Document]) -> str:
     """Returns the text of a file: every string quoted, but for names of fields."""
     return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, explicit_start=True, width=110)

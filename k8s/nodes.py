@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kubernetes import client
-
+from k8s.manifest import Document, present
 from k8s.plan import Plan
 from k8s.tpus import RESOURCE as TPU
 
@@ -36,52 +35,41 @@ def _providers(plan: Plan) -> list[Spot]:
     return list(SPOT.values()) if plan.cloud == "any" else [SPOT[plan.cloud]]
 
 
-def tolerations(plan: Plan, accelerator: bool) -> list[client.V1Toleration]:
-    """What was asked for; of the taints of spot nodes, unless they are not wanted, and of nodes with the
-    accelerator."""
-    found = [
-        client.V1Toleration(
-            key=each.key,
-            operator="Exists" if each.value is None else "Equal",
-            value=each.value,
-            effect=each.effect,
+def tolerations(plan: Plan, accelerator: bool) -> list[Document]:
+    """Returns the tolerations that were asked for, those of spot nodes' taints unless such nodes are not
+    wanted, and, with `accelerator`, that of the nodes that have it."""
+    tolerated = [
+        present(
+            key=taint.key,
+            operator="Exists" if taint.value is None else "Equal",
+            value=taint.value,
+            effect=taint.effect,
         )
-        for each in plan.tolerations
+        for taint in plan.tolerations
     ]
     if plan.spot != "no":
-        found += [
-            client.V1Toleration(key=each.label, operator="Equal", value=each.value, effect="NoSchedule")
-            for each in _providers(plan)
-            if each.tainted
+        tolerated += [
+            {"key": spot.label, "operator": "Equal", "value": spot.value, "effect": "NoSchedule"}
+            for spot in _providers(plan)
+            if spot.tainted
         ]
     if accelerator:
         key = TPU if plan.tpu is not None else GPU
-        found.append(client.V1Toleration(key=key, operator="Exists", effect="NoSchedule"))
-    return found
+        tolerated.append({"key": key, "operator": "Exists", "effect": "NoSchedule"})
+    return tolerated
 
 
-def spot_affinity(plan: Plan) -> client.V1NodeAffinity:
-    """To spot nodes: preferred, so that the Pod also finds a place where there are none; or required; or away
-    from them."""
-
-    def expression(each: Spot, operator: str) -> client.V1NodeSelectorRequirement:
-        return client.V1NodeSelectorRequirement(key=each.label, operator=operator, values=[each.value])
-
-    def term(*expressions: client.V1NodeSelectorRequirement) -> client.V1NodeSelectorTerm:
-        return client.V1NodeSelectorTerm(match_expressions=list(expressions))
-
-    providers = _providers(plan)
+def spot_affinity(plan: Plan) -> Document:
+    """Returns the nodeAffinity to spot nodes: preferred, so that the Pod also finds a place where there are
+    none; or required; or away from them."""
+    operator = "NotIn" if plan.spot == "no" else "In"
+    expressions = [
+        {"key": spot.label, "operator": operator, "values": [spot.value]} for spot in _providers(plan)
+    ]
+    terms = [{"matchExpressions": [expression]} for expression in expressions]  # terms are alternatives
     if plan.spot == "preferred":
-        return client.V1NodeAffinity(
-            preferred_during_scheduling_ignored_during_execution=[
-                client.V1PreferredSchedulingTerm(weight=100, preference=term(expression(each, "In")))
-                for each in providers
-            ]
-        )
-    if plan.spot == "required":  # terms are alternatives
-        terms = [term(expression(each, "In")) for each in providers]
-    else:  # expressions of a term hold together; a node without the label is fine
-        terms = [term(*(expression(each, "NotIn") for each in providers))]
-    return client.V1NodeAffinity(
-        required_during_scheduling_ignored_during_execution=client.V1NodeSelector(node_selector_terms=terms)
-    )
+        preferred = [{"weight": 100, "preference": term} for term in terms]
+        return {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+    if plan.spot == "no":  # expressions of a term hold together; a node without the label is fine
+        terms = [{"matchExpressions": expressions}]
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}

@@ -1,10 +1,11 @@
-"""The generator's own flags; all others are train.py's."""
+"""The generator's own flags, beside those of train.py; and the command that the Pods run."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from rl import cli
 from rl.cli import Parser, boolean, flags_of, integer, parse
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -30,7 +31,7 @@ def shown(text: str) -> bool | str:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The flags that train.py does not have."""
+    """Returns the parser of the flags that train.py does not have."""
     parser = Parser(
         prog="python -m k8s.generate",
         description="Writes Kubernetes manifests that run train.py; every flag of train.py is taken too, and "
@@ -88,7 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def split(argv: Sequence[str]) -> tuple[argparse.Namespace, argparse.Namespace]:
-    """The generator's flags, and those of train.py. What stands after `--` is train.py's.
+    """Returns the generator's flags, and those of train.py. What stands after `--` is train.py's.
 
     Raises:
         UsageError: an unknown flag (with the nearest of both), or a bad value.
@@ -98,3 +99,19 @@ def split(argv: Sequence[str]) -> tuple[argparse.Namespace, argparse.Namespace]:
     end = words.index("--") if "--" in words else len(words)
     own, rest = parser.parse_known_args(words[:end])
     return own, parse([*rest, *words[end + 1 :]], flags_of(parser))
+
+
+def train_command(args: argparse.Namespace, without: Collection[str] = ()) -> list[str]:
+    """Returns `python train.py` with the flags whose values are not the defaults, in the order of --help.
+
+    args: what `rl.cli.parse` made of what was typed.
+    without: names of values that are left out.
+    """
+    command = ["python", "train.py"]
+    for action in cli.build_parser()._actions:
+        if action.dest in ("help", *without):
+            continue
+        value = getattr(args, action.dest)
+        if value != action.default:
+            command += [action.option_strings[0], str(value)]
+    return command

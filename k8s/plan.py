@@ -5,26 +5,25 @@ from __future__ import annotations
 import argparse
 import posixpath
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
-from k8s.command import train_command
 from k8s.names import (
     checked_existing,
     checked_name,
+    checked_namespace,
     derived_name,
-    is_dns_label,
-    is_environment_name,
     is_image,
     is_label_key,
     is_label_value,
 )
-from k8s.options import CLOUDS, ONLY, PULL_POLICIES, SPOT
+from k8s.options import CLOUDS, ONLY, PULL_POLICIES, SPOT, train_command
 from k8s.quantities import checked_bytes, checked_cores
 from k8s.tpus import Slice, slice_of
 from rl.cli import checked
 from rl.errors import UsageError, nearest
-from rl.hparams.hparams import HParams
 from rl.workers.plan import Workers, division
 
 RESERVED = ("HOME", "TMPDIR", "RL_HEARTBEAT", "JOB_COMPLETION_INDEX")  # what Pods set themselves
@@ -38,10 +37,6 @@ RESERVED_RAY = (
     *("RAY_USAGE_STATS_ENABLED", "RAY_USAGE_STATS_EXTRA_TAGS", "KUBERAY_GEN_RAY_START_CMD"),
 )
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-EXISTING = (  # flags that name what the cluster has
-    *("service_account", "image_pull_secret", "env_secret", "storage_class"),
-    *("tensorboard_service_account", "tensorboard_env_secret"),
-)
 MOST_COPIES = 100_000  # completions of an Indexed Job with backoffLimitPerIndex
 MOST_WORKERS = 2**31 - 1  # what replicas count to
 # What the image and the container runtime have there; a claim would hide it, or be hidden.
@@ -49,12 +44,44 @@ _SYSTEM = (
     *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt/rl", "/opt/venv", "/proc", "/root", "/run"),
     *("/sbin", "/sys", "/tmp", "/usr", "/var/lib", "/var/run"),
 )
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # what shells can read as one
 _REMOTE = re.compile(r"([a-z][a-z0-9+.-]*)://[^/\s].*")
 _OF_THE_POD = ("file", "ram")  # schemes of places that end with a Pod
 
 
+def _one_of(*known: str) -> Callable[[str, str], str]:
+    """Returns a check that a flag's value is one of these."""
+
+    def check(flag: str, value: str) -> str:
+        if value not in known:
+            raise UsageError(f"unknown {flag} {value!r}: {nearest(value, known)}")
+        return value
+
+    return check
+
+
+# Flags that are fields of a plan as they stand -> what checks the value, where there is one.
+CHECKED: dict[str, Callable[[str, str], str]] = {
+    "namespace": checked_namespace,
+    "cpu": checked_cores,
+    "memory": partial(checked_bytes, example="8Gi"),
+    "scratch": partial(checked_bytes, example="10Gi"),
+    "worker_memory": partial(checked_bytes, example="1Gi"),
+    "spot": _one_of(*SPOT),
+    "cloud": _one_of(*CLOUDS),
+    **dict.fromkeys(
+        (
+            *("service_account", "image_pull_secret", "env_secret", "storage_class"),
+            *("tensorboard_service_account", "tensorboard_env_secret"),
+        ),
+        checked_existing,
+    ),
+}
+COUNTS = ("grace_seconds", "ttl_seconds", "backoff_limit", "workers_per_pod")  # checked where they were read
+
+
 class Toleration(NamedTuple):
-    """Of a taint: of any value where there is none, of all effects where there is none."""
+    """What tolerates a taint: of any value where it has none, of all effects where it has none."""
 
     key: str
     value: str | None
@@ -111,80 +138,90 @@ class Plan:
 
 
 def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
-    """Checks all that was typed.
+    """Returns the plan of what was typed, once it is checked.
 
     own: the generator's flags; train: those of train.py.
 
     Raises:
         UsageError: train.py would refuse its flags, or a value or combination of ours is wrong.
     """
-    _check_refused(train)
+    _check_refused(own, train)
     hparams = checked(train, here=False)
-    image = _image(own)
+    if not is_image(own.image):
+        raise UsageError(f"--image {own.image!r}: needs REGISTRY/NAME:TAG, such as ghcr.io/me/rl:1")
     name = _name(own, train)
-    tpu = _tpu(own, train)
+    tpu = None if own.tpu is None else slice_of(own.tpu)
     kind = _kind(train, tpu)
     if kind == "ray":  # train.py looks at this once TensorFlow is there
         division(hparams, Workers(train.num_workers), hparams.sync_workers)
     claim, mount = _claim(own, name), _mount(own)
     _check_output(train.output_dir, claim, mount)
-    _check_choice("--spot", own.spot, SPOT)
-    _check_choice("--cloud", own.cloud, CLOUDS)
     buffers = bool(train.num_workers and hparams.buffer_shards and hparams.save_buffers)
     shared = buffers or kind in ("copies", "hosts")
+    given = {name: getattr(own, name) for name in (*CHECKED, *COUNTS)}
+    for flag, check in CHECKED.items():
+        if given[flag] is not None:
+            check(f"--{flag}", given[flag])
     return Plan(
         name=name,
         kind=kind,
         command=tuple(_command(train, kind)),
         output_dir=train.output_dir,
-        image=image,
-        namespace=_label("--namespace", own.namespace),
+        image=own.image,
         image_pull_policy=_pull_policy(own),
-        cpu=checked_cores("--cpu", own.cpu),
-        memory=checked_bytes("--memory", own.memory, "8Gi"),
-        scratch=checked_bytes("--scratch", own.scratch, "10Gi"),
-        gpus=_gpus(own, train),
+        gpus=own.gpus or int(train.sys == "gpu"),
         tpu=tpu,
-        spot=own.spot,
-        cloud=own.cloud,
         node_selector=_node_selector(own.node_selector, tpu),
-        tolerations=tuple(_toleration(each) for each in own.toleration),
+        tolerations=tuple(_toleration(text) for text in own.toleration),
         claim=claim,
-        claim_size=_claim_size(own),
+        claim_size=own.pvc_size,
         mount=mount,
         shared_claim=shared,
         env_vars=_env_vars(own.env_var, kind),
-        grace_seconds=own.grace_seconds,
         hang_seconds=own.hang_seconds if train.training and not train.test_only else 0,
-        ttl_seconds=own.ttl_seconds,
-        backoff_limit=own.backoff_limit,
         tensorboard=_tensorboard(own, claim is not None, shared),
         copies=train.copies,
         copies_at_once=min(train.parallel, train.copies) if train.parallel > 1 else train.copies,
-        processes=_processes(train, hparams),
+        processes=train.num_workers and train.num_workers + hparams.num_learners - 1 + hparams.buffer_shards,
         processes_mount=buffers,
-        workers_per_pod=own.workers_per_pod,
-        worker_memory=checked_bytes("--worker_memory", own.worker_memory, "1Gi"),
-        keep_cluster=_keep_cluster(own, kind),
-        **{name: _existing(f"--{name}", getattr(own, name)) for name in EXISTING},
+        keep_cluster=own.keep_cluster,
+        **given,
     )
 
 
-def _check_refused(train: argparse.Namespace) -> None:
-    if train.list is not None:
-        raise UsageError("--list: python train.py --list shows the names; nothing was written")
-    if train.render:
-        raise UsageError("--render: a Pod has no display; --record_video writes the episodes as mp4 instead")
-    if train.ray_address is not None:
-        raise UsageError("--ray_address: workers join the cluster that is written here; leave it out")
+def _check_refused(own: argparse.Namespace, train: argparse.Namespace) -> None:
+    """Raises UsageError for what no Pod can do, what is missing, and what does not go together."""
+    tpu, missing = train.sys == "tpu", train.output_dir is None
+    refused = {
+        "--list: python train.py --list shows the names; nothing was written": train.list is not None,
+        "--render: a Pod has no display; --record_video writes the episodes as mp4 instead": train.render,
+        "--ray_address: workers join the cluster that is written here; leave it out": train.ray_address
+        is not None,
+        "--image is missing: name the image that k8s/Dockerfile was built to": not own.image,
+        "--output_dir is missing: name where the run is kept, such as gs://BUCKET/FOLDER": missing,
+        "--sys tpu needs --tpu TYPE-NUMBER, such as --tpu v5e-4": tpu and own.tpu is None,
+        f"--tpu {own.tpu} is for --sys tpu, not --sys {train.sys}": own.tpu is not None and not tpu,
+        f"--gpus {own.gpus} is for --sys gpu, not --sys {train.sys}": own.gpus and train.sys != "gpu",
+        "--keep_cluster is for workers: give --num_workers N with it": own.keep_cluster and not _ray(train),
+        "--pvc names a claim that exists, --pvc_size asks for a new one: take one of them": (
+            own.pvc is not None and own.pvc_size is not None
+        ),
+        "--storage_class is for a new claim: give --pvc_size with it": (
+            own.storage_class is not None and own.pvc_size is None
+        ),
+        f"--num_workers {train.num_workers}: needs {MOST_WORKERS} at most": train.num_workers > MOST_WORKERS,
+        f"--copies {train.copies}: a Job has {MOST_COPIES} Pods at most; write several Jobs": (
+            train.copies > MOST_COPIES and not _ray(train)
+        ),
+    }
+    for message, wrong in refused.items():
+        if wrong:
+            raise UsageError(message)
 
 
-def _image(own: argparse.Namespace) -> str:
-    if not own.image:
-        raise UsageError("--image is missing: name the image that k8s/Dockerfile was built to")
-    if not is_image(own.image):
-        raise UsageError(f"--image {own.image!r}: needs REGISTRY/NAME:TAG, such as ghcr.io/me/rl:1")
-    return str(own.image)
+def _ray(train: argparse.Namespace) -> bool:
+    """Tells whether it is a run with workers."""
+    return bool(train.num_workers and train.training and not train.test_only)
 
 
 def _name(own: argparse.Namespace, train: argparse.Namespace) -> str:
@@ -207,10 +244,8 @@ def _kind(train: argparse.Namespace, tpu: Slice | None) -> str:
                     f"{flag} {value} and --tpu {tpu.name}, which is {hosts} machines: take a slice of one"
                 )
         return "hosts"
-    if train.num_workers and train.training and not train.test_only:
+    if _ray(train):
         return "ray"
-    if train.copies > MOST_COPIES:
-        raise UsageError(f"--copies {train.copies}: a Job has {MOST_COPIES} Pods at most; write several Jobs")
     return "copies" if train.copies > 1 else "job"
 
 
@@ -219,38 +254,6 @@ def _command(train: argparse.Namespace, kind: str) -> list[str]:
         train = argparse.Namespace(**{**vars(train), "ray_address": "auto"})
     # Copies that go on side by side are Pods, which --parallel has counted.
     return train_command(train, without=("parallel",) if kind == "copies" else ())
-
-
-def _tpu(own: argparse.Namespace, train: argparse.Namespace) -> Slice | None:
-    if own.tpu is None:
-        if train.sys == "tpu":
-            raise UsageError("--sys tpu needs --tpu TYPE-NUMBER, such as --tpu v5e-4")
-        return None
-    if train.sys != "tpu":
-        raise UsageError(f"--tpu {own.tpu} is for --sys tpu, not --sys {train.sys}")
-    return slice_of(own.tpu)
-
-
-def _gpus(own: argparse.Namespace, train: argparse.Namespace) -> int:
-    if train.sys == "gpu":
-        return own.gpus or 1
-    if own.gpus is not None:
-        raise UsageError(f"--gpus {own.gpus} is for --sys gpu, not --sys {train.sys}")
-    return 0
-
-
-def _processes(train: argparse.Namespace, hparams: HParams) -> int:
-    if not train.num_workers:
-        return 0
-    if train.num_workers > MOST_WORKERS:
-        raise UsageError(f"--num_workers {train.num_workers}: needs {MOST_WORKERS} at most")
-    return int(train.num_workers + hparams.num_learners - 1 + hparams.buffer_shards)
-
-
-def _keep_cluster(own: argparse.Namespace, kind: str) -> bool:
-    if own.keep_cluster and kind != "ray":
-        raise UsageError("--keep_cluster is for workers: give --num_workers N with it")
-    return bool(own.keep_cluster)
 
 
 def _mount(own: argparse.Namespace) -> str:
@@ -263,22 +266,15 @@ def _mount(own: argparse.Namespace) -> str:
 
 
 def _claim(own: argparse.Namespace, name: str) -> str | None:
-    if own.pvc is not None and own.pvc_size is not None:
-        raise UsageError("--pvc names a claim that exists, --pvc_size asks for a new one: take one of them")
-    if own.storage_class is not None and own.pvc_size is None:
-        raise UsageError("--storage_class is for a new claim: give --pvc_size with it")
     if own.pvc is not None:
         return checked_existing("--pvc", own.pvc)
-    return f"{name}-data" if own.pvc_size is not None else None
+    if own.pvc_size is None:
+        return None
+    checked_bytes("--pvc_size", own.pvc_size, "50Gi")
+    return f"{name}-data"
 
 
-def _claim_size(own: argparse.Namespace) -> str | None:
-    return None if own.pvc_size is None else checked_bytes("--pvc_size", own.pvc_size, "50Gi")
-
-
-def _check_output(output_dir: str | None, claim: str | None, mount: str) -> None:
-    if output_dir is None:
-        raise UsageError("--output_dir is missing: name where the run is kept, such as gs://BUCKET/FOLDER")
+def _check_output(output_dir: str, claim: str | None, mount: str) -> None:
     if claim is not None:
         if not _below(output_dir, mount):
             raise UsageError(
@@ -295,32 +291,16 @@ def _check_output(output_dir: str | None, claim: str | None, mount: str) -> None
 
 
 def _below(path: str, folder: str) -> bool:
-    """Whether an absolute path is `folder` or in it."""
+    """Tells whether an absolute path is `folder` or in it."""
     path = posixpath.normpath(path)
     return path == folder or path.startswith(f"{folder}/")
 
 
-def _check_choice(flag: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise UsageError(f"unknown {flag} {value!r}: {nearest(value, known)}")
-
-
-def _existing(flag: str, value: str | None) -> str | None:
-    return None if value is None else checked_existing(flag, value)
-
-
-def _label(flag: str, value: str | None) -> str | None:
-    if value is not None and not is_dns_label(value):
-        raise UsageError(f"{flag} {value!r}: needs lower case letters, digits and '-', 63 at most")
-    return value
-
-
 def _pull_policy(own: argparse.Namespace) -> str:
-    """A tag may have been pushed anew since a node has pulled it; a digest is one image for ever."""
     if own.image_pull_policy is None:
+        # A tag may have been pushed anew since a node has pulled it; a digest is one image for ever.
         return "IfNotPresent" if "@" in own.image else "Always"
-    _check_choice("--image_pull_policy", own.image_pull_policy, PULL_POLICIES)
-    return str(own.image_pull_policy)
+    return _one_of(*PULL_POLICIES)("--image_pull_policy", own.image_pull_policy)
 
 
 def _tensorboard(own: argparse.Namespace, claim: bool, shared: bool) -> str:
@@ -345,26 +325,26 @@ def _toleration(text: str) -> Toleration:
 
 
 def _node_selector(given: list[str], tpu: Slice | None) -> dict[str, str]:
-    found: dict[str, str] = {} if tpu is None else dict(tpu.node_labels)
+    labels: dict[str, str] = {} if tpu is None else dict(tpu.node_labels)
     for pair in given:
         key, equals, value = pair.partition("=")
         if not (equals and is_label_key(key) and is_label_value(value)):
             raise UsageError(f"--node_selector {pair!r}: needs LABEL=VALUE, such as disktype=ssd")
-        if found.setdefault(key, value) != value:
-            raise UsageError(f"--node_selector {pair}: {key} is {found[key]} already")
-    return found
+        if labels.setdefault(key, value) != value:
+            raise UsageError(f"--node_selector {pair}: {key} is {labels[key]} already")
+    return labels
 
 
 def _env_vars(given: list[str], kind: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for pair in given:
         name, equals, value = pair.partition("=")
-        if not (equals and is_environment_name(name)):
+        if not (equals and _VARIABLE.fullmatch(name)):
             raise UsageError(f"--env_var {pair!r}: needs NAME=VALUE")
         if name in RESERVED:
             raise UsageError(f"--env_var {name}: the Pod sets it itself; leave it out")
         if name in RESERVED_RAY and kind == "ray":
             raise UsageError(f"--env_var {name}: KubeRay sets or refuses it; leave it out")
-        if found.setdefault(name, value) != value:
+        if variables.setdefault(name, value) != value:
             raise UsageError(f"--env_var {name} is given twice, with different values")
-    return found
+    return variables

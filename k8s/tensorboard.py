@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from kubernetes import client
-
 from k8s import pods
+from k8s.manifest import Document, present
 from k8s.plan import Plan
 
 PORT = 6006
@@ -17,48 +16,51 @@ IMPORTS = 300  # seconds that TensorBoard may take to start: it imports TensorFl
 
 
 def name_of(plan: Plan) -> str:
-    """Of the Deployment and the Service."""
+    """Returns the name of the Deployment and the Service."""
     return f"{plan.name}-{COMPONENT}"
 
 
-def deployment(plan: Plan) -> client.V1Deployment:
-    """One Pod that shows what all copies write, with rights of its own: it only reads."""
-    check = client.V1HTTPGetAction(path="/", port="http")
+def deployment(plan: Plan) -> Document:
+    """Returns the Deployment of a Pod that shows what all copies write; its rights are its own, to read."""
+    check = {"httpGet": {"path": "/", "port": "http"}}
     container = _container(
         plan,
         secret=plan.tensorboard_env_secret,
-        startup_probe=client.V1Probe(http_get=check, period_seconds=5, failure_threshold=IMPORTS // 5),
-        readiness_probe=client.V1Probe(http_get=check, period_seconds=10, timeout_seconds=5),
+        startupProbe={**check, "periodSeconds": 5, "failureThreshold": IMPORTS // 5},
+        readinessProbe={**check, "periodSeconds": 10, "timeoutSeconds": 5},
     )
     template = pods.template(
         plan, COMPONENT, container, restart="Always", service_account=plan.tensorboard_service_account
     )
     # A selector cannot be changed: another run of the same name, whose output is another, is refused instead
     # of shown in place of this one.
-    shown = {OUTPUT: hashlib.sha256(plan.output_dir.encode()).hexdigest()[:16]}
-    template.metadata.labels.update(shown)
-    return client.V1Deployment(
-        api_version="apps/v1",
-        kind="Deployment",
-        metadata=pods.metadata(plan, COMPONENT, name_of(plan)),
-        spec=client.V1DeploymentSpec(
-            replicas=1,
-            # A claim may let only one Pod in: the old one goes first.
-            strategy=client.V1DeploymentStrategy(type="Recreate"),
-            selector=client.V1LabelSelector(match_labels={**pods.labels(plan, COMPONENT), **shown}),
-            template=template,
-        ),
-    )
+    shown = {
+        **pods.labels(plan, COMPONENT),
+        OUTPUT: hashlib.sha256(plan.output_dir.encode()).hexdigest()[:16],
+    }
+    template["metadata"]["labels"] = shown
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": pods.metadata(plan, COMPONENT, name_of(plan)),
+        "spec": {
+            "replicas": 1,
+            "strategy": {"type": "Recreate"},  # a claim may let only one Pod in: the old one goes first
+            "selector": {"matchLabels": shown},
+            "template": template,
+        },
+    }
 
 
-def sidecar(plan: Plan) -> client.V1Container | None:
-    """TensorBoard in the Pod that trains, where it belongs there; training does not wait for it."""
+def sidecar(plan: Plan) -> Document | None:
+    """Returns TensorBoard's container in the Pod that trains, for which training does not wait; None where
+    TensorBoard is not there."""
     if plan.tensorboard != "beside":
         return None
-    return _container(plan, without_token=plan.service_account is not None, restart_policy="Always")
+    return _container(plan, without_token=plan.service_account is not None, restartPolicy="Always")
 
 
-def _container(plan: Plan, **more: Any) -> client.V1Container:
+def _container(plan: Plan, **more: Any) -> Document:
     return pods.container(
         plan,
         COMPONENT,
@@ -66,37 +68,37 @@ def _container(plan: Plan, **more: Any) -> client.V1Container:
         args=["tensorboard", "--logdir", plan.output_dir, "--bind_all", "--port", str(PORT)],
         claim=True,
         read_only_claim=True,
-        ports=[client.V1ContainerPort(name="http", container_port=PORT)],
+        ports=[{"name": "http", "containerPort": PORT}],
         **more,
     )
 
 
-def service(plan: Plan) -> client.V1Service:
-    """Reached from inside the cluster, and by `kubectl port-forward`."""
+def service(plan: Plan) -> Document:
+    """Returns the Service by which TensorBoard is reached from inside the cluster, and by
+    `kubectl port-forward`."""
     component = "training" if plan.tensorboard == "beside" else COMPONENT
-    return client.V1Service(
-        api_version="v1",
-        kind="Service",
-        metadata=pods.metadata(plan, COMPONENT, name_of(plan)),
-        spec=client.V1ServiceSpec(
-            type="ClusterIP",
-            selector=pods.labels(plan, component),
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": pods.metadata(plan, COMPONENT, name_of(plan)),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": pods.labels(plan, component),
             # A number: older clusters find no names of ports in sidecars.
-            ports=[client.V1ServicePort(name="http", port=PORT, target_port=PORT)],
-        ),
-    )
+            "ports": [{"name": "http", "port": PORT, "targetPort": PORT}],
+        },
+    }
 
 
-def claim(plan: Plan) -> client.V1PersistentVolumeClaim:
-    """Disk for the output. Where several Pods write, they may be on several nodes."""
-    mode = "ReadWriteMany" if plan.shared_claim else "ReadWriteOnce"
-    return client.V1PersistentVolumeClaim(
-        api_version="v1",
-        kind="PersistentVolumeClaim",
-        metadata=pods.metadata(plan, "output", plan.claim),
-        spec=client.V1PersistentVolumeClaimSpec(
-            access_modes=[mode],
-            storage_class_name=plan.storage_class,
-            resources=client.V1VolumeResourceRequirements(requests={"storage": plan.claim_size}),
+def claim(plan: Plan) -> Document:
+    """Returns the claim of disk for the output. Where several Pods write, they may be on several nodes."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": pods.metadata(plan, "output", plan.claim),
+        "spec": present(
+            accessModes=["ReadWriteMany" if plan.shared_claim else "ReadWriteOnce"],
+            storageClassName=plan.storage_class,
+            resources={"requests": {"storage": plan.claim_size}},
         ),
-    )
+    }

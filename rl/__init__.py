@@ -13,17 +13,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rl.errors import UsageError
+from rl.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from rl.api import Policy, Run, load, train
 
-__version__ = "0.1.0"
 __all__ = ["Policy", "Run", "UsageError", "load", "train"]
 
 
 def __getattr__(name: str) -> Any:
     if name in ("Policy", "Run", "load", "train"):
-        from rl.utils.imports import import_tensorflow
+        from rl.imports import import_tensorflow
 
         import_tensorflow()  # as quietly as the command line does
         from rl import api

@@ -18,17 +18,17 @@ from rl.errors import NotSent, UsageError
 from rl.experiment import tell_hints, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
-from rl.hparams.overrides import apply_overrides
 from rl.report.video import headless_setup
+from rl.request import Request
 from rl.runners.actor import Actor
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.trainer import Result
 from rl.saved_run import read_weights, saved_agent
+from rl.signals import StopRequest
 from rl.storage.address import default_output
 from rl.storage.storage import Storage, storage_at, storage_of, storages_of
 from rl.systems import use_system
 from rl.types import Nest
-from rl.utils.signals import StopRequest
 from rl.workers.plan import Workers
 
 ACTORS = 4  # compiled policies that a `Policy` keeps, of the batch sizes it was last called with
@@ -177,9 +177,19 @@ def train(
     storage.check_writable()
     if not storage.has("hparams.json"):
         tell_hints(resolved)
-    each = seed, eval_episodes, record_video
+    request = Request(
+        resolved,
+        name,
+        output_dir=str(output_dir),
+        sys=sys,
+        seed=seed,
+        record_video=record_video,
+        eval_episodes=eval_episodes,
+        command=f"rl.train({name!r})",
+        workers=workers,
+    )
     with StopRequest() as stop, storage.to_train():
-        result = train_one(resolved, name, storage, *each, stop, f"rl.train({name!r})", workers)
+        result = train_one(request, storage, stop)
     if storage.unsent:
         raise NotSent(storage.unsent)
     return Run(result, result.run_dir if type(storage) is Storage else storage.address)
@@ -190,7 +200,7 @@ def _resolved(hparams: str | HParams, overrides: dict[str, Any]) -> tuple[str, H
     if isinstance(hparams, str):
         return hparams, resolve(hparams, overrides)
     own = hparams.thawed()
-    apply_overrides(own, overrides)
+    own.assign(overrides)
     return type(hparams).__name__, own.freeze()
 
 

@@ -9,22 +9,24 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from rl import other_names
-from rl.errors import LearnerLost, MachineLost, NotFinite, NotSent, Unavailable, UsageError, nearest
+from rl.errors import AGAIN, LearnerLost, MachineLost, NotFinite, NotSent, Unavailable, UsageError, nearest
+from rl.imports import import_tensorflow, needing_packages
 from rl.registry import Registry, import_user_modules
+from rl.report.tables import plain_table, terminal_table
+from rl.request import Request
 from rl.storage.address import check_whole, default_output
-from rl.systems.hosts import Hosts, hosts_here, leave_cores_to_server
-from rl.systems.machines import together
-from rl.utils.imports import import_tensorflow, needing_packages
 from rl.workers.plan import Workers, check_address, check_ray
-from rl.workers.supervise import AGAIN, supervised
+from rl.workers.supervise import supervised
 
 if TYPE_CHECKING:
     from rl.hparams.hparams import HParams
+    from rl.systems.slice.hosts import Hosts
 
 FAMILIES = {  # name of the registry -> its package
     "hparams": "rl.hparams",
@@ -197,7 +199,11 @@ def _run(argv: Sequence[str]) -> int:
         hparams = checked(args)
     else:  # a run that is only tested says itself what it is
         _check_tested(args)
-    code = None if machines is None else together(*machines)
+    code = None
+    if machines is not None:
+        from rl.systems.slice.machines import together
+
+        code = together(*machines)
     if code is None and args.num_workers and training:
         workers = Workers(args.num_workers, args.ray_address, modules)
         code = supervised()
@@ -211,25 +217,33 @@ def _run(argv: Sequence[str]) -> int:
     from rl.experiment import run
 
     return run(
-        hparams,
-        output_dir=args.output_dir or _default_output(args),
-        sys=args.sys,
-        seed=args.seed,
-        copies=args.copies,
-        training=training,
-        render=args.render,
-        record_video=args.record_video,
-        eval_episodes=args.eval_episodes,
-        test_episodes=args.test_episodes,
-        command=[*program(), *argv],
-        hparams_name=args.hparams,
-        overrides=args.hparam_override,
-        workers=workers,
-        parallel=args.parallel,
-        copy=args.copy,
-        user_modules=modules,
-        eval_policy=args.eval_policy,
+        Request(
+            hparams,
+            args.hparams,
+            output_dir=args.output_dir or _default_output(args),
+            sys=args.sys,
+            seed=args.seed,
+            copies=args.copies,
+            copy=args.copy,
+            parallel=args.parallel,
+            training=training,
+            render=args.render,
+            record_video=args.record_video,
+            eval_episodes=args.eval_episodes,
+            test_episodes=args.test_episodes,
+            eval_policy=args.eval_policy or _chosen_policy(hparams),
+            overrides=args.hparam_override,
+            command=shlex.join([*program(), *argv]),
+            workers=workers,
+            user_modules=modules,
+        )
     )
+
+
+def _chosen_policy(hparams: HParams | None) -> str | None:
+    """Whose actions tests take where hparams say so themselves, not by default."""
+    chosen = hparams is not None and "eval_policy" in hparams.model_fields_set
+    return hparams.eval_policy if hparams is not None and chosen else None
 
 
 def _default_output(args: argparse.Namespace) -> str:
@@ -239,7 +253,11 @@ def _default_output(args: argparse.Namespace) -> str:
 
 def _machines(args: argparse.Namespace) -> tuple[Hosts, dict[str, str]] | None:
     """The machines of this one's TPU slice, and the environment of its server; None where it is alone."""
-    hosts = hosts_here() if args.sys in ("tpu", "gcp") else None
+    if args.sys not in ("tpu", "gcp"):
+        return None
+    from rl.systems.slice.hosts import hosts_here, leave_cores_to_server
+
+    hosts = hosts_here()
     if hosts is None:
         return None
     for flag, value, least in (("--num_workers", args.num_workers, 0), ("--parallel", args.parallel, 1)):
@@ -360,33 +378,14 @@ def _list(words: list[str]) -> int:
         for name in words or FAMILIES:
             tables[name] = [(entry.name, entry.description) for entry in registry_of(name).entries()]
     try:
-        if sys.stdout.isatty():
-            _print_tables(header, tables)
-        else:
-            for name, rows in tables.items():
-                if not words:
-                    print(f"{name}:")
-                widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-                for row in [header, *rows] if len(header) > 2 else rows:
-                    cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-                    print("  ".join(cells).rstrip())
+        for name, rows in tables.items():
+            if sys.stdout.isatty():
+                terminal_table(rows, header, name, sys.stdout)
+                continue
+            if not words:
+                print(f"{name}:")
+            plain_table([header, *rows] if len(header) > 2 else rows, sys.stdout)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader (head, less) had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
-
-
-def _print_tables(header: Sequence[str], tables: dict[str, list[tuple[str, ...]]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    for name, rows in tables.items():
-        table = Table(title=name, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        for column in header:
-            table.add_column(column, no_wrap=column == "name", overflow="fold")
-        for row in rows:
-            table.add_row(*map(Text, row))
-        console.print(table)

@@ -6,6 +6,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 
+AGAIN = 75  # exit code where the same command goes on from the last checkpoint (EX_TEMPFAIL)
+
 
 class UsageError(Exception):
     """Bad input: its text is one clear line; `train.py` prints it and exits with code 2."""

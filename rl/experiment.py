@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import check_window, eval_envs_of, left_out
@@ -16,18 +16,18 @@ from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference
 from rl.hparams.overrides import parse_overrides
 from rl.report.progress import summary_table
+from rl.report.versions import write_run_files
 from rl.report.video import has_display, headless_setup
+from rl.request import Request
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.player import Player
 from rl.runners.trainer import Result, Trainer
 from rl.saved_run import read_saved, read_weights, saved_agent, saved_hparams
+from rl.signals import PATIENCE, StopRequest
 from rl.storage.checkpoint import CheckpointManager
 from rl.storage.files import ensure_writable_dir
 from rl.storage.storage import Storage, storages_of
 from rl.systems import use_system
-from rl.utils.signals import PATIENCE, StopRequest
-from rl.utils.versions import command_line, write_run_files
-from rl.workers.plan import Workers
 
 log = logging.getLogger("rl")
 
@@ -51,70 +51,27 @@ FREE_TO_CHANGE = {
 }
 
 
-class Plan(NamedTuple):
-    """What all copies of a run share."""
-
-    hparams: HParams | None  # None: only tested, and each run says what it is
-    name: str | None  # of the set
-    seed: int  # of the first copy; the next has the next
-    training: bool
-    render: bool
-    record_video: bool
-    eval_episodes: int
-    test_episodes: int
-    command: str
-    workers: Workers | None
-    eval_policy: str | None  # of tests; None: as the run was trained
-
-
-def run(
-    hparams: HParams | None,
-    *,
-    output_dir: str,
-    sys: str,
-    seed: int,
-    copies: int,
-    training: bool,
-    render: bool,
-    record_video: bool,
-    eval_episodes: int,
-    test_episodes: int,
-    command: list[str],
-    hparams_name: str | None,
-    overrides: str,
-    workers: Workers | None = None,
-    parallel: int = 1,
-    copy: int | None = None,
-    user_modules: tuple[str, ...] = (),
-    eval_policy: str | None = None,
-) -> int:
+def run(request: Request) -> int:
     """The command line's work: trains (or not) and tests each copy, prints a table; returns the exit code.
-
-    hparams: of all copies; None where they are only tested: those that each was trained with.
-    copy: the only one of the copies that is this process's; None: all are.
-    eval_policy: of tests; None: what hparams give that was chosen, else what the run was trained with.
 
     Raises:
         UsageError: anything wrong in what was asked for.
         NotFinite, Unavailable: a copy came to it; the others were trained all the same.
         NotSent: the last state of a copy could not be sent to its remote output.
     """
-    use_system(sys)
+    use_system(request.sys)
     headless = headless_setup()
-    if render and headless and not has_display():
+    if request.render and headless and not has_display():
         raise UsageError(
             "--render: there is no display here; --record_video writes the episodes as mp4 instead"
         )
-    storages = storages_of(output_dir, range(copies) if copy is None else [copy])
-    if eval_policy is None and hparams is not None and "eval_policy" in hparams.model_fields_set:
-        eval_policy = hparams.eval_policy
-    each = eval_episodes, test_episodes, command_line(command), workers, eval_policy
-    plan = Plan(hparams, hparams_name, seed, training, render, record_video, *each)
-    if _check_storages(plan, storages, overrides):
-        assert hparams is not None
-        tell_hints(hparams)
+    numbers = range(request.copies) if request.copy is None else [request.copy]
+    storages = storages_of(request.output_dir, numbers)
+    if _check_storages(request, storages):
+        assert request.hparams is not None
+        tell_hints(request.hparams)
     with StopRequest(patience=PATIENCE) as stop:
-        rows, failed = _all_copies(plan, storages, parallel, sys, user_modules, stop)
+        rows, failed = _all_copies(request, storages, stop)
     if rows:
         summary_table(rows, title="")
     if failed:
@@ -125,7 +82,7 @@ def run(
     return stop.exit_code
 
 
-def _check_storages(plan: Plan, storages: dict[int, Storage], overrides: str) -> bool:
+def _check_storages(request: Request, storages: dict[int, Storage]) -> bool:
     """Looks at all copies before the first one costs time; returns whether one of them begins.
 
     Raises:
@@ -134,37 +91,32 @@ def _check_storages(plan: Plan, storages: dict[int, Storage], overrides: str) ->
     begins = False
     for number, storage in storages.items():
         with storage.glance() as run_dir:
-            hparams = plan.hparams or saved_hparams(run_dir)[0]
-            if plan.render:
+            hparams = request.hparams or saved_hparams(run_dir)[0]
+            if request.render:
                 check_window(hparams.env)
-            if plan.training:
-                _check_same_run(hparams, run_dir, plan.seed + number)
+            if request.training:
+                _check_same_run(hparams, run_dir, request.seed + number)
                 begins |= read_saved(run_dir) is None
             else:
-                _check_overrides(hparams, run_dir, overrides)
-        if plan.training or plan.record_video:
+                _check_overrides(hparams, run_dir, request.overrides)
+        if request.training or request.record_video:
             storage.check_writable()
     return begins
 
 
 def _all_copies(
-    plan: Plan,
-    storages: dict[int, Storage],
-    parallel: int,
-    system: str,
-    modules: tuple[str, ...],
-    stop: StopRequest,
+    request: Request, storages: dict[int, Storage], stop: StopRequest
 ) -> tuple[list[dict[str, Any]], list[Exception]]:
     """Each copy, side by side or one after another: their lines of the summary, and why others have none."""
-    if parallel > 1 and len(storages) > 1 and plan.training:
+    if request.parallel > 1 and len(storages) > 1 and request.training:
         from rl.workers.copies import side_by_side
 
-        return side_by_side(plan, list(storages.values()), parallel, system, modules, stop)
+        return side_by_side(request, list(storages.values()), stop, one_copy)
     rows: list[dict[str, Any]] = []
     failed: list[Exception] = []
     for number, storage in storages.items():
         try:
-            rows += one_copy(plan, storage, number, stop)
+            rows += one_copy(request, storage, number, stop)
         except (NotFinite, Unavailable) as error:  # the others may do better
             failed.append(error)
             log.error("%s: %s", storage.address, error)
@@ -173,17 +125,13 @@ def _all_copies(
     return rows, failed
 
 
-def one_copy(plan: Plan, storage: Storage, copy: int, stop: StopRequest) -> list[dict[str, Any]]:
+def one_copy(request: Request, storage: Storage, copy: int, stop: StopRequest) -> list[dict[str, Any]]:
     """Trains (or not) and tests one copy: its line of the summary, none where there is nothing to say."""
-    with storage.to_train() if plan.training else storage.to_read():
-        result = None
-        if plan.training:
-            assert plan.hparams is not None and plan.name is not None
-            each = plan.seed + copy, plan.eval_episodes, plan.record_video
-            result = train_one(plan.hparams, plan.name, storage, *each, stop, plan.command, plan.workers)
+    with storage.to_train() if request.training else storage.to_read():
+        result = train_one(request.of_copy(copy), storage, stop) if request.training else None
         if not stop.requested:
-            tests = _test(plan, storage.folder, stop)
-            return [_summary(storage, result, tests, plan.test_episodes)]
+            tests = _test(request, storage.folder, stop)
+            return [_summary(storage, result, tests, request.test_episodes)]
         return [] if result is None else [_summary(storage, result, {}, 0)]
 
 
@@ -213,39 +161,32 @@ def _check_overrides(hparams: HParams, run_dir: Path, overrides: str) -> None:
             )
 
 
-def train_one(
-    hparams: HParams,
-    name: str,
-    storage: Storage,
-    seed: int,
-    eval_episodes: int,
-    record_video: bool,
-    stop: StopRequest,
-    command: str,
-    workers: Workers | None,
-) -> Result:
+def train_one(request: Request, storage: Storage, stop: StopRequest) -> Result:
     """Trains where `storage` says, or goes on with the run that is there; call it in `storage.to_train()`.
+
+    request: of one run, which has its seed.
 
     Raises:
         UsageError: it holds another run; parts that do not fit together.
     """
-    run_dir = storage.folder
-    _check_same_run(hparams, run_dir, seed)
-    trainer = Trainer(hparams, run_dir, seed, eval_episodes, record_video, workers, storage)
+    hparams, run_dir = request.hparams, storage.folder
+    assert hparams is not None
+    _check_same_run(hparams, run_dir, request.seed)
+    trainer = Trainer(request, storage)
     try:
         ensure_writable_dir(run_dir)
         storage.begin()
         saved = {
-            "name": name,
-            "seed": seed,
+            "name": request.name,
+            "seed": request.seed,
             "hparams": hparams.to_dict(),
             "backends": {"training": trainer.runner.backend, "evaluation": trainer.evaluator.backend},
             "difference_from_default": {
                 key: list(pair) for key, pair in difference(hparams, HParams()).items()
             },
         }
-        write_run_files(run_dir, saved, command, trainer.runner.step if trainer.resumed else None)
-        return trainer.train(stop, {"hparams": name, "seed": seed} | hparams.flat())
+        write_run_files(run_dir, saved, request.command, trainer.runner.step if trainer.resumed else None)
+        return trainer.train(stop)
     except SystemExit as error:  # a library's or an environment's: never this program's success
         raise RuntimeError(f"something called sys.exit({error.code}) while {run_dir} was trained") from error
     finally:
@@ -281,19 +222,21 @@ def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _test(plan: Plan, run_dir: Path, stop: StopRequest) -> dict[str, Evaluation]:
+def _test(request: Request, run_dir: Path, stop: StopRequest) -> dict[str, Evaluation]:
     """Test episodes of the best and of the last policy, the same for all runs, and none of those that chose
     the best; further ones of the best policy may be shown or filmed. Where `stop` is requested, what was
     found by then."""
     tests: dict[str, Evaluation] = {}
     with contextlib.suppress(Stopped):
-        _play_tests(plan, run_dir, lambda: stop.requested, tests)
+        _play_tests(request, run_dir, lambda: stop.requested, tests)
     return tests
 
 
-def _play_tests(plan: Plan, run_dir: Path, stopped: Callable[[], bool], tests: dict[str, Evaluation]) -> None:
+def _play_tests(
+    request: Request, run_dir: Path, stopped: Callable[[], bool], tests: dict[str, Evaluation]
+) -> None:
     """Plays them, into `tests`. Raises Stopped."""
-    agent, episodes = saved_agent(run_dir, plan.hparams, plan.eval_policy), plan.test_episodes
+    agent, episodes = saved_agent(run_dir, request.hparams, request.eval_policy), request.test_episodes
     with contextlib.closing(Evaluator(agent, episodes)) as evaluator:
         for which in ("last", "best"):  # the best one stays in the agent
             step = read_weights(agent, run_dir, which)
@@ -301,13 +244,13 @@ def _play_tests(plan: Plan, run_dir: Path, stopped: Callable[[], bool], tests: d
             other = evaluator.other(purpose_seed(Purpose.TEST), stopped) if which == "last" else None
             if other is not None:
                 tests[other[0]] = other[1]
-    if plan.record_video:
+    if request.record_video:
         with contextlib.closing(Player(agent, "rgb_array")) as player:
             for episode in range(episodes):
                 seed = purpose_seed(Purpose.FILM, number=episode)
                 label = f"best_step_{step:09d}_episode_{episode}"
                 player.film(seed, run_dir / "videos", label, stopped)
-    if plan.render:
+    if request.render:
         with contextlib.closing(Player(agent, "human")) as player:
             for episode in range(episodes):
                 player.play(purpose_seed(Purpose.FILM, number=episode), stopped)

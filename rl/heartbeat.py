@@ -20,13 +20,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rl.errors import AGAIN
+
 log = logging.getLogger("rl")
 
 FILE = "heartbeat"  # in a run's folder
 VARIABLE = "RL_HEARTBEAT"  # names another file for it: that of a Pod, whose run may be worked on anywhere
 TELL = 300.0  # seconds without progress after which a line says what is waited for
 LOOK = 1.0  # seconds between two looks at the main thread
-AGAIN = 75  # exit code of a run that hung: EX_TEMPFAIL, as rl.workers.supervise.AGAIN
 OVER = "over"
 
 

@@ -12,10 +12,8 @@ from rl.envs.make import eval_envs_of
 from rl.envs.own import check_trusted
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
-from rl.hparams.overrides import apply_overrides
-from rl.runners.trainer import best_return
 from rl.storage.checkpoint import CheckpointManager, read_manifest, read_single
-from rl.storage.files import failure, read_text, reason
+from rl.storage.files import failure, patiently, read_text, reason
 
 
 def read_saved(run_dir: Path) -> dict[str, Any] | None:
@@ -51,7 +49,7 @@ def saved_hparams(
         )
     hparams = HParams.from_dict(saved["hparams"])
     given = {"eval_policy": eval_policy, "env": env}
-    apply_overrides(hparams, {key: value for key, value in given.items() if value is not None})
+    hparams.assign({key: value for key, value in given.items() if value is not None})
     hparams.freeze()
     if asked is not None and (asked.algo, asked.env) != (hparams.algo, hparams.env):
         raise UsageError(
@@ -74,6 +72,13 @@ def saved_agent(
     envs.close()
     agent: Agent = get_algo(hparams.algo)(hparams, *views, seed)
     return agent
+
+
+def best_return(run_dir: Path) -> float | None:
+    """The mean evaluation return of the best policy kept in a run, None where there is none. Raises
+    UsageError where it is damaged."""
+    path = run_dir / "checkpoints" / "best"
+    return read_manifest(path).meta["return_mean"] if patiently(path.is_dir, f"cannot read {path}") else None
 
 
 def read_weights(agent: Agent, run_dir: Path, which: str) -> int:

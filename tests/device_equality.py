@@ -27,7 +27,8 @@ from rl.hparams.registry import registry as hparams_sets
 from rl.ops import random
 from rl.ops.trajectories import take
 from rl.parallel.devices import Devices
-from rl.runners.build import build_runner, make_memory
+from rl.runners.build import build_runner
+from rl.runners.parts import make_memory
 from rl.storage.checkpoint import CheckpointManager
 from rl.systems import system as system_module
 from rl.systems.system import System
@@ -81,7 +82,7 @@ def global_batch(hparams):
     """What one update learns from, of one device with all environments; numpy."""
     runner = build_runner(hparams, 0)
     trajectory = runner._rollout(random.key(5), tf.constant(0, tf.int64))[0]
-    agent = runner.learner.agent
+    agent = runner.agent
     if agent.experience in ("rollout", "parameters"):
         batch = trajectory
     else:
@@ -160,7 +161,7 @@ def run(name, overrides):
         np.testing.assert_equal(state(again), after)
     assert any(name.startswith("device_1/") for name in saved)
     assert sums["updates"] > 0 and all(np.isfinite(value) for value in sums.values()), sums
-    rate = runner.learner.agent.optimizers["network"].learning_rate
+    rate = runner.agent.optimizers["network"].learning_rate
     rates = [float(each.numpy()) for each in runner.devices.values(rate)]
     print(json.dumps({"step": runner.step, "transitions": sums["transitions"], "rates": rates}))
     again.close()

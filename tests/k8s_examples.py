@@ -1,9 +1,11 @@
-"""One command line for each kind of thing that `k8s.generate` writes."""
+"""Command lines for each kind of thing that `k8s.generate` writes, and what finds its way in that."""
 
 from __future__ import annotations
 
 IMAGE = ["--image", "ghcr.io/me/rl:1"]
 BUCKET = ["--output_dir", "gs://bucket/x"]
+GOOD = ["--hparams", "ppo_cartpole", *IMAGE, *BUCKET]
+RAY = ["--hparams", "impala_cartpole", "--num_workers", "2", *IMAGE, *BUCKET]
 EXAMPLES = {
     "job": ["--hparams", "ppo_pong", "--sys", "gpu", *IMAGE, *BUCKET],
     "copies": ["--hparams", "ppo_cartpole", "--copies", "5", "--parallel", "2", *IMAGE, *BUCKET],
@@ -63,6 +65,24 @@ WORDS = [
 
 
 def one(objects, kind):
-    """The only object of a kind."""
+    """Returns the only object of a kind."""
     (found,) = [each for each in objects if each["kind"] == kind]
     return found
+
+
+def pod_templates(node):
+    """Yields the Pod templates in an object, wherever they are."""
+    if isinstance(node, dict):
+        if isinstance(node.get("spec"), dict) and "containers" in node["spec"]:
+            yield node
+        for value in node.values():
+            yield from pod_templates(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from pod_templates(value)
+
+
+def containers(objects):
+    """Returns all containers of all Pods, sidecars too."""
+    specs = [template["spec"] for template in pod_templates(objects)]
+    return [each for spec in specs for each in [*spec["containers"], *spec.get("initContainers", [])]]

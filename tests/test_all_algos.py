@@ -27,7 +27,7 @@ from rl.hparams.registry import registry as hparams_sets
 from rl.ops import random
 from rl.registry import import_user_modules
 from rl.runners.evaluate import Evaluator
-from rl.runners.learner import Learner
+from rl.runners.iteration import Iteration
 from rl.storage.checkpoint import CheckpointManager
 
 ENV_ID = "Follow-v0"  # the name under which `Follow` is registered
@@ -142,7 +142,7 @@ def assert_same(found, expected):
 
 
 def iterations_of(runner):
-    return -(-runner.learner.agent.hparams.train_steps // runner.steps_per_iteration)
+    return -(-runner.agent.hparams.train_steps // runner.steps_per_iteration)
 
 
 def test_every_algorithm_acts_in_a_space_that_is_walked():
@@ -153,7 +153,7 @@ def test_every_algorithm_acts_in_a_space_that_is_walked():
 def test_it_learns_and_is_saved_and_restored_whole_and_repeats_itself(build, tmp_path, algo, kind, backend):
     name, overrides = settings(algo, kind, backend)
     runner, before = save_restore_and_repeat(build, tmp_path, name, overrides)
-    agent = runner.learner.agent
+    agent = runner.agent
     sums = runner.run(iterations_of(runner) - 16)
     assert sums["updates"] > 0
     assert all(np.isfinite(value) for value in sums.values()), sums
@@ -171,7 +171,7 @@ def test_it_learns_in_bfloat16_too(build):
     name, overrides = settings("iqn", spaces.Discrete, "graph")
     runner = build(name, **overrides, **{"model.precision": "bfloat16"})
     runner.run(iterations_of(runner))
-    evaluator = Evaluator(runner.learner.agent, 5)
+    evaluator = Evaluator(runner.agent, 5)
     assert evaluator.run(0).returns.mean() >= TINY[spaces.Discrete][1]
     evaluator.close()
 
@@ -223,7 +223,7 @@ def parts_settings(algo, backend, form, actions):
 @pytest.mark.parametrize(("algo", "backend"), one_backend_each(DISCRETE))
 def test_it_learns_with_legal_actions_alone(build, monkeypatch, algo, backend):
     """Half of the legal actions are right. Gymnasium's form of the environment raises at an illegal one."""
-    learn = Learner.learn
+    learn = Iteration.learn
 
     def learn_and_count(self, trajectory, seed, *rest):
         mask = tf.cast(trajectory.observation["action_mask"][:-1], tf.float32)  # [T, B, A]
@@ -231,13 +231,13 @@ def test_it_learns_with_legal_actions_alone(build, monkeypatch, algo, backend):
         illegal = tf.reduce_sum((1.0 - chosen) * trajectory.mask)
         return learn(self, trajectory, seed, *rest) | {"illegal": illegal}
 
-    monkeypatch.setattr(Learner, "learn", learn_and_count)
+    monkeypatch.setattr(Iteration, "learn", learn_and_count)
     name, overrides = parts_settings(algo, backend, "dict", "masked")
     runner = build(name, **overrides)
     sums = runner.run(iterations_of(runner))
     assert sums["transitions"] >= 1000 and sums["illegal"] == 0.0
     assert all(np.isfinite(value) for value in sums.values()), sums
-    evaluator = Evaluator(runner.learner.agent, 5)
+    evaluator = Evaluator(runner.agent, 5)
     assert evaluator.run(0).returns.mean() >= 17.0  # 20 at best, 10 at random
     evaluator.close()
 
@@ -267,7 +267,7 @@ def test_it_takes_observations_with_parts_of_all_kinds(build, algo, kind, form, 
     """In-graph it is compiled by XLA as well, as it is in use."""
     name, overrides = parts_settings(algo, backend, form, "box" if kind is spaces.Box else "discrete")
     runner = build(name, compile="xla" if backend == "graph" else "graph", **overrides)
-    agent = runner.learner.agent
+    agent = runner.agent
     before = {key: np.array(each.numpy()) for key, each in agent.policy_variables.items()}
     sums = runner.run(iterations_of(runner) // 4)
     assert sums["updates"] > 0 and all(np.isfinite(value) for value in sums.values()), sums
@@ -292,7 +292,7 @@ def test_with_memory_it_is_saved_and_restored_whole_and_repeats_itself(build, tm
     name, overrides = settings(algo, get_algo(algo).action_spaces[0], backend)
     overrides |= {"model.name": model, "model.hidden": (8,), "model.recurrent_units": 8}
     runner, _ = save_restore_and_repeat(build, tmp_path, name, overrides)
-    assert tf.nest.flatten(runner.learner.agent.initial_state(1))
+    assert tf.nest.flatten(runner.agent.initial_state(1))
 
 
 NEWCOMER = '''

@@ -379,8 +379,8 @@ class OwnHParams(HParams):
 def test_workers_import_the_module_of_the_callers_own_hparams(tmp_path, monkeypatch):
     found = []
 
-    def train_one(hparams, name, storage, seed, eval_episodes, record_video, stop, command, workers):
-        found.append(workers.user_modules)
+    def train_one(request, storage, stop):
+        found.append(request.workers.user_modules)
         raise UsageError("enough")
 
     monkeypatch.setattr("rl.api.train_one", train_one)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pty
@@ -15,11 +16,13 @@ import pytest
 
 from rl import errors
 from rl.cli import FAMILIES, main
+from rl.request import Request
+from rl.workers.plan import Workers
 
 ROOT = Path(__file__).parents[1]
 
 # A user's module: one component of each kind, a set that names them, and a stand-in for the trainer that
-# prints what it was asked to do.
+# prints the request.
 USER_MODULE = '''
 import json, sys, types
 from rl.agents.algos.act_select.registry import register as register_act_select
@@ -58,8 +61,8 @@ def my_set():
     hparams.memory, hparams.act_select, hparams.grad_comp = "my_memory", "my_act_select", "my_grad_comp"
     return hparams
 
-def run(hparams, **arguments):
-    print(json.dumps({"hparams": hparams.to_dict(), "frozen": hparams.frozen, **arguments}))
+def run(request):
+    print(json.dumps(request.hparams.to_dict() | {"modules": request.user_modules, "name": request.name}))
     return 7
 
 sys.modules["tensorflow"] = types.ModuleType("tensorflow")
@@ -79,62 +82,75 @@ def folder(tmp_path):
     return tmp_path
 
 
-def asked(folder: Path, *flags: str, **options) -> dict:
-    """What the trainer is asked to do by these flags."""
-    done = train_py("--user_modules", "my_module", "--hparams", "my_set", *flags, cwd=folder, **options)
-    assert done.returncode == 7, done.stderr
-    return json.loads(done.stdout)
+@pytest.fixture
+def asked(monkeypatch, tmp_path):
+    """Gives the request that flags come to."""
+    requests = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("JOB_COMPLETION_INDEX", raising=False)
+    monkeypatch.setitem(sys.modules, "rl.experiment", types.SimpleNamespace(run=requests.append))
+    checks = types.SimpleNamespace(check_environment=lambda *_: None)
+    monkeypatch.setitem(sys.modules, "rl.envs.checks", checks)
+    monkeypatch.setattr("rl.cli.import_tensorflow", lambda: None)
+    monkeypatch.setattr("rl.cli.supervised", lambda: None)
+
+    def ask(*flags):
+        requests.clear()
+        main(["--hparams", "ppo_identity", *flags])
+        (request,) = requests
+        return request
+
+    return ask
 
 
-def test_defaults_train_one_copy_into_a_folder_named_after_the_set(folder):
-    request = asked(folder)
-    command = request.pop("command")
-    assert command[:2] == ["python", "train.py"] and command[-2:] == ["--hparams", "my_set"]
-    hparams = request.pop("hparams")
-    assert (hparams["algo"], hparams["env"], hparams["train_steps"]) == ("my_algo", "CartPole-v1", 50)
-    assert request == {
-        "frozen": True,
-        "output_dir": os.path.join("runs", "my_set"),
-        "sys": "local",
-        "seed": 0,
-        "copies": 1,
-        "training": True,
-        "render": False,
-        "record_video": False,
-        "eval_episodes": 10,
-        "eval_policy": None,
-        "test_episodes": 10,
-        "hparams_name": "my_set",
-        "overrides": "",
-        "workers": None,
-        "parallel": 1,
-        "copy": None,
-        "user_modules": ["my_module"],
-    }
+def test_defaults_train_one_copy_into_a_folder_named_after_the_set(asked):
+    request = asked()
+    assert request.hparams.frozen and request.hparams.env == "Identity-v0"
+    expected = Request(request.hparams, "ppo_identity", os.path.join("runs", "ppo_identity"))
+    assert dataclasses.replace(request, command="") == expected
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        request.seed = 1
 
 
-def test_every_flag_reaches_the_trainer(folder):
+def test_every_flag_reaches_the_trainer(asked):
     request = asked(
-        folder,
         *("--sys", "gpu", "--env", "Acrobot-v1", "--output_dir", "here", "--train_steps", "1e3"),
         *("--hparam_override", "lr=0.5,model.hidden=[3,4]", "--seed", "11", "--copies", "3"),
         *("--eval_episodes", "4", "--test_episodes", "5", "--record_video", "--render"),
         *("--num_workers", "3", "--ray_address", "auto", "--eval_policy", "sample"),
     )
-    hparams = request["hparams"]
-    assert (hparams["env"], hparams["train_steps"], hparams["lr"]) == ("Acrobot-v1", 1000, 0.5)
-    assert (hparams["model"]["hidden"], hparams["eval_policy"]) == ([3, 4], "sample")
-    expected = {
-        "sys": "gpu",
-        "output_dir": "here",
-        "seed": 11,
-        "copies": 3,
-        "record_video": True,
-        "render": True,
-    }
-    expected |= {"eval_episodes": 4, "test_episodes": 5, "overrides": "lr=0.5,model.hidden=[3,4]"}
-    expected |= {"workers": [3, "auto", ["my_module"]]}
-    assert {name: request[name] for name in expected} == expected
+    hparams = request.hparams
+    assert (hparams.env, hparams.train_steps, hparams.lr) == ("Acrobot-v1", 1000, 0.5)
+    assert (hparams.model.hidden, hparams.eval_policy) == ((3, 4), "sample")
+    assert request == Request(
+        hparams,
+        "ppo_identity",
+        "here",
+        sys="gpu",
+        seed=11,
+        copies=3,
+        record_video=True,
+        render=True,
+        eval_episodes=4,
+        test_episodes=5,
+        eval_policy="sample",
+        overrides="lr=0.5,model.hidden=[3,4]",
+        command=request.command,
+        workers=Workers(3, "auto"),
+    )
+    assert asked("--copies", "4", "--parallel", "2").parallel == 2
+    assert asked("--hparam_override", "eval_policy=sample").eval_policy == "sample"
+
+
+def test_a_module_of_the_users_brings_a_set_and_one_part_of_each_kind(folder):
+    done = train_py("--user_modules", "my_module", "--hparams", "my_set", cwd=folder)
+    assert done.returncode == 7, done.stderr
+    asked = json.loads(done.stdout)
+    assert (asked["algo"], asked["env"], asked["train_steps"]) == ("my_algo", "CartPole-v1", 50)
+    assert (asked["modules"], asked["name"]) == (["my_module"], "my_set")
+    done = train_py("--list", "--user_modules", "my_module", cwd=folder)
+    assert [line[:-1] for line in done.stdout.splitlines() if line.endswith(":")] == list(FAMILIES)
+    assert re.search(r"^my_algo +An algorithm of the user's\.$", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +165,9 @@ def test_every_flag_reaches_the_trainer(folder):
         (["--test_only", "--training", "True"], False, False),
     ],
 )
-def test_boolean_flags_are_accepted_bare_and_with_a_value(folder, flags, render, training):
-    request = asked(folder, *flags)
-    assert (request["render"], request["training"]) == (render, training)
+def test_boolean_flags_are_accepted_bare_and_with_a_value(asked, flags, render, training):
+    request = asked(*flags)
+    assert (request.render, request.training) == (render, training)
 
 
 @pytest.mark.parametrize(
@@ -165,9 +181,10 @@ def test_boolean_flags_are_accepted_bare_and_with_a_value(folder, flags, render,
         (["--copies", "1"], "7", None),
     ],
 )
-def test_an_index_names_the_only_copy(folder, flags, index, copy):
-    environment = os.environ | ({} if index is None else {"JOB_COMPLETION_INDEX": index})
-    assert asked(folder, *flags, env=environment)["copy"] == copy
+def test_an_index_names_the_only_copy(asked, flags, index, copy, monkeypatch):
+    if index is not None:
+        monkeypatch.setenv("JOB_COMPLETION_INDEX", index)
+    assert asked(*flags).copy == copy
 
 
 @pytest.mark.parametrize(
@@ -266,14 +283,6 @@ def test_wrong_input_is_one_line_and_exit_code_2(flags, message, capsys, tmp_pat
     assert not list(tmp_path.iterdir()), "nothing may be written"
 
 
-def test_wrong_input_typed_at_a_shell(folder):
-    done = train_py("--hparams", "dqn_cartpol", cwd=folder)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr.startswith("error: unknown hparams name 'dqn_cartpol'") and done.stderr.count("\n") == 1
-    )
-
-
 def test_user_module_with_a_wrong_signature_is_one_line(folder):
     (folder / "bad.py").write_text(
         "from rl.memory.registry import register\n@register\ndef my_memory(size): ...\n"
@@ -283,32 +292,21 @@ def test_user_module_with_a_wrong_signature_is_one_line(folder):
     assert "bad.py" in done.stderr and "(spec, hparams)" in done.stderr
 
 
-def test_list_of_one_registry_has_names_and_descriptions(folder):
-    done = train_py("--list", "hparams", cwd=folder)
-    assert done.returncode == 0 and done.stderr == ""
-    lines = dict(line.split("  ", 1) for line in done.stdout.splitlines())
+def test_list_of_one_registry_has_names_and_descriptions(capsys):
+    assert main(["--list", "hparams"]) == 0
+    lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
     assert "CartPole-v1" in lines["dqn_cartpole"]
     assert list(lines) == sorted(lines)
 
 
-def test_list_of_a_set_tells_every_value_and_its_meaning(folder):
-    done = train_py("--list", "hparams", "ppo_cartpole", cwd=folder)
-    lines = done.stdout.splitlines()
+def test_list_of_a_set_tells_every_value_and_its_meaning(capsys):
+    assert main(["--list", "hparams", "ppo_cartpole"]) == 0
+    lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["name", "value", "default", "takes", "meaning"]
     rows = {line.split()[0]: re.split(r"  +", line) for line in lines[1:]}
     assert rows["gamma"][1:4] == ["0.98", "0.99", "a number >= 0 and <= 1"]
     assert rows["model.hidden"][1] == "[64,64]"
     assert all(len(row) == 5 and row[4] for row in rows.values()), "a comment in rl/hparams is missing"
-
-
-def test_list_without_a_name_has_all_registries(folder):
-    done = train_py("--list", cwd=folder)
-    assert [line[:-1] for line in done.stdout.splitlines() if line.endswith(":")] == list(FAMILIES)
-
-
-def test_list_has_what_user_modules_register(folder):
-    done = train_py("--list", "algos", "--user_modules", "my_module", cwd=folder)
-    assert re.search(r"^my_algo +An algorithm of the user's\.$", done.stdout, re.MULTILINE)
 
 
 def test_list_on_a_terminal_is_a_table(folder):
@@ -362,19 +360,14 @@ def test_help_names_every_flag(capsys):
     ("called", "name"),
     [("/venv/bin/rl-train", "rl-train"), ("train.py", "python train.py"), ("-c", "python train.py")],
 )
-def test_it_goes_by_the_name_that_it_was_called_by(called, name, monkeypatch, capsys, tmp_path):
+def test_it_goes_by_the_name_that_it_was_called_by(called, name, monkeypatch, capsys, asked):
     monkeypatch.setattr(sys, "argv", [called])
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
     assert text.startswith(f"usage: {name.split()[-1]} [-h]") and f"  {name} --hparams ppo" in text
     assert ("train.py" in text) == ("train.py" in name)
-    asked = {}
-    fake = types.SimpleNamespace(run=lambda *_, **arguments: asked.update(arguments) or 0)
-    monkeypatch.setitem(sys.modules, "rl.experiment", fake)
-    monkeypatch.setattr("rl.cli.import_tensorflow", lambda: None)
-    assert main(["--hparams", "ppo_identity"]) == 0
-    assert asked["command"] == [*name.split(), "--hparams", "ppo_identity"]
+    assert asked("--env", "a b").command == f"{name} --hparams ppo_identity --env 'a b'"
 
 
 @pytest.mark.parametrize(
@@ -392,13 +385,12 @@ def test_it_goes_by_the_name_that_it_was_called_by(called, name, monkeypatch, ca
     ],
 )
 def test_every_exit_code_is_one_line_and_in_the_table(raised, code, monkeypatch, capsys, tmp_path):
-    def run(*_, **__):
+    def run(_):
         if isinstance(raised, int):
             return raised
         raise raised
 
-    fake = types.SimpleNamespace(run=run)
-    monkeypatch.setitem(sys.modules, "rl.experiment", fake)
+    monkeypatch.setitem(sys.modules, "rl.experiment", types.SimpleNamespace(run=run))
     monkeypatch.setattr("rl.cli.import_tensorflow", lambda: None)
     assert main(["--hparams", "ppo_identity", "--output_dir", str(tmp_path / "out")]) == code
     assert capsys.readouterr().err.count("\n") == (not isinstance(raised, int))

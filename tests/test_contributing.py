@@ -53,7 +53,7 @@ def test_an_example_learns_from_a_folder_outside_the_repository(folder, words):
         hparams.min_replay_size, hparams.updates_per_iteration = 64, 2
     runner = build_runner(hparams.freeze(), 0)
     sums = runner.run(4)
-    agent = runner.learner.agent
+    agent = runner.agent
     assert sums["updates"] > 0 and all(np.isfinite(value) for value in sums.values()), sums
     named = {hparams.algo, hparams.act_select, hparams.memory, hparams.model.name, hparams.env}
     assert named & {words[1], "boltzmann", "Counting-v0"}

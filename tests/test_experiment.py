@@ -10,6 +10,7 @@ import pytest
 from rl import experiment
 from rl.errors import NotFinite, Unavailable, UsageError
 from rl.hparams.merge import resolve
+from rl.request import Request
 from rl.runners import trainer
 from rl.runners.evaluate import Evaluation
 from rl.runners.trainer import Result
@@ -18,19 +19,14 @@ from rl.storage.storage import Storage
 
 def run(folder, copies):
     return experiment.run(
-        resolve("ppo_identity", ""),
-        output_dir=str(folder),
-        sys="local",
-        seed=0,
-        copies=copies,
-        training=True,
-        render=False,
-        record_video=False,
-        eval_episodes=1,
-        test_episodes=1,
-        command=["python", "train.py"],
-        hparams_name="ppo_identity",
-        overrides="",
+        Request(
+            resolve("ppo_identity", ""),
+            "ppo_identity",
+            output_dir=str(folder),
+            copies=copies,
+            eval_episodes=1,
+            test_episodes=1,
+        )
     )
 
 
@@ -39,7 +35,7 @@ def copies(monkeypatch):
     """Numbers of the copies that were trained; those named in `fails` raise."""
     trained, fails = [], {}
 
-    def one_copy(plan, storage, number, stop):
+    def one_copy(request, storage, number, stop):
         trained.append(number)
         if number in fails:
             raise fails[number]
@@ -69,7 +65,7 @@ def test_what_is_wrong_with_all_copies_ends_at_the_first(tmp_path, copies):
 
 
 def test_an_environment_that_ends_the_program_is_no_success(tmp_path, monkeypatch):
-    def train(self, stop, log_hparams):
+    def train(self, stop):
         raise SystemExit(0)
 
     monkeypatch.setattr(trainer.Trainer, "train", train)
@@ -80,11 +76,11 @@ def test_an_environment_that_ends_the_program_is_no_success(tmp_path, monkeypatc
 def test_tensorboard_is_told_the_set_and_the_seed(tmp_path, monkeypatch):
     told = []
 
-    def train(self, stop, log_hparams):
-        told.append(log_hparams)
+    def log_hparams(self, hparams):
+        told.append(hparams)
         raise UsageError("enough")
 
-    monkeypatch.setattr(trainer.Trainer, "train", train)
+    monkeypatch.setattr(trainer.Logger, "log_hparams", log_hparams)
     with pytest.raises(UsageError, match="enough"):
         run(tmp_path, 1)
     assert (told[0]["hparams"], told[0]["seed"], told[0]["gamma"]) == ("ppo_identity", 0, 0.0)

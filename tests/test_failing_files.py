@@ -17,12 +17,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from rl import experiment, heartbeat, saved_run
 from rl.cli import main
+from rl.report import versions
 from rl.runners import trainer
 from rl.runners.evaluate import Evaluation
 from rl.runners.player import Player
 from rl.storage import files
 from rl.storage.checkpoint import CheckpointManager, read_manifest
-from rl.utils import versions
 
 opened = open  # before any is made to fail
 ERRORS = errno.EIO, errno.ENOSPC, errno.ESTALE
@@ -77,7 +77,7 @@ def quick(monkeypatch, compiled):
 
     class OnePlayer:
         def __init__(self, agent, mode):
-            self._player = once("player", lambda: Player(compiled["runner"].learner.agent, mode))
+            self._player = once("player", lambda: Player(compiled["runner"].agent, mode))
 
         def film(self, *words):
             return self._player.film(*words)
@@ -104,7 +104,7 @@ def quick(monkeypatch, compiled):
     check, graph = trainer.FiniteCheck, trainer.Trainer._policy_graph
     monkeypatch.setattr(trainer, "FiniteCheck", lambda each: once("finite", lambda: check(each)))
     monkeypatch.setattr(trainer.Trainer, "_policy_graph", lambda self: once("graph", lambda: graph(self)))
-    monkeypatch.setattr(saved_run, "get_algo", lambda _: lambda *__: compiled["runner"].learner.agent)
+    monkeypatch.setattr(saved_run, "get_algo", lambda _: lambda *__: compiled["runner"].agent)
     for module in (trainer, experiment):
         monkeypatch.setattr(module, "Evaluator", Evaluated)
         monkeypatch.setattr(module, "Player", OnePlayer)

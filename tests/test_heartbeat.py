@@ -17,12 +17,12 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from small_runs import trainer_of
 from stop_after import StopAfter
 
 from rl import heartbeat
 from rl.envs.own import give_env
 from rl.hparams.merge import resolve
-from rl.runners.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = {"compile": "graph", "num_envs": 1, "rollout_length": 4, "minibatches": 1, "epochs": 1}
@@ -71,9 +71,9 @@ def test_an_environment_that_hangs_is_named_in_the_log_and_the_heartbeat_follows
     monkeypatch.setattr(heartbeat.log, "warning", heard)
     monkeypatch.setattr(Slow, "calls", {"reset": 100, "step": 100})
     hparams = resolve("ppo", TINY | {"env": give_env(Slow)})
-    with contextlib.closing(Trainer(hparams, tmp_path, 0, eval_episodes=2)) as trainer:
+    with contextlib.closing(trainer_of(hparams, tmp_path)) as trainer:
         Slow.calls.clear()  # of what has only looked at it
-        trainer.train(StopAfter(), {})
+        trainer.train(StopAfter())
     log = (tmp_path / "train.log").read_text()
     assert "warning: no progress for 0 s: waiting for the environment's step\n" in log
     assert "warning: no progress for 0 s: waiting for the environment's reset\n" in log
@@ -88,8 +88,8 @@ def test_an_evaluation_a_checkpoint_and_a_compiled_call_are_named(tmp_path, monk
     for module in ("in_graph", "evaluate", "trainer"):
         monkeypatch.setattr(f"rl.runners.{module}.doing", named.append)
     hparams = resolve("ppo_identity", TINY | {"num_envs": 2})
-    with contextlib.closing(Trainer(hparams, tmp_path, 0, eval_episodes=1)) as trainer:
-        trainer.train(StopAfter(), {})
+    with contextlib.closing(trainer_of(hparams, tmp_path, eval_episodes=1)) as trainer:
+        trainer.train(StopAfter())
     assert named[0] == "the compiled iterations" and named[-1] == "a checkpoint to be written"
     assert {"the environment's step, of an evaluation", "a row of metrics to be written"} <= set(named)
 

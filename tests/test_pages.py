@@ -7,6 +7,7 @@ meet and exit codes are real. The slow test types the same for real, a few steps
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import os
 import re
@@ -135,13 +136,14 @@ def nothing_is_trained(monkeypatch):
             hparams.freeze()
         return build_runner(hparams, seed, None, strategy)
 
-    def one_by_one(plan, storages, parallel, *rest):
-        return experiment._all_copies(plan, dict(enumerate(storages)), 1, *rest)
+    def one_by_one(request, storages, stop, work):
+        alone = dataclasses.replace(request, parallel=1)
+        return experiment._all_copies(alone, dict(enumerate(storages)), stop)
 
     def played(self, *_):
         return Evaluation(np.zeros(self.episodes), np.ones(self.episodes))
 
-    monkeypatch.setattr(trainer.Trainer, "train", lambda self, _, log: train(self, StopAfter(0), log))
+    monkeypatch.setattr(trainer.Trainer, "train", lambda self, _: train(self, StopAfter(0)))
     monkeypatch.setattr(trainer, "build_runner", alone)
     monkeypatch.setattr("rl.workers.copies.side_by_side", one_by_one)
     monkeypatch.setattr("rl.cli.supervised", lambda: None)

@@ -1,4 +1,4 @@
-"""One machine of a TPU slice, with its processor in place of TPU cores, for `tests/systems/test_machines.py`.
+"""One machine of a TPU slice, with its processor in place of TPU cores, for `tests/systems/slice`.
 
     python tests/tpu_slice.py functions CODE    connects, runs a function on each machine, ends with that code
     python tests/tpu_slice.py unreachable       the same where servers cannot reach the program
@@ -16,11 +16,11 @@ import sys
 import time
 
 from rl.cli import main
-from rl.errors import MachineLost
-from rl.systems import machines, system
-from rl.systems.hosts import connected, hosts_here, leave_cores_to_server
-from rl.utils.signals import StopRequest
-from rl.workers.supervise import AGAIN
+from rl.errors import AGAIN, MachineLost
+from rl.signals import StopRequest
+from rl.systems import system
+from rl.systems.slice import machines
+from rl.systems.slice.hosts import connected, hosts_here, leave_cores_to_server
 
 PLACE = "/job:worker/replica:0/task:{}/device:CPU:0"
 

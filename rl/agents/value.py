@@ -4,7 +4,8 @@ Switches of all of them, each its paper's whole contribution:
 
 * `double`: van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461 (`ValueAgent.outputs`)
 * `dueling`: Wang et al. 2016, https://arxiv.org/abs/1511.06581 (the head, in `rl/models/networks.py`)
-* `noisy`: Fortunato et al. 2018, https://arxiv.org/abs/1706.10295 (explores in place of epsilon-greedy)
+* `noisy`: Fortunato et al. 2018, https://arxiv.org/abs/1706.10295 (explores in place of epsilon-greedy; drawn
+  anew for every rollout, all environments together, and for every update; evaluation has the mean weights)
 * `prioritized`: Schaul et al. 2016, https://arxiv.org/abs/1511.05952 (the memory)
 * `n_step`: Sutton 1988, as in Rainbow, https://arxiv.org/abs/1710.02298 (the memory)
 """

@@ -7,6 +7,7 @@ from typing import Literal
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
+from rl.hparams.tasks import ROLLOUT
 
 
 class A2CHParams(HParams):
@@ -36,98 +37,77 @@ class A2CHParams(HParams):
 @register
 def a2c() -> A2CHParams:
     """A2C on any environment with discrete or continuous actions: give --env ID."""
-    hparams = A2CHParams()
-    hparams.normalize_reward = True
-    hparams.optimizer = "adam"
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.value_coef = 1.0  # of half the square
-    hparams.gae_lambda = 0.95
-    return hparams
+    return A2CHParams.of(
+        normalize_reward=True,
+        optimizer="adam",
+        lr=1e-3,
+        lr_schedule="linear",
+        value_coef=1.0,  # of half the square
+        gae_lambda=0.95,
+    )
 
 
 @register
 def a2c_cartpole() -> A2CHParams:
     """A2C on CartPole-v1."""
-    hparams = A2CHParams()
-    hparams.env = "CartPole-v1"
-    hparams.normalize_reward = True
-    hparams.train_steps = 500_000
-    hparams.eval_period = 50_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 16
-    hparams.optimizer = "adam"
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.gae_lambda = 0.95
-    hparams.entropy_coef = 0.01
-    hparams.normalize_advantage = True
-    return hparams
+    return A2CHParams.of(
+        ROLLOUT["CartPole-v1"],
+        normalize_reward=True,
+        num_envs=16,
+        rollout_length=16,
+        optimizer="adam",
+        lr=1e-3,
+        lr_schedule="linear",
+        gae_lambda=0.95,
+        entropy_coef=0.01,
+        normalize_advantage=True,
+    )
 
 
 @register
 def a2c_pendulum() -> A2CHParams:
     """A2C on Pendulum-v1."""
-    hparams = A2CHParams()
-    hparams.env = "Pendulum-v1"
-    hparams.normalize_reward = True
-    hparams.train_steps = 1_000_000
-    hparams.eval_period = 100_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 32
-    hparams.gamma = 0.95
-    hparams.optimizer = "adam"
-    hparams.lr = 2e-3
-    hparams.lr_schedule = "linear"
-    hparams.gae_lambda = 0.9
-    hparams.normalize_advantage = True
-    hparams.log_std_init = 1.0
-    return hparams
+    return A2CHParams.of(
+        ROLLOUT["Pendulum-v1"],
+        num_envs=8,
+        rollout_length=32,
+        optimizer="adam",
+        lr=2e-3,
+        lr_schedule="linear",
+        gae_lambda=0.9,
+        normalize_advantage=True,
+        log_std_init=1.0,
+    )
 
 
 @register
 def a2c_acrobot() -> A2CHParams:
     """A2C on Acrobot-v1."""
-    hparams = A2CHParams()
-    hparams.env = "Acrobot-v1"
-    hparams.normalize_observation = True
-    hparams.train_steps = 500_000
-    hparams.eval_period = 50_000
-    hparams.num_envs = 32
-    hparams.rollout_length = 16
-    hparams.optimizer = "adam"
-    hparams.lr = 4e-3  # higher rates, or fewer environments, never solve it with some seeds
-    hparams.lr_schedule = "linear"
-    hparams.gae_lambda = 0.95
-    hparams.normalize_advantage = True
-    return hparams
+    return A2CHParams.of(
+        ROLLOUT["Acrobot-v1"],
+        num_envs=32,
+        rollout_length=16,
+        optimizer="adam",
+        lr=4e-3,  # higher rates, or fewer environments, never solve it with some seeds
+        lr_schedule="linear",
+        gae_lambda=0.95,
+        normalize_advantage=True,
+    )
 
 
 @register
 def a2c_cartpole_no_velocity() -> A2CHParams:
     """Recurrent A2C on CartPole without velocities: what is not seen has to be remembered."""
-    hparams = a2c_cartpole()
-    hparams.env = "CartPoleNoVel-v1"
-    hparams.lr = 3e-3
-    hparams.entropy_coef = 0.0
-    hparams.model.name = "lstm"
-    hparams.model.hidden = (64,)
-    hparams.train_steps = 1_000_000
-    hparams.eval_period = 100_000
-    hparams.rollout_length = 32
-    return hparams
+    return a2c_cartpole(
+        ROLLOUT["CartPoleNoVel-v1"],
+        lr=3e-3,
+        entropy_coef=0.0,
+        rollout_length=32,
+        model=dict(name="lstm", hidden=(64,)),
+    )
 
 
 @register
 def a2c_identity() -> A2CHParams:
     """A2C on Identity-v0: the smallest test that anything is learned."""
-    hparams = A2CHParams()
-    hparams.env = "Identity-v0"
-    hparams.train_steps = 8_192
-    hparams.num_envs = 8
-    hparams.rollout_length = 8
-    hparams.gamma = 0.0
-    hparams.optimizer = "adam"
-    hparams.lr = 1e-2
-    hparams.log_period = 1_000
-    return hparams
+    return A2CHParams.of(ROLLOUT["Identity-v0"], rollout_length=8, optimizer="adam", lr=1e-2)

@@ -7,41 +7,29 @@ enter the memory with the largest priority so far, not with one that the worker 
 from __future__ import annotations
 
 from rl.hparams.ddpg import DDPGHParams, ddpg, ddpg_pendulum
-from rl.hparams.dqn import DQNHParams, cartpole, dqn
+from rl.hparams.dqn import CARTPOLE, DQNHParams, dqn
 from rl.hparams.registry import register
 
 
 @register
 def apex_dqn() -> DQNHParams:
     """Ape-X DQN, double, 3-step returns, for discrete actions: give --env ID and --num_workers N."""
-    hparams = dqn()
-    hparams.act_select = "per_worker_epsilon"
-    hparams.dueling = True
-    hparams.prioritized = True
-    hparams.n_step = 3
-    return hparams
+    return dqn(act_select="per_worker_epsilon", dueling=True, prioritized=True, n_step=3)
 
 
 @register
 def apex_dqn_cartpole() -> DQNHParams:
     """Ape-X DQN on CartPole-v1, double, dueling, 10-step returns: give --num_workers N."""
-    hparams = apex_dqn()
-    cartpole(hparams)
-    return hparams
+    return apex_dqn(CARTPOLE)
 
 
 @register
 def apex_ddpg() -> DDPGHParams:
     """Ape-X DDPG on any environment with continuous actions: give --env ID, and --num_workers N."""
-    hparams = ddpg()
-    hparams.prioritized = True
-    hparams.n_step = 5
-    return hparams
+    return ddpg(prioritized=True, n_step=5)
 
 
 @register
 def apex_ddpg_pendulum() -> DDPGHParams:
     """Ape-X DDPG on Pendulum-v1: give --num_workers N."""
-    hparams = ddpg_pendulum()
-    hparams.prioritized = True
-    return hparams
+    return ddpg_pendulum(prioritized=True)

@@ -7,6 +7,7 @@ from pydantic import Field
 from rl.hparams.hparams import PositiveFloat, PositiveInt
 from rl.hparams.impala import IMPALAHParams
 from rl.hparams.registry import register
+from rl.hparams.tasks import ROLLOUT
 
 
 class APPOHParams(IMPALAHParams):
@@ -26,81 +27,69 @@ class APPOHParams(IMPALAHParams):
 @register
 def appo() -> APPOHParams:
     """APPO on any environment with discrete or continuous actions: give --env ID."""
-    hparams = APPOHParams()
-    hparams.normalize_reward = True
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.epochs = 8
-    hparams.value_coef = 1.0  # of half the square
-    hparams.trace_lambda = 0.95
-    return hparams
+    return APPOHParams.of(
+        normalize_reward=True,
+        lr=1e-3,
+        lr_schedule="linear",
+        epochs=8,
+        value_coef=1.0,  # of half the square
+        trace_lambda=0.95,
+    )
 
 
 @register
 def appo_cartpole() -> APPOHParams:
     """APPO on CartPole-v1."""
-    hparams = APPOHParams()
-    hparams.env = "CartPole-v1"
-    hparams.normalize_reward = True
-    hparams.train_steps = 300_000
-    hparams.eval_period = 50_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 32
-    hparams.minibatches = 2
-    hparams.lr = 2e-3
-    hparams.lr_schedule = "linear"
-    hparams.trace_lambda = 0.95
-    return hparams
+    return APPOHParams.of(
+        ROLLOUT["CartPole-v1"],
+        normalize_reward=True,
+        train_steps=300_000,
+        num_envs=16,
+        rollout_length=32,
+        minibatches=2,
+        lr=2e-3,
+        lr_schedule="linear",
+        trace_lambda=0.95,
+    )
 
 
 @register
 def appo_acrobot() -> APPOHParams:
     """APPO on Acrobot-v1."""
-    hparams = APPOHParams()
-    hparams.env = "Acrobot-v1"
-    hparams.normalize_observation = True
-    hparams.train_steps = 500_000
-    hparams.eval_period = 50_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 64
-    hparams.minibatches = 4
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.trace_lambda = 0.95
-    return hparams
+    return APPOHParams.of(
+        ROLLOUT["Acrobot-v1"],
+        num_envs=16,
+        rollout_length=64,
+        minibatches=4,
+        lr=1e-3,
+        lr_schedule="linear",
+        trace_lambda=0.95,
+    )
 
 
 @register
 def appo_pendulum() -> APPOHParams:
     """APPO on Pendulum-v1."""
-    hparams = APPOHParams()
-    hparams.env = "Pendulum-v1"
-    hparams.normalize_reward = True
-    hparams.train_steps = 1_000_000
-    hparams.eval_period = 100_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 128
-    hparams.gamma = 0.95
-    hparams.minibatches = 4
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.trace_lambda = 0.95
-    hparams.log_std_init = 0.5
-    return hparams
+    return APPOHParams.of(
+        ROLLOUT["Pendulum-v1"],
+        num_envs=16,
+        rollout_length=128,
+        minibatches=4,
+        lr=1e-3,
+        lr_schedule="linear",
+        trace_lambda=0.95,
+        log_std_init=0.5,
+    )
 
 
 @register
 def appo_identity() -> APPOHParams:
     """APPO on Identity-v0: the smallest test that anything is learned."""
-    hparams = APPOHParams()
-    hparams.env = "Identity-v0"
-    hparams.train_steps = 8_192
-    hparams.num_envs = 8
-    hparams.rollout_length = 16
-    hparams.gamma = 0.0
-    hparams.lr = 1e-2
-    hparams.lr_schedule = "linear"
-    hparams.minibatches = 2
-    hparams.target_update_period = 2
-    hparams.log_period = 1_000
-    return hparams
+    return APPOHParams.of(
+        ROLLOUT["Identity-v0"],
+        rollout_length=16,
+        lr=1e-2,
+        lr_schedule="linear",
+        minibatches=2,
+        target_update_period=2,
+    )

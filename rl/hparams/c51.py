@@ -7,16 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rl.errors import UsageError
-from rl.hparams.dqn import (
-    DQNHParams,
-    acrobot,
-    any_environment,
-    cartpole,
-    dense_networks,
-    identity,
-    lunarlander,
-    mountaincar,
-)
+from rl.hparams.dqn import ACROBOT, ANY_ENVIRONMENT, CARTPOLE, IDENTITY, LUNARLANDER, MOUNTAINCAR, DQNHParams
 from rl.hparams.registry import register
 
 
@@ -40,69 +31,40 @@ class C51HParams(DQNHParams):
             )
 
 
-def scaled_to_support(hparams: C51HParams) -> None:
-    """Divides rewards by the running standard deviation of returns, so that these lie within the support
-    of -10 to 10, whatever the environment's units."""
-    hparams.normalize_reward = True
-
-
 @register
 def c51() -> C51HParams:
     """C51, double and with 3-step returns, on any environment with discrete actions: give --env ID."""
-    hparams = any_environment(C51HParams())
-    scaled_to_support(hparams)
-    return hparams
+    return C51HParams.of(
+        ANY_ENVIRONMENT,
+        normalize_reward=True,  # returns then lie within the support of -10 to 10, whatever their units
+    )
 
 
 @register
 def c51_cartpole() -> C51HParams:
     """C51 on CartPole-v1, double, 10-step returns."""
-    hparams = dense_networks(C51HParams())
-    cartpole(hparams)
-    hparams.value_min = 0.0
-    hparams.value_max = 100.0
-    return hparams
+    return C51HParams.of(CARTPOLE, value_min=0.0, value_max=100.0)
 
 
 @register
 def c51_acrobot() -> C51HParams:
     """C51 on Acrobot-v1, double, 10-step returns."""
-    hparams = dense_networks(C51HParams())
-    acrobot(hparams)
-    hparams.value_min = -100.0
-    hparams.value_max = 0.0
-    hparams.n_step = 10
-    hparams.updates_per_iteration = 64
-    return hparams
+    return C51HParams.of(ACROBOT, value_min=-100.0, value_max=0.0, n_step=10, updates_per_iteration=64)
 
 
 @register
 def c51_mountaincar() -> C51HParams:
     """C51 on MountainCar-v0, double, 5-step returns."""
-    hparams = dense_networks(C51HParams())
-    mountaincar(hparams)
-    hparams.value_min = -50.0
-    hparams.value_max = 0.0
-    return hparams
+    return C51HParams.of(MOUNTAINCAR, value_min=-50.0, value_max=0.0)
 
 
 @register
 def c51_lunarlander() -> C51HParams:
     """C51 on LunarLander-v3, double, 3-step returns."""
-    hparams = dense_networks(C51HParams())
-    lunarlander(hparams)
-    hparams.value_min = -200.0
-    hparams.value_max = 300.0
-    return hparams
+    return C51HParams.of(LUNARLANDER, value_min=-200.0, value_max=300.0)
 
 
 @register
 def c51_identity() -> C51HParams:
     """C51 on Identity-v0: the smallest test that anything is learned."""
-    hparams = dense_networks(C51HParams())
-    identity(hparams)
-    hparams.value_min = 0.0
-    hparams.value_max = 2.0
-    hparams.atoms = 11
-    hparams.lr = 3e-3
-    return hparams
+    return C51HParams.of(IDENTITY, value_min=0.0, value_max=2.0, atoms=11, lr=3e-3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 
 from rl.errors import UsageError
@@ -15,6 +17,7 @@ from rl.hparams.hparams import (
     refuse_contradiction,
 )
 from rl.hparams.registry import register
+from rl.hparams.tasks import REPLAY
 
 
 class ActorCriticReplayHParams(HParams):
@@ -67,197 +70,164 @@ class DDPGHParams(ActorCriticReplayHParams):
     logit_penalty: Coefficient = 0.01  # discrete actions: weight of the logits' mean square
 
 
-def small_networks(hparams: HParams, *hidden: int) -> None:
-    """The shape of network that these algorithms were published with."""
-    hparams.model.hidden = hidden
-    hparams.model.activation = "relu"
-    hparams.model.init = "torch"
+def small_networks(*hidden: int) -> dict[str, Any]:
+    """Returns the shape of network that these algorithms were published with."""
+    return dict(model=dict(hidden=hidden, activation="relu", init="torch"))
 
 
-def one_update_per_step(hparams: ActorCriticReplayHParams, num_envs: int, rollout_length: int) -> None:
-    """As many updates after each rollout as it has steps."""
-    hparams.num_envs = num_envs
-    hparams.rollout_length = rollout_length
-    hparams.updates_per_iteration = num_envs * rollout_length
+def one_update_per_step(num_envs: int, rollout_length: int) -> dict[str, Any]:
+    """Returns rollouts that are followed by as many updates as they have steps."""
+    return dict(
+        num_envs=num_envs, rollout_length=rollout_length, updates_per_iteration=num_envs * rollout_length
+    )
 
 
-def mujoco(hparams: ActorCriticReplayHParams, env: str) -> None:
-    """What is published for a million steps of the MuJoCo environments, whatever the algorithm.
+# What DDPG, TD3 and SAC share of a task beside its entry in the table.
 
-    The paper's one update after every step is 50 updates after 50 steps, compiled into one call.
-    """
-    hparams.env = env
-    hparams.train_steps = 1_000_000
-    hparams.eval_period = 10_000
-    one_update_per_step(hparams, 1, 50)
-    small_networks(hparams, 256, 256)
-    hparams.replay_capacity = 1_000_000
-    hparams.min_replay_size = 10_000
-    hparams.random_steps = 10_000
-    hparams.batch_size = 256
-    hparams.gamma = 0.99
-    hparams.tau = 0.005
-    hparams.lr = 3e-4
+# Published for a million steps of the MuJoCo environments, whatever the algorithm. The paper's one update
+# after every step is 50 updates after 50 steps, compiled into one call.
+MUJOCO = dict(
+    small_networks(256, 256) | one_update_per_step(1, 50),
+    replay_capacity=1_000_000,
+    min_replay_size=10_000,
+    random_steps=10_000,
+    batch_size=256,
+    gamma=0.99,
+    tau=0.005,
+    lr=3e-4,
+)
+LUNARLANDER_CONTINUOUS = dict(
+    REPLAY["LunarLanderContinuous-v3"],
+    replay_capacity=200_000,
+    min_replay_size=5_000,
+    random_steps=5_000,
+    num_envs=8,
+    rollout_length=16,
+    updates_per_iteration=64,
+    batch_size=128,
+    model=dict(hidden=(128, 128)),
+)
+PENDULUM = dict(
+    REPLAY["Pendulum-v1"] | small_networks(64, 64),
+    gamma=0.99,
+    tau=0.01,
+    lr=1e-3,
+    lr_schedule="linear",
+    num_envs=4,
+    rollout_length=8,
+    updates_per_iteration=64,
+)
+BIPEDALWALKER = dict(
+    REPLAY["BipedalWalker-v3"] | small_networks(400, 300) | one_update_per_step(1, 64),
+    min_replay_size=10_000,
+    random_steps=10_000,
+)
+MOUNTAINCAR_CONTINUOUS = dict(
+    REPLAY["MountainCarContinuous-v0"] | small_networks(64, 64),
+    lr=1e-3,
+    lr_schedule="linear",
+    num_envs=4,
+    rollout_length=16,
+    updates_per_iteration=32,
+)
+IDENTITY = dict(
+    REPLAY["Identity-v0"] | small_networks(32, 32),
+    lr=3e-3,
+    replay_capacity=4_000,
+    random_steps=200,
+    batch_size=64,
+    updates_per_iteration=8,
+)
 
 
 @register
 def ddpg() -> DDPGHParams:
     """DDPG on any environment with bounded continuous or discrete actions: give --env ID."""
-    hparams = DDPGHParams()
-    small_networks(hparams, 256, 256)
-    one_update_per_step(hparams, 8, 8)
-    return hparams
+    return DDPGHParams.of(small_networks(256, 256), one_update_per_step(8, 8))
 
 
 @register
 def ddpg_pendulum() -> DDPGHParams:
     """DDPG on Pendulum-v1."""
-    hparams = ddpg()
-    hparams.env = "Pendulum-v1"
-    hparams.train_steps = 20_000
-    hparams.eval_period = 2_000
-    hparams.log_period = 2_000
-    hparams.gamma = 0.99
-    hparams.tau = 0.01
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    small_networks(hparams, 64, 64)
-    hparams.num_envs = 4
-    hparams.rollout_length = 8
-    hparams.updates_per_iteration = 64
-    return hparams
+    return ddpg(PENDULUM)
 
 
 @register
 def ddpg_mountaincar_continuous() -> DDPGHParams:
     """DDPG on MountainCarContinuous-v0: noise correlated in time, shaped reward in training."""
-    hparams = ddpg()
-    hparams.env = "MountainCarContinuous-v0"
-    hparams.reward_augmentation = "mountain_car_energy"
-    hparams.act_select = "ou_noise"
-    hparams.exploration_noise = 0.3
-    hparams.train_steps = 50_000
-    hparams.eval_period = 5_000
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    small_networks(hparams, 64, 64)
-    hparams.num_envs = 4
-    hparams.rollout_length = 16
-    hparams.updates_per_iteration = 32
-    return hparams
+    return ddpg(MOUNTAINCAR_CONTINUOUS, act_select="ou_noise", exploration_noise=0.3)
 
 
 @register
 def ddpg_cartpole() -> DDPGHParams:
     """DDPG on CartPole-v1: discrete actions."""
-    hparams = ddpg()
-    hparams.env = "CartPole-v1"
-    hparams.train_steps = 200_000
-    hparams.eval_period = 5_000
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.batch_size = 128
-    small_networks(hparams, 128, 128)
-    hparams.num_envs = 8
-    hparams.rollout_length = 8
-    hparams.updates_per_iteration = 32
-    hparams.n_step = 10
-    hparams.tau = 0.02
-    return hparams
+    return ddpg(
+        REPLAY["CartPole-v1"],
+        small_networks(128, 128),
+        train_steps=200_000,
+        eval_period=5_000,
+        lr=1e-3,
+        lr_schedule="linear",
+        batch_size=128,
+        num_envs=8,
+        rollout_length=8,
+        updates_per_iteration=32,
+        n_step=10,
+        tau=0.02,
+    )
 
 
 @register
 def ddpg_mountaincar() -> DDPGHParams:
     """DDPG on MountainCar-v0: discrete actions, noise correlated in time, shaped reward in training."""
-    hparams = ddpg()
-    hparams.env = "MountainCar-v0"
-    hparams.reward_augmentation = "mountain_car_energy"
-    hparams.act_select = "ou_noise"
-    hparams.exploration_noise = 1.0  # on the logits
-    hparams.ou_theta = 0.03
-    hparams.random_steps = 0
-    hparams.train_steps = 200_000
-    hparams.eval_period = 10_000
-    hparams.gamma = 0.98
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    small_networks(hparams, 128, 128)
-    hparams.num_envs = 8
-    hparams.rollout_length = 16
-    hparams.updates_per_iteration = 64
-    hparams.n_step = 10
-    hparams.tau = 0.02
-    hparams.batch_size = 128
-    hparams.prioritized = True
-    hparams.logit_penalty = 0.1
-    return hparams
+    return ddpg(
+        REPLAY["MountainCar-v0"],
+        small_networks(128, 128),
+        reward_augmentation="mountain_car_energy",
+        act_select="ou_noise",
+        exploration_noise=1.0,  # on the logits
+        ou_theta=0.03,
+        random_steps=0,
+        train_steps=200_000,
+        eval_period=10_000,
+        lr=1e-3,
+        lr_schedule="linear",
+        num_envs=8,
+        rollout_length=16,
+        updates_per_iteration=64,
+        n_step=10,
+        tau=0.02,
+        batch_size=128,
+        prioritized=True,
+        logit_penalty=0.1,
+    )
 
 
 @register
 def ddpg_lunarlander_continuous() -> DDPGHParams:
     """DDPG on LunarLanderContinuous-v3."""
-    hparams = ddpg()
-    hparams.env = "LunarLanderContinuous-v3"
-    hparams.train_steps = 200_000
-    hparams.eval_period = 25_000
-    hparams.lr = 1e-3
-    hparams.replay_capacity = 200_000
-    hparams.min_replay_size = 5_000
-    hparams.random_steps = 5_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 16
-    hparams.updates_per_iteration = 64
-    hparams.batch_size = 128
-    hparams.n_step = 3
-    hparams.model.hidden = (128, 128)
-    hparams.exploration_noise = 0.2
-    return hparams
+    return ddpg(LUNARLANDER_CONTINUOUS, train_steps=200_000, lr=1e-3, n_step=3, exploration_noise=0.2)
 
 
 @register
 def ddpg_halfcheetah() -> DDPGHParams:
     """DDPG on HalfCheetah-v5, with the networks, batches and learning rate of this project's TD3."""
-    hparams = ddpg()
-    mujoco(hparams, "HalfCheetah-v5")
-    return hparams
+    return ddpg(REPLAY["HalfCheetah-v5"], MUJOCO)
 
 
 @register
 def ddpg_hopper() -> DDPGHParams:
     """DDPG on Hopper-v5, with the networks, batches and learning rate of this project's TD3."""
-    hparams = ddpg()
-    mujoco(hparams, "Hopper-v5")
-    return hparams
+    return ddpg(REPLAY["Hopper-v5"], MUJOCO)
 
 
 @register
 def ddpg_walker2d() -> DDPGHParams:
     """DDPG on Walker2d-v5, with the networks, batches and learning rate of this project's TD3."""
-    hparams = ddpg()
-    mujoco(hparams, "Walker2d-v5")
-    return hparams
-
-
-def identity(hparams: ActorCriticReplayHParams) -> None:
-    """The smallest test that anything is learned, whatever the algorithm."""
-    hparams.env = "Identity-v0"
-    hparams.train_steps = 4_000
-    hparams.gamma = 0.0
-    hparams.lr = 3e-3
-    small_networks(hparams, 32, 32)
-    hparams.replay_capacity = 4_000
-    hparams.min_replay_size = 100
-    hparams.random_steps = 200
-    hparams.batch_size = 64
-    hparams.num_envs = 8
-    hparams.rollout_length = 4
-    hparams.updates_per_iteration = 8
-    hparams.log_period = 1_000
+    return ddpg(REPLAY["Walker2d-v5"], MUJOCO)
 
 
 @register
 def ddpg_identity() -> DDPGHParams:
     """DDPG on Identity-v0: the smallest test that anything is learned."""
-    hparams = ddpg()
-    identity(hparams)
-    return hparams
+    return ddpg(IDENTITY)

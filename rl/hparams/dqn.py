@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -17,8 +17,7 @@ from rl.hparams.hparams import (
     refuse_contradiction,
 )
 from rl.hparams.registry import register
-
-AnyHParams = TypeVar("AnyHParams", bound=HParams)
+from rl.hparams.tasks import REPLAY
 
 
 class DQNHParams(HParams):
@@ -84,236 +83,158 @@ class DQNHParams(HParams):
             )
 
 
-def dense_networks(hparams: AnyHParams) -> AnyHParams:
-    """Sets the activation and the initial weights that suit action values; returns the same hparams."""
-    hparams.model.activation = "relu"
-    hparams.model.init = "lecun_uniform"
-    return hparams
-
-
-AnyDQN = TypeVar("AnyDQN", bound=DQNHParams)
-
-
-def any_environment(hparams: AnyDQN) -> AnyDQN:
-    """Sets what DQN and its kin start from on an unknown environment; returns the same hparams.
-
-    An update for every second step, three-step returns, a target network that is copied every 500 steps.
-    """
-    dense_networks(hparams)
-    hparams.model.hidden = (128, 128)
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.double = True
-    hparams.n_step = 3
-    hparams.num_envs = 8
-    hparams.rollout_length = 8
-    hparams.updates_per_iteration = 32
-    hparams.target_update_period = 250
-    hparams.max_grad_norm = 10.0
-    return hparams
+# What DQN and its kin share, in the order in which sets name them; a set says what it has otherwise.
+DENSE: dict[str, Any] = dict(model=dict(activation="relu", init="lecun_uniform"))  # suits action values
+SHARED: dict[str, Any] = dict(
+    double=True,
+    lr_schedule="linear",
+    num_envs=8,
+    max_grad_norm=10.0,
+    model=dict(hidden=(128, 128), activation="relu", init="lecun_uniform"),
+)
+ANY_ENVIRONMENT = dict(  # an update for every second step
+    SHARED, lr=1e-3, n_step=3, rollout_length=8, updates_per_iteration=32, target_update_period=250
+)
+TUNED = dict(SHARED, batch_size=128, min_replay_size=1_000)
+CARTPOLE = dict(
+    REPLAY["CartPole-v1"] | TUNED,
+    lr=2e-3,
+    n_step=10,
+    replay_capacity=100_000,
+    rollout_length=32,
+    updates_per_iteration=128,
+    target_update_period=128,
+    exploration_steps=8_000,
+    exploration_epsilon_end=0.04,
+)
+ACROBOT = dict(
+    REPLAY["Acrobot-v1"] | TUNED,
+    lr=1e-3,
+    n_step=5,
+    replay_capacity=50_000,
+    rollout_length=32,
+    updates_per_iteration=128,
+    target_update_period=128,
+    exploration_steps=12_000,
+    exploration_epsilon_end=0.04,
+)
+MOUNTAINCAR = dict(
+    REPLAY["MountainCar-v0"] | TUNED,
+    lr=4e-3,
+    n_step=5,
+    replay_capacity=10_000,
+    rollout_length=16,
+    updates_per_iteration=64,
+    target_update_period=192,
+    exploration_steps=24_000,
+    exploration_epsilon_end=0.07,
+)
+LUNARLANDER = dict(
+    REPLAY["LunarLander-v3"] | TUNED,
+    lr=7e-4,
+    n_step=3,
+    replay_capacity=100_000,
+    rollout_length=16,
+    updates_per_iteration=128,
+    target_update_period=500,
+    exploration_steps=12_000,
+    exploration_epsilon_end=0.04,
+    model=SHARED["model"] | dict(layer_norm=True),
+)
+IDENTITY = dict(
+    REPLAY["Identity-v0"] | DENSE,
+    replay_capacity=2_000,
+    batch_size=64,
+    updates_per_iteration=4,
+    target_update_period=50,
+    exploration_steps=2_000,
+)
 
 
 @register
 def dqn() -> DQNHParams:
     """Double DQN with 3-step returns on any environment with discrete actions: give --env ID."""
-    return any_environment(DQNHParams())
-
-
-def cartpole(hparams: DQNHParams) -> None:
-    """What DQN and its kin share on CartPole-v1."""
-    hparams.env = "CartPole-v1"
-    hparams.double = True
-    hparams.train_steps = 50_000
-    hparams.eval_period = 10_000
-    hparams.model.hidden = (128, 128)
-    hparams.lr = 2e-3
-    hparams.lr_schedule = "linear"
-    hparams.n_step = 10
-    hparams.batch_size = 128
-    hparams.replay_capacity = 100_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 32
-    hparams.updates_per_iteration = 128
-    hparams.target_update_period = 128
-    hparams.exploration_steps = 8_000
-    hparams.exploration_epsilon_end = 0.04
-    hparams.max_grad_norm = 10.0
-
-
-def acrobot(hparams: DQNHParams) -> None:
-    """What DQN and its kin share on Acrobot-v1."""
-    hparams.env = "Acrobot-v1"
-    hparams.double = True
-    hparams.train_steps = 100_000
-    hparams.eval_period = 20_000
-    hparams.model.hidden = (128, 128)
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.n_step = 5
-    hparams.batch_size = 128
-    hparams.replay_capacity = 50_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 32
-    hparams.updates_per_iteration = 128
-    hparams.target_update_period = 128
-    hparams.exploration_steps = 12_000
-    hparams.exploration_epsilon_end = 0.04
-    hparams.max_grad_norm = 10.0
-
-
-def mountaincar(hparams: DQNHParams) -> None:
-    """What DQN and its kin share on MountainCar-v0."""
-    hparams.env = "MountainCar-v0"
-    hparams.double = True
-    hparams.train_steps = 120_000
-    hparams.eval_period = 20_000
-    hparams.model.hidden = (128, 128)
-    hparams.gamma = 0.98
-    hparams.lr = 4e-3
-    hparams.lr_schedule = "linear"
-    hparams.n_step = 5
-    hparams.batch_size = 128
-    hparams.replay_capacity = 10_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 16
-    hparams.updates_per_iteration = 64
-    hparams.target_update_period = 192
-    hparams.exploration_steps = 24_000
-    hparams.exploration_epsilon_end = 0.07
-    hparams.max_grad_norm = 10.0
-
-
-def lunarlander(hparams: DQNHParams) -> None:
-    """What DQN and its kin share on LunarLander-v3."""
-    hparams.env = "LunarLander-v3"
-    hparams.double = True
-    hparams.train_steps = 100_000
-    hparams.eval_period = 20_000
-    hparams.model.hidden = (128, 128)
-    hparams.model.layer_norm = True
-    hparams.lr = 7e-4
-    hparams.lr_schedule = "linear"
-    hparams.n_step = 3
-    hparams.batch_size = 128
-    hparams.replay_capacity = 100_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 16
-    hparams.updates_per_iteration = 128
-    hparams.target_update_period = 500
-    hparams.exploration_steps = 12_000
-    hparams.exploration_epsilon_end = 0.04
-    hparams.max_grad_norm = 10.0
-
-
-def identity(hparams: DQNHParams) -> None:
-    """The smallest test that anything is learned."""
-    hparams.env = "Identity-v0"
-    hparams.train_steps = 4_000
-    hparams.gamma = 0.0
-    hparams.replay_capacity = 2_000
-    hparams.min_replay_size = 100
-    hparams.batch_size = 64
-    hparams.num_envs = 8
-    hparams.rollout_length = 4
-    hparams.updates_per_iteration = 4
-    hparams.target_update_period = 50
-    hparams.exploration_steps = 2_000
-    hparams.log_period = 1_000
+    return DQNHParams.of(ANY_ENVIRONMENT)
 
 
 @register
 def dqn_cartpole() -> DQNHParams:
     """Double DQN with 10-step returns on CartPole-v1."""
-    hparams = dense_networks(DQNHParams())
-    cartpole(hparams)
-    return hparams
+    return DQNHParams.of(CARTPOLE)
 
 
 @register
 def dqn_mountaincar() -> DQNHParams:
     """Double DQN with 5-step returns on MountainCar-v0."""
-    hparams = dense_networks(DQNHParams())
-    mountaincar(hparams)
-    hparams.lr = 2e-3
-    hparams.updates_per_iteration = 128
-    hparams.target_update_period = 256
-    return hparams
+    return DQNHParams.of(MOUNTAINCAR, lr=2e-3, updates_per_iteration=128, target_update_period=256)
 
 
 @register
 def dqn_acrobot() -> DQNHParams:
     """Double DQN with 5-step returns on Acrobot-v1."""
-    hparams = dense_networks(DQNHParams())
-    acrobot(hparams)
-    hparams.eval_period = 10_000
-    return hparams
+    return DQNHParams.of(ACROBOT, eval_period=10_000)
 
 
 @register
 def dqn_lunarlander() -> DQNHParams:
     """Double DQN with 3-step returns and layer normalisation on LunarLander-v3."""
-    hparams = dense_networks(DQNHParams())
-    lunarlander(hparams)
-    return hparams
+    return DQNHParams.of(LUNARLANDER)
 
 
 @register
 def noisy_dqn_cartpole() -> DQNHParams:
     """Double DQN with 10-step returns on CartPole-v1, noisy layers in place of random actions."""
-    hparams = dqn_cartpole()
-    hparams.train_steps = 300_000  # noise explores more slowly than random actions here
-    hparams.noisy = True
-    hparams.model.layer_norm = True  # without it some seeds stand still at 9
-    return hparams
+    return dqn_cartpole(
+        train_steps=300_000,  # noise explores more slowly than random actions here
+        noisy=True,
+        model=dict(
+            layer_norm=True,  # without it some seeds stand still at 9
+        ),
+    )
 
 
 @register
 def dqn_catch() -> DQNHParams:
     """Double DQN on Catch-v0: a test of learning from images that takes seconds."""
-    hparams = dense_networks(DQNHParams())
-    hparams.env = "Catch-v0"
-    hparams.double = True
-    hparams.train_steps = 20_000
-    hparams.replay_capacity = 10_000
-    hparams.min_replay_size = 500
-    hparams.batch_size = 64
-    hparams.num_envs = 8
-    hparams.rollout_length = 4
-    hparams.updates_per_iteration = 8
-    hparams.target_update_period = 100
-    hparams.exploration_steps = 8_000
-    return hparams
+    return DQNHParams.of(
+        DENSE,
+        env="Catch-v0",
+        double=True,
+        train_steps=20_000,
+        replay_capacity=10_000,
+        min_replay_size=500,
+        batch_size=64,
+        num_envs=8,
+        rollout_length=4,
+        updates_per_iteration=8,
+        target_update_period=100,
+        exploration_steps=8_000,
+    )
 
 
 @register
 def dqn_identity() -> DQNHParams:
     """Double DQN on Identity-v0: the smallest test that anything is learned."""
-    hparams = dense_networks(DQNHParams())
-    identity(hparams)
-    hparams.double = True
-    return hparams
+    return DQNHParams.of(IDENTITY, double=True)
 
 
 @register
 def dqn_two_state_chain() -> DQNHParams:
     """Double DQN on TwoStateChain-v0: a test against action values that are known exactly."""
-    hparams = dense_networks(DQNHParams())
-    hparams.env = "TwoStateChain-v0"
-    hparams.double = True
-    hparams.train_steps = 16_000
-    hparams.gamma = 0.9
-    hparams.replay_capacity = 4_000
-    hparams.min_replay_size = 200
-    hparams.batch_size = 64
-    hparams.num_envs = 8
-    hparams.rollout_length = 4
-    hparams.updates_per_iteration = 8
-    hparams.target_update_period = 50
-    hparams.exploration_epsilon_end = 0.5
-    hparams.exploration_steps = 4_000
-    hparams.log_period = 1_000
-    return hparams
+    return DQNHParams.of(
+        DENSE,
+        env="TwoStateChain-v0",
+        double=True,
+        train_steps=16_000,
+        gamma=0.9,
+        replay_capacity=4_000,
+        min_replay_size=200,
+        batch_size=64,
+        num_envs=8,
+        rollout_length=4,
+        updates_per_iteration=8,
+        target_update_period=50,
+        exploration_epsilon_end=0.5,
+        exploration_steps=4_000,
+        log_period=1_000,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams, PositiveFloat
 from rl.hparams.registry import register
+from rl.hparams.tasks import PARAMETERS
 
 
 class ESHParams(HParams):
@@ -40,78 +41,64 @@ class ESHParams(HParams):
 @register
 def es() -> ESHParams:
     """ES on any environment: give --env ID, and rollout_length where episodes are not of 1,000 steps."""
-    hparams = ESHParams()
-    hparams.train_steps = 10_000_000
-    hparams.log_period = 100_000
-    hparams.normalize_observation = True
-    hparams.num_envs = 64
-    hparams.rollout_length = 1_000
-    return hparams
+    return ESHParams.of(
+        train_steps=10_000_000,
+        log_period=100_000,
+        normalize_observation=True,
+        num_envs=64,
+        rollout_length=1_000,
+    )
 
 
 @register
 def es_cartpole() -> ESHParams:
     """ES on CartPole-v1, a linear policy."""
-    hparams = es()
-    hparams.env = "CartPole-v1"
-    hparams.train_steps = 49_600  # whole rollouts, within 50,000
-    hparams.eval_period = 4_800
-    hparams.log_period = 5_000
-    hparams.num_envs = 4  # many small steps: larger populations take twice the experience here
-    hparams.rollout_length = 200
-    hparams.model.hidden = ()
-    hparams.lr = 0.07
-    hparams.perturbation_std = 0.2
-    return hparams
+    return es(
+        PARAMETERS["CartPole-v1"],
+        eval_period=4_800,
+        num_envs=4,  # many small steps: larger populations take twice the experience here
+        lr=0.07,
+        perturbation_std=0.2,
+        model=dict(hidden=()),
+    )
 
 
 @register
 def es_acrobot() -> ESHParams:
     """ES on Acrobot-v1, a linear policy."""
-    hparams = es()
-    hparams.env = "Acrobot-v1"
-    hparams.train_steps = 496_000  # whole iterations, within 500,000
-    hparams.eval_period = 100_000
-    hparams.log_period = 50_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 500
-    hparams.model.hidden = ()
-    hparams.lr = 0.1
-    hparams.lr_schedule = "linear"
-    hparams.perturbation_std = 0.2
-    return hparams
+    return es(
+        PARAMETERS["Acrobot-v1"],
+        num_envs=16,
+        lr=0.1,
+        lr_schedule="linear",
+        perturbation_std=0.2,
+        model=dict(hidden=()),
+    )
 
 
 @register
 def es_mountaincar_continuous() -> ESHParams:
     """ES on MountainCarContinuous-v0, a linear policy."""
-    hparams = es()
-    hparams.env = "MountainCarContinuous-v0"
-    hparams.train_steps = 495_504  # whole iterations
-    hparams.eval_period = 100_000
-    hparams.log_period = 50_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 999
-    hparams.model.hidden = ()
-    hparams.lr = 0.05
-    hparams.lr_schedule = "linear"
-    hparams.perturbation_std = 0.1
-    return hparams
+    return es(
+        PARAMETERS["MountainCarContinuous-v0"],
+        num_envs=16,
+        lr=0.05,
+        lr_schedule="linear",
+        perturbation_std=0.1,
+        model=dict(hidden=()),
+    )
 
 
 @register
 def es_pendulum() -> ESHParams:
     """ES on Pendulum-v1."""
-    hparams = es()
-    hparams.env = "Pendulum-v1"
-    hparams.train_steps = 10_000_000
-    hparams.eval_period = 1_000_000
-    hparams.rollout_length = 200
-    hparams.model.hidden = (16,)
-    hparams.lr = 0.1
-    hparams.lr_schedule = "linear"
-    hparams.perturbation_std = 0.1
-    return hparams
+    return es(
+        PARAMETERS["Pendulum-v1"],
+        lr=0.1,
+        lr_schedule="linear",
+        perturbation_std=0.1,
+        model=dict(hidden=(16,)),
+    )
 
 
 @register
@@ -120,43 +107,35 @@ def es_halfcheetah() -> ESHParams:
 
     Not measured here.
     """
-    hparams = es()
-    hparams.env = "HalfCheetah-v5"
-    hparams.train_steps = 50_000_000
-    hparams.perturbation_std = 0.02
-    hparams.lr = 0.01
-    hparams.weight_decay = 0.25  # their 0.005: see deviation 5 in rl/agents/algos/es.py
-    return hparams
+    return es(
+        env="HalfCheetah-v5",
+        train_steps=50_000_000,
+        perturbation_std=0.02,
+        lr=0.01,
+        weight_decay=0.25,  # their 0.005: see deviation 5 in rl/agents/algos/es.py
+    )
 
 
 @register
 def es_hopper() -> ESHParams:
     """ES on Hopper-v5, as es_halfcheetah; not measured here."""
-    hparams = es_halfcheetah()
-    hparams.env = "Hopper-v5"
-    return hparams
+    return es_halfcheetah(env="Hopper-v5")
 
 
 @register
 def es_walker2d() -> ESHParams:
     """ES on Walker2d-v5, as es_halfcheetah; not measured here."""
-    hparams = es_halfcheetah()
-    hparams.env = "Walker2d-v5"
-    return hparams
+    return es_halfcheetah(env="Walker2d-v5")
 
 
 @register
 def es_identity() -> ESHParams:
     """ES on Identity-v0: the smallest test that anything is learned."""
-    hparams = es()
-    hparams.env = "Identity-v0"
-    hparams.train_steps = 12_800
-    hparams.log_period = 1_000
-    hparams.normalize_observation = False
-    hparams.num_envs = 32
-    hparams.rollout_length = 20
-    hparams.model.hidden = (8,)
-    hparams.lr = 0.1
-    hparams.lr_schedule = "linear"
-    hparams.perturbation_std = 0.1
-    return hparams
+    return es(
+        PARAMETERS["Identity-v0"],
+        num_envs=32,
+        lr=0.1,
+        lr_schedule="linear",
+        perturbation_std=0.1,
+        model=dict(hidden=(8,)),
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -57,6 +58,28 @@ class Checked(BaseModel):
             super().__setattr__(name, value)
         except ValidationError as error:
             raise usage_error(error, type(self)) from error
+
+    def assign(self, values: Mapping[str, Any]) -> None:
+        """Assigns each value; names are dotted, or a nested model's values are a mapping of their own.
+
+        Raises:
+            UsageError: unknown name, wrong type, value out of range.
+        """
+        for key, value in values.items():
+            target, name = self, key
+            while "." in name:
+                outer, _, name = name.partition(".")
+                nested = getattr(target, outer) if outer in type(target).model_fields else None
+                if not isinstance(nested, Checked):
+                    raise unknown_hparam(self.prefix + key, self.keys())
+                target = nested
+            if name not in type(target).model_fields:
+                raise unknown_hparam(self.prefix + key, self.keys())
+            current = getattr(target, name)
+            if isinstance(current, Checked) and isinstance(value, Mapping):
+                current.assign(value)
+            else:
+                setattr(target, name, value)
 
     def freeze(self) -> Self:
         """Checks the whole (`check`) and forbids further assignments, here and in nested models.
@@ -208,6 +231,20 @@ class HParams(Checked):
     checkpoint_period: Coefficient = 60.0  # seconds between checkpoints
     keep_checkpoints: PositiveInt = 3  # how many of the newest are kept
     histograms: str = ""  # regular expression: variables that get TensorBoard histograms; empty: none
+
+    @classmethod
+    def of(cls, *layers: Mapping[str, Any], **values: Any) -> Self:
+        """Returns fresh hparams with what each layer and then the keywords say, the later wins.
+
+        A part of `model` is given as `model=dict(hidden=(64, 64))`; the rest of it stays as it was.
+
+        Raises:
+            UsageError: unknown name, wrong type, value out of range.
+        """
+        hparams = cls()
+        for layer in (*layers, values):
+            hparams.assign(layer)
+        return hparams
 
     @field_validator("env_wrappers")
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
+from rl.hparams.tasks import ROLLOUT
 
 
 class IMPALAHParams(HParams):
@@ -38,76 +39,56 @@ class IMPALAHParams(HParams):
 @register
 def impala() -> IMPALAHParams:
     """IMPALA on any environment with discrete or continuous actions: give --env ID."""
-    hparams = IMPALAHParams()
-    hparams.normalize_reward = True
-    hparams.rollout_length = 32
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.epochs = 8
-    hparams.value_coef = 1.0  # of half the square
-    hparams.trace_lambda = 0.95
-    return hparams
+    return IMPALAHParams.of(
+        normalize_reward=True,
+        rollout_length=32,
+        lr=1e-3,
+        lr_schedule="linear",
+        epochs=8,
+        value_coef=1.0,  # of half the square
+        trace_lambda=0.95,
+    )
 
 
 @register
 def impala_cartpole() -> IMPALAHParams:
     """IMPALA on CartPole-v1."""
-    hparams = IMPALAHParams()
-    hparams.env = "CartPole-v1"
-    hparams.normalize_reward = True
-    hparams.train_steps = 500_000
-    hparams.eval_period = 50_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 32
-    hparams.lr = 2e-3
-    hparams.lr_schedule = "linear"
-    hparams.trace_lambda = 0.95
-    hparams.entropy_coef = 0.01
-    return hparams
+    return IMPALAHParams.of(
+        ROLLOUT["CartPole-v1"],
+        normalize_reward=True,
+        num_envs=16,
+        rollout_length=32,
+        lr=2e-3,
+        lr_schedule="linear",
+        trace_lambda=0.95,
+        entropy_coef=0.01,
+    )
 
 
 @register
 def impala_acrobot() -> IMPALAHParams:
     """IMPALA on Acrobot-v1."""
-    hparams = IMPALAHParams()
-    hparams.env = "Acrobot-v1"
-    hparams.normalize_observation = True
-    hparams.normalize_reward = True
-    hparams.train_steps = 500_000
-    hparams.eval_period = 50_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 32
-    hparams.lr = 3e-3
-    hparams.lr_schedule = "linear"
-    hparams.trace_lambda = 0.95
-    hparams.entropy_coef = 0.01
-    return hparams
+    return IMPALAHParams.of(
+        ROLLOUT["Acrobot-v1"],
+        normalize_reward=True,
+        num_envs=16,
+        rollout_length=32,
+        lr=3e-3,
+        lr_schedule="linear",
+        trace_lambda=0.95,
+        entropy_coef=0.01,
+    )
 
 
 @register
 def impala_cartpole_no_velocity() -> IMPALAHParams:
     """Recurrent IMPALA on CartPole without velocities: what is not seen has to be remembered."""
-    hparams = impala_cartpole()
-    hparams.env = "CartPoleNoVel-v1"
-    hparams.lr = 3e-3
-    hparams.model.name = "lstm"
-    hparams.model.hidden = (64,)
-    hparams.train_steps = 1_000_000
-    hparams.eval_period = 100_000
-    return hparams
+    return impala_cartpole(ROLLOUT["CartPoleNoVel-v1"], lr=3e-3, model=dict(name="lstm", hidden=(64,)))
 
 
 @register
 def impala_identity() -> IMPALAHParams:
     """IMPALA on Identity-v0: the smallest test that anything is learned."""
-    hparams = IMPALAHParams()
-    hparams.env = "Identity-v0"
-    hparams.train_steps = 8_192
-    hparams.num_envs = 8
-    hparams.rollout_length = 16
-    hparams.gamma = 0.0
-    hparams.lr = 1e-2
-    hparams.lr_schedule = "linear"
-    hparams.minibatches = 2
-    hparams.log_period = 1_000
-    return hparams
+    return IMPALAHParams.of(
+        ROLLOUT["Identity-v0"], rollout_length=16, lr=1e-2, lr_schedule="linear", minibatches=2
+    )

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from rl.errors import UsageError
 from rl.hparams.hparams import Checked, HParams, usage_error
-from rl.hparams.overrides import apply_overrides, parse_overrides
+from rl.hparams.overrides import parse_overrides
 from rl.hparams.registry import get_hparams
 
 
@@ -27,8 +27,8 @@ def resolve(names: str, overrides: str | Mapping[str, Any] = "", **flags: Any) -
     """
     hparams = named(names)
     given = parse_overrides(overrides) if isinstance(overrides, str) else overrides
-    apply_overrides(hparams, given)
-    apply_overrides(hparams, {key: value for key, value in flags.items() if value is not None})
+    hparams.assign(given)
+    hparams.assign({key: value for key, value in flags.items() if value is not None})
     return hparams.freeze()
 
 
@@ -57,7 +57,7 @@ def merge(earlier: HParams, later: HParams) -> HParams:
     kind = type(later) if isinstance(later, type(earlier)) else type(earlier)
     merged = kind()
     for each in (earlier, later):
-        apply_overrides(merged, explicit(each))
+        merged.assign(explicit(each))
     return merged
 
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from rl.errors import UsageError
-from rl.hparams.hparams import Checked, unknown_hparam
 
 _PAIRS = {"[": "]", "{": "}", "(": ")"}
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
@@ -40,29 +38,6 @@ def parse_overrides(text: str) -> dict[str, Any]:
             raise UsageError(f"--hparam_override gives {key} twice")
         overrides[key] = _value(value, text)
     return overrides
-
-
-def apply_overrides(hparams: Checked, overrides: Mapping[str, Any]) -> None:
-    """Assigns each override to `hparams`; names are dotted or values nested mappings.
-
-    Raises:
-        UsageError: unknown name, wrong type, value out of range.
-    """
-    for key, value in overrides.items():
-        target, rest = hparams, key
-        while "." in rest:
-            name, _, rest = rest.partition(".")
-            nested = getattr(target, name, None) if name in type(target).model_fields else None
-            if not isinstance(nested, Checked):
-                raise unknown_hparam(hparams.prefix + key, hparams.keys())
-            target = nested
-        if rest not in type(target).model_fields:
-            raise unknown_hparam(hparams.prefix + key, hparams.keys())
-        current = getattr(target, rest)
-        if isinstance(current, Checked) and isinstance(value, Mapping):
-            apply_overrides(current, value)
-        else:
-            setattr(target, rest, value)
 
 
 def _split(text: str, separator: str, whole: str) -> list[str]:

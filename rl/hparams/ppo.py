@@ -5,6 +5,7 @@ from __future__ import annotations
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
+from rl.hparams.tasks import ROLLOUT
 
 
 class PPOHParams(HParams):
@@ -39,289 +40,263 @@ class PPOHParams(HParams):
 @register
 def ppo() -> PPOHParams:
     """PPO on any environment with discrete or continuous actions: give --env ID."""
-    hparams = PPOHParams()
-    hparams.rollout_length = 32
-    hparams.epochs = 10
-    hparams.value_coef = 1.0  # of half the square
-    return hparams
+    return PPOHParams.of(
+        rollout_length=32,
+        epochs=10,
+        value_coef=1.0,  # of half the square
+    )
 
 
 @register
 def ppo_cartpole() -> PPOHParams:
     """PPO on CartPole-v1."""
-    hparams = PPOHParams()
-    hparams.env = "CartPole-v1"
-    hparams.train_steps = 100_000
-    hparams.eval_period = 25_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 32
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.gae_lambda = 0.8
-    hparams.gamma = 0.98
-    hparams.epochs = 5
-    hparams.minibatches = 2
-    return hparams
+    return PPOHParams.of(
+        ROLLOUT["CartPole-v1"],
+        train_steps=100_000,
+        eval_period=25_000,
+        num_envs=8,
+        rollout_length=32,
+        lr=1e-3,
+        lr_schedule="linear",
+        gae_lambda=0.8,
+        gamma=0.98,
+        epochs=5,
+        minibatches=2,
+    )
 
 
 @register
 def ppo_mountaincar() -> PPOHParams:
     """PPO on MountainCar-v0, shaped reward in training."""
-    hparams = PPOHParams()
-    hparams.env = "MountainCar-v0"
-    hparams.reward_augmentation = "mountain_car_default"
-    hparams.normalize_observation = True
-    hparams.train_steps = 1_000_000
-    hparams.eval_period = 100_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 64
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.gae_lambda = 0.98
-    hparams.epochs = 10
-    hparams.minibatches = 4
-    return hparams
+    return PPOHParams.of(
+        ROLLOUT["MountainCar-v0"],
+        num_envs=16,
+        rollout_length=64,
+        lr=1e-3,
+        lr_schedule="linear",
+        gae_lambda=0.98,
+        epochs=10,
+        minibatches=4,
+    )
 
 
 @register
 def ppo_pendulum() -> PPOHParams:
     """PPO on Pendulum-v1."""
-    hparams = PPOHParams()
-    hparams.env = "Pendulum-v1"
-    hparams.normalize_reward = True
-    hparams.train_steps = 100_000
-    hparams.eval_period = 50_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 256
-    hparams.gamma = 0.95
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.epochs = 10
-    hparams.minibatches = 16
-    return hparams
+    return PPOHParams.of(
+        ROLLOUT["Pendulum-v1"],
+        train_steps=100_000,
+        eval_period=50_000,
+        num_envs=8,
+        rollout_length=256,
+        lr=1e-3,
+        lr_schedule="linear",
+        epochs=10,
+        minibatches=16,
+    )
 
 
 @register
 def ppo_acrobot() -> PPOHParams:
     """PPO on Acrobot-v1."""
-    hparams = PPOHParams()
-    hparams.env = "Acrobot-v1"
-    hparams.normalize_observation = True
-    hparams.train_steps = 999_424  # whole rollouts
-    hparams.eval_period = 200_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 256
-    hparams.lr = 3e-3
-    hparams.lr_schedule = "linear"
-    hparams.gae_lambda = 0.94
-    hparams.epochs = 4
-    hparams.minibatches = 16
-    return hparams
+    return PPOHParams.of(
+        ROLLOUT["Acrobot-v1"],
+        train_steps=999_424,  # whole rollouts
+        eval_period=200_000,
+        num_envs=16,
+        rollout_length=256,
+        lr=3e-3,
+        lr_schedule="linear",
+        gae_lambda=0.94,
+        epochs=4,
+        minibatches=16,
+    )
 
 
 @register
 def ppo_mountaincar_continuous() -> PPOHParams:
     """PPO on MountainCarContinuous-v0, shaped reward in training."""
-    hparams = PPOHParams()
-    hparams.env = "MountainCarContinuous-v0"
-    hparams.reward_augmentation = "mountain_car_default"
-    hparams.normalize_observation = True
-    hparams.normalize_reward = True
-    hparams.train_steps = 19_968  # whole rollouts, within 20,000
-    hparams.eval_period = 5_000
-    hparams.num_envs = 4
-    hparams.rollout_length = 64
-    hparams.epochs = 10
-    hparams.minibatches = 8
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.entropy_coef = 0.004
-    return hparams
+    return PPOHParams.of(
+        env="MountainCarContinuous-v0",
+        reward_augmentation="mountain_car_default",
+        normalize_observation=True,
+        normalize_reward=True,
+        train_steps=19_968,  # whole rollouts, within 20,000
+        eval_period=5_000,
+        num_envs=4,
+        rollout_length=64,
+        epochs=10,
+        minibatches=8,
+        lr=1e-3,
+        lr_schedule="linear",
+        entropy_coef=0.004,
+    )
 
 
 @register
 def ppo_cartpole_no_velocity() -> PPOHParams:
     """Recurrent PPO on CartPole without velocities: what is not seen has to be remembered."""
-    hparams = PPOHParams()
-    hparams.env = "CartPoleNoVel-v1"
-    hparams.model.name = "lstm"
-    hparams.model.hidden = (64,)
-    hparams.normalize_observation = True
-    hparams.normalize_reward = True
-    hparams.train_steps = 100_000
-    hparams.eval_period = 10_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 64
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.gae_lambda = 0.9
-    hparams.gamma = 0.98
-    hparams.epochs = 10
-    hparams.minibatches = 2
-    return hparams
+    return PPOHParams.of(
+        ROLLOUT["CartPoleNoVel-v1"],
+        normalize_observation=True,
+        normalize_reward=True,
+        train_steps=100_000,
+        eval_period=10_000,
+        num_envs=8,
+        rollout_length=64,
+        lr=1e-3,
+        lr_schedule="linear",
+        gae_lambda=0.9,
+        gamma=0.98,
+        epochs=10,
+        minibatches=2,
+        model=dict(name="lstm", hidden=(64,)),
+    )
 
 
 @register
 def ppo_pendulum_no_velocity() -> PPOHParams:
     """Recurrent PPO on Pendulum without velocities."""
-    hparams = PPOHParams()
-    hparams.env = "PendulumNoVel-v1"
-    hparams.model.name = "lstm"
-    hparams.normalize_reward = True
-    hparams.train_steps = 100_000
-    hparams.eval_period = 10_000
-    hparams.num_envs = 8
-    hparams.rollout_length = 128
-    hparams.gamma = 0.9
-    hparams.lr = 2e-3
-    hparams.lr_schedule = "linear"
-    hparams.epochs = 10
-    hparams.minibatches = 4
-    return hparams
+    return PPOHParams.of(
+        env="PendulumNoVel-v1",
+        normalize_reward=True,
+        train_steps=100_000,
+        eval_period=10_000,
+        num_envs=8,
+        rollout_length=128,
+        gamma=0.9,
+        lr=2e-3,
+        lr_schedule="linear",
+        epochs=10,
+        minibatches=4,
+        model=dict(name="lstm"),
+    )
 
 
 @register
 def ppo_lunarlander() -> PPOHParams:
     """PPO on LunarLander-v3."""
-    hparams = PPOHParams()
-    hparams.env = "LunarLander-v3"
-    hparams.normalize_observation = True
-    hparams.normalize_reward = True
-    hparams.train_steps = 999_424  # whole rollouts
-    hparams.eval_period = 200_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 512
-    hparams.gamma = 0.999
-    hparams.gae_lambda = 0.98
-    hparams.entropy_coef = 0.003
-    hparams.lr = 6e-4
-    hparams.lr_schedule = "linear"
-    hparams.epochs = 6
-    hparams.minibatches = 64
-    return hparams
+    return PPOHParams.of(
+        ROLLOUT["LunarLander-v3"],
+        normalize_observation=True,
+        normalize_reward=True,
+        num_envs=16,
+        rollout_length=512,
+        gae_lambda=0.98,
+        entropy_coef=0.003,
+        lr=6e-4,
+        lr_schedule="linear",
+        epochs=6,
+        minibatches=64,
+    )
 
 
 @register
 def ppo_lunarlander_continuous() -> PPOHParams:
     """PPO on LunarLanderContinuous-v3 (rl-baselines3-zoo's settings)."""
-    hparams = PPOHParams()
-    hparams.env = "LunarLanderContinuous-v3"
-    hparams.value_coef = 1.0  # zoo's 0.5 of the whole square is twice that of its half
-    hparams.train_steps = 999_424  # whole rollouts
-    hparams.eval_period = 200_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 1_024
-    hparams.gamma = 0.999
-    hparams.gae_lambda = 0.98
-    hparams.entropy_coef = 0.01
-    hparams.epochs = 4
-    hparams.minibatches = 256
-    return hparams
+    return PPOHParams.of(
+        ROLLOUT["LunarLanderContinuous-v3"],
+        value_coef=1.0,  # zoo's 0.5 of the whole square is twice that of its half
+        num_envs=16,
+        rollout_length=1_024,
+        gae_lambda=0.98,
+        entropy_coef=0.01,
+        epochs=4,
+        minibatches=256,
+    )
 
 
 @register
 def ppo_bipedalwalker() -> PPOHParams:
     """PPO on BipedalWalker-v3 (rl-baselines3-zoo's settings); not measured here."""
-    hparams = PPOHParams()
-    hparams.env = "BipedalWalker-v3"
-    hparams.value_coef = 1.0  # zoo's 0.5 of the whole square
-    hparams.normalize_observation = True
-    hparams.normalize_reward = True
-    hparams.train_steps = 5_000_000
-    hparams.eval_period = 500_000
-    hparams.num_envs = 32
-    hparams.rollout_length = 2_048
-    hparams.gamma = 0.999
-    hparams.clip_range = 0.18
-    hparams.epochs = 10
-    hparams.minibatches = 1_024
-    return hparams
+    return PPOHParams.of(
+        env="BipedalWalker-v3",
+        value_coef=1.0,  # zoo's 0.5 of the whole square
+        normalize_observation=True,
+        normalize_reward=True,
+        train_steps=5_000_000,
+        eval_period=500_000,
+        num_envs=32,
+        rollout_length=2_048,
+        gamma=0.999,
+        clip_range=0.18,
+        epochs=10,
+        minibatches=1_024,
+    )
 
 
-def _mujoco(env: str) -> PPOHParams:
-    """What rl-baselines3-zoo's settings for MuJoCo have in common."""
-    hparams = PPOHParams()
-    hparams.env = env
-    hparams.model.hidden = (256, 256)
-    hparams.model.activation = "relu"
-    hparams.model.init = "torch"  # zoo's ortho_init=False: PyTorch's own initial weights
-    hparams.normalize_observation = True
-    hparams.normalize_reward = True
-    hparams.train_steps = 1_000_000
-    hparams.eval_period = 100_000
-    hparams.num_envs = 1
-    hparams.rollout_length = 512
-    hparams.log_std_init = -2.0
-    return hparams
+MUJOCO = dict(  # common to rl-baselines3-zoo's settings for MuJoCo
+    normalize_observation=True,
+    normalize_reward=True,
+    train_steps=1_000_000,
+    eval_period=100_000,
+    num_envs=1,
+    rollout_length=512,
+    log_std_init=-2.0,
+    model=dict(hidden=(256, 256), activation="relu", init="torch"),  # zoo's ortho_init=False: PyTorch's own
+)
 
 
 @register
 def ppo_halfcheetah() -> PPOHParams:
     """PPO on HalfCheetah-v5 (rl-baselines3-zoo's settings); not measured here."""
-    hparams = _mujoco("HalfCheetah-v5")
-    hparams.gamma = 0.98
-    hparams.gae_lambda = 0.92
-    hparams.lr = 2.0633e-5
-    hparams.clip_range = 0.1
-    hparams.entropy_coef = 0.000401762
-    hparams.value_coef = 1.16192  # zoo's 0.58096 of the whole square is twice that of its half
-    hparams.max_grad_norm = 0.8
-    hparams.epochs = 20
-    hparams.minibatches = 8
-    return hparams
+    return PPOHParams.of(
+        MUJOCO,
+        env="HalfCheetah-v5",
+        gamma=0.98,
+        gae_lambda=0.92,
+        lr=2.0633e-5,
+        clip_range=0.1,
+        entropy_coef=0.000401762,
+        value_coef=1.16192,  # zoo's 0.58096 of the whole square is twice that of its half
+        max_grad_norm=0.8,
+        epochs=20,
+        minibatches=8,
+    )
 
 
 @register
 def ppo_hopper() -> PPOHParams:
     """PPO on Hopper-v5 (rl-baselines3-zoo's settings); not measured here."""
-    hparams = _mujoco("Hopper-v5")
-    hparams.gamma = 0.999
-    hparams.gae_lambda = 0.99
-    hparams.lr = 9.80828e-5
-    hparams.entropy_coef = 0.00229519
-    hparams.value_coef = 1.671342  # zoo's 0.835671 of the whole square
-    hparams.max_grad_norm = 0.7
-    hparams.epochs = 5
-    hparams.minibatches = 16
-    return hparams
+    return PPOHParams.of(
+        MUJOCO,
+        env="Hopper-v5",
+        gamma=0.999,
+        gae_lambda=0.99,
+        lr=9.80828e-5,
+        entropy_coef=0.00229519,
+        value_coef=1.671342,  # zoo's 0.835671 of the whole square
+        max_grad_norm=0.7,
+        epochs=5,
+        minibatches=16,
+    )
 
 
 @register
 def ppo_walker2d() -> PPOHParams:
     """PPO on Walker2d-v5 (rl-baselines3-zoo's settings); not measured here."""
-    hparams = _mujoco("Walker2d-v5")
-    hparams.lr = 5.05041e-5
-    hparams.clip_range = 0.1
-    hparams.entropy_coef = 0.000585045
-    hparams.value_coef = 1.743846  # zoo's 0.871923 of the whole square
-    hparams.max_grad_norm = 1.0
-    hparams.epochs = 20
-    hparams.minibatches = 16
-    return hparams
+    return PPOHParams.of(
+        MUJOCO,
+        env="Walker2d-v5",
+        lr=5.05041e-5,
+        clip_range=0.1,
+        entropy_coef=0.000585045,
+        value_coef=1.743846,  # zoo's 0.871923 of the whole square
+        max_grad_norm=1.0,
+        epochs=20,
+        minibatches=16,
+    )
 
 
 @register
 def ppo_catch() -> PPOHParams:
     """PPO on Catch-v0: a test of learning from images that takes seconds."""
-    hparams = PPOHParams()
-    hparams.env = "Catch-v0"
-    hparams.train_steps = 40_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 32
-    hparams.lr = 2.5e-3
-    hparams.entropy_coef = 0.01
-    return hparams
+    return PPOHParams.of(
+        env="Catch-v0", train_steps=40_000, num_envs=16, rollout_length=32, lr=2.5e-3, entropy_coef=0.01
+    )
 
 
 @register
 def ppo_identity() -> PPOHParams:
     """PPO on Identity-v0: the smallest test that anything is learned."""
-    hparams = PPOHParams()
-    hparams.env = "Identity-v0"
-    hparams.train_steps = 8_192
-    hparams.num_envs = 8
-    hparams.rollout_length = 32
-    hparams.gamma = 0.0
-    hparams.lr = 3e-3
-    hparams.log_period = 1_000
-    return hparams
+    return PPOHParams.of(ROLLOUT["Identity-v0"], rollout_length=32, lr=3e-3)

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rl.hparams.dqn import (
-    DQNHParams,
-    acrobot,
-    any_environment,
-    cartpole,
-    dense_networks,
-    identity,
-    lunarlander,
-    mountaincar,
-)
+from rl.hparams.dqn import ACROBOT, ANY_ENVIRONMENT, CARTPOLE, IDENTITY, LUNARLANDER, MOUNTAINCAR, DQNHParams
 from rl.hparams.hparams import PositiveInt
 from rl.hparams.registry import register
 
@@ -30,52 +21,39 @@ class QRDQNHParams(DQNHParams):
 @register
 def qrdqn() -> QRDQNHParams:
     """QR-DQN, double and with 3-step returns, on any environment with discrete actions: give --env ID."""
-    return any_environment(QRDQNHParams())
+    return QRDQNHParams.of(ANY_ENVIRONMENT)
 
 
 @register
 def qrdqn_cartpole() -> QRDQNHParams:
     """QR-DQN on CartPole-v1, double, 10-step returns."""
-    hparams = dense_networks(QRDQNHParams())
-    cartpole(hparams)
-    hparams.huber_delta = 5.0
-    hparams.target_update_period = 64
-    return hparams
+    return QRDQNHParams.of(
+        CARTPOLE,
+        huber_delta=5.0,
+        target_update_period=64,
+        model=dict(layer_norm=True),  # without it one seed in five reaches 290
+    )
 
 
 @register
 def qrdqn_acrobot() -> QRDQNHParams:
     """QR-DQN on Acrobot-v1, double, 5-step returns."""
-    hparams = dense_networks(QRDQNHParams())
-    acrobot(hparams)
-    hparams.lr = 4e-3
-    hparams.updates_per_iteration = 192
-    hparams.target_update_period = 192
-    return hparams
+    return QRDQNHParams.of(ACROBOT, lr=4e-3, updates_per_iteration=192, target_update_period=192)
 
 
 @register
 def qrdqn_mountaincar() -> QRDQNHParams:
     """QR-DQN on MountainCar-v0, double, 5-step returns."""
-    hparams = dense_networks(QRDQNHParams())
-    mountaincar(hparams)
-    hparams.lr = 2e-3
-    return hparams
+    return QRDQNHParams.of(MOUNTAINCAR, lr=2e-3)
 
 
 @register
 def qrdqn_lunarlander() -> QRDQNHParams:
     """QR-DQN on LunarLander-v3, double, 3-step returns."""
-    hparams = dense_networks(QRDQNHParams())
-    lunarlander(hparams)
-    hparams.target_update_period = 250
-    return hparams
+    return QRDQNHParams.of(LUNARLANDER, target_update_period=250)
 
 
 @register
 def qrdqn_identity() -> QRDQNHParams:
     """QR-DQN on Identity-v0: the smallest test that anything is learned."""
-    hparams = dense_networks(QRDQNHParams())
-    identity(hparams)
-    hparams.lr = 3e-3
-    return hparams
+    return QRDQNHParams.of(IDENTITY, lr=3e-3)

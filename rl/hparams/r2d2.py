@@ -6,6 +6,7 @@ from rl.errors import UsageError
 from rl.hparams.dqn import DQNHParams
 from rl.hparams.hparams import Coefficient, Count, Fraction, PositiveInt
 from rl.hparams.registry import register
+from rl.hparams.tasks import REPLAY
 
 
 class R2D2HParams(DQNHParams):
@@ -44,88 +45,65 @@ class R2D2HParams(DQNHParams):
             )
 
 
-def recurrent_networks(hparams: R2D2HParams) -> R2D2HParams:
-    """Sets an LSTM and dueling streams; returns the same hparams."""
-    hparams.model.name = "lstm"
-    hparams.model.activation = "relu"
-    hparams.model.init = "lecun_uniform"
-    hparams.dueling = True
-    return hparams
+RECURRENT = dict(dueling=True, model=dict(name="lstm", activation="relu", init="lecun_uniform"))
+SHORT_SEQUENCES = dict(
+    RECURRENT,
+    gamma=0.99,
+    lr=1e-3,
+    lr_schedule="linear",
+    burn_in=8,
+    unroll_length=16,
+    num_envs=16,
+    rollout_length=16,
+    updates_per_iteration=16,
+    target_update_period=100,
+    max_grad_norm=10.0,
+)
 
 
 @register
 def r2d2() -> R2D2HParams:
     """R2D2 with an LSTM on any environment with discrete actions: give --env ID."""
-    hparams = recurrent_networks(R2D2HParams())
-    hparams.gamma = 0.99
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.burn_in = 8
-    hparams.unroll_length = 16
-    hparams.num_envs = 16
-    hparams.rollout_length = 16
-    hparams.updates_per_iteration = 16
-    hparams.target_update_period = 100
-    hparams.max_grad_norm = 10.0
-    return hparams
+    return R2D2HParams.of(SHORT_SEQUENCES)
 
 
 @register
 def r2d2_cartpole() -> R2D2HParams:
     """R2D2 on CartPole-v1."""
-    hparams = recurrent_networks(R2D2HParams())
-    hparams.env = "CartPole-v1"
-    hparams.train_steps = 150_000
-    hparams.eval_period = 30_000
-    hparams.model.hidden = (64,)
-    hparams.model.recurrent_units = 64
-    hparams.gamma = 0.99
-    hparams.lr = 1e-3
-    hparams.lr_schedule = "linear"
-    hparams.n_step = 10
-    hparams.burn_in = 8
-    hparams.unroll_length = 16
-    hparams.batch_size = 32
-    hparams.replay_capacity = 100_000
-    hparams.min_replay_size = 1_000
-    hparams.num_envs = 16
-    hparams.rollout_length = 16
-    hparams.updates_per_iteration = 16
-    hparams.target_update_period = 100
-    hparams.exploration_steps = 10_000
-    hparams.exploration_epsilon_end = 0.04
-    hparams.max_grad_norm = 10.0
-    return hparams
+    return R2D2HParams.of(
+        REPLAY["CartPole-v1"],
+        SHORT_SEQUENCES,
+        train_steps=150_000,
+        eval_period=30_000,
+        n_step=10,
+        batch_size=32,
+        replay_capacity=100_000,
+        min_replay_size=1_000,
+        exploration_steps=10_000,
+        exploration_epsilon_end=0.04,
+        model=dict(hidden=(64,), recurrent_units=64),
+    )
 
 
 @register
 def r2d2_cartpole_no_velocity() -> R2D2HParams:
     """R2D2 on CartPoleNoVel-v1, where velocities have to be remembered."""
-    hparams = r2d2_cartpole()
-    hparams.env = "CartPoleNoVel-v1"
-    hparams.exploration_steps = 15_000
-    return hparams
+    return r2d2_cartpole(env="CartPoleNoVel-v1", exploration_steps=15_000)
 
 
 @register
 def r2d2_identity() -> R2D2HParams:
     """R2D2 on Identity-v0: the smallest test that anything is learned."""
-    hparams = recurrent_networks(R2D2HParams())
-    hparams.env = "Identity-v0"
-    hparams.train_steps = 4_000
-    hparams.gamma = 0.0
-    hparams.model.hidden = (32,)
-    hparams.model.recurrent_units = 32
-    hparams.n_step = 1
-    hparams.burn_in = 2
-    hparams.unroll_length = 4
-    hparams.replay_capacity = 2_000
-    hparams.min_replay_size = 100
-    hparams.batch_size = 32
-    hparams.num_envs = 8
-    hparams.rollout_length = 4
-    hparams.updates_per_iteration = 4
-    hparams.target_update_period = 50
-    hparams.exploration_steps = 2_000
-    hparams.log_period = 1_000
-    return hparams
+    return R2D2HParams.of(
+        REPLAY["Identity-v0"],
+        RECURRENT,
+        n_step=1,
+        burn_in=2,
+        unroll_length=4,
+        replay_capacity=2_000,
+        batch_size=32,
+        updates_per_iteration=4,
+        target_update_period=50,
+        exploration_steps=2_000,
+        model=dict(hidden=(32,), recurrent_units=32),
+    )

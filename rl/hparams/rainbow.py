@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from rl.hparams.c51 import C51HParams, scaled_to_support
-from rl.hparams.dqn import (
-    acrobot,
-    any_environment,
-    cartpole,
-    dense_networks,
-    identity,
-    lunarlander,
-    mountaincar,
-)
+from rl.hparams.c51 import C51HParams
+from rl.hparams.dqn import ACROBOT, ANY_ENVIRONMENT, CARTPOLE, IDENTITY, LUNARLANDER, MOUNTAINCAR
 from rl.hparams.hparams import Fraction, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
 
@@ -33,68 +25,57 @@ class RainbowHParams(C51HParams):
 @register
 def rainbow() -> RainbowHParams:
     """Rainbow on any environment with discrete actions: give --env ID."""
-    hparams = any_environment(RainbowHParams())
-    scaled_to_support(hparams)
-    return hparams
+    return RainbowHParams.of(ANY_ENVIRONMENT, normalize_reward=True)
 
 
 @register
 def rainbow_cartpole() -> RainbowHParams:
     """Rainbow on CartPole-v1."""
-    hparams = dense_networks(RainbowHParams())
-    cartpole(hparams)
-    hparams.train_steps = 20_000
-    hparams.eval_period = 5_000
-    hparams.model.hidden = (64, 64)
-    hparams.value_min = 0.0
-    hparams.value_max = 100.0
-    return hparams
+    return RainbowHParams.of(
+        CARTPOLE,
+        train_steps=20_000,
+        eval_period=5_000,
+        value_min=0.0,
+        value_max=100.0,
+        model=dict(hidden=(64, 64)),
+    )
 
 
 @register
 def rainbow_acrobot() -> RainbowHParams:
     """Rainbow on Acrobot-v1."""
-    hparams = dense_networks(RainbowHParams())
-    acrobot(hparams)
-    hparams.train_steps = 250_000
-    hparams.model.hidden = (64, 64)
-    hparams.lr = 2e-3
-    hparams.value_min = -100.0
-    hparams.value_max = 0.0
-    hparams.updates_per_iteration = 64
-    return hparams
+    return RainbowHParams.of(
+        ACROBOT,
+        train_steps=250_000,
+        lr=2e-3,
+        value_min=-100.0,
+        value_max=0.0,
+        updates_per_iteration=64,
+        model=dict(hidden=(64, 64)),
+    )
 
 
 @register
 def rainbow_mountaincar() -> RainbowHParams:
     """Rainbow on MountainCar-v0."""
-    hparams = dense_networks(RainbowHParams())
-    mountaincar(hparams)
-    hparams.model.hidden = (64, 64)
-    hparams.value_min = -50.0
-    hparams.value_max = 0.0
-    return hparams
+    return RainbowHParams.of(MOUNTAINCAR, value_min=-50.0, value_max=0.0, model=dict(hidden=(64, 64)))
 
 
 @register
 def rainbow_lunarlander() -> RainbowHParams:
     """Rainbow on LunarLander-v3."""
-    hparams = dense_networks(RainbowHParams())
-    lunarlander(hparams)
-    hparams.model.layer_norm = False  # not tried with Rainbow yet
-    hparams.model.hidden = (64, 64)
-    hparams.value_min = -200.0
-    hparams.value_max = 300.0
-    return hparams
+    return RainbowHParams.of(
+        LUNARLANDER,
+        value_min=-200.0,
+        value_max=300.0,
+        model=dict(
+            layer_norm=False,  # not tried with Rainbow yet
+            hidden=(64, 64),
+        ),
+    )
 
 
 @register
 def rainbow_identity() -> RainbowHParams:
     """Rainbow on Identity-v0: the smallest test that anything is learned."""
-    hparams = dense_networks(RainbowHParams())
-    identity(hparams)
-    hparams.value_min = 0.0
-    hparams.value_max = 2.0
-    hparams.atoms = 11
-    hparams.lr = 3e-3
-    return hparams
+    return RainbowHParams.of(IDENTITY, value_min=0.0, value_max=2.0, atoms=11, lr=3e-3)

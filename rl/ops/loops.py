@@ -1,14 +1,68 @@
-"""Loops inside compiled code that carry named metrics without knowing their names in advance."""
+"""Loops inside compiled code that carry named metrics without knowing their names in advance.
+
+A metric is a float scalar, by name. A plain one is a mean: over the passes of a loop, over microbatches,
+updates and learners. What is none says so: `{"loss": x, "clipped": Sum(y), "largest": Max(z)}`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
+from rl.parallel import replicas
 from rl.types import Tensor
 
-MAX_METRICS = 48
+ADDED, COMPARED = 48, 16  # metrics at most: means and sums; all others
+MAX_METRICS = ADDED + COMPARED
+NONE = -np.inf  # of what is compared: no value yet
+
+
+class Sum(NamedTuple):
+    """A metric that is added up."""
+
+    value: Any
+
+
+class Max(NamedTuple):
+    """A metric of which the greatest value counts; -inf where there is none."""
+
+    value: Any
+
+
+class Min(NamedTuple):
+    """A metric of which the least value counts; inf where there is none."""
+
+    value: Any
+
+
+class Last(NamedTuple):
+    """A metric of which the last value counts, of several learners the first one's."""
+
+    value: Any
+
+
+Metrics = dict[str, Any]  # name to a scalar, or to one in a `Sum`, `Max`, `Min` or `Last`
+_TYPES: dict[str, Any] = {"sum": Sum, "max": Max, "min": Min, "last": Last}
+
+
+def kind(metric: Any) -> str:
+    """ "mean", "sum", "max", "min" or "last"."""
+    return next((name for name, each in _TYPES.items() if isinstance(metric, each)), "mean")
+
+
+def places(kinds: dict[str, str]) -> dict[str, int]:
+    """Where in the packed vector the metrics are of which the kinds are given."""
+    added = sorted(name for name, each in kinds.items() if each in ("mean", "sum"))
+    compared = sorted(kinds.keys() - set(added))
+    if len(added) > ADDED or len(compared) > COMPARED:
+        raise ValueError(
+            f"{len(added)} metrics that are means or sums, at most {ADDED}, and {len(compared)} others, at "
+            f"most {COMPARED}: {', '.join(sorted(kinds))}"
+        )
+    return {name: i for i, name in enumerate(added)} | {name: ADDED + i for i, name in enumerate(compared)}
 
 
 class MetricPack:
@@ -17,51 +71,130 @@ class MetricPack:
     A loop must know the structure of what it carries before its body is traced; the names of the
     metrics are known only after. A vector of fixed length settles that: the names are noted when the
     body is traced (`pack`), and given back to the vector afterwards (`unpack`).
+
+    Attributes:
+        kinds: name to kind, of all metrics; empty before the first `pack`.
     """
 
-    def __init__(self) -> None:
-        self.names: tuple[str, ...] = ()
+    def __init__(self, kinds: dict[str, str] | None = None) -> None:
+        self.kinds = kinds or {}
 
-    def pack(self, metrics: dict[str, Tensor]) -> Tensor:
-        """float32 [MAX_METRICS]. Raises ValueError when there are too many, or other names than before."""
-        names = tuple(sorted(metrics))
-        if len(names) > MAX_METRICS:
-            raise ValueError(f"{len(names)} metrics, at most {MAX_METRICS}: {', '.join(names)}")
-        if self.names and names != self.names:
-            raise ValueError(f"metrics changed between traces: {self.names} and {names}")
-        self.names = names
-        values = [tf.cast(metrics[name], tf.float32) for name in names]
-        return tf.stack(values + [tf.constant(0.0)] * (MAX_METRICS - len(names)))
+    def pack(self, metrics: Metrics) -> Tensor:
+        """float32 [MAX_METRICS]. Raises ValueError when there are too many, or other ones than before."""
+        kinds = {name: kind(metrics[name]) for name in sorted(metrics)}
+        if self.kinds and kinds != self.kinds:
+            raise ValueError(f"metrics changed between traces: {self.kinds} and {kinds}")
+        values = [tf.constant(0.0)] * MAX_METRICS
+        for name, place in places(kinds).items():
+            value = metrics[name] if kinds[name] == "mean" else metrics[name].value
+            values[place] = tf.cast(-value if kinds[name] == "min" else value, tf.float32)
+        self.kinds = kinds
+        return tf.stack(values)
 
-    def unpack(self, vector: Tensor) -> dict[str, Tensor]:
-        return {name: vector[i] for i, name in enumerate(self.names)}
+    def unpack(self, vector: Tensor, passes: Tensor | None = None) -> Metrics:
+        """The metrics that a vector holds; passes: of how many it holds the sums of the means."""
+        means, metrics = vector if passes is None else vector / passes, {}
+        for name, place in places(self.kinds).items():
+            if self.kinds[name] == "mean":
+                metrics[name] = means[place]
+            else:
+                value = -vector[place] if self.kinds[name] == "min" else vector[place]
+                metrics[name] = _TYPES[self.kinds[name]](value)
+        return metrics
+
+    def join(self, before: Any, after: Any) -> Any:
+        """Two vectors as one, tensors or arrays: sums added, the greatest and the last of the others."""
+        added = before + after
+        compared = [each for each in self.kinds.values() if each not in ("mean", "sum")]
+        if not compared:
+            return added
+        where = np.where if isinstance(before, np.ndarray) else tf.where
+        greatest = where((before != before) | (before >= after), before, after)  # NaN stays
+        last = where(after == NONE, before, after)
+        joined = where(self._places_of("last"), last, greatest)
+        return where(self._places_of("mean", "sum"), added, joined)
+
+    def over_learners(self, vector: Tensor) -> Tensor:
+        """The vectors of all learners as one."""
+        if replicas.count() == 1:
+            return vector
+        mean = replicas.mean(vector)
+        if set(self.kinds.values()) == {"mean"}:
+            return mean
+        return tf.where(self._places_of("mean"), mean, self._joined(replicas.gathered(vector[None]), tf))
+
+    def over_devices(self, vectors: list[np.ndarray]) -> np.ndarray:
+        """The vectors of several devices of this process as one."""
+        if len(vectors) == 1:
+            return vectors[0]
+        mean = np.sum(vectors, 0) / len(vectors)
+        return np.where(self._places_of("mean"), mean, self._joined(np.stack(vectors), np))
+
+    def _joined(self, vectors: Any, library: Any) -> Any:
+        """Sums, greatest values and the first one's last of vectors [R, MAX_METRICS]."""
+        add, largest = (np.sum, np.max) if library is np else (tf.reduce_sum, tf.reduce_max)
+        rest = library.where(self._places_of("last"), vectors[0], largest(vectors, 0))
+        return library.where(self._places_of("sum"), add(vectors, 0), rest)
+
+    def _places_of(self, *kinds: str) -> np.ndarray:
+        """Whether each place is of a metric of those kinds, bool [MAX_METRICS]."""
+        found = np.zeros(MAX_METRICS, bool)
+        found[[place for name, place in places(self.kinds).items() if self.kinds[name] in kinds]] = True
+        return found
 
     @staticmethod
-    def zeros() -> Tensor:
-        return tf.zeros([MAX_METRICS])
+    def empty() -> np.ndarray:
+        """The vector of no metrics, which `join` begins with."""
+        return np.array([0.0] * ADDED + [NONE] * COMPARED, np.float32)
 
 
 def repeat(
     times: int,
-    body: Callable[[Tensor], dict[str, Tensor]],
-    stop: Callable[[dict[str, Tensor]], Tensor] | None = None,
-) -> tuple[dict[str, Tensor], Tensor]:
+    body: Callable[[Tensor], Metrics],
+    stop: Callable[[Metrics], Tensor] | None = None,
+) -> tuple[Metrics, Tensor]:
     """Calls `body(i)` `times` times in one while loop; `stop(metrics)` true ends it early.
 
-    Returns the mean of each metric over the passes made, and their number (float32 scalar).
+    Returns the metrics over the passes made, and their number (float32 scalar).
     """
     pack = MetricPack()
 
     def step(i: Tensor, _: Tensor, total: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         metrics = body(i)
         stopped = tf.constant(False) if stop is None else stop(metrics)
-        return i + 1, stopped, total + pack.pack(metrics)
+        return i + 1, stopped, pack.join(total, pack.pack(metrics))
 
     count, _, total = tf.while_loop(
         lambda i, stopped, _: tf.logical_and(i < times, tf.logical_not(stopped)),
         step,
-        (tf.constant(0), tf.constant(False), MetricPack.zeros()),
+        (tf.constant(0), tf.constant(False), tf.constant(MetricPack.empty())),
         maximum_iterations=times,
     )
     made = tf.cast(count, tf.float32)
-    return pack.unpack(total / tf.maximum(made, 1.0)), made
+    return pack.unpack(total, tf.maximum(made, 1.0)), made
+
+
+def where(condition: Tensor, pack: MetricPack, body: Callable[[], Metrics]) -> Metrics:
+    """The metrics of `body()`, which is run where the condition, a bool scalar, holds; elsewhere none.
+
+    pack: the same one at every call, which notes the names.
+    """
+
+    def packed() -> Tensor:
+        return pack.pack(body())
+
+    if tf.executing_eagerly() and not pack.kinds:
+        # Nothing may be due yet, but rows of metrics need the names: trace without running.
+        tf.function(packed, autograph=False).get_concrete_function()
+    return pack.unpack(tf.cond(condition, packed, lambda: tf.constant(MetricPack.empty())))
+
+
+def weighted(metrics: Metrics, weight: Tensor) -> Metrics:
+    """The metrics of a part of a whole: means times its share, all others as they are."""
+    return {name: x if kind(x) != "mean" else weight * x for name, x in metrics.items()}
+
+
+def summed(metrics: Metrics) -> Metrics:
+    """Means over `updates` updates, one of the metrics, as sums over them; all others as they are."""
+    updates = metrics["updates"]
+    return {name: x if kind(x) != "mean" or name == "updates" else x * updates for name, x in metrics.items()}

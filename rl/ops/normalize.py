@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from rl.ops.returns import reverse_linear_recurrence
 from rl.parallel import replicas
-from rl.types import Tensor
+from rl.types import Batch, SequenceBatch, Tensor
 
 
 class Moments(NamedTuple):
@@ -83,6 +83,13 @@ class RewardScale:
         self.discounted_return = tf.Variable(tf.zeros(shape), trainable=False)  # of the running episodes
         self.moments = Moments(*(tf.Variable(each, trainable=False) for each in no_moments(1)))
 
+    @classmethod
+    def of(cls, hparams: Any, workers: int | None) -> RewardScale | None:
+        """That of a run; None without `normalize_reward`."""
+        if not hparams.normalize_reward:
+            return None
+        return cls(hparams.num_envs, hparams.gamma, workers=workers)
+
     @property
     def variables(self) -> dict[str, tf.Variable]:
         """State by name, for checkpoints; the running episodes of workers are not resumed."""
@@ -139,3 +146,14 @@ class RewardScale:
             self.discounted_return.assign(value)
         else:
             self.discounted_return.scatter_update(tf.IndexedSlices(value[None], worker[None]))
+
+
+def scaled_rewards(scale: RewardScale | None, batch: Any, hparams: Any) -> Any:
+    """A `Trajectory`, `Batch` (of rewards of `hparams.n_step` steps) or `SequenceBatch` with its rewards in
+    units of their present deviation; as it is where `scale` is None."""
+    if scale is None:
+        return batch
+    if isinstance(batch, SequenceBatch):
+        return batch._replace(trajectory=scaled_rewards(scale, batch.trajectory, hparams))
+    steps = hparams.n_step if isinstance(batch, Batch) else 1
+    return batch._replace(reward=scale.scaled(batch.reward, steps))

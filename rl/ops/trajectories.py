@@ -1,4 +1,4 @@
-"""Parts of trajectories: what minibatches and microbatches of whole sequences are made of; and their ends."""
+"""Trajectories: their rewards, their ends, and the parts that minibatches and microbatches are made of."""
 
 from __future__ import annotations
 
@@ -22,6 +22,17 @@ def take(batch: Any, index: Tensor) -> Any:
         rest = _gather(batch._replace(recurrent_state=()), index, 1)
         return rest._replace(recurrent_state=_gather(batch.recurrent_state, index, 0))
     return _gather(batch, index, 0)
+
+
+def augmented(trajectory: Trajectory, augment: Any, gamma: float) -> Tensor:
+    """The rewards [T, B] after reward augmentation (`rl.envs.rewards`); the environment's own where `augment`
+    is None."""
+    if augment is None:
+        return trajectory.reward
+    now = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
+    following = tf.nest.map_structure(lambda x: x[1:], trajectory.observation)
+    reward = augment(now, trajectory.action, trajectory.reward, following, trajectory.terminated, gamma)
+    return reward * trajectory.mask
 
 
 def closed(trajectory: Trajectory) -> Trajectory:

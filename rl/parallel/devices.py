@@ -2,7 +2,8 @@
 
 `tf.distribute` holds the variables, one copy on each device (`MirroredStrategy`, `TPUStrategy`). Each device
 plays and learns from its own part of the environments, with the same weights; what has to be known of all
-parts goes through `rl.parallel.replicas`. Nothing else, algorithms least of all, knows how many there are.
+parts goes through `rl.parallel.replicas`. Built by `rl.runners.build`, used by the runners of one process
+(`in_graph`, `sync`), which compile through it; processes with one device (`rl.workers`) use `compiled` alone.
 
 A TPU compiles the whole function for all its cores. The other devices run a function each, called from a
 thread each: within one function TensorFlow would let collective operations in two loops wait for each other

@@ -5,6 +5,9 @@ Learners are processes, which join a group (`rl.workers.peers`), or the devices 
 exchanged inside the compiled function: between devices by TensorFlow's collective operations, between
 processes by the group's `exchange`. Each learner must call them in the same order. Without others they give
 back what they were given, and leave nothing in the graph.
+
+Called by all that takes something over a batch or counts steps: `grad_comp`, some algorithms (PPO, ES, ARS),
+normalisers, priorities, random numbers by rows, `rl.runners.iteration`, and metrics (`rl.ops.loops`).
 """
 
 from __future__ import annotations

@@ -13,13 +13,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichProgress
-from rich.table import Table
 from rich.text import Text
 
+from rl.report.tables import plain_table, terminal_table
 from rl.storage.files import failure, patiently, reason
 
 _WINDOW = 30.0  # seconds that the shown rate is averaged over
@@ -198,35 +197,20 @@ def summary_table(
     A single mapping is printed downwards, a line per key: paths are long. Plain text off a terminal.
     """
     stream = sys.stdout if stream is None else stream
-    with unbroken(stream):
-        _print_summary(rows, title, stream)
-        stream.flush()
-
-
-def _print_summary(rows: Sequence[Mapping[str, Any]], title: str | None, stream: TextIO) -> None:
     columns = list(dict.fromkeys(name for row in rows for name in row))
     if len(rows) == 1:
         header: list[str] = []
         cells = [[name, _text(rows[0][name])] for name in columns]
     else:
-        header = columns
-        cells = [[_text(row.get(name)) for name in columns] for row in rows]
-    console = Console(file=stream)
-    if console.is_terminal:
-        table = Table(title=title, box=box.SIMPLE_HEAD, show_header=bool(header), title_justify="left")
-        for i in range(len(columns) if header else 2):
-            table.add_column(header[i] if header else "", overflow="fold")
-        for row in cells:
-            table.add_row(*map(Text, row))
-        console.print(table)
-        return
-    lines = [header, *cells] if header else cells
-    if title:
-        print(title, file=stream)
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        print(text.rstrip(), file=stream)
+        header, cells = columns, [[_text(row.get(name)) for name in columns] for row in rows]
+    with unbroken(stream):
+        if cells and Console(file=stream).is_terminal:
+            terminal_table(cells, header, title, stream)
+        elif cells:
+            if title:
+                print(title, file=stream)
+            plain_table([header, *cells] if header else cells, stream)
+        stream.flush()
 
 
 def _text(value: Any) -> str:

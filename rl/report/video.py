@@ -134,7 +134,7 @@ class VideoWriter:
         self.frames += 1
 
     def _start(self, width: int, height: int) -> Generator[None, Any, None]:
-        writer = imageio_ffmpeg.write_frames(
+        writer: Generator[None, Any, None] = imageio_ffmpeg.write_frames(
             str(self._temporary),
             (width, height),
             fps=self._fps,

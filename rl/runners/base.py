@@ -6,13 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from rl.memory.samples import Samples
-from rl.ops import loops, random
+from rl.ops.loops import NONE, MetricPack, places
 from rl.parallel.devices import Devices
-from rl.runners.learner import Learner
-from rl.types import Tensor, Trajectory
+from rl.runners.iteration import Iteration
 
 # Asked now and then with the iterations made so far by a call of `Runner.advance`: False ends that call.
 GoOn = Callable[[int], bool]
@@ -28,32 +25,35 @@ class Runner:
 
     backend = ""  # of the environments: "graph", "envpool" or "gym"
     starting = "compiling ..."  # what a person is told before the first iteration, which takes longer
-    pack: loops.MetricPack  # names the metrics
+    pack: MetricPack  # names the metrics
 
-    def __init__(self, learner: Learner, seed: int, devices: Devices | None = None):
-        self.learner, self.devices = learner, Devices() if devices is None else devices
-        self.seed, self.root_seed = seed, random.key(seed)
-        self.iteration = tf.Variable(0, dtype=tf.int64, trainable=False, name="iteration")
-        self.steps_per_iteration = learner.agent.steps_per_iteration
-        self._totals = [np.zeros(loops.MAX_METRICS, np.float32)]  # sums of the window under way, by device
-        self._names: tuple[str, ...] = ()  # of its metrics, where it was begun before a restart
+    def __init__(self, iteration: Iteration, devices: Devices | None = None):
+        self.iteration, self.devices = iteration, Devices() if devices is None else devices
+        self.agent, self.memory = iteration.agent, iteration.memory
+        self.steps_per_iteration = iteration.steps_per_iteration
+        self._totals = [MetricPack.empty()]  # packed metrics of the window under way, by device
+        self._kinds: dict[str, str] = {}  # of its metrics, where it was begun before a restart
+        self._began_without_extremes = False  # whether a version that noted none began it
 
     @property
     def variables(self) -> dict[str, Any]:
         """All state by name, for checkpoints."""
-        return self.devices.named({"iteration": self.iteration, **self.learner.variables})
+        return self.devices.named(self.iteration.variables)
 
     def appended(self) -> dict[str, int]:
         """Variables that change nowhere but where rows are appended, by name, with the rows ever appended."""
-        return self.devices.appended(self.learner.appended())
+        return self.devices.appended(
+            {f"memory/{name}": rows for name, rows in self.memory.appended().items()}
+        )
 
     @property
     def step(self) -> int:
-        return int(self.iteration.numpy()) * self.steps_per_iteration
+        return self.made * self.steps_per_iteration
 
-    def step_tensor(self) -> Tensor:
-        """Environment steps before this iteration, int64 scalar."""
-        return self.iteration * self.steps_per_iteration
+    @property
+    def made(self) -> int:
+        """Iterations so far."""
+        return int(self.iteration.number.numpy())
 
     def advance(self, iterations: int, go_on: GoOn | None = None) -> int:
         """Makes `iterations` iterations, fewer where `go_on` says so; returns how many.
@@ -63,14 +63,36 @@ class Runner:
         raise NotImplementedError
 
     def sums(self) -> dict[str, float]:
-        """Sums over the iterations since the window began (see `window_metrics`)."""
-        names = self.pack.names or self._names
-        total = joined_sums(self._totals, names)
-        return {name: float(total[i]) for i, name in enumerate(names)}
+        """The metrics since the window began, of means the sums over updates; what has no value is left
+        out."""
+        kinds = self._kinds_so_far()
+        total = MetricPack(kinds).over_devices(self._totals)
+        values = {name: -total[i] if kinds[name] == "min" else total[i] for name, i in places(kinds).items()}
+        return {
+            name: float(x) for name, x in values.items() if np.isfinite(x) or kinds[name] in ("mean", "sum")
+        }
+
+    def row(self) -> dict[str, float]:
+        """The row that is logged of the window; what has no data is left out."""
+        rest, kinds = self.sums(), self._kinds_so_far()
+        episodes, updates = rest.pop("episodes"), rest.pop("updates")
+        rest.pop("transitions")
+        sums = {name: rest.pop(f"episode_{name}") for name in ("return", "length")}
+        least, most = (rest.pop(f"episode_return_{name}", None) for name in ("min", "max"))
+        row = {"episode/count": episodes}
+        if episodes:
+            row |= {f"episode/{name}_mean": total / episodes for name, total in sums.items()}
+        if least is not None and most is not None and not self._began_without_extremes:
+            row |= {"episode/return_min": least, "episode/return_max": most}
+        if updates:
+            means = {name: x / updates for name, x in rest.items() if kinds[name] == "mean"}
+            row |= {f"train/{name}": x for name, x in sorted((rest | means).items())}
+        return row
 
     def begin_window(self) -> None:
         """Sets the sums to 0."""
-        self._totals = [np.zeros_like(each) for each in self._totals]
+        self._totals = [MetricPack.empty() for _ in self._totals]
+        self._began_without_extremes = False
 
     def run(self, iterations: int) -> dict[str, float]:
         """A window of its own: makes `iterations` iterations and returns their sums."""
@@ -79,40 +101,28 @@ class Runner:
         return self.sums()
 
     def unfinished(self) -> dict[str, Any]:
-        """The sums of the window under way, for JSON: float32 values are kept to the bit."""
-        names = self.pack.names or self._names
-        return {"names": names, "sums": [each[: len(names)].tolist() for each in self._totals]}
+        """The metrics of the window under way, for JSON: float32 values are kept to the bit."""
+        kinds = self._kinds_so_far()
+        values = [[_or_none(total[place]) for place in places(kinds).values()] for total in self._totals]
+        return {"kinds": kinds, "sums": values}
 
     def resume_window(self, found: dict[str, Any]) -> None:
-        """Goes on with what `unfinished` gave. With another number of devices they are lost."""
-        if len(found["sums"]) == len(self._totals):
-            self._names = tuple(found["names"])
-            for total, values in zip(self._totals, found["sums"], strict=True):
-                total[: len(values)] = values
+        """Goes on with what `unfinished` gave. With another number of devices it is lost."""
+        self._began_without_extremes = "kinds" not in found  # by a version that knew of no other kinds
+        if len(found["sums"]) != len(self._totals):
+            return
+        self._kinds = found.get("kinds") or {name: _former_kind(name) for name in found["names"]}
+        for total, values in zip(self._totals, found["sums"], strict=True):
+            for place, value in zip(places(self._kinds).values(), values, strict=True):
+                total[place] = NONE if value is None else value
 
-    def learn(
-        self, trajectory: Trajectory, metrics: dict[str, Tensor], worker: Tensor | None = None
-    ) -> dict[str, Tensor]:
-        """Learning from a rollout that the host made (`worker`: which of several); adds to `metrics`."""
-        noise_seed, learn_seed = self._seeds()
-        metrics = metrics | self.learner.learn(trajectory, learn_seed, self.step_tensor(), worker)
-        return self._next(metrics, noise_seed)
+    def _kinds_so_far(self) -> dict[str, str]:
+        """Of the metrics, also where the window was begun before a restart and nothing was made since."""
+        return self.pack.kinds or self._kinds
 
-    def learn_sampled(self, samples: Samples) -> dict[str, Tensor]:
-        """Learning from batches that were sampled in other processes."""
-        noise_seed, learn_seed = self._seeds()
-        metrics = self.learner.learn_sampled(samples, learn_seed, self.step_tensor())
-        return self._next(metrics, noise_seed)
-
-    def _seeds(self) -> tuple[Tensor, Tensor]:
-        """Of the next iteration's noise, and of this one's learning."""
-        noise_seed, learn_seed = random.split(random.fold_in(self.root_seed, self.iteration + 1), 2)
-        return noise_seed, learn_seed  # the same for all learners, but for what each samples of its memory
-
-    def _next(self, metrics: dict[str, Tensor], noise_seed: Tensor) -> dict[str, Tensor]:
-        self.learner.agent.resample_noise(noise_seed)  # of the next rollout
-        self.iteration.assign_add(1)
-        return metrics
+    def _add(self, vectors: list[np.ndarray]) -> None:
+        """Takes an iteration's packed metrics, of each device, into those of the window."""
+        self._totals[0] = self.pack.join(self._totals[0], self.pack.over_devices(vectors))
 
     def scalars(self) -> dict[str, float]:
         """What else is logged with every row, since the last one."""
@@ -130,65 +140,10 @@ class Runner:
         self.devices.close()
 
 
-EPISODE_SUMS = ("episodes", "episode_return", "episode_length", "transitions")
+def _former_kind(name: str) -> str:
+    """Of a metric in a checkpoint that does not say."""
+    return "sum" if name in ("episodes", "episode_return", "episode_length", "transitions") else "mean"
 
 
-def running_sums(
-    reward: Tensor, alive: Tensor, start_return: Tensor, start_length: Tensor, counted: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return and length of the running episode after each step of a rollout, both [T, B] float32.
-
-    reward, alive, counted [T, B]; start_return, start_length [B]: where the previous rollout ended. A step
-    that is not alive starts both anew; a step counts `counted`.
-    """
-    length = reward.shape[0]
-    array = tf.TensorArray(tf.float32, length, element_shape=reward.shape[1:])
-
-    def body(t: Tensor, total: Tensor, count: Tensor, totals: Any, counts: Any) -> tuple:
-        goes_on = tf.gather(alive, t)  # [B]
-        total = total * goes_on + tf.gather(reward, t)
-        count = count * goes_on + tf.gather(counted, t)
-        return t + 1, total, count, totals.write(t, total), counts.write(t, count)
-
-    start = (tf.constant(0), start_return, start_length, array, array)
-    result = tf.while_loop(lambda t, *_: t < length, body, start, maximum_iterations=length)
-    return result[3].stack(), result[4].stack()
-
-
-def episode_sums(episode_return: Tensor, length: Tensor, ended: Tensor, mask: Tensor) -> dict[str, Tensor]:
-    """Sums over a rollout's finished episodes. All [T, B]: return and length so far, ended, mask."""
-    ended = tf.cast(ended, tf.float32)
-    return {
-        "episodes": tf.reduce_sum(ended),
-        "episode_return": tf.reduce_sum(episode_return * ended),
-        "episode_length": tf.reduce_sum(length * ended),
-        "transitions": tf.reduce_sum(mask),
-    }
-
-
-def joined_sums(parts: list[np.ndarray], names: tuple[str, ...]) -> np.ndarray:
-    """The packed sums of several devices, [N] each, as one: of episodes added, of updates, which all make
-    together, averaged."""
-    if len(parts) == 1:
-        return parts[0]
-    total = np.sum(parts, 0)
-    of_updates = np.ones(len(total), bool)
-    of_updates[[names.index(name) for name in EPISODE_SUMS]] = False
-    return np.where(of_updates, total / len(parts), total)
-
-
-def window_metrics(sums: dict[str, float]) -> dict[str, float]:
-    """The row that is logged from the sums of a window of iterations; what has no data is left out."""
-    rest = dict(sums)
-    episodes, updates = rest.pop("episodes"), rest.pop("updates")
-    total_return, total_length = rest.pop("episode_return"), rest.pop("episode_length")
-    rest.pop("transitions")
-    row: dict[str, float] = {"episode/count": episodes}
-    if episodes:
-        row |= {
-            "episode/return_mean": total_return / episodes,
-            "episode/length_mean": total_length / episodes,
-        }
-    if updates:
-        row |= {f"train/{name}": total / updates for name, total in sorted(rest.items())}
-    return row
+def _or_none(value: np.float32) -> float | None:
+    return None if value == NONE else float(value)

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import tensorflow as tf
-
-from rl.agents.agent import Agent, network_state
+from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.envs.make import chosen_backend, make_env
-from rl.envs.rewards import get_reward_augmentation
-from rl.errors import UsageError
 from rl.hparams.hparams import HParams
-from rl.memory.registry import get_memory
-from rl.memory.spec import MemorySpec
-from rl.models.images import convolves
-from rl.parallel import replicas
 from rl.parallel.devices import Devices
 from rl.runners.base import Runner
-from rl.runners.learner import Learner
+from rl.runners.in_graph import InGraphRunner
+from rl.runners.iteration import Iteration
+from rl.runners.parts import make_memory, reward_augmentation, start_mode
+from rl.runners.sync import SyncRunner
 from rl.workers.plan import Workers, check_roles
 
 
@@ -51,80 +45,11 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
         agent: Agent = make_agent(own, env.observation_space, env.action_space, seed)
         frame_stack = getattr(env, "frame_stack", 1)
         memory = make_memory(agent, own.num_envs, hparams.rollout_length, frame_stack)
-        in_graph = hasattr(env, "dynamics")
+        in_graph = env.backend == "graph"
         late = hparams.overlap and not in_graph
-        learner = Learner(agent, memory, reward_augmentation(agent), late=late)
+        iteration = Iteration(agent, memory, seed, reward_augmentation(agent), late=late, in_graph=in_graph)
     jit_compile = start_mode(agent, in_graph) == "xla"
-    if in_graph:
-        from rl.runners.in_graph import InGraphRunner
-
-        runner: Runner = InGraphRunner(env, learner, seed, jit_compile, devices)
-    else:
-        from rl.runners.sync import SyncRunner
-
-        runner = SyncRunner(env, learner, seed, jit_compile, devices)
+    kind = InGraphRunner if in_graph else SyncRunner
+    runner: Runner = kind(env, iteration, jit_compile, devices)
     runner.backend = env.backend
     return runner
-
-
-def make_memory(agent: Agent, num_envs: int, length: int, frame_stack: int) -> Any:
-    """The memory by hparams, for trajectories `[length, num_envs]`.
-
-    Raises:
-        UsageError: it is not one for that algorithm.
-    """
-    return memory_class(agent)(memory_spec(agent, num_envs, length, frame_stack), agent.hparams)
-
-
-def memory_class(agent: Agent) -> Any:
-    """The class of the memory by hparams. Raises UsageError where it is not one for that algorithm."""
-    hparams = agent.hparams
-    found = get_memory(hparams.memory_name)
-    if agent.experience not in found.experiences:
-        kinds = " or ".join(found.experiences)
-        raise UsageError(
-            f"memory {hparams.memory_name} is for {kinds} experience, {hparams.algo} learns "
-            f"from {agent.experience} experience: take another memory (--list memory)"
-        )
-    return found
-
-
-def memory_spec(agent: Agent, num_envs: int, length: int, frame_stack: int) -> MemorySpec:
-    """What a memory must know; the recurrent state in it is of numpy arrays, for other processes too."""
-    state = tf.nest.map_structure(np.array, network_state(agent.initial_state(num_envs)))
-    return MemorySpec(agent.observation_space, agent.action_space, num_envs, length, state, frame_stack)
-
-
-def reward_augmentation(agent: Agent) -> Any:
-    """The reward augmentation by hparams, or None. Raises UsageError where it is for another environment."""
-    name = agent.hparams.reward_augmentation
-    if name is None:
-        return None
-    if name.startswith("mountain_car") and agent.observation_space.shape != (2,):
-        raise UsageError(
-            f"reward_augmentation {name} reads position and velocity, {agent.hparams.env} "
-            f"observes {agent.observation_space}: leave it out"
-        )
-    return get_reward_augmentation(name)
-
-
-def start_mode(agent: Agent, in_graph: bool) -> str:
-    """`compile_mode`, which TensorFlow is told; with several learners never "xla", which cannot compile what
-    they exchange."""
-    mode = compile_mode(agent, in_graph)
-    tf.config.run_functions_eagerly(mode == "eager")
-    return "graph" if mode == "xla" and replicas.count() > 1 else mode
-
-
-def compile_mode(agent: Agent, in_graph: bool) -> str:
-    """ "xla", "graph" or "eager".
-
-    `auto` looks at the networks: XLA wins where they are made of dense layers; TensorFlow's own kernels
-    (oneDNN) are twice as fast for convolutions on a CPU. In-graph environments need XLA: their many small
-    operations would cost more than any convolution.
-    """
-    if agent.hparams.compile != "auto":
-        return agent.hparams.compile
-    on_cpu = not tf.config.list_logical_devices("GPU")
-    slow = on_cpu and not in_graph and any(convolves(network) for network in agent.networks.values())
-    return "graph" if slow else "xla"

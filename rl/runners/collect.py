@@ -165,3 +165,54 @@ class Window:
 def _along(axis: int, blocks: Any) -> list[np.ndarray]:
     """Each array of several blocks, one after another in time."""
     return [np.concatenate(leaves, axis) for leaves in zip(*blocks, strict=True)]
+
+
+class EpisodeSums:
+    """What `rl.ops.episodes.sums` works out, from arrays: returns and lengths of the running episodes of B
+    environments, summed where they end.
+
+    Args:
+        count: B.
+        fresh: whether every rollout begins with fresh episodes.
+    """
+
+    def __init__(self, count: int, fresh: bool):
+        self._fresh = fresh
+        self._return, self._length = np.zeros(count), np.zeros(count)
+        self._life_lost = np.zeros(count, bool)
+
+    def sums(self, numbers: np.ndarray) -> dict[str, float]:
+        """Over the episodes that end in a rollout; the least and the greatest return only where one does.
+
+        numbers: rows of `NUMBERS`.
+        """
+        reward, terminated, truncated, mask, life_lost = numbers[: len(NUMBERS)]  # [T, B] each
+        if self._fresh:
+            self._return[:] = self._length[:] = 0.0
+        returns: list[float] = []
+        total = length = 0.0
+        for t in range(len(reward)):
+            goes_on = np.maximum(mask[t], self._life_lost)  # a lost life is no new episode
+            self._return = self._return * goes_on + reward[t]
+            self._length = self._length * goes_on + mask[t]
+            self._life_lost = life_lost[t] > 0.0
+            ended = ((terminated[t] + truncated[t]) > 0.0) & ~self._life_lost
+            if ended.any():
+                returns += self._return[ended].tolist()
+                total += float(self._return[ended].sum())
+                length += float(self._length[ended].sum())
+        sums = {"episodes": float(len(returns)), "episode_return": total, "episode_length": length}
+        if returns:
+            sums |= {"episode_return_min": min(returns), "episode_return_max": max(returns)}
+        return sums | {"transitions": float(mask.sum())}
+
+
+def joined_sums(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
+    """Those of two rollouts, or of several, as one."""
+    joined, choose = dict(before), {"episode_return_min": min, "episode_return_max": max}
+    for name, value in after.items():
+        if name in joined:
+            joined[name] = choose[name](joined[name], value) if name in choose else joined[name] + value
+        else:
+            joined[name] = value
+    return joined

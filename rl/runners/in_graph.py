@@ -16,10 +16,11 @@ import tensorflow as tf
 from rl.agents.agent import network_state
 from rl.heartbeat import doing
 from rl.ops import loops, random
+from rl.ops.episodes import Episodes, Running
 from rl.parallel import replicas
 from rl.parallel.devices import Devices
-from rl.runners.base import GoOn, Runner, episode_sums
-from rl.runners.learner import Learner
+from rl.runners.base import GoOn, Runner
+from rl.runners.iteration import Iteration, first_seed, rollout_seeds
 from rl.spaces import space_spec
 from rl.types import Nest, Tensor, TimeStep, Trajectory
 
@@ -33,8 +34,7 @@ class Carry(NamedTuple):
     observation: Nest  # [B, ...]
     recurrent_state: Nest  # of the policy, leaves [B, ...]
     ended: Tensor  # [B] bool: the next step is an autoreset step
-    episode_return: Tensor  # [B] of the running episode
-    episode_length: Tensor  # [B] float32
+    running: Running  # [B]
 
 
 class Record(NamedTuple):
@@ -47,8 +47,7 @@ class Record(NamedTuple):
     truncated: Tensor
     mask: Tensor
     extras: dict[str, Tensor]
-    episode_return: Tensor
-    episode_length: Tensor
+    running: Running
 
 
 class InGraphRunner(Runner):
@@ -56,17 +55,16 @@ class InGraphRunner(Runner):
 
     Args:
         env: a GraphEnv of `num_envs` environments.
-        learner: agent and memory.
-        seed: of everything random in the run.
+        iteration: agent and memory.
         jit_compile: whether XLA compiles the loop.
         devices: those that share the environments; `env` is of one device's part.
     """
 
-    def __init__(self, env: Any, learner: Learner, seed: int, jit_compile: bool, devices: Devices):
+    def __init__(self, env: Any, iteration: Iteration, jit_compile: bool, devices: Devices):
         with devices.scope():
-            super().__init__(learner, seed, devices)
+            super().__init__(iteration, devices)
             self.env = env
-            start_seed = random.fold_in(self.root_seed, 0)
+            start_seed = first_seed(iteration.root_seed)
             start = self._start(start_seed)
             self._carry = tf.nest.map_structure(lambda x: tf.Variable(x, trainable=False), start)
         for place in range(1, devices.count):
@@ -94,9 +92,9 @@ class InGraphRunner(Runner):
         env = self.env
         state, first = env.reset(seed)
         zeros = tf.zeros([env.num_envs])
-        recurrent_state = self.learner.agent.initial_state(env.num_envs)
+        recurrent_state = self.agent.initial_state(env.num_envs)
         never = tf.zeros([env.num_envs], tf.bool)
-        return Carry(state, first.observation, recurrent_state, never, zeros, zeros)
+        return Carry(state, first.observation, recurrent_state, never, Running(zeros, zeros))
 
     def advance(self, iterations: int, go_on: GoOn | None = None) -> int:
         made = 0
@@ -122,29 +120,19 @@ class InGraphRunner(Runner):
         """Adds the metrics of some iterations to `sums`."""
 
         def body(i: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
-            seed = random.fold_in(self.root_seed, self.iteration + 1)
-            rollout_seed, learn_seed = random.split(seed, 2)
-            step = self.step_tensor()
-            trajectory, metrics = self._collect(rollout_seed, step)
-            metrics |= self.learner.learn(trajectory, learn_seed, step)
-            self.iteration.assign_add(1)
-            return i + 1, total + self.pack.pack(metrics)
+            return i + 1, self.pack.join(total, self.pack.pack(self.iteration.run(self._collect)))
 
         return tf.while_loop(lambda i, _: i < iterations, body, (tf.constant(0), sums))[1]
 
-    def _rollout(self, seed: Tensor, step: Tensor) -> tuple[Trajectory, dict[str, Tensor]]:
+    def _rollout(self, seed: Tensor, step: Tensor) -> tuple[Trajectory, Episodes]:
         """`rollout_length` steps of every environment, from where the last rollout stopped.
 
         Agents that compare parameters get fresh episodes: each has to be played by one set of parameters.
         """
-        agent, env = self.learner.agent, self.env
+        agent, env = self.agent, self.env
         length = agent.hparams.rollout_length
-        noise_seed, loop_seed = random.split(seed, 2)
-        agent.resample_noise(noise_seed)  # the same on every device, what follows is each one's own
-        start_seed = random.fold_in(seed, 2)
-        if replicas.count() > 1:
-            start_seed = random.fold_in(start_seed, replicas.rank())
-            loop_seed = random.fold_in(loop_seed, replicas.rank())
+        noise_seed, loop_seed, start_seed = rollout_seeds(seed)
+        agent.resample_noise(noise_seed)
         if agent.experience == "parameters":
             start = self._start(start_seed)
         else:
@@ -171,7 +159,7 @@ class InGraphRunner(Runner):
         return _trajectory(rows, carry, network_state(start.recurrent_state))
 
     def _arrays(self, length: int) -> Record:
-        agent, num_envs = self.learner.agent, self.env.num_envs
+        agent, num_envs = self.agent, self.env.num_envs
         flag, number = tf.TensorSpec([num_envs], tf.bool), tf.TensorSpec([num_envs], tf.float32)
         specs = Record(
             space_spec(self.env.observation_space, (num_envs,)),
@@ -181,8 +169,7 @@ class InGraphRunner(Runner):
             flag,
             number,
             {name: number for name in agent.trajectory_extras},
-            number,
-            number,
+            Running(number, number),
         )
         return tf.nest.map_structure(
             lambda spec: tf.TensorArray(spec.dtype, length, element_shape=spec.shape), specs
@@ -203,9 +190,7 @@ def _advance(
     observation of an episode is that of its own history.
     """
     alive = 1.0 - tf.cast(carry.ended, tf.float32)  # [B]: 0 where this was the autoreset step
-    running = tf.logical_not(carry.ended)
-    episode_return = tf.where(running, carry.episode_return, 0.0) + following.reward
-    episode_length = (carry.episode_length + 1.0) * alive
+    running = carry.running.after(alive, following.reward, alive)
     ended = tf.logical_or(following.terminated, following.truncated)
     row = Record(
         carry.observation,
@@ -215,21 +200,19 @@ def _advance(
         following.truncated,
         alive,
         extras,
-        episode_return,
-        episode_length,
+        running,
     )
     recurrent_state = tf.nest.map_structure(
         lambda x: x * tf.reshape(alive, [-1] + [1] * (x.shape.rank - 1)), recurrent_state
     )
-    return Carry(state, following.observation, recurrent_state, ended, episode_return, episode_length), row
+    return Carry(state, following.observation, recurrent_state, ended, running), row
 
 
-def _trajectory(rows: Record, carry: Carry, state: Nest) -> tuple[Trajectory, dict[str, Tensor]]:
+def _trajectory(rows: Record, carry: Carry, state: Nest) -> tuple[Trajectory, Episodes]:
     observation = tf.nest.map_structure(
         lambda x, last: tf.concat([x, last[None]], 0), rows.observation, carry.observation
     )  # [T+1, B, ...]
     trajectory = Trajectory(
         observation, rows.action, rows.reward, rows.terminated, rows.truncated, rows.mask, rows.extras, state
     )
-    ended = tf.logical_or(rows.terminated, rows.truncated)
-    return trajectory, episode_sums(rows.episode_return, rows.episode_length, ended, rows.mask)
+    return trajectory, Episodes(rows.running, tf.logical_or(rows.terminated, rows.truncated))

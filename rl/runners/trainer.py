@@ -22,22 +22,21 @@ from rl import systems
 from rl.envs.host import Purpose, purpose_seed
 from rl.errors import MachineLost, NotFinite, Stopped, Unavailable, UsageError
 from rl.heartbeat import Watch, doing
-from rl.hparams.hparams import HParams
 from rl.report.logger import Logger
 from rl.report.progress import Progress
 from rl.report.video import Preview
-from rl.runners.base import window_metrics
+from rl.request import Request
 from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.finite import FiniteCheck
 from rl.runners.player import Player
 from rl.runners.window import Window
+from rl.saved_run import best_return
+from rl.signals import StopRequest
 from rl.spaces import space_spec
-from rl.storage.checkpoint import CheckpointManager, read_manifest, write_single
+from rl.storage.checkpoint import CheckpointManager
 from rl.storage.files import patiently, set_aside
 from rl.storage.storage import Storage
-from rl.utils.signals import StopRequest
-from rl.workers.plan import Workers
 
 _log = logging.getLogger("rl")
 
@@ -62,32 +61,27 @@ class Result(NamedTuple):
 
 
 class Trainer:
-    """Trains in `run_dir`, from its newest checkpoint where there is one.
+    """Trains the run of a request where `storage` has it, from its newest checkpoint where there is one.
 
     Building it restores and may raise UsageError; nothing has been written by then.
     """
 
-    def __init__(
-        self,
-        hparams: HParams,
-        run_dir: Path,
-        seed: int,
-        eval_episodes: int,
-        record_video: bool = False,
-        workers: Workers | None = None,
-        storage: Storage | None = None,
-    ):
-        self.hparams, self.run_dir, self.seed = hparams, run_dir, seed
-        self.storage = storage or Storage(run_dir)  # what keeps a remote output like `run_dir`
-        self.runner = build_runner(hparams, seed, workers, systems.strategy())
-        self.agent = self.runner.learner.agent
-        self.evaluator = Evaluator(self.agent, eval_episodes)
+    def __init__(self, request: Request, storage: Storage):
+        assert request.hparams is not None
+        hparams, workers, run_dir = request.hparams, request.workers, storage.folder
+        self.request, self.storage = request, storage
+        self.hparams, self.run_dir, self.seed = hparams, run_dir, request.seed
+        self.runner = build_runner(hparams, request.seed, workers, systems.strategy())
+        self.agent = self.runner.agent
+        self.evaluator = Evaluator(self.agent, request.eval_episodes)
         self.level_evaluator = None  # of the levels trained on, where the evaluation is on others
         if hparams.train_env_kwargs.get("num_levels"):
             options = hparams.env_kwargs | hparams.train_env_kwargs
-            self.level_evaluator = Evaluator(self.agent, eval_episodes, options)
-        self.player = Player(self.agent, "rgb_array") if record_video else None
-        self.checkpoints = CheckpointManager(run_dir / "checkpoints", hparams.keep_checkpoints)
+            self.level_evaluator = Evaluator(self.agent, request.eval_episodes, options)
+        self.player = Player(self.agent, "rgb_array") if request.record_video else None
+        self.checkpoints = CheckpointManager(
+            run_dir / "checkpoints", hparams.keep_checkpoints, saved=self.storage.saved
+        )
         self.finite = FiniteCheck(self.runner.variables)
         self.window = Window(self.runner, hparams)
         meta = self.checkpoints.restore(self.runner.variables)
@@ -106,7 +100,7 @@ class Trainer:
         # Of the newest checkpoint: step, -1 where there is none, and iterations of the window under way.
         self._saved = (self.runner.step, self.window.iterations) if self.resumed else (-1, 0)
 
-    def train(self, stop: StopRequest, log_hparams: dict[str, Any]) -> Result:
+    def train(self, stop: StopRequest) -> Result:
         """Trains to `train_steps` or until `stop` is requested; always leaves a checkpoint of where it is.
 
         Raises:
@@ -133,7 +127,7 @@ class Trainer:
         ):
             progress.message(self._environment())
             if not self.resumed:
-                logger.log_hparams(log_hparams)
+                logger.log_hparams({"hparams": self.request.name, "seed": self.seed} | self.hparams.flat())
                 logger.log_graph(self._policy_graph())
             else:
                 progress.message(f"resumed at step {runner.step:,}")
@@ -150,7 +144,7 @@ class Trainer:
                         break
             if not self._is_saved():
                 if window.iterations:
-                    self._check_finite(window_metrics(runner.sums()), logger)
+                    self._check_finite(runner.row(), logger)
                 logger.flush()
                 patiently(self._write_checkpoint)
         rate = timed_steps / timed_seconds if timed_seconds else None
@@ -164,7 +158,7 @@ class Trainer:
         while not self.window.run(progress, lambda: stop.requested or self._is_save_due(within=True)):
             if stop.requested:
                 break
-            self._check_finite(window_metrics(self.runner.sums()), logger)
+            self._check_finite(self.runner.row(), logger)
             self._save(logger, progress)
         return not stop.requested
 
@@ -195,7 +189,7 @@ class Trainer:
         doing("a row of metrics")
         step, total = runner.step, self.hparams.train_steps
         before, sums = step - window.steps, runner.sums()
-        row = window_metrics(sums) | self.agent.scalars(step)
+        row = runner.row() | self.agent.scalars(step)
         row |= _perf(window.steps, sums["updates"], window.seconds) | runner.scalars()
         self._check_finite(row, logger)
         evaluation = self._evaluate(before, total, row, progress)
@@ -269,12 +263,10 @@ class Trainer:
             row[f"eval/return_mean_{other[0]}"] = float(other[1].returns.mean())
         row["perf/eval_seconds"] = time.perf_counter() - begun
         if math.isfinite(mean) and (self.best_return is None or mean > self.best_return):
-            best = self.run_dir / "checkpoints" / "best"
             policy, meta = self.agent.policy_variables, {"return_mean": mean}
             try:
-                patiently(lambda: write_single(best, policy, meta, step))
+                patiently(lambda: self.checkpoints.save_best(policy, meta, step))
                 self.best_return = mean  # now that it is there
-                self.storage.saved()
             except Unavailable as error:
                 progress.message(f"warning: {error}; the best policy so far is not kept")
         return evaluation
@@ -320,7 +312,6 @@ class Trainer:
             self.checkpoints.save(runner.variables, runner.step, meta, runner.appended())
             self._saved = runner.step, self.window.iterations
             runner.save(self.storage.address)
-            self.storage.saved()
         self._stop.kept = f"the checkpoint of step {runner.step:,} is kept"
 
     def _environment(self) -> str:
@@ -358,12 +349,6 @@ def _best_so_far(run_dir: Path) -> float | None:
         _log.warning("%s", error)
         return None
     return found if found is not None and math.isfinite(found) else None
-
-
-def best_return(run_dir: Path) -> float | None:
-    """The mean evaluation return of the best policy kept in a run, None where there is none."""
-    path = run_dir / "checkpoints" / "best"
-    return read_manifest(path).meta["return_mean"] if patiently(path.is_dir, f"cannot read {path}") else None
 
 
 def _perf(steps: int, updates: float, seconds: float) -> dict[str, float]:

@@ -15,7 +15,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +25,24 @@ import tensorflow as tf
 from rl.errors import MachineLost, Unavailable, UsageError
 from rl.storage.files import checksum, failure, folder_lock, fsync_path, patiently, reason
 from rl.storage.manifest import (
+    BEST,
     STEP,
     Damaged,
     Manifest,
     Signature,
     check_file,
+    compare,
     load_manifest,
     unread,
     write_manifest,
 )
 from rl.storage.pieces import choose_large, read_pieces, write_pieces
+from rl.storage.place import Place, PlaceError, empty
+from rl.storage.transfer import by_step, first_intact, get_newest, prune, put_checkpoint
 
 Variables = Mapping[str, Any]  # name -> tf.Variable | keras.Variable
 
 _TEMPORARY, _OLD = ".ckpt-tmp-", ".ckpt-old-"
-_SHOWN = 4  # differing variables that an error message names
 _log = logging.getLogger("rl.checkpoint")
 
 
@@ -52,16 +55,30 @@ _WRONG = tf.errors.NotFoundError, tf.errors.DataLossError, tf.errors.InvalidArgu
 
 
 class CheckpointManager:
-    """The numbered checkpoints `step_000000012345` of one run, the newest `keep` of them.
+    """The numbered checkpoints `step_000000012345` of one run, the newest `keep` of them, and its `best`.
 
     A manager that only restores writes nothing, except that what a crashed write left behind is removed.
+
+    Args:
+        directory: folder of this machine.
+        keep: how many numbered ones stay.
+        far: place in which checkpoints count: they are sent there as they are saved, and restored from there;
+            `directory` then holds copies. None: `directory` is all there is.
+        saved: called after each that has been written.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], keep: int = 3):
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        keep: int = 3,
+        far: Place | None = None,
+        saved: Callable[[], None] | None = None,
+    ):
         if keep < 1:
             raise UsageError(f"checkpoints to keep must be at least 1, not {keep}")
         self.directory = Path(directory)
         self.keep = keep
+        self._far, self._tell_saved = far, saved or (lambda: None)
         self.restored_step: int | None = None
         self._damaged: set[Path] = set()
         self._previous: tuple[Path, Manifest] | None = None  # the checkpoint last written or read whole
@@ -81,8 +98,8 @@ class CheckpointManager:
 
         `meta` is anything small that JSON can hold. `appended`: variables that are rings of rows and change
         nowhere but where rows are appended, with how many ever were: of large ones only what changed is
-        written. Raises CheckpointError when it cannot be written, or when an intact checkpoint of a later
-        step is there (another run writes to this folder).
+        written. Raises CheckpointError when it cannot be written or sent, or when an intact checkpoint of a
+        later step is there (another run writes to this folder).
         """
         later = [path for at, path in self._found() if at > step and path not in self._damaged]
         if later:
@@ -98,7 +115,21 @@ class CheckpointManager:
         self._previous = path, manifest
         self._damaged.discard(path)
         self._prune(step)
+        if self._far is not None:
+            try:
+                put_checkpoint(path, self._far)
+                prune(self._far, set(by_step(os.listdir(self.directory))))
+            except (PlaceError, Damaged) as error:
+                raise CheckpointError(
+                    f"checkpoint {path.name} is not at {self._far.address}: {error}"
+                ) from error
+        self._tell_saved()
         return path
+
+    def save_best(self, variables: Variables, meta: Mapping[str, Any], step: int) -> None:
+        """Writes or replaces `best`, as `write_single` does."""
+        write_single(self.directory / BEST, variables, meta, step)
+        self._tell_saved()
 
     def restore(self, variables: Variables, partial: bool = False) -> dict[str, Any] | None:
         """Assign the newest intact checkpoint to `variables`; its `meta`, or None when there is none.
@@ -108,21 +139,20 @@ class CheckpointManager:
         with nothing assigned, when all are damaged or the variables differ in name, shape or dtype; and
         Unavailable when one cannot be read now, which is not to be damaged.
         """
-        for _ in range(3):  # a live run may rename and prune while we read: look again before giving up
-            found = self._found()
-            for _, path in found:
-                manifest = self._try(path, variables, partial)
-                if manifest is not None:
-                    self.restored_step = manifest.step
-                    return manifest.meta
-            if found == self._found():
-                break
-        if found:
-            raise UsageError(
-                f"every checkpoint in {self.directory} is damaged (newest: {found[0][1].name}): "
-                "choose another --output_dir, or remove that folder to start anew"
-            )
-        return None
+        if self._far is not None:
+            try:
+                get_newest(self._far, self.directory)
+            except PlaceError as error:
+                raise UsageError(str(error)) from error
+        manifest = first_intact(
+            str(self.directory),
+            lambda: [path.name for _, path in self._found()],
+            lambda name: self._try(self.directory / name, variables, partial),
+        )
+        if manifest is None:
+            return None
+        self.restored_step = manifest.step
+        return manifest.meta
 
     def latest_step(self) -> int | None:
         """The newest step with a readable manifest; its data are checked only by `restore`."""
@@ -133,18 +163,18 @@ class CheckpointManager:
         return None
 
     def close(self) -> None:
-        """Frees what is not needed once the last checkpoint has been written: nothing, in a local folder."""
+        """Removes what this machine has of checkpoints that count elsewhere."""
+        if self._far is not None:
+            empty(self.directory)
 
-    def _try(self, path: Path, variables: Variables, partial: bool) -> Manifest | None:
+    def _try(self, path: Path, variables: Variables, partial: bool) -> Manifest:
         try:
             manifest = _read(path, variables, partial)
-            self._previous = None if partial else (path, manifest)
-            return manifest
-        except Damaged as error:
-            if patiently(path.exists, f"cannot read {path}"):  # else it was pruned a moment ago
-                self._damaged.add(path)
-                _log.warning("checkpoint %s is damaged (%s): trying the one before", path, error)
-        return None
+        except Damaged:
+            self._damaged.add(path)
+            raise
+        self._previous = None if partial else (path, manifest)
+        return manifest
 
     def _found(self) -> list[tuple[int, Path]]:
         """Steps and folders, newest first; `.ckpt-old-` counts where its successor never arrived."""
@@ -321,7 +351,7 @@ def _read(path: Path, variables: Variables, partial: bool) -> Manifest:
     """Check everything, then assign. Raises Damaged or, for variables that do not fit, UsageError."""
     manifest = load_manifest(path)
     named = _tf_variables(variables)
-    _compare(path, _signature(named), manifest.variables, partial)
+    compare(path, _signature(named), manifest.variables, partial)
     unasked = {each for name, held in manifest.pieces.items() if name not in named for each in held["files"]}
     for name, (size, expected) in manifest.files.items():
         if name in unasked:  # a replay memory of gigabytes, for someone who wants the policy
@@ -348,30 +378,6 @@ def _assign(path: Path, manifest: Manifest, named: dict[str, tf.Variable]) -> No
         raise Unavailable(f"cannot read checkpoint {path} ({reason(error)})") from error
     except OSError as error:
         raise unread(path, error) from error
-
-
-def _compare(path: Path, asked: dict, held: dict, partial: bool) -> None:
-    differences = []
-    for name in sorted(asked.keys() | held.keys()):
-        if name not in asked:
-            if not partial:
-                differences.append(f"{name}: in the checkpoint only")
-        elif name not in held:
-            differences.append(f"{name}: not in the checkpoint")
-        elif asked[name] != held[name]:
-            differences.append(
-                f"{name}: {_words(held[name])} in the checkpoint, {_words(asked[name])} asked for"
-            )
-    if differences:
-        more = f"; and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
-        raise UsageError(
-            f"checkpoint {path} is of a different run or model ({'; '.join(differences[:_SHOWN])}{more}): "
-            "choose another --output_dir, or use the hparams that the run was started with (its hparams.json)"
-        )
-
-
-def _words(shape_dtype: tuple[tuple[int, ...], str]) -> str:
-    return f"{shape_dtype[1]}{list(shape_dtype[0])}"
 
 
 def _signature(variables: dict[str, tf.Variable]) -> Signature:

@@ -16,6 +16,8 @@ from rl.storage.files import MISSING, checksum, failure, patiently, plain, read_
 FORMAT = 2  # the newest that can be read; 1 has no pieces
 MANIFEST = "manifest.json"
 STEP = re.compile(r"step_(\d{12,})")  # name of a numbered checkpoint's folder
+BEST = "best"  # name of the folder of the policy with the best evaluation
+_SHOWN = 4  # differing variables that an error message names
 Signature = dict[str, tuple[tuple[int, ...], str]]  # name of a variable -> shape, dtype
 
 
@@ -112,6 +114,34 @@ def check_file(path: Path, size: int, expected: int) -> None:
             raise Damaged(f"the checksum of {path.name} is wrong")
     except OSError as error:
         raise unread(path, error) from error
+
+
+def compare(path: Path, asked: Signature, held: Signature, partial: bool) -> None:
+    """Raises UsageError where variables that are asked for are not those that the checkpoint at `path` holds.
+
+    partial: it may hold more.
+    """
+    differences = []
+    for name in sorted(asked.keys() | held.keys()):
+        if name not in asked:
+            if not partial:
+                differences.append(f"{name}: in the checkpoint only")
+        elif name not in held:
+            differences.append(f"{name}: not in the checkpoint")
+        elif asked[name] != held[name]:
+            differences.append(
+                f"{name}: {_words(held[name])} in the checkpoint, {_words(asked[name])} asked for"
+            )
+    if differences:
+        more = f"; and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
+        raise UsageError(
+            f"checkpoint {path} is of a different run or model ({'; '.join(differences[:_SHOWN])}{more}): "
+            "choose another --output_dir, or use the hparams that the run was started with (its hparams.json)"
+        )
+
+
+def _words(shape_dtype: tuple[tuple[int, ...], str]) -> str:
+    return f"{shape_dtype[1]}{list(shape_dtype[0])}"
 
 
 def _body_checksum(body: dict[str, Any]) -> int:

@@ -1,16 +1,27 @@
-"""Where a run is kept: a folder of this machine, or a remote address (`rl/storage/mirror.py`)."""
+"""Where a run is kept: a folder of this machine, or a remote address, which a local folder is a mirror of."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import logging
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from rl.errors import UsageError
 from rl.storage.address import check_whole, is_remote, join
-from rl.storage.files import PATIENCE, held_alone, patiently
+from rl.storage.checkpoint import CheckpointManager
+from rl.storage.files import PATIENCE, held_alone, patiently, reason
+from rl.storage.mirror import CHECKPOINTS, WRITER, Mirror
+from rl.storage.place import Remote, asked, empty
+from rl.storage.transfer import get_newest_manifest
+
+GIVEN_UP = 5.0  # seconds that a pass of the mirror may take where a person does not want to wait
+_log = logging.getLogger("rl.mirror")
 
 
 class Storage:
@@ -88,21 +99,125 @@ class Storage:
         """Called after a checkpoint or the best policy has been written: what is new may be sent."""
 
 
+class RemoteStorage(Storage):
+    """A run at a remote address, worked on in a folder of this machine.
+
+    Raises:
+        UsageError: TensorFlow has no file system for it.
+    """
+
+    def __init__(self, address: str):
+        super().__init__(address)
+        self.address, self.folder = address, staging_folder(address)
+        self.mirror = Mirror(address, self.folder)
+
+    @property
+    def parent(self) -> str:
+        return self.address.rpartition("/")[0]
+
+    def has(self, name: str) -> bool:
+        return asked(lambda: self.mirror.place.size(name)) is not None
+
+    def check_writable(self) -> None:
+        self.mirror.place.check_writable()
+
+    @contextlib.contextmanager
+    def glance(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="rl-look-") as folder, self._named(Path(folder)):
+            asked(lambda: self._fetch_hparams(Path(folder)))
+            asked(lambda: get_newest_manifest(self.mirror.checkpoints, Path(folder) / CHECKPOINTS))
+            yield Path(folder)
+
+    @contextlib.contextmanager
+    def to_train(self) -> Iterator[None]:
+        _make_staging(self.folder)
+        refusal = f"another process of this machine trains {self.address}: wait for it, or stop it"
+        with held_alone(self.folder, refusal, PATIENCE):
+            mirror = self.mirror
+            if not mirror.goes_on():
+                self._clear()
+                asked(mirror.fetch)
+            try:
+                with self._named(self.folder):
+                    yield
+            except BaseException as error:
+                if mirror.runs:
+                    interrupted = isinstance(error, KeyboardInterrupt)
+                    mirror.stop(GIVEN_UP if interrupted else None)
+                    problem = None if interrupted else mirror.send_last()
+                    if problem:
+                        _log.warning("%s", problem)
+                elif not mirror.begun:
+                    self._clear()  # a copy of what is remote
+                raise
+            mirror.stop()
+            self.unsent = mirror.send_last()
+            if not self.unsent:
+                self._clear()
+
+    @contextlib.contextmanager
+    def to_read(self) -> Iterator[None]:
+        with tempfile.TemporaryDirectory(prefix="rl-read-", ignore_cleanup_errors=True) as folder:
+            self.folder = Path(folder)
+            mirror = Mirror(self.address, self.folder)
+            with self._named(self.folder):
+                asked(lambda: self._fetch_hparams(self.folder))
+                asked(lambda: mirror.fetch_policies(pieces=False))
+                before = mirror.local_files()
+                yield
+                for name, path in sorted(mirror.local_files().items()):
+                    if name not in before:
+                        asked(partial(mirror.place.put, path, name))
+
+    def begin(self) -> None:
+        self.mirror.begin()
+
+    def saved(self) -> None:
+        self.mirror.wake()
+
+    def _clear(self) -> None:
+        """Empties the folder; killed meanwhile, it is not believed any more."""
+        (self.folder / f".{WRITER}").unlink(missing_ok=True)
+        empty(self.folder)
+
+    def _fetch_hparams(self, into: Path) -> None:
+        if self.mirror.place.size("hparams.json") is not None:
+            self.mirror.place.get("hparams.json", into / "hparams.json")
+
+    @contextlib.contextmanager
+    def _named(self, folder: Path) -> Iterator[None]:
+        """Mistakes are told with the address, where it is worked on said behind."""
+        try:
+            yield
+        except UsageError as error:
+            text = str(error).replace(str(folder), self.address)
+            if folder == staging_folder(self.address) and text != str(error):
+                text = f"{text} (worked on in {folder})"
+            raise type(error)(text) from error
+
+
+def checkpoints_at(address: str, keep: int) -> CheckpointManager:
+    """The checkpoints of a process that may be on any machine, such as a buffer: in a folder, or at a remote
+    address. Raises UsageError where the folder of this machine that is needed cannot be made."""
+    if not is_remote(address):
+        return CheckpointManager(address, keep)
+    folder = staging_folder(address)
+    _make_staging(folder)
+    empty(folder)  # what is remote counts
+    return CheckpointManager(folder, keep, far=Remote(address))
+
+
 def storage_at(address: str | os.PathLike[str]) -> Storage:
     """The storage of a run. Raises UsageError for an address that cannot be one."""
     if is_remote(address):
-        from rl.storage.mirror import Mirror
-
-        return Mirror(str(address))
+        return RemoteStorage(str(address))
     check_whole(address)
     return Storage(address)
 
 
 def storage_of(output_dir: str | os.PathLike[str], copy: int) -> Storage:
     """The storage of one of the runs in an output folder."""
-    if is_remote(output_dir):
-        return storage_at(join(str(output_dir), f"run_{copy}"))
-    return storage_at(Path(output_dir) / f"run_{copy}")
+    return storage_at(join(os.fspath(output_dir), f"run_{copy}"))
 
 
 def storages_of(output_dir: str | os.PathLike[str], copies: Sequence[int]) -> dict[int, Storage]:
@@ -120,3 +235,29 @@ def storages_of(output_dir: str | os.PathLike[str], copies: Sequence[int]) -> di
         raise UsageError(f"{text} is one run: with --copies name the folder that it is in")
     number = re.fullmatch(r"run_(\d+)", text.rpartition("/")[2])
     return {int(number[1]) if number else 0: itself}
+
+
+def staging_folder(address: str) -> Path:
+    """The folder in which the run at an address is worked on: the same in every process of this user that has
+    the same TMPDIR."""
+    readable = re.sub(r"[^A-Za-z0-9]+", "_", address)[-40:].strip("_")
+    name = f"{readable}-{hashlib.sha256(address.encode()).hexdigest()[:12]}"
+    return Path(tempfile.gettempdir()) / f"rl-staging-{os.getuid()}" / name
+
+
+def _make_staging(folder: Path) -> None:
+    """Makes a staging folder that nobody but this user can write in.
+
+    Raises:
+        UsageError: it cannot be made, or somebody else has made what it lies in.
+    """
+    try:
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+        if folder.parent.is_symlink() or folder.parent.stat().st_uid != os.getuid():
+            raise PermissionError(0, "it is not this user's")  # /tmp is everybody's
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write in {folder.parent} ({reason(error)}), where runs with a remote output are worked "
+            "on: set TMPDIR to a writable folder with room for the run"
+        ) from error

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rl.errors import MachineLost, UsageError, nearest
-from rl.systems.hosts import connected, hosts_here
 
 
 @dataclass(frozen=True)
@@ -32,25 +31,25 @@ class _Used:
 
 
 def use_system(name: str) -> System:
-    """`get_system`, whose devices are from now on those of this process (`strategy`)."""
+    """Returns `get_system(name)`, whose devices are from now on those of this process (`strategy`)."""
     _Used.system = get_system(name)
     return _Used.system
 
 
 def strategy() -> Any:
-    """The `tf.distribute` strategy of the system in use; None before any is."""
+    """Returns the `tf.distribute` strategy of the system in use; None before any is."""
     return None if _Used.system is None else _Used.system.strategy
 
 
 def get_system(name: str) -> System:
-    """The system called `name`. Raises UsageError when there is none, or when its device is not there."""
+    """Returns the system called `name`. Raises UsageError when there is none, or its device is not there."""
     if name not in _SYSTEMS:
         raise UsageError(f"no system is called {name!r}; {nearest(name, _SYSTEMS)} (--sys)")
     return _SYSTEMS[name]()
 
 
 def system_names() -> dict[str, str]:
-    """Names and the first lines of their descriptions, without importing TensorFlow."""
+    """Returns names and the first lines of their descriptions, without importing TensorFlow."""
     return {name: (make.__doc__ or "").strip().splitlines()[0] for name, make in _SYSTEMS.items()}
 
 
@@ -67,8 +66,8 @@ def _gpu() -> System:
     """The GPUs of this machine; with several they share the environments, the batches and the updates."""
     import tensorflow as tf
 
-    found = tf.config.list_physical_devices("GPU")
-    if not found:
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
         if tf.test.is_built_with_gpu_support():
             advice = "is the driver loaded (nvidia-smi), and does CUDA_VISIBLE_DEVICES name one?"
         else:
@@ -76,18 +75,20 @@ def _gpu() -> System:
         raise UsageError(f"--sys gpu: TensorFlow sees no GPU; {advice}, or use --sys local")
 
     def configure() -> None:
-        for each in found:  # environments that render need some of its memory too
-            tf.config.experimental.set_memory_growth(each, True)
+        for gpu in gpus:  # environments that render need some of its memory too
+            tf.config.experimental.set_memory_growth(gpu, True)
 
     _before_start(configure)
-    names = tuple(f"/device:GPU:{i}" for i in range(len(found)))
-    if len(found) == 1:  # the default strategy already places everything on it, and costs nothing
+    names = tuple(f"/device:GPU:{i}" for i in range(len(gpus)))
+    if len(gpus) == 1:  # the default strategy already places everything on it, and costs nothing
         return System("gpu", names, tf.distribute.get_strategy())
     return System("gpu", names, tf.distribute.MirroredStrategy(list(names)))
 
 
 def _tpu() -> System:
     """The TPU cores of this machine or its slice, which share environments, batches and updates."""
+    from rl.systems.slice.hosts import connected, hosts_here
+
     hosts = hosts_here()
     import tensorflow as tf
 
@@ -109,7 +110,7 @@ def _started(resolver: Any) -> System:
     import tensorflow as tf
 
     tf.tpu.experimental.initialize_tpu_system(resolver)
-    devices = tuple(each.name for each in tf.config.list_logical_devices("TPU"))
+    devices = tuple(core.name for core in tf.config.list_logical_devices("TPU"))
     if not devices:
         raise RuntimeError("no device")
     return System("tpu", devices, tf.distribute.TPUStrategy(resolver))

@@ -11,6 +11,7 @@ from rl.agents.algos.registry import get_algo
 from rl.ops import random
 from rl.runners.acting import split_flat
 from rl.runners.actor import Actor, flat_weights
+from rl.runners.iteration import first_seed, iteration_seeds
 from rl.types import Tensor
 
 
@@ -55,6 +56,5 @@ class AgentPolicy:
 
 
 def noise_seed(root: Tensor, iteration: int) -> Tensor:
-    """The seed of the noise that an agent acts with in an iteration, as `Runner.learn` draws it."""
-    seed = random.fold_in(root, iteration)
-    return seed if iteration == 0 else random.split(seed, 2)[0]
+    """The seed of the noise that an agent acts with in an iteration, as the learner draws it."""
+    return first_seed(root) if iteration == 0 else iteration_seeds(root, iteration - 1)[0]

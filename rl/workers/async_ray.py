@@ -24,43 +24,52 @@ import tensorflow as tf
 
 from rl.errors import LearnerLost
 from rl.heartbeat import doing
-from rl.ops import random
 from rl.parallel import replicas
 from rl.runners.actor import Actor, flat_weights
 from rl.runners.base import GoOn, Runner
-from rl.runners.learn_function import Learned, LearnFunction
-from rl.runners.learner import Learner
+from rl.runners.collect import joined_sums
+from rl.runners.iteration import first_seed
 from rl.storage.address import join
+from rl.workers.buffer import BufferAssignment
 from rl.workers.buffers import Buffers
-from rl.workers.exchange import Sent, unpacked
+from rl.workers.cluster import QUIET, Cluster
+from rl.workers.learning import Learned, LearnerAssignment, Learning
+from rl.workers.peers import Peers
 from rl.workers.plan import Workers, rollouts_sent_as_one, together
 from rl.workers.pool import WorkerPool
-from rl.workers.roles import QUIET, Roles
 from rl.workers.weights import Publisher, Weights
-from rl.workers.worker import Assignment, Rollout, Worker
+from rl.workers.worker import Assignment, Rollout, Sent, Worker, unpacked
 
 
 class AsyncRunner(Runner):
     """Learns from the rollouts of workers.
 
     Args:
-        learner: agent and memory of this process.
-        seed: of everything random in the run.
-        function: compiles its learning: (this runner) to the `LearnFunction`.
+        learning: of this process.
+        assignment: what this learner was told, and its peers are.
+        buffer: what buffers are told; None where the learner has the memory.
         workers: how many, and where.
-        roles: the processes that are there beside workers.
+        cluster, peers: those that `build_async` has connected to.
     """
 
-    def __init__(self, learner: Learner, seed: int, function: Any, workers: Workers, roles: Roles):
-        super().__init__(learner, seed)
-        agent = learner.agent
+    def __init__(
+        self,
+        learning: Learning,
+        assignment: LearnerAssignment,
+        buffer: BufferAssignment | None,
+        workers: Workers,
+        cluster: Cluster,
+        peers: Peers,
+    ):
+        super().__init__(learning.iteration)
+        agent = self.agent
         self.together = together(agent.experience, agent.hparams)
-        self.workers, self._roles = workers, roles
+        self.workers, self._cluster, self._peers = workers, cluster, peers
+        self._assignment, self._buffer_assignment = assignment, buffer
         self.starting = f"starting {workers.number} workers ..."
-        self._function: LearnFunction = function(self)
-        self.pack = self._function.pack
+        self._learning, self.pack = learning, learning.pack
         self._played: dict[str, float] = {}  # sums of the window's episodes, which the workers made
-        agent.resample_noise(random.fold_in(self.root_seed, 0))
+        agent.resample_noise(first_seed(self.iteration.root_seed))
         self._publisher: Publisher | None = None
         self._pool: WorkerPool | None = None
         self._buffers: Buffers | None = None
@@ -73,19 +82,18 @@ class AsyncRunner(Runner):
 
     def advance(self, iterations: int, go_on: GoOn | None = None) -> int:
         pool = self._pool or self._start()
-        start = made = int(self.iteration.numpy())
+        start = made = self.made
         while made < start + iterations:
             begun = time.perf_counter()
             doing("rollouts of the workers")
-            self._roles.cluster.check()
+            self._cluster.check()
             rollouts = self._rollouts(pool, made)
             self._waited["rollouts"] += time.perf_counter() - begun
             for rollout in rollouts:
-                for name, value in rollout.sums.items():
-                    self._played[name] = self._played.get(name, 0.0) + value
+                self._played = joined_sums(self._played, rollout.sums)
                 self._sent.append(rollout.sent)
             staleness = made - min(rollout.version for rollout in rollouts)
-            limit = self.learner.agent.hparams.max_staleness
+            limit = self.agent.hparams.max_staleness
             if limit is not None and staleness > limit:
                 self._dropped += 1
                 continue
@@ -93,7 +101,7 @@ class AsyncRunner(Runner):
             learned = self._learn(made, rollouts)
             made += 1
             if learned is not None:
-                self._totals[0] += learned.metrics
+                self._add([learned.metrics])
             self._publish(made, None if learned is None else learned.weights)
             if go_on is not None and not go_on(made - start):
                 break
@@ -140,7 +148,7 @@ class AsyncRunner(Runner):
         if self._sent:
             raw, sent, spent = (float(np.sum(each)) for each in zip(*self._sent, strict=True))
             found["perf/megabytes_per_second"] = sent / seconds / 1e6
-            if self.learner.agent.hparams.compress_rollouts:
+            if self.agent.hparams.compress_rollouts:
                 found |= {
                     "perf/compression_ratio": raw / max(sent, 1.0),
                     "perf/compression_seconds": spent / len(self._sent),
@@ -151,7 +159,7 @@ class AsyncRunner(Runner):
 
     def save(self, address: str) -> None:
         """Buffers write checkpoints of their own."""
-        if self._buffers is not None and self.learner.agent.hparams.save_buffers:
+        if self._buffers is not None and self.agent.hparams.save_buffers:
             self._buffers.save(join(address, "buffers"), self.step)
 
     def restored(self, address: str) -> None:
@@ -162,7 +170,8 @@ class AsyncRunner(Runner):
             if each is not None:
                 each.close()
         lost = self._pool is not None and self._pool.counts.replaced > 0
-        self._roles.close(keep_logs=lost or (self._buffers is not None and self._buffers.replaced > 0))
+        self._peers.close()
+        self._cluster.close(keep_logs=lost or (self._buffers is not None and self._buffers.replaced > 0))
 
     def _rollouts(self, pool: WorkerPool, made: int) -> list[Rollout]:
         """What an iteration learns from: a rollout of every worker, or one for every learner."""
@@ -188,9 +197,9 @@ class AsyncRunner(Runner):
         parts = [rollouts[i : i + size] for i in range(0, len(rollouts), size)]
         makers = [0 if self.together else part[0].worker for part in parts]
         blocks = [[rollout.arrays for rollout in part] for part in parts]
-        self._roles.peers.learn(made, list(zip(makers[1:], blocks[1:], strict=True)))
+        self._peers.learn(made, list(zip(makers[1:], blocks[1:], strict=True)))
         own = blocks[0] if replicas.count() == 1 else ray.get(blocks[0])
-        return self._function.from_rollouts([unpacked(each) for each in own], makers[0])
+        return self._learning.from_rollouts([unpacked(each) for each in own], makers[0])
 
     def _learn_from_batches(self, made: int, buffers: Buffers, rollouts: list[Rollout]) -> Learned | None:
         for rollout in rollouts:
@@ -202,39 +211,40 @@ class AsyncRunner(Runner):
         arrays = None if sampled is None else buffers.arrays(sampled[0])
         self._waited["buffers"] += time.perf_counter() - begun
         if sampled is None or arrays is None:
-            self.iteration.assign(made + 1)
+            self.iteration.number.assign(made + 1)
             return None
         doing("the compiled learning")
         others = sampled[1:]
-        priorities = self._roles.peers.learn(made, [(-1, [each.arrays]) for each in others])
-        learned = self._function.from_batches(arrays)
+        priorities = self._peers.learn(made, [(-1, [each.arrays]) for each in others])
+        learned = self._learning.from_batches(arrays)
         for each, new in zip(sampled, [learned.priorities, *priorities], strict=True):
             buffers.update_priorities(each, new)
         return learned
 
     def _start(self) -> WorkerPool:
         """The other learners, the role that hands out weights, the buffers and the workers."""
-        self._roles.start(self)
+        self._peers.build(self._assignment, self._learning)
         # Beside the learner, not on a node that may be lost while the learner goes on.
         lasting = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, **QUIET}
-        role = ray.remote(Weights).options(**lasting, scheduling_strategy=self._roles.cluster.here())
-        timeout, count = self.learner.agent.hparams.worker_timeout, self.workers.number
+        role = ray.remote(Weights).options(**lasting, scheduling_strategy=self._cluster.here())
+        timeout, count = self.agent.hparams.worker_timeout, self.workers.number
         # Half of it: it is to be found before the workers, which wait for it, are late.
         self._publisher = Publisher(role.remote(), timeout / 2)
-        made = int(self.iteration.numpy())
-        self._publish(made, flat_weights(self.learner.agent, training=False).numpy())
+        made = self.made
+        self._publish(made, flat_weights(self.agent, training=False).numpy())
         self._convert()
-        self._buffers = self._roles.buffers(made, replicas.count())
-        if self._buffers is not None and self._restored is not None:
-            self._buffers.restore(self._restored)
-        self._roles.tell_of_room()
+        if self._buffer_assignment is not None:
+            self._buffers = Buffers(self._buffer_assignment, replicas.count(), made, self._cluster.check)
+            if self._restored is not None:
+                self._buffers.restore(self._restored)
+        self._cluster.tell_of_room()
         fetch = self._buffers is None and replicas.count() == 1
         self._pool = WorkerPool(self._worker, count, timeout, self._tend, fetch)
         return self._pool
 
     def _convert(self) -> None:
         """The policy as workers get it, and what each of them explores with."""
-        agent, count, each = self.learner.agent, self.workers.number, self._roles.envs_of_a_worker
+        agent, count, each = self.agent, self.workers.number, self._assignment.envs_of_a_worker
         agent.act_for(0, each, count * each)
         self._portable: Any = None
         if not agent.acts_with_noise:
@@ -248,8 +258,8 @@ class AsyncRunner(Runner):
 
     def _worker(self, index: int, incarnation: int) -> Any:
         """The actor of a new worker."""
-        agent, each = self.learner.agent, self._roles.envs_of_a_worker
-        entropy = [self.seed, index, int(self.iteration.numpy()), incarnation]
+        agent, each, seed = self.agent, self._assignment.envs_of_a_worker, self.iteration.seed
+        entropy = [seed, index, self.made, incarnation]
         assignment = Assignment(
             worker=index,
             hparams=agent.hparams.to_dict(),
@@ -260,7 +270,7 @@ class AsyncRunner(Runner):
             window=rollouts_sent_as_one(agent),
             fresh=agent.experience == "parameters",
             own_values=self._own_values[index],
-            seed=self.seed,
+            seed=seed,
             own_seed=int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31,
         )
         actor = ray.remote(Worker).options(num_cpus=1, **QUIET)
@@ -270,7 +280,7 @@ class AsyncRunner(Runner):
     def _tend(self) -> bool:
         """Looks, while nothing arrives, at what workers depend on; whether they had to wait for it."""
         assert self._publisher is not None, "_start makes it"
-        self._roles.cluster.check()
+        self._cluster.check()
         return self._publisher.tend()
 
     def _publish(self, number: int, flat: np.ndarray | None) -> None:

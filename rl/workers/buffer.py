@@ -18,12 +18,12 @@ import numpy as np
 from rl.hparams.hparams import HParams
 from rl.registry import import_user_modules
 from rl.types import Nest, Tensor
-from rl.workers.exchange import unpacked
+from rl.workers.worker import unpacked
 
 KEPT = 16  # sampled batches whose new priorities are still awaited
 
 
-class Shelf(NamedTuple):
+class BufferAssignment(NamedTuple):
     """What a buffer is told once."""
 
     hparams: dict[str, Any]  # HParams.to_dict, of one shard
@@ -38,8 +38,8 @@ class Shelf(NamedTuple):
 class Buffer:
     """A shard; called through Ray, one call after another."""
 
-    def __init__(self, shelf: Shelf):
-        self._shelf = shelf
+    def __init__(self, assignment: BufferAssignment):
+        self._assignment = assignment
         # Of sampled batches, by number: where they lie, and how many rows there were.
         self._drawn: OrderedDict[int, tuple[Any, Any]] = OrderedDict()
         self._managers: dict[str, Any] = {}
@@ -98,7 +98,7 @@ class Buffer:
 
     def _checkpoints(self, address: str) -> Any:
         """Where its checkpoints are: the same object each time, which knows what did not change since."""
-        from rl.storage.remote_manager import checkpoints_at
+        from rl.storage.storage import checkpoints_at
 
         if address not in self._managers:
             self._managers[address] = checkpoints_at(address, 1)
@@ -115,20 +115,20 @@ class Buffer:
         from rl.memory.registry import get_memory
         from rl.memory.samples import traced_structure
         from rl.ops import loops, random
-        from rl.ops.trajectories import closed
+        from rl.ops.trajectories import augmented, closed
         from rl.parallel.devices import compiled
         from rl.runners.blocks import BlockLayout
-        from rl.runners.learner import augmented
+        from rl.runners.iteration import buffer_seed
 
         with contextlib.suppress(RuntimeError):  # TensorFlow is in use here already: a test
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(1)
-        shelf = self._shelf
-        import_user_modules(shelf.user_modules)
-        hparams: Any = HParams.from_dict(shelf.hparams).freeze()
-        memory = self._memory = get_memory(hparams.memory_name)(shelf.memory, hparams)
-        layout = BlockLayout(shelf.content, shelf.memory.num_envs, shelf.length)
-        name, root = hparams.reward_augmentation, random.key(shelf.seed)
+        assignment = self._assignment
+        import_user_modules(assignment.user_modules)
+        hparams: Any = HParams.from_dict(assignment.hparams).freeze()
+        memory = self._memory = get_memory(hparams.memory_name)(assignment.memory, hparams)
+        layout = BlockLayout(assignment.content, assignment.memory.num_envs, assignment.length)
+        name, root = hparams.reward_augmentation, random.key(assignment.seed)
         augment = None if name is None else get_reward_augmentation(name)
 
         def add(*arrays: Tensor) -> Tensor:
@@ -137,13 +137,11 @@ class Buffer:
             return memory.size()
 
         def batches(number: Tensor, step: Tensor) -> list[Tensor]:
-            seed = random.fold_in(root, number)
-
             def one(i: Tensor) -> Nest:
-                return memory.sample(random.fold_in(seed, i), step)
+                return memory.sample(buffer_seed(root, number, i), step)
 
             spec = traced_structure(one, tf.constant(0))
-            every = tf.map_fn(one, tf.range(shelf.updates), fn_output_signature=spec)
+            every = tf.map_fn(one, tf.range(assignment.updates), fn_output_signature=spec)
             self._index_leaf = _place_of_index(every)
             return [memory.size(), memory.can_sample(), memory.written(), *tf.nest.flatten(every)]
 
@@ -152,14 +150,14 @@ class Buffer:
                 memory.update_priorities(_Indexed(tf.gather(index, i)), tf.gather(priorities, i), written)
                 return {}
 
-            loops.repeat(shelf.updates, one)
+            loops.repeat(assignment.updates, one)
             return memory.size()
 
         jit = hparams.compile in ("auto", "xla")
         scalar = tf.TensorSpec([], tf.int64)
         self._add = compiled(add, layout.signature, jit)
         self._sample = compiled(batches, [scalar, scalar], jit)
-        drawn = shelf.updates, hparams.batch_size
+        drawn = assignment.updates, hparams.batch_size
         signature = [tf.TensorSpec(drawn, tf.int32), scalar, tf.TensorSpec(drawn, tf.float32)]
         self._prioritize = compiled(prioritize, signature, jit)
         self._built = True

@@ -9,10 +9,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import ray
 
 from rl.errors import UsageError
 from rl.storage.address import join
+from rl.workers.buffer import Buffer, BufferAssignment
+from rl.workers.cluster import QUIET
 
 AHEAD = 2  # iterations whose batches are ordered before they are needed
 SAVING = 300.0  # seconds that a checkpoint of a buffer may take
@@ -51,33 +54,25 @@ class Buffers:
     """Hands rollouts to the shards, batches to the learners, and priorities back.
 
     Args:
-        make: (index, incarnation) to the handle of a new buffer's actor.
-        count: how many shards.
+        assignment: what each is told, but for its seed. One that does not answer for `worker_timeout`
+            seconds is replaced, where it may be writing a checkpoint after `SAVING` at the soonest.
         learners: how many sets of batches an iteration needs.
-        first: number of the first set, which a resumed run goes on from.
-        timeout: seconds for which a buffer is passed over, after which it is replaced; while it may be
-            writing a checkpoint at least `SAVING`.
+        iteration: the first one; the sets' numbers go on from there.
         check: called while no buffer answers; may raise.
     """
 
     def __init__(
-        self,
-        make: Callable[[int, int], Any],
-        count: int,
-        learners: int,
-        first: int,
-        timeout: float,
-        check: Callable[[], None],
+        self, assignment: BufferAssignment, learners: int, iteration: int, check: Callable[[], None]
     ):
-        self._timeout, self._check = timeout, check
-        self._make, self._learners = make, learners
-        self._shards = [Shard(i) for i in range(count)]
+        self._assignment, self._learners, self._check = assignment, learners, check
+        self._timeout: float = assignment.hparams["worker_timeout"]
+        self._shards = [Shard(i) for i in range(assignment.hparams["buffer_shards"])]
         self._ordered: deque[Sampled] = deque()
         self._saving: list[tuple[Shard, Any]] = []
-        self._orders = first
+        self._orders = iteration * learners
         self.replaced = self.lost = 0  # buffers; transitions that were in them
         for shard in self._shards:
-            shard.handle = make(shard.index, 0)
+            shard.handle = self._make(shard)
 
     def add(self, worker: int, arrays: Any) -> None:
         """Hands on a rollout, by reference; those of a worker go to the same shard while it answers."""
@@ -255,5 +250,11 @@ class Buffers:
         shard.incarnation += 1
         shard.size, shard.answered = 0, False
         shard.adding.clear()
-        shard.handle = self._make(shard.index, shard.incarnation)
+        shard.handle = self._make(shard)
         shard.absent = shard.handle.answer.remote()
+
+    def _make(self, shard: Shard) -> Any:
+        """The handle of a new buffer's actor."""
+        entropy = [self._assignment.seed, shard.index, shard.incarnation]
+        seed = int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31
+        return ray.remote(Buffer).options(num_cpus=1, **QUIET).remote(self._assignment._replace(seed=seed))

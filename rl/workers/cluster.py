@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import rl
 from rl.errors import LearnerLost, UsageError
-from rl.utils.signals import kept_handlers
+from rl.signals import kept_handlers
 from rl.workers.plan import check_address, check_ray
 
+QUIET = {"enable_task_events": False}  # of actors; else the cluster's head keeps a record of every rollout
 BEHIND = 5  # by how much the niceness of workers is above that of the learner
 _log = logging.getLogger("rl.workers.ray")
 STARTS = 3  # of a Ray of this run's own, until one succeeds
@@ -27,7 +27,7 @@ class Cluster:
 
     Args:
         address: of a running cluster ("auto" finds the one of this machine); None starts one of its own.
-        processes: how many workers it must hold side by side where it is started here.
+        processes: how many it is to hold side by side.
 
     Raises:
         UsageError: Ray is missing, or nothing answers at `address`.
@@ -44,6 +44,7 @@ class Cluster:
 
         _quiet(ray)
         self.ray: Any = ray
+        self._processes = processes
         self._own = not ray.is_initialized()
         self._checked = 0.0
         self._folder: Path | None = None  # where Ray has its sockets and logs, if it was started here
@@ -93,12 +94,12 @@ class Cluster:
 
         return NodeAffinitySchedulingStrategy(self.ray.get_runtime_context().get_node_id(), soft=True)
 
-    def tell_of_room(self, processes: int) -> None:
-        """Warns where the cluster has fewer cores than that: the other processes begin when it grows."""
+    def tell_of_room(self) -> None:
+        """Warns where the cluster has fewer cores than processes: the others begin when it grows."""
         room = int(self.ray.cluster_resources().get("CPU", 0))
-        if room < processes:
+        if room < self._processes:
             what = "the cluster has cores for %d of %d processes: the others wait for one"
-            _log.warning(what, room, processes)
+            _log.warning(what, room, self._processes)
 
     def close(self, keep_logs: bool = False) -> None:
         """Leaves the cluster; one that was started here ends, with all its processes and files.
@@ -118,7 +119,7 @@ def _environment(ray: Any, local: bool) -> Iterator[None]:
     user's own; and where all is `local`, that Ray listens on loopback alone, as it does on laptops."""
     constants, lan = ray._private.ray_constants, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
     path = os.environ.get("PYTHONPATH")
-    paths = [str(Path(rl.__file__).parents[1]), os.getcwd(), *filter(None, [path])]
+    paths = [str(Path(__file__).resolve().parents[2]), os.getcwd(), *filter(None, [path])]
     before = {"PYTHONPATH": path, lan: os.environ.get(lan)}
     clustered = constants.ENABLE_RAY_CLUSTER
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)

@@ -6,16 +6,22 @@ Ray starts the processes. A copy that is killed goes on from its last checkpoint
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rl.errors import NotFinite, Unavailable, UsageError
+from rl.request import Request
+from rl.signals import PATIENCE, StopRequest
 from rl.storage.storage import Storage, storage_at
-from rl.utils.signals import PATIENCE, StopRequest
 from rl.workers.cluster import Cluster
+
+Rows = list[dict[str, Any]]  # of the summary
+Work = Callable[[Request, Storage, int, StopRequest], Rows]  # on copy N, where its storage says
 
 POLL = 1.0  # seconds between two looks at the processes
 PERIOD = 10.0  # seconds between two tables of progress
@@ -27,34 +33,35 @@ class Copy:
 
     Args:
         cores: those that it may use; none: all.
-        modules: of the user's, imported first.
     """
 
-    def __init__(self, cores: list[int], modules: tuple[str, ...]):
+    def __init__(self, cores: list[int]):
         if cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, cores)
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        self._modules = modules
 
     def pid(self) -> int:
         """Of this process."""
         return os.getpid()
 
     def train(
-        self, plan: dict[str, Any], address: str, copy: int, system: str
-    ) -> tuple[list[dict[str, Any]], str | None]:
-        """As `rl.experiment.one_copy`; and why its last state was not sent, None where it was."""
+        self, request: Request, hparams: dict[str, Any], address: str, copy: int, work: Work
+    ) -> tuple[Rows, str | None]:
+        """Does the work of one copy; returns its rows, and why its last state was not sent (None: it was).
+
+        request: without its hparams, whose class may be of a module that is not imported yet.
+        """
         from rl.registry import import_user_modules
 
-        import_user_modules(self._modules)
-        from rl import experiment
+        import_user_modules(request.user_modules)
         from rl.hparams.hparams import HParams
+        from rl.systems import use_system
 
-        experiment.use_system(system)
-        hparams = HParams.from_dict(plan.pop("hparams")).freeze()
+        use_system(request.sys)
+        request = dataclasses.replace(request, hparams=HParams.from_dict(hparams).freeze())
         storage = storage_at(address)
         with StopRequest(announce=False, patience=PATIENCE) as stop:
-            rows = experiment.one_copy(experiment.Plan(hparams, **plan), storage, copy, stop)
+            rows = work(request, storage, copy, stop)
         return rows, storage.unsent
 
 
@@ -69,21 +76,18 @@ class _Place:
 
 
 def side_by_side(
-    plan: Any,
-    storages: list[Storage],
-    parallel: int,
-    system: str,
-    modules: tuple[str, ...],
-    stop: StopRequest,
-) -> tuple[list[dict[str, Any]], list[Exception]]:
+    request: Request, storages: list[Storage], stop: StopRequest, work: Work
+) -> tuple[Rows, list[Exception]]:
     """Trains and tests all copies, `parallel` at a time; their lines of the summary, and the errors of those
     that failed where others may not (NotFinite, Unavailable). A storage says what could not be sent of its
     copy.
 
+    work: of one copy, as `rl.experiment.one_copy`.
+
     Raises:
         UsageError: what a copy raises, or one that is killed again and again; the others stop and save.
     """
-    copies = _Copies(plan, storages, parallel, system, modules)
+    copies = _Copies(request, storages, work)
     told, asked = time.monotonic(), False
     try:
         while copies.go_on(starts=not stop.requested):
@@ -101,17 +105,17 @@ def side_by_side(
 class _Copies:
     """All copies of a run: those that wait, those under way, and what came of the others."""
 
-    def __init__(
-        self, plan: Any, storages: list[Storage], parallel: int, system: str, modules: tuple[str, ...]
-    ):
-        self._cluster = Cluster(None, parallel)
+    def __init__(self, request: Request, storages: list[Storage], work: Work):
+        assert request.hparams is not None
+        self._cluster = Cluster(None, request.parallel)
         self._ray = self._cluster.ray
-        self._plan = plan._asdict() | {"hparams": plan.hparams.to_dict()}
-        self._storages, self._system, self._modules = storages, system, modules
-        self._places = [_Place(cores) for cores in shares(parallel)]
+        self._hparams = request.hparams.to_dict()
+        self._request, self._storages = dataclasses.replace(request, hparams=None), storages
+        self._work = work
+        self._places = [_Place(cores) for cores in shares(request.parallel)]
         self._waiting, self._lost = list(range(len(storages))), [0] * len(storages)
         self._begun = time.monotonic()
-        self.rows: dict[int, list[dict[str, Any]]] = {}  # by copy, of the summary
+        self.rows: dict[int, Rows] = {}  # by copy, of the summary
         self._errors: dict[int, Exception] = {}  # by copy, of those that failed by themselves
         self._asked = False  # to stop
 
@@ -166,12 +170,12 @@ class _Copies:
         return [place for place in self._places if place.result is not None]
 
     def _start(self, place: _Place, copy: int) -> None:
-        gpu = 1.0 / len(self._places) if self._system == "gpu" else 0
+        gpu = 1.0 / len(self._places) if self._request.sys == "gpu" else 0
         actor = self._ray.remote(Copy).options(num_cpus=1, num_gpus=gpu)
-        place.actor = actor.remote(place.cores, self._modules)
+        place.actor = actor.remote(place.cores)
         place.copy, place.pid = copy, self._ray.get(place.actor.pid.remote())
         address = self._storages[copy].address
-        place.result = place.actor.train.remote(dict(self._plan), address, copy, self._system)
+        place.result = place.actor.train.remote(self._request, self._hparams, address, copy, self._work)
 
     def _finish(self, place: _Place) -> None:
         copy, result, place.result = place.copy, place.result, None

@@ -9,29 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import ray
 
 from rl.errors import LearnerLost
-from rl.hparams.hparams import HParams
 from rl.parallel import replicas
 from rl.registry import import_user_modules
-from rl.workers.exchange import unpacked
+from rl.workers.learning import LearnerAssignment, Learning
 from rl.workers.reducer import Door, Meeting, Reducer, enter
-
-
-class Part(NamedTuple):
-    """What a peer is told once."""
-
-    hparams: dict[str, Any]  # HParams.to_dict, of one learner's part
-    user_modules: tuple[str, ...]
-    seed: int
-    num_envs: int  # B of the rollouts that it learns from
-    workers: int  # how many there are
-    envs_of_a_worker: int
-    sampled: bool  # whether it learns from batches that buffers sample
+from rl.workers.worker import unpacked
 
 
 class PeerLearner:
@@ -42,17 +30,14 @@ class PeerLearner:
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
         replicas.join(replicas.Group(size, rank, exchange=enter(meeting, rank).total))
 
-    def build(self, part: Part) -> None:
+    def build(self, assignment: LearnerAssignment) -> None:
         """Agent and compiled function."""
-        from rl.workers.build_async import build_part
-
-        import_user_modules(part.user_modules)
-        hparams = HParams.from_dict(part.hparams).freeze()
-        self._runner, self._function = build_part(hparams, part)
+        import_user_modules(assignment.user_modules)
+        self._learning = Learning(assignment)
 
     def take(self, values: list[np.ndarray]) -> None:
         """The first learner's variables, in its order."""
-        for variable, value in zip(shared_variables(self._runner), values, strict=True):
+        for variable, value in zip(self._learning.shared_variables(), values, strict=True):
             variable.assign(value)
 
     def learn(self, iteration: int, worker: int, references: list[Any]) -> Any:
@@ -62,11 +47,11 @@ class PeerLearner:
         Where it fails, the process ends: the others wait for its gradients, and only that tells them.
         """
         try:
-            self._runner.iteration.assign(iteration)
+            self._learning.iteration.number.assign(iteration)
             found = ray.get(references)
             if worker < 0:
-                return self._function.from_batches(found[0]).priorities
-            return self._function.from_rollouts([unpacked(each) for each in found], worker).priorities
+                return self._learning.from_batches(found[0]).priorities
+            return self._learning.from_rollouts([unpacked(each) for each in found], worker).priorities
         except BaseException:
             os._exit(1)
 
@@ -94,10 +79,10 @@ class Peers:
         replicas.join(replicas.Group(count, 0, exchange=self._reducer.total))
         _results(joined)
 
-    def build(self, part: Part, runner: Any) -> None:
+    def build(self, assignment: LearnerAssignment, learning: Learning) -> None:
         """Makes the peers' agents, and gives them the state of the first learner's."""
-        built = [each.build.remote(part) for each in self._handles]
-        values = ray.put([variable.numpy() for variable in shared_variables(runner)])
+        built = [each.build.remote(assignment) for each in self._handles]
+        values = ray.put([variable.numpy() for variable in learning.shared_variables()])
         _results(built + [each.take.remote(values) for each in self._handles])
 
     def learn(self, iteration: int, each: list[tuple[int, list[Any]]]) -> list[Any]:
@@ -131,9 +116,3 @@ def _results(references: list[Any]) -> list[Any]:
         raise  # its code failed, and would again
     except ray.exceptions.RayError as error:
         raise LearnerLost(f"a learner was lost ({type(error).__name__})") from error
-
-
-def shared_variables(runner: Any) -> list[Any]:
-    """The variables that all learners have alike: everything but memories and running episodes."""
-    named = runner.learner.variables
-    return [named[name] for name in sorted(named) if not name.startswith("memory/")]

@@ -8,11 +8,11 @@ import signal
 import sys
 import time
 
-from rl.utils.signals import end_with_parent
+from rl.errors import AGAIN
+from rl.signals import end_with_parent
 
 _AWAITED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}
 _ASKED_FOR = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # a learner ended by these is not started again
-AGAIN = 75  # exit code of a learner that can only go on from its last checkpoint (EX_TEMPFAIL)
 LEAST = 30.0  # seconds: a learner that lived less has probably met what will kill the next one too
 TRIES = 3  # such learners in a row, after which it is given up
 

@@ -17,9 +17,10 @@ from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.registry import import_user_modules
 from rl.runners.acting import Acting, Portable
-from rl.runners.collect import Collector, Window
-from rl.workers.exchange import Sent, packed
+from rl.runners.collect import Collector, EpisodeSums, Window, joined_sums
 from rl.workers.weights import Version
+
+LEAST = 4096  # bytes: smaller arrays are not worth compressing
 
 
 class Assignment(NamedTuple):
@@ -38,13 +39,28 @@ class Assignment(NamedTuple):
     own_seed: int  # of its environments and its exploration; another for a worker that replaces one
 
 
+class Compressed(NamedTuple):
+    """An array of bytes, compressed by LZ4."""
+
+    data: bytes
+    shape: tuple[int, ...]
+
+
+class Sent(NamedTuple):
+    """What sending a rollout came to."""
+
+    raw: int  # bytes of its arrays
+    sent: int  # bytes that travel
+    seconds: float  # that the compression took
+
+
 class Rollout(NamedTuple):
     """What a worker sends."""
 
     worker: int  # who made it
-    arrays: Any  # `Block.arrays`, as `exchange.packed` gave them; or a reference to that
+    arrays: Any  # `Block.arrays`, as `packed` gave them; or a reference to that
     version: int  # of the weights that acted
-    sums: dict[str, float]  # over its finished episodes, as rl.runners.base.episode_sums
+    sums: dict[str, float]  # over its finished episodes, as `rl.ops.episodes.sums`
     sent: Sent = Sent(0, 0, 0.0)
 
 
@@ -73,7 +89,7 @@ class Worker:
             return self._sent(self._block.arrays(), sums)
         while not self._window.add(self._block):
             more = self._play(collector, iteration)
-            sums = {name: value + more[name] for name, value in sums.items()}
+            sums = joined_sums(sums, more)
         return self._sent(self._window.arrays(), sums)
 
     def rollout_apart(self, iteration: int | None = None) -> tuple[Rollout, list[np.ndarray]]:
@@ -115,7 +131,7 @@ class Worker:
         collector = Collector(env, self._policy.actor, length, fresh, assignment.own_seed)
         self._block = collector.block()
         self._window = Window(assignment.window) if assignment.window > 1 else None
-        self._episodes = Episodes(assignment.size, fresh)
+        self._episodes = EpisodeSums(assignment.size, fresh)
         self._collector = collector
         gc.collect()
         gc.freeze()  # imports and environments stay: no need to look through them again and again
@@ -157,43 +173,6 @@ class Converted:
         """Called before each rollout."""
 
 
-class Episodes:
-    """Returns and lengths of the running episodes of B environments, summed where they end.
-
-    Args:
-        count: B.
-        fresh: whether every rollout begins with fresh episodes.
-    """
-
-    def __init__(self, count: int, fresh: bool):
-        self._fresh = fresh
-        self._return, self._length = np.zeros(count), np.zeros(count)
-        self._life_lost = np.zeros(count, bool)
-
-    def sums(self, numbers: np.ndarray) -> dict[str, float]:
-        """Over the episodes that end in a rollout; `numbers`: rows of `rl.runners.collect.NUMBERS`."""
-        reward, terminated, truncated, mask, life_lost = numbers[:5]  # [T, B] each
-        if self._fresh:
-            self._return[:] = self._length[:] = 0.0
-        episodes = total = length = 0.0
-        for t in range(len(reward)):
-            goes_on = np.maximum(mask[t], self._life_lost)  # a lost life is no new episode
-            self._return = self._return * goes_on + reward[t]
-            self._length = self._length * goes_on + mask[t]
-            self._life_lost = life_lost[t] > 0.0
-            ended = ((terminated[t] + truncated[t]) > 0.0) & ~self._life_lost
-            if ended.any():
-                episodes += float(ended.sum())
-                total += float(self._return[ended].sum())
-                length += float(self._length[ended].sum())
-        return {
-            "episodes": episodes,
-            "episode_return": total,
-            "episode_length": length,
-            "transitions": float(mask.sum()),
-        }
-
-
 def worker_env(hparams: Any, count: int) -> Any:
     """`count` environments of a worker: on the host, whatever in-graph ones there are.
 
@@ -212,3 +191,34 @@ def worker_env(hparams: Any, count: int) -> Any:
         hparams.frame_stack,
         hparams.env_wrappers,
     )
+
+
+def packed(arrays: list[np.ndarray], compress: bool) -> tuple[list[Any], Sent]:
+    """The arrays as they are sent: with `compress`, those of uint8 (pictures) compressed."""
+    raw = sum(each.nbytes for each in arrays)
+    if not compress:
+        return arrays, Sent(raw, raw, 0.0)
+    import lz4.frame
+
+    begun, sent = time.perf_counter(), 0
+    found: list[Any] = []
+    for each in arrays:
+        if each.dtype == np.uint8 and each.nbytes >= LEAST:
+            data = lz4.frame.compress(np.ascontiguousarray(each).data)
+            found.append(Compressed(data, each.shape))
+            sent += len(data)
+        else:
+            found.append(each)
+            sent += each.nbytes
+    return found, Sent(raw, sent, time.perf_counter() - begun)
+
+
+def unpacked(arrays: list[Any]) -> list[np.ndarray]:
+    """The arrays as they were."""
+    return [_expanded(each) if isinstance(each, Compressed) else each for each in arrays]
+
+
+def _expanded(each: Compressed) -> np.ndarray:
+    import lz4.frame
+
+    return np.frombuffer(lz4.frame.decompress(each.data), np.uint8).reshape(each.shape)

@@ -215,7 +215,7 @@ def test_n_step_and_prioritized_replay_serve_the_whole_family(build, name):
     )
     sums = runner.run(6)
     assert sums["updates"] > 0 and all(np.isfinite(value) for value in sums.values())
-    memory = runner.learner.memory
+    memory = runner.memory
     memory.check_valid()
     leaves = memory.tree.leaves()
     assert len(np.unique(leaves[leaves > 0])) > 5  # new transitions have one priority, sampled ones their own

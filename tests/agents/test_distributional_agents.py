@@ -243,5 +243,5 @@ def test_learned_values_are_the_exact_ones_at_both_kinds_of_episode_end(build, n
     names = f"{name}-dqn_two_state_chain"
     runner = build(names, compile="xla", algo=name, **plain, **RANGES[name])
     runner.run(500)
-    q_values = runner.learner.agent.policy(tf.eye(2), (), SEED, False).q_values
+    q_values = runner.agent.policy(tf.eye(2), (), SEED, False).q_values
     np.testing.assert_allclose(q_values, [[8.1, 9.0], [10.0, 1.0]], atol=0.4)

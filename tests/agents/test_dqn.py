@@ -185,7 +185,7 @@ def test_learned_values_are_the_exact_ones_at_both_kinds_of_episode_end(build, o
     # bootstrapping through termination Q(1, 1) rises above 1.
     runner = build("dqn_two_state_chain", compile="xla", **overrides)
     runner.run(500)
-    q_values = runner.learner.agent.network(tf.eye(2)).numpy()
+    q_values = runner.agent.network(tf.eye(2)).numpy()
     if overrides:  # off-policy steps within the n drag Q* down: only what no later step touches is exact
         np.testing.assert_allclose(q_values[1, 1], 1.0, atol=0.3)
         assert q_values[1, 0] > 6.5

@@ -107,7 +107,7 @@ def test_the_value_is_exact_at_both_kinds_of_episode_end(build):
     overrides |= {"lr_schedule": "constant", "normalize_reward": False}
     runner = build("impala", compile="xla", train_steps=100_000, **overrides)
     runner.run(390)
-    output = runner.learner.agent.network(tf.eye(2))
+    output = runner.agent.network(tf.eye(2))
     np.testing.assert_allclose(output.value, [9.0, 10.0], atol=0.3)
     probability = special.softmax(output.parameters, -1)
     assert probability[0, 1] > 0.9 and probability[1, 0] > 0.9

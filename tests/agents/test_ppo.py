@@ -263,7 +263,7 @@ def test_the_value_is_exact_at_both_kinds_of_episode_end(build):
     overrides = {"env": "TwoStateChain-v0", "gamma": 0.9, "lr": 3e-3, "rollout_length": 32, "num_envs": 16}
     runner = build("ppo", compile="xla", train_steps=100_000, **overrides)
     runner.run(200)
-    output = runner.learner.agent.network(tf.eye(2))
+    output = runner.agent.network(tf.eye(2))
     np.testing.assert_allclose(output.value, [9.0, 10.0], atol=0.3)
     probability = special.softmax(output.parameters, -1)
     assert probability[0, 1] > 0.9 and probability[1, 0] > 0.9

@@ -216,7 +216,7 @@ def played(build, backend, model):
     settings |= {"burn_in": 4, "unroll_length": 6, "replay_capacity": 1500, "min_replay_size": 1200}
     runner = build("r2d2_cartpole", **settings)
     runner.run(12)
-    memory = runner.learner.memory
+    memory = runner.memory
     memory.check_valid()
     rows = int(memory.ring.filled)
     stored = memory.variables
@@ -230,8 +230,8 @@ def played(build, backend, model):
 @pytest.mark.parametrize("backend", ["graph", "gym"])
 def test_the_stored_states_are_those_that_the_network_had(build, backend, model):
     runner, observation, mask = played(build, backend, model)
-    network = runner.learner.agent.network
-    variables = runner.learner.memory.variables
+    network = runner.agent.network
+    variables = runner.memory.variables
     stored = [each.numpy() for name, each in variables.items() if name.startswith("recurrent_state")]
     assert len(stored) == (2 if model == "lstm" else 1)
     state = network.initial_state(3)
@@ -246,7 +246,7 @@ def test_the_stored_states_are_those_that_the_network_had(build, backend, model)
 @MODELS
 def test_the_burn_in_ends_in_the_state_of_the_whole_history(build, model):
     runner, observation, mask = played(build, "graph", model)
-    agent, memory = runner.learner.agent, runner.learner.memory
+    agent, memory = runner.agent, runner.memory
     q_values, _ = agent.network.unroll(observation, agent.network.initial_state(3), mask)  # [60, 3, A]
     batch = memory.sample(SEED, tf.constant(0, tf.int64))
     found = agent.unroll(agent.network, batch.trajectory)  # [7, N, A]
@@ -271,4 +271,4 @@ def test_the_switches_train(build, overrides):
     runner = build("r2d2_identity", **overrides)
     sums = runner.run(20)
     assert sums["updates"] > 0 and all(np.isfinite(value) for value in sums.values())
-    runner.learner.memory.check_valid()
+    runner.memory.check_valid()

@@ -22,7 +22,7 @@ def test_all_six_parts_are_on(make_agent, build):
     assert all(isinstance(each, NoisyDense) for each in (network.value_hidden, network.advantage_hidden))
     assert all(isinstance(each, NoisyDense) for each in (network.value, network.advantage))
     assert hparams.act_select_name == "greedy"
-    assert isinstance(build("rainbow_identity").learner.memory, Prioritized)
+    assert isinstance(build("rainbow_identity").memory, Prioritized)
 
 
 def test_the_hyperparameters_are_those_of_table_1():
@@ -35,7 +35,7 @@ def test_the_hyperparameters_are_those_of_table_1():
 @pytest.mark.parametrize("part", ["double", "dueling", "noisy", "prioritized"])
 def test_each_part_can_be_taken_away(build, part):
     runner = build("rainbow_identity", **{part: False})
-    agent, memory = runner.learner.agent, runner.learner.memory
+    agent, memory = runner.agent, runner.memory
     assert isinstance(memory, Prioritized) == (part != "prioritized")
     assert agent.network.dueling == (part != "dueling")
     assert isinstance(agent.network.advantage, NoisyDense) == (part != "noisy")
@@ -65,7 +65,7 @@ def test_priorities_are_the_kl_divergence_worked_by_hand(make_agent, make_batch)
 def test_what_is_learned_is_replayed_less_than_what_is_not(build):
     runner = build("rainbow_identity")
     runner.run(40)
-    memory = runner.learner.memory
+    memory = runner.memory
     memory.check_valid()
     leaves = memory.tree.leaves()
     leaves = leaves[leaves > 0]

@@ -15,7 +15,6 @@ import report
 import trained
 
 from rl.hparams.merge import named
-from rl.hparams.overrides import apply_overrides
 
 SCORES = np.array([3.0, 100.0, 1.0, 2.0, 5.0, 4.0, 6.0, -80.0])
 
@@ -130,7 +129,7 @@ def cartpole():
 
     def make(seed=100, command="", **overrides):
         hparams = named("ppo_cartpole")
-        apply_overrides(hparams, overrides)
+        hparams.assign(overrides)
         values = trained.values(hparams)
         found = row(seed, hparams="ppo_cartpole", fingerprint=trained.fingerprint(values))
         return found | {"command": found["command"] + command}, {found["fingerprint"]: values}

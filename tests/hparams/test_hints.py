@@ -18,7 +18,7 @@ from rl.hparams.c51 import C51HParams
 from rl.hparams.hints import hints, picture_hint, updates_of_run
 from rl.hparams.merge import named, resolve
 from rl.hparams.registry import registry
-from rl.utils.versions import write_run_files
+from rl.report.versions import write_run_files
 
 SMALL = {"env": "CartPole-v1", "num_envs": 2, "rollout_length": 4, "n_step": 1, "updates_per_iteration": 3}
 

@@ -6,7 +6,7 @@ import pytest
 
 from rl.errors import UsageError
 from rl.hparams.dqn import dqn, dqn_cartpole
-from rl.hparams.overrides import apply_overrides, parse_overrides
+from rl.hparams.overrides import parse_overrides
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,7 @@ def test_text_that_cannot_be_read_is_a_usage_error(text, message):
 
 def test_overrides_reach_nested_and_plain_fields():
     hparams = dqn_cartpole()
-    apply_overrides(
-        hparams, parse_overrides("lr=3e-4,model.hidden=[64,32],prioritized=true,env_kwargs={a:1}")
-    )
+    hparams.assign(parse_overrides("lr=3e-4,model.hidden=[64,32],prioritized=true,env_kwargs={a:1}"))
     assert hparams.lr == 3e-4
     assert list(hparams.model.hidden) == [64, 32]
     assert hparams.prioritized is True
@@ -82,7 +80,7 @@ def test_overrides_reach_nested_and_plain_fields():
 
 def test_mapping_for_a_nested_model_changes_only_what_it_names():
     hparams = dqn()
-    apply_overrides(hparams, {"model": {"hidden": [7]}, "n_step": 3})
+    hparams.assign({"model": {"hidden": [7]}, "n_step": 3})
     assert list(hparams.model.hidden) == [7] and hparams.model.activation == "relu" and hparams.n_step == 3
 
 
@@ -118,11 +116,11 @@ def test_mapping_for_a_nested_model_changes_only_what_it_names():
 )
 def test_unknown_name_wrong_type_and_range_are_one_line(text, message):
     with pytest.raises(UsageError, match=message) as error:
-        apply_overrides(dqn(), parse_overrides(text))
+        dqn().assign(parse_overrides(text))
     assert "\n" not in str(error.value)
 
 
 def test_whole_decimal_number_is_welcome_as_an_integer():
     hparams = dqn()
-    apply_overrides(hparams, parse_overrides("train_steps=1e6"))
+    hparams.assign(parse_overrides("train_steps=1e6"))
     assert hparams.train_steps == 1_000_000 and isinstance(hparams.train_steps, int)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 
 import rl
+from rl.errors import UsageError
 from rl.hparams.c51 import C51HParams
-from rl.hparams.dqn import DQNHParams
+from rl.hparams.dqn import DQNHParams, dqn_cartpole
 from rl.hparams.hints import hints, updates_of_run
 from rl.hparams.iqn import IQNHParams
-from rl.hparams.merge import named, resolve
+from rl.hparams.merge import explicit, named, resolve
 from rl.hparams.qrdqn import QRDQNHParams
 from rl.hparams.registry import registry
 
+CLIFF = {"env": "CliffWalking-v1", "gamma": 0.9, "lr": 0.1}
 SWITCHED = (DQNHParams, C51HParams, QRDQNHParams, IQNHParams)
 GENERIC = ("vpg", "a2c", "ppo", "impala", "appo", "ddpg", "td3", "sac", "sac_discrete", "es", "ars")
 WITH_TARGET = ("dqn", "c51", "qrdqn", "iqn", "rainbow", "r2d2", "apex_dqn")
@@ -33,6 +35,35 @@ def test_sets_of_action_values_name_double_and_several_steps_in_their_first_line
         assert hparams.double == ("double" in entry.description.lower()), entry.name
         if hparams.n_step > 1:
             assert f"{hparams.n_step}-step returns" in entry.description, entry.name
+
+
+def test_a_set_called_with_what_differs_is_another_one_and_leaves_it_alone():
+    before = dqn_cartpole()
+    hparams = dqn_cartpole(CLIFF, lr=0.5, model=dict(layer_norm=True))
+    assert (hparams.env, hparams.gamma, hparams.lr) == ("CliffWalking-v1", 0.9, 0.5)  # the later wins
+    assert hparams.model.layer_norm and hparams.model.hidden == before.model.hidden
+    assert {"env", "lr", "model.layer_norm"} <= explicit(hparams).keys()
+    assert dqn_cartpole() == before and CLIFF == {"env": "CliffWalking-v1", "gamma": 0.9, "lr": 0.1}
+
+
+def test_hparams_of_layers_have_the_defaults_of_their_class_otherwise():
+    hparams = DQNHParams.of(CLIFF, {"gamma": 0.8}, train_steps=1e6)
+    assert (hparams.env, hparams.gamma, hparams.train_steps) == ("CliffWalking-v1", 0.8, 1_000_000)
+    assert explicit(hparams).keys() == {"env", "gamma", "lr", "train_steps"}
+
+
+@pytest.mark.parametrize("make", [dqn_cartpole, DQNHParams.of])
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"learning_rate": 1.0}, "unknown hparam 'learning_rate'"),
+        ({"model": {"hiden": (1,)}}, r"unknown hparam 'model.hiden': did you mean model.hidden"),
+        ({"lr": "fast"}, "hparam lr='fast': needs a number > 0"),
+    ],
+)
+def test_a_mistake_among_a_sets_keywords_is_one_line(make, values, message):
+    with pytest.raises(UsageError, match=message):
+        make(**values)
 
 
 # hyperparams/ppo.yml of rl-baselines3-zoo: vf_coef weighs the whole square, our value_coef its half.

@@ -6,9 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from k8s_examples import EXAMPLES, one
-
-from k8s.checks import pod_templates
+from k8s_examples import EXAMPLES, one, pod_templates
 
 SLICE = EXAMPLES["tpu_hosts"]
 RAY = EXAMPLES["ray"]
@@ -46,8 +44,7 @@ def reaches(spec, labels, port, namespace=True):
 
 
 def components(written):
-    templates = [template for each in written.objects for _, template, _ in pod_templates(each)]
-    labels = [each["metadata"]["labels"] for each in templates]
+    labels = [template["metadata"]["labels"] for template in pod_templates(written.objects)]
     return {each["app.kubernetes.io/component"]: each for each in labels}
 
 

@@ -30,7 +30,7 @@ def arrives(entrypoint):
     ["lr=3e-4", "model.hidden=[64,64]", "env_kwargs={a:1,b:2}", "env_kwargs={a: 'x y', b: \"$HOME\"}"],
 )
 def test_command_passes_through_both_shells_as_it_is(override, monkeypatch):
-    from k8s.command import train_command
+    from k8s.options import train_command
     from rl.cli import parse
 
     args = parse(["--hparams", "ppo", "--hparam_override", override, "--output_dir", "gs://bucket/x"])

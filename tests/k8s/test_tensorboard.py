@@ -139,25 +139,3 @@ def test_run_of_the_same_name_and_another_output_is_refused_in_place_of_shown(ge
     first, again, other = selector("gs://a/x"), selector("gs://a/x"), selector("gs://a/y")
     assert first == again
     assert first[0] != other[0] and first[1] == other[1], "the Service stays with the first"
-
-
-@pytest.mark.parametrize(
-    "flags, message",
-    [
-        ([*CLAIM, "--tensorboard_service_account", "a"], "--tensorboard_service_account: a claim is read"),
-        ([*CLAIM, "--tensorboard_env_secret", "a"], "--tensorboard_env_secret: a claim is read without"),
-        (
-            [*BUCKET, "--tensorboard", "False", "--tensorboard_env_secret", "a"],
-            "--tensorboard_env_secret: --tensorboard is False: leave it out",
-        ),
-        (
-            [*BUCKET, "--tensorboard_env_secret", "A"],
-            "--tensorboard_env_secret 'A': needs the name of an obj",
-        ),
-        ([*BUCKET, "--tensorboard", "Only"], "--tensorboard: needs True, False or only, not 'Only'"),
-    ],
-)
-def test_wrong_input_is_one_line_and_exit_code_2(generate, tmp_path, flags, message):
-    done = generate(*GOOD, *flags)
-    assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1
-    assert message in done.err and not list(tmp_path.iterdir())

@@ -101,19 +101,3 @@ def test_repeat_stops_after_the_pass_that_asks_for_it(jit_compile):
 def test_repeat_calls_the_body_once_when_it_asks_to_stop_at_once():
     metrics, made = loops.repeat(5, lambda i: {"x": tf.constant(3.0)}, stop=lambda metrics: tf.constant(True))
     assert made == 1.0 and metrics["x"] == 3.0
-
-
-def test_packed_metrics_come_back_by_name():
-    pack = loops.MetricPack()
-    vector = pack.pack({"b": tf.constant(2), "a": tf.constant(1.5)})
-    assert vector.shape == (loops.MAX_METRICS,) and vector.dtype == tf.float32
-    assert {name: float(value) for name, value in pack.unpack(vector).items()} == {"a": 1.5, "b": 2.0}
-
-
-def test_too_many_metrics_or_other_names_than_before_are_refused():
-    pack = loops.MetricPack()
-    with pytest.raises(ValueError, match="49 metrics, at most 48"):
-        pack.pack({f"m{i}": tf.constant(0.0) for i in range(49)})
-    pack.pack({"a": tf.constant(0.0)})
-    with pytest.raises(ValueError, match="metrics changed"):
-        pack.pack({"b": tf.constant(0.0)})

@@ -18,7 +18,6 @@ from rl.hparams.merge import resolve
 from rl.ops import schedules
 from rl.parallel import replicas
 from rl.parallel.devices import Devices
-from rl.runners.base import EPISODE_SUMS, joined_sums
 
 SCRIPT = Path(__file__).parents[1] / "device_equality.py"
 # One of each kind of experience and update, and one that draws discrete actions while it learns.
@@ -116,13 +115,6 @@ def test_the_command_trains_logs_tests_and_resumes_on_two_devices(tmp_path):
     assert "resumed at step 2,048" in log and "4,096/4,096 steps" in log
     rows = (tmp_path / "run_0" / "metrics.csv").read_text().splitlines()
     assert rows[-1].split(",")[0] == "4096" and "eval/return_mean" in rows[0]
-
-
-def test_sums_over_episodes_are_added_and_those_over_updates_averaged():
-    names = ("loss", *EPISODE_SUMS, "updates")
-    first, second = np.array([2.0, 1, 10, 5, 6, 4, 0]), np.array([4.0, 3, 30, 7, 8, 4, 0])
-    assert joined_sums([first, second], names).tolist() == [3.0, 4, 40, 12, 14, 4, 0]
-    assert joined_sums([first], names).tolist() == first.tolist()
 
 
 class Three:

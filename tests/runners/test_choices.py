@@ -8,7 +8,7 @@ from gymnasium import spaces
 from rl.agents.algos.registry import get_algo
 from rl.hparams.merge import resolve
 from rl.runners.actor import Actor
-from rl.runners.build import compile_mode
+from rl.runners.parts import compile_mode
 
 PICTURE = spaces.Box(0, 255, (36, 36, 1), "uint8")
 

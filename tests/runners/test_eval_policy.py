@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from small_runs import TINY
 from stop_after import StopAfter
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -17,23 +18,17 @@ from rl import experiment
 from rl.agents.algos.registry import get_algo
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
+from rl.request import Request
 from rl.runners.actor import Actor
 from rl.runners.evaluate import Evaluation
 from rl.runners.player import Player
 from rl.storage.storage import Storage
 
 EPISODES = 20
-TINY = {
+TINY = TINY | {
     "env": "BothDoors-v0",
     "lr": 1e-9,  # the policy stays as it began: nearly even
-    "num_envs": 2,
-    "rollout_length": 8,
-    "minibatches": 1,
-    "epochs": 1,
-    "log_period": 16,
-    "eval_period": 16,
     "train_steps": 32,
-    "compile": "graph",
     "model": {"hidden": (4,)},
 }
 
@@ -115,8 +110,8 @@ def test_a_loaded_policy_acts_and_is_evaluated_as_its_run_was_or_as_is_asked(tra
 
 def outcome_of(run_dir, policy):
     """What the command line's test of a run finds."""
-    each = False, False, False, 1, EPISODES, "a command", None, policy
-    return experiment._test(experiment.Plan(resolve("ppo", TINY), "ppo", 0, *each), run_dir, StopAfter())
+    request = Request(resolve("ppo", TINY), test_episodes=EPISODES, eval_policy=policy)
+    return experiment._test(request, run_dir, StopAfter())
 
 
 def test_the_test_and_its_summary_show_both_where_they_differ(trained):

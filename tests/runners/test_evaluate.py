@@ -15,6 +15,7 @@ from rl.api import Policy
 from rl.envs import make_eval_envs
 from rl.envs.host import Purpose, env_seeds, purpose_seed
 from rl.hparams.merge import resolve
+from rl.request import Request
 from rl.runners.evaluate import Evaluator
 from rl.runners.player import Player
 
@@ -162,9 +163,8 @@ def test_no_episode_serves_two_purposes(tmp_path, monkeypatch):
     overrides = {"train_steps": 1_024, "eval_period": 512, "log_period": 512, "compile": "graph"}
     found = {"evaluations": seeds_of(lambda: rl.train("ppo_identity", output_dir=tmp_path, **overrides))}
     run_dir = tmp_path / "run_0"
-    each = False, False, False, 1, 10, "a command", None, None
-    plan = experiment.Plan(resolve("ppo_identity", overrides), "ppo_identity", 0, *each)
-    found["test"] = seeds_of(lambda: experiment._test(plan, run_dir, StopAfter()))
+    request = Request(resolve("ppo_identity", overrides))
+    found["test"] = seeds_of(lambda: experiment._test(request, run_dir, StopAfter()))
     policy = rl.load(run_dir)
     found |= {
         f"user {seed}": seeds_of(lambda seed=seed: policy.evaluate(100, *seed))

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+from small_runs import trainer_of
 from stop_after import StopAfter
 
 from rl.errors import NotFinite
 from rl.hparams.merge import resolve
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.finite import FiniteCheck
-from rl.runners.trainer import Trainer
 from rl.storage.checkpoint import CheckpointManager, read_manifest
 
 TINY = {
@@ -61,12 +61,12 @@ def poison(monkeypatch):
 
 
 def trainer(run_dir, name, overrides):
-    return Trainer(resolve(name, TINY | overrides), run_dir, 0, eval_episodes=2)
+    return trainer_of(resolve(name, TINY | overrides), run_dir)
 
 
 def train(run_dir, name, overrides):
     with contextlib.closing(trainer(run_dir, name, overrides)) as one:
-        return one.train(StopAfter(), {})
+        return one.train(StopAfter())
 
 
 @pytest.mark.parametrize(

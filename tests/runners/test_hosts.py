@@ -176,8 +176,8 @@ def test_evaluation_metrics():
 @pytest.mark.parametrize("name", ["ppo_identity", "dqn_identity"])
 def test_host_environments_are_learned_with_and_without_overlap(build, name, overlap):
     runner = build(name, env_backend="gym", overlap=overlap)
-    runner.run(-(-runner.learner.agent.hparams.train_steps // runner.steps_per_iteration))
-    evaluator = Evaluator(runner.learner.agent, 4)
+    runner.run(-(-runner.agent.hparams.train_steps // runner.steps_per_iteration))
+    evaluator = Evaluator(runner.agent, 4)
     assert evaluator.run(0).returns.mean() >= 18.0  # 20 at best, 5 at random
     evaluator.close()
 

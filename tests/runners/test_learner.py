@@ -11,8 +11,8 @@ from rl.agents.agent import network_state
 from rl.agents.algos.registry import get_algo
 from rl.hparams.merge import resolve
 from rl.ops import random
-from rl.runners.build import make_memory
-from rl.runners.learner import Learner
+from rl.runners.iteration import Iteration
+from rl.runners.parts import make_memory
 from rl.types import Trajectory, Update
 from rl.workers.plan import Workers
 
@@ -51,7 +51,7 @@ def replaying():
 
         agent.update = update
         tf.config.run_functions_eagerly(True)
-        return Learner(agent, make_memory(agent, 1, 4, 1)), batches
+        return Iteration(agent, make_memory(agent, 1, 4, 1)), batches
 
     return make
 
@@ -121,7 +121,7 @@ def test_environments_that_are_restarted_begin_with_a_return_of_nothing(replayin
     learner, _ = replaying("dqn", gamma=0.5)
     learner.learn(rollout(0, [1.0, 1.0, 1.0, 1.0]), random.key(1), STEP)
     np.testing.assert_allclose(learner.reward_scale.discounted_return, [1.875])
-    learner.cut()
+    learner.reward_scale.cut()
     assert learner.reward_scale.discounted_return.numpy().tolist() == [0.0]
 
 
@@ -138,7 +138,7 @@ LATE = {
 def advantages(runner):
     """Of two environments, by a learner that values everything at 2, after acting that did at 5. Rewards are
     1, gamma is 0.5: a value of 2 is right, and no action better than expected."""
-    agent, found = runner.learner.agent, []
+    agent, found = runner.agent, []
     agent.network.value.kernel.assign(tf.zeros_like(agent.network.value.kernel))
     agent.network.value.bias.assign([2.0])
     agent.update = lambda batch, seed: found.append(agent._advantages(batch)) or Update({})
@@ -146,7 +146,7 @@ def advantages(runner):
     extras = {name: {"value": 5.0}.get(name, 0.0) * ones for name in agent.trajectory_extras}
     state = tf.nest.map_structure(tf.constant, network_state(agent.initial_state(2)))
     shown, action = tf.zeros([5, 2, 4]), tf.zeros([4, 2], tf.int32)
-    runner.learner.learn(Trajectory(shown, action, ones, never, never, ones, extras, state), KEY, STEP)
+    runner.iteration.learn(Trajectory(shown, action, ones, never, never, ones, extras, state), KEY, STEP)
     advantage = getattr(found[0], "advantage", None)
     return (found[0].extras["advantage"] if advantage is None else advantage).numpy()
 

@@ -21,7 +21,7 @@ NINE_TENTHS = 0.01 + 0.09 * 0.1  # the last of ten iterations begins there
 
 def rates(runner):
     """The learning rates that the optimizers were left with."""
-    return {name: float(each.learning_rate) for name, each in runner.learner.agent.optimizers.items()}
+    return {name: float(each.learning_rate) for name, each in runner.agent.optimizers.items()}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -36,7 +36,7 @@ def test_learning_rates_anneal_to_their_end_whatever_updates_were_made(build, ca
         scale = 2.0 if each in ("critic", "value") else 1.0
         np.testing.assert_allclose(middle[each], scale * (0.01 + 0.09 * 0.5), rtol=1e-5, err_msg=each)
         np.testing.assert_allclose(rate, scale * NINE_TENTHS, rtol=1e-5, err_msg=each)
-    logged = runner.learner.agent.scalars(runner.step)
+    logged = runner.agent.scalars(runner.step)
     np.testing.assert_allclose(logged["train/learning_rate"], 0.01, rtol=1e-5)  # what would follow
 
 
@@ -79,9 +79,9 @@ def test_the_step_that_is_taken_is_of_the_rate_of_its_step(build, state_of):
         settings |= {"lr_schedule": "linear", "lr": 0.1, "train_steps": 800, "compile": "eager"}
         runner = build(name, **settings)
         before = state_of(runner)["network/policy/kernel"]
-        trajectory, _ = runner._rollout(runner.root_seed, runner.step_tensor())
-        runner.iteration.assign(start)
-        runner.learner.learn(trajectory, runner.root_seed, runner.step_tensor())
+        trajectory, _ = runner._rollout(runner.iteration.root_seed, runner.iteration.step())
+        runner.iteration.number.assign(start)
+        runner.iteration.learn(trajectory, runner.iteration.root_seed, runner.iteration.step())
         moved.append(state_of(runner)["network/policy/kernel"] - before)
     assert np.abs(moved[0]).max() > 1e-5
     np.testing.assert_allclose(moved[1], 0.75 * moved[0], rtol=1e-3, atol=1e-8)
@@ -90,6 +90,6 @@ def test_the_step_that_is_taken_is_of_the_rate_of_its_step(build, state_of):
 def test_a_constant_rate_is_never_assigned(build):
     name, overrides = CASES["early stop"]
     runner = build(name, **overrides, lr=0.1, compile="eager")
-    runner.learner.agent.optimizers["network"].learning_rate.assign(0.5)
+    runner.agent.optimizers["network"].learning_rate.assign(0.5)
     runner.run(2)
     assert rates(runner) == {"network": 0.5}

@@ -12,7 +12,7 @@ from rl.agents.algos.registry import get_algo
 from rl.hparams.merge import resolve
 from rl.memory.rollout import Rollout
 from rl.parallel.devices import Devices
-from rl.runners.learner import Learner
+from rl.runners.iteration import Iteration
 from rl.runners.sync import SyncRunner
 
 # What each step returns; "L" loses a life, "G" ends the game, "r" is the step after either. Rewards in order.
@@ -61,7 +61,7 @@ def test_returns_and_lengths_are_those_of_whole_games(lives, returns, lengths, l
     )
     env = Scripted(lives)
     agent = get_algo("ppo")(hparams, env.observation_space, env.action_space, 0)
-    runner = SyncRunner(env, Learner(agent, Rollout(None, hparams)), 0, False, Devices())
+    runner = SyncRunner(env, Iteration(agent, Rollout(None, hparams)), False, Devices())
     sums = runner.run(len(STEPS) // length)
     assert (sums["episodes"], sums["episode_return"]) == (len(returns), sum(returns))
     assert sums["episode_length"] == sum(lengths) and sums["transitions"] == 6

@@ -73,11 +73,11 @@ def test_a_policy_without_memory_learns_to_stay_with_what_was_paid(build, backen
     iterations = OVERRIDES["train_steps"] // runner.steps_per_iteration
     sums = [runner.run(1) for _ in range(iterations)]
     assert sums[0]["episode_return"] / sums[0]["episodes"] < 15.0  # 10 by chance
-    evaluator = Evaluator(runner.learner.agent, 40)
+    evaluator = Evaluator(runner.agent, 40)
     found = evaluator.run(1)
     evaluator.close()
     assert set(found.returns) == {19.0, 20.0}  # the first pull is a guess
-    player = Player(runner.learner.agent, "human")  # which this environment, that draws nothing, bears
+    player = Player(runner.agent, "human")  # which this environment, that draws nothing, bears
     assert min(player.play(seed).episode_return for seed in (5, 6, 7)) >= 19.0
 
 
@@ -97,6 +97,6 @@ def test_a_saved_policy_takes_what_the_environment_shows(tmp_path):
 def test_nothing_of_it_can_be_learned_without(build):
     runner = build("ppo_identity", **OVERRIDES)
     runner.run(8)
-    evaluator = Evaluator(runner.learner.agent, 40)
+    evaluator = Evaluator(runner.agent, 40)
     assert set(evaluator.run(1).returns) == {0.0, 20.0}
     evaluator.close()

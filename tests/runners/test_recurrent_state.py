@@ -17,7 +17,7 @@ from rl.ops import distributions
 from rl.parallel.devices import Devices
 from rl.runners.actor import Actor
 from rl.runners.in_graph import InGraphRunner
-from rl.runners.learner import Learner
+from rl.runners.iteration import Iteration
 from rl.types import PolicyOutput, Update
 
 LENGTH, COUNT = 11, 3
@@ -81,7 +81,7 @@ def make(kind=Rememberer, model="lstm", act_select="sample"):
 def rollouts(kind, model, times):
     """The trajectories of `times` iterations in one compiled function each."""
     agent, env = make(kind, model)
-    runner = InGraphRunner(env, Learner(agent, Rollout(None, agent.hparams)), 0, False, Devices())
+    runner = InGraphRunner(env, Iteration(agent, Rollout(None, agent.hparams)), False, Devices())
 
     @tf.function(autograph=False)
     def one(i):

@@ -11,11 +11,11 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
+from small_runs import trainer_of
 from stop_after import StopAfter
 
 from rl.hparams.merge import resolve
 from rl.memory.ring import TRANSITION
-from rl.runners.trainer import Trainer
 from rl.storage.checkpoint import CheckpointManager, read_manifest
 
 TINY = {"num_envs": 4, "rollout_length": 8, "log_period": 64, "train_steps": 640, "eval_period": 256}
@@ -36,9 +36,9 @@ RUNS = {"ppo": PPO | {"env": "CartPole-v1"}, "dqn": DQN | {"env": "CartPole-v1"}
 
 def train(hparams, run_dir, looks=10**9):
     """Trains in a runner of its own, from the checkpoint in `run_dir` if there is one."""
-    trainer = Trainer(hparams, run_dir, 3, eval_episodes=2)
+    trainer = trainer_of(hparams, run_dir, 3)
     try:
-        result = trainer.train(StopAfter(looks), {})
+        result = trainer.train(StopAfter(looks))
         return result.step, {name: np.array(each.numpy()) for name, each in trainer.runner.variables.items()}
     finally:
         trainer.close()
@@ -72,7 +72,7 @@ def test_a_stopped_and_resumed_run_equals_the_uninterrupted_one(tmp_path, assert
 def test_a_host_run_resumes_all_but_its_environments(tmp_path, assert_same_bits):
     hparams = resolve("dqn", {"compile": "graph", **RUNS["dqn"], "env_backend": "gym"})
     step, before = train(hparams, tmp_path, looks=15)
-    trainer = Trainer(hparams, tmp_path, 3, eval_episodes=2)
+    trainer = trainer_of(hparams, tmp_path, 3)
     try:
         assert trainer.resumed and trainer.runner.step == step == 256
         restored = {name: np.array(each.numpy()) for name, each in trainer.runner.variables.items()}
@@ -80,7 +80,7 @@ def test_a_host_run_resumes_all_but_its_environments(tmp_path, assert_same_bits)
         acting = np.concatenate([each.reshape(-1) for each in trainer.runner.actor._weights])
         learned = [each.numpy().reshape(-1) for each in trainer.agent.policy_variables.values()]
         np.testing.assert_array_equal(acting, np.concatenate(learned))
-        assert trainer.train(StopAfter(), {}).step == 640
+        assert trainer.train(StopAfter()).step == 640
     finally:
         trainer.close()
     rows = (tmp_path / "metrics.csv").read_text().splitlines()[1:]
@@ -91,10 +91,10 @@ def test_no_false_transition_is_remembered_where_a_host_run_was_resumed(tmp_path
     settings = {**RUNS["dqn"], "env_backend": "gym", "replay_capacity": 2000, "compile": "graph"}
     hparams = resolve("dqn", settings)
     for looks in (10, 7, 10**9):
-        trainer = Trainer(hparams, tmp_path, 3, eval_episodes=2)
-        trainer.train(StopAfter(looks), {})
+        trainer = trainer_of(hparams, tmp_path, 3)
+        trainer.train(StopAfter(looks))
         trainer.close()
-    memory = trainer.runner.learner.memory
+    memory = trainer.runner.memory
     memory.check_valid()
     ring = {name: memory.ring.variables[name].numpy() for name in ("observation", "action", "flags")}
     physics = gymnasium.make("CartPole-v1").unwrapped

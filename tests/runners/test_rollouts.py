@@ -19,11 +19,11 @@ def record_in_graph(runner):
     """Makes the (eager) runner keep its trajectories instead of learning from them."""
     kept = []
 
-    def keep(trajectory, seed, step):
+    def keep(trajectory, *_):
         kept.append(tf.nest.map_structure(lambda x: x.numpy(), trajectory))
         return {"updates": tf.constant(0.0)}
 
-    runner.learner.learn = keep
+    runner.iteration.learn = keep
     return kept
 
 
@@ -107,6 +107,7 @@ def test_returns_and_lengths_of_episodes_are_counted_exactly(build, backend):
     assert len(returns) > SHAPE["num_envs"]
     assert sums["episodes"] == len(returns)
     assert sums["episode_return"] == sum(returns)
+    assert sums["episode_return_min"] == min(returns) < max(returns) == sums["episode_return_max"]
     assert sums["episode_length"] == sum(lengths)
     assert sums["transitions"] == trajectory.mask.sum()
 
@@ -115,7 +116,7 @@ def test_the_log_probs_and_values_are_those_of_the_policy_that_acted(build):
     runner = build("ppo", env="CartPole-v1", compile="eager", num_envs=4, rollout_length=5)
     kept = record_in_graph(runner)
     runner.run(1)
-    agent, rollout = runner.learner.agent, kept[0]
+    agent, rollout = runner.agent, kept[0]
     flat = tf.reshape(tf.constant(rollout.observation[:-1]), [-1, 4])
     output = agent.policy(flat, (), tf.constant([0, 0]), True)
     action = tf.reshape(tf.constant(rollout.action), [-1])
@@ -138,7 +139,7 @@ def test_exploration_follows_the_steps_within_a_rollout(build):
     kept = record_in_graph(runner)
     runner.run(1)
     rollout = kept[0]
-    q_values = runner.learner.agent.network(tf.reshape(tf.constant(rollout.observation[:-1]), [-1, 4]))
+    q_values = runner.agent.network(tf.reshape(tf.constant(rollout.observation[:-1]), [-1, 4]))
     greedy = rollout.action == tf.argmax(q_values, -1).numpy().reshape(80, 8)
     assert greedy[40:].all()
     assert not greedy[:20].all()
@@ -151,8 +152,8 @@ def test_noisy_networks_explore_from_the_first_rollout(build, backend):
     )
     seen = []
     if backend == "gym":
-        seen.append(np.array(runner.learner.agent.network.advantage.noise_in.numpy()))
+        seen.append(np.array(runner.agent.network.advantage.noise_in.numpy()))
     runner.run(1)
-    seen.append(np.array(runner.learner.agent.network.advantage.noise_in.numpy()))
+    seen.append(np.array(runner.agent.network.advantage.noise_in.numpy()))
     for noise in seen:
         assert np.count_nonzero(noise) == noise.size

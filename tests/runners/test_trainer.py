@@ -10,27 +10,19 @@ import sys
 
 import numpy as np
 import pytest
+from small_runs import TINY, trainer_of
 from stop_after import StopAfter
 
 from rl.errors import Unavailable
 from rl.hparams.merge import resolve
-from rl.report.metrics_table import MetricsTable
+from rl.report.logger import MetricsTable
 from rl.runners import in_graph, trainer, window
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.storage import files
 from rl.storage.checkpoint import CheckpointError, CheckpointManager, read_manifest
 from rl.workers.plan import Workers
 
-TINY = {
-    "compile": "graph",
-    "num_envs": 2,
-    "rollout_length": 8,
-    "minibatches": 1,
-    "epochs": 1,
-    "log_period": 16,
-    "eval_period": 16,
-    "train_steps": 64,
-}
+TINY = TINY | {"train_steps": 64}
 
 
 @pytest.fixture(autouse=True)
@@ -51,20 +43,20 @@ def evaluations(monkeypatch):
 
 def train(run_dir, **overrides):
     hparams = resolve("ppo_identity", TINY | overrides)
-    with contextlib.closing(trainer.Trainer(hparams, run_dir, 0, eval_episodes=2)) as one:
-        return one.train(StopAfter(), {})
+    with contextlib.closing(trainer_of(hparams, run_dir)) as one:
+        return one.train(StopAfter())
 
 
 def test_a_best_policy_that_was_not_written_is_not_the_best(tmp_path, evaluations, monkeypatch):
     evaluations(9.0, 5.0, 4.0, 3.0)
-    write, failures = trainer.write_single, iter([1, 1, 1])
+    write, failures = CheckpointManager.save_best, iter([1, 1, 1])
 
     def failing(*args):
         if next(failures, None):
             raise CheckpointError("cannot write: No space left on device")
         return write(*args)
 
-    monkeypatch.setattr(trainer, "write_single", failing)
+    monkeypatch.setattr(CheckpointManager, "save_best", failing)
     assert train(tmp_path).best_return == 5.0
     assert read_manifest(tmp_path / "checkpoints/best").meta["return_mean"] == 5.0
 
@@ -187,6 +179,6 @@ def test_a_run_with_workers_that_hangs_does_not_do_so_for_ever(
         trainer, "Watch", lambda _, step, limit: given.append(limit) or contextlib.nullcontext()
     )
     hparams = resolve("ppo_identity", TINY | overrides)
-    with contextlib.closing(trainer.Trainer(hparams, tmp_path, 0, 2, workers=workers)) as one:
-        one.train(StopAfter(0), {})
+    with contextlib.closing(trainer_of(hparams, tmp_path, workers=workers)) as one:
+        one.train(StopAfter(0))
     assert given == [limit]

@@ -33,7 +33,7 @@ def store(tmp_path, machine, monkeypatch):
     """Of a run in something like an object store: files appear whole, and folders need not be made."""
     import tensorflow as tf
 
-    from rl.storage import remote
+    from rl.storage import place
 
     gfile = tf.io.gfile
     copied, removed = gfile.copy, gfile.remove
@@ -46,7 +46,7 @@ def store(tmp_path, machine, monkeypatch):
         copied(source, target, overwrite=overwrite)
 
     monkeypatch.setattr(gfile, "copy", copy)
-    monkeypatch.setattr(remote, "_FILE_SYSTEMS", {"file"})
+    monkeypatch.setattr(place, "_FILE_SYSTEMS", {"file"})
     return f"ram://{tmp_path.name}/far/run_0"
 
 

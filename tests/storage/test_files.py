@@ -16,10 +16,10 @@ from faults import Faults
 
 from rl.errors import Unavailable, UsageError
 from rl.report.logger import Logger
+from rl.report.versions import write_run_files
 from rl.storage import files
 from rl.storage.checkpoint import CheckpointManager, read_single, write_single
 from rl.storage.files import ensure_writable_dir, failure, patiently, set_aside, write_text_atomic
-from rl.utils.versions import write_run_files
 
 
 @pytest.fixture(autouse=True)

@@ -13,11 +13,12 @@ from far_away import remote_files, wait_for
 from filled_variables import filled, value_of
 
 from rl.errors import UsageError
-from rl.storage import mirror, remote
+from rl.storage import mirror
 from rl.storage.checkpoint import CheckpointManager, read_manifest, read_single, write_single
 from rl.storage.mirror import Mirror
-from rl.storage.remote_checkpoint import by_step, get_newest
+from rl.storage.place import PlaceError, Remote
 from rl.storage.storage import storage_at
+from rl.storage.transfer import by_step, get_newest
 
 
 def work(folder, step, best=True):
@@ -128,7 +129,7 @@ def test_a_crash_at_any_file_leaves_a_run_to_go_on_from(place, begun, request, m
         # And nothing is left over once another one has been sent.
         left = {name for name in remote_files(address) if "/" not in name}
         assert left == expected | {"hparams.json", "metrics.csv", "mirror.json"}
-        assert by_step(remote.names(f"{address}/checkpoints")) == ["step_000000000030"]
+        assert by_step(Remote(f"{address}/checkpoints").names()) == ["step_000000000030"]
         assert len(remote_files(address)) == len(left) + 6
         crashes += 1
     assert crashes >= 10 and len(outcomes) >= (4 if begun else 2)
@@ -142,17 +143,17 @@ def test_what_this_machine_could_not_send_is_gone_on_with(address, machine, by_h
     trained(address, 10)
     assert not any(path.is_file() for path in here.rglob("*"))  # what is remote is not kept twice
 
-    def refused(path, place):
-        raise remote.RemoteError(f"cannot write {place} (quota)")
+    def refused(self, path, name):
+        raise PlaceError(f"cannot write {name} (quota)")
 
     storage = storage_at(address)
     with monkeypatch.context() as patch, storage.to_train():
         storage.begin()
         work(storage.folder, 20)
-        patch.setattr(remote, "put", refused)
+        patch.setattr(Remote, "put", refused)
     assert "quota" in storage.unsent and str(storage.folder) in storage.unsent
     fetched = []
-    monkeypatch.setattr(Mirror, "_fetch", lambda self: fetched.append(self))
+    monkeypatch.setattr(Mirror, "fetch", lambda self: fetched.append(self))
     again = storage_at(address)
     with again.to_train():
         assert held(again.folder) == (20, 20, 20)
@@ -184,7 +185,7 @@ def test_else_what_is_remote_counts(address, machine, by_hand, monkeypatch, what
 
 
 def test_a_run_is_trained_by_one_process_of_a_machine(address, monkeypatch):
-    monkeypatch.setattr("rl.storage.staging.PATIENCE", 0.0)
+    monkeypatch.setattr("rl.storage.storage.PATIENCE", 0.0)
     with storage_at(address).to_train():
         with (
             pytest.raises(UsageError, match="another process of this machine trains"),
@@ -193,7 +194,7 @@ def test_a_run_is_trained_by_one_process_of_a_machine(address, monkeypatch):
             pass
         with storage_at(address).to_read():  # looking on is no hindrance
             pass
-    assert not remote.exists(address)
+    assert not remote_files(address)
 
 
 def test_a_process_that_was_thought_dead_sends_no_more(address, machine, by_hand):
@@ -201,12 +202,12 @@ def test_a_process_that_was_thought_dead_sends_no_more(address, machine, by_hand
     with slow.to_train():
         slow.begin()
         work(slow.folder, 10)
-        slow._send()
+        slow.mirror.send()
         machine()
         trained(address, 20)
         work(slow.folder, 15)
     assert "another process has begun to write" in slow.unsent and str(slow.folder) in slow.unsent
-    assert by_step(remote.names(f"{address}/checkpoints")) == ["step_000000000020"]
+    assert by_step(Remote(f"{address}/checkpoints").names()) == ["step_000000000020"]
 
 
 def test_a_run_that_begins_anew_leaves_nothing_of_one_that_never_got_to_a_checkpoint(address, machine):
@@ -251,36 +252,36 @@ def test_a_damaged_remote_checkpoint_is_passed_over(address, machine, by_hand, c
 def test_a_failed_sending_is_a_warning_and_is_tried_again(address, monkeypatch, caplog):
     monkeypatch.setattr(mirror, "REST", 0.01)
     monkeypatch.setattr(mirror, "EVERY", 0.01)
-    put, refused = remote.put, []
+    put, refused = Remote.put, []
 
-    def refuse(path, place):
+    def refuse(self, path, name):
         if len(refused) < 3 and path.name != ".mirror.json":
-            refused.append(place)
-            raise remote.RemoteError("cannot write there (quota)")
-        put(path, place)
+            refused.append(name)
+            raise PlaceError("cannot write there (quota)")
+        put(self, path, name)
 
-    monkeypatch.setattr(remote, "put", refuse)
+    monkeypatch.setattr(Remote, "put", refuse)
     storage = storage_at(address)
     with storage.to_train(), caplog.at_level(logging.WARNING):
         storage.begin()
         work(storage.folder, 10)
         storage.saved()
-        wait_for(lambda: "checkpoints" in remote.names(address))
+        wait_for(lambda: "checkpoints" in Remote(address).names())
     assert storage.unsent is None and len(refused) == 3
     assert caplog.messages == [f"{address} is not up to date: cannot write there (quota)"]  # told once
 
 
 def test_only_what_changed_is_sent(address, by_hand, monkeypatch):
-    put, sent = remote.put, []
-    monkeypatch.setattr(remote, "put", lambda path, place: (sent.append(path.name), put(path, place)))
+    put, sent = Remote.put, []
+    monkeypatch.setattr(Remote, "put", lambda *words: (sent.append(words[1].name), put(*words)))
     storage = storage_at(address)
     with storage.to_train():
         storage.begin()
         work(storage.folder, 10)
-        storage._send()
+        storage.mirror.send()
         assert sorted(sent)[:2] == [".mirror.json", "events.out.tfevents.10"] and len(sent) == 4 + 3 + 3
         sent.clear()
-        storage._send()
+        storage.mirror.send()
         assert sent == []
         with open(storage.folder / "metrics.csv", "a") as file:
             file.write("11\n")
@@ -288,13 +289,13 @@ def test_only_what_changed_is_sent(address, by_hand, monkeypatch):
         (storage.folder / "videos").mkdir()
         (storage.folder / "videos" / ".tmp-a.mp4").write_text("half")
         (storage.folder / "videos" / "b.mp4").write_text("film")
-        storage._send()
+        storage.mirror.send()
         assert sent == ["metrics.csv", "b.mp4"]
         (storage.folder / "videos" / "b.mp4").rename(storage.folder / "videos" / "c.mp4")
-    assert remote.names(f"{address}/videos") == ["c.mp4"]
+    assert Remote(f"{address}/videos").names() == ["c.mp4"]
     with storage_at(address).to_train():  # films are not needed to go on, and stay
         pass
-    assert remote.names(f"{address}/videos") == ["c.mp4"]
+    assert Remote(f"{address}/videos").names() == ["c.mp4"]
 
 
 def test_what_is_missing_or_torn_there_is_sent_again(address, by_hand, tmp_path):
@@ -307,32 +308,32 @@ def test_what_is_missing_or_torn_there_is_sent_again(address, by_hand, tmp_path)
         work(storage.folder, 10)
         files = read_manifest(storage.folder / "checkpoints" / "step_000000000010").files
         for name in files:
-            remote.put(torn, f"{address}/checkpoints/step_000000000010/{name}")
-        storage._send()
-        assert get_newest(f"{address}/checkpoints", tmp_path / "first") == 10
-        remote.remove_folder(address)
-        storage._send()
-        assert get_newest(f"{address}/checkpoints", tmp_path / "second") == 10
-        assert {"hparams.json", "metrics.csv", "mirror.json"} < set(remote.names(address))
+            Remote(address).put(torn, f"checkpoints/step_000000000010/{name}")
+        storage.mirror.send()
+        assert get_newest(Remote(f"{address}/checkpoints"), tmp_path / "first") == 10
+        Remote(address).remove("")
+        storage.mirror.send()
+        assert get_newest(Remote(f"{address}/checkpoints"), tmp_path / "second") == 10
+        assert {"hparams.json", "metrics.csv", "mirror.json"} < set(Remote(address).names())
 
 
 def test_what_is_being_sent_may_be_removed_and_replaced_meanwhile(address, by_hand, monkeypatch):
     storage = storage_at(address)
-    put, steps = remote.put, [20]
+    put, steps = Remote.put, [20]
 
-    def meanwhile(path, place):
+    def meanwhile(self, path, name):
         if steps and ".data-" in path.name:
             work(storage.folder, steps.pop())
-        put(path, place)
+        put(self, path, name)
 
-    monkeypatch.setattr(remote, "put", meanwhile)
+    monkeypatch.setattr(Remote, "put", meanwhile)
     with storage.to_train():
         storage.begin()
         work(storage.folder, 10)
-        storage._send()
+        storage.mirror.send()
         assert not steps and not (storage.folder / "checkpoints" / "step_000000000010").exists()
-        assert by_step(remote.names(f"{address}/checkpoints")) == ["step_000000000010"]
-    assert by_step(remote.names(f"{address}/checkpoints")) == ["step_000000000020"]
+        assert by_step(Remote(f"{address}/checkpoints").names()) == ["step_000000000010"]
+    assert by_step(Remote(f"{address}/checkpoints").names()) == ["step_000000000020"]
     reader = storage_at(address)
     with reader.to_read():
         variables = filled(0)

@@ -19,10 +19,12 @@ from rl import experiment
 from rl.cli import main
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
-from rl.storage import mirror, remote
+from rl.request import Request
+from rl.storage import mirror
 from rl.storage.checkpoint import CheckpointManager, read_manifest
-from rl.storage.remote_checkpoint import get_newest
+from rl.storage.place import PlaceError, Remote, read
 from rl.storage.storage import storage_at, storage_of
+from rl.storage.transfer import get_newest
 
 TINY = {"num_envs": 4, "rollout_length": 8, "log_period": 64, "train_steps": 640, "eval_period": 256}
 DQN = {"prioritized": True, "replay_capacity": 300, "min_replay_size": 100, "updates_per_iteration": 4}
@@ -33,9 +35,8 @@ def train(output_dir, looks=10**9):
     hparams = resolve("dqn", TINY | DQN | {"env": "CartPole-v1", "compile": "graph"})
     storage = storage_of(output_dir, 0)
     with storage.to_train():
-        return experiment.train_one(
-            hparams, "dqn", storage, 3, 2, False, StopAfter(looks), "a command", None
-        ).step
+        request = Request(hparams, "dqn", seed=3, eval_episodes=2)
+        return experiment.train_one(request, storage, StopAfter(looks)).step
 
 
 def final_state(run):
@@ -61,12 +62,12 @@ def test_a_run_with_a_remote_output_is_the_run_with_a_local_one(tmp_path, store,
     assert train(far) == 640
     found, expected = final_state(store), final_state(near / "run_0")
     assert len(found) > 20 and found == expected
-    metrics = remote.read(f"{store}/metrics.csv")
+    metrics = read(Remote(store), "metrics.csv")
     assert metrics.count(b"\n") == 11 and metrics == (near / "run_0" / "metrics.csv").read_bytes()
-    assert b"resumed at step 256" in remote.read(f"{store}/train.log")
-    assert sum(name.startswith("events.") for name in remote.names(store)) == 2  # of both starts
+    assert b"resumed at step 256" in read(Remote(store), "train.log")
+    assert sum(name.startswith("events.") for name in Remote(store).names()) == 2  # of both starts
     here = {path.relative_to(near / "run_0").as_posix() for path in (near / "run_0").glob("*.*")}
-    assert {name for name in here if "tfevents" not in name} <= set(remote.names(store))
+    assert {name for name in here if "tfevents" not in name} <= set(Remote(store).names())
 
 
 def test_the_command_trains_tests_and_films_a_remote_run(tmp_path, store, capsys):
@@ -79,7 +80,7 @@ def test_the_command_trains_tests_and_films_a_remote_run(tmp_path, store, capsys
     before = remote_files(store)
     assert main([*words, "--training", "False", "--record_video"]) == 0
     assert len(remote_files(store) - before) == 1 and before < remote_files(store)
-    assert remote.names(f"{store}/videos")[0].startswith("best_step_")
+    assert Remote(f"{store}/videos").names()[0].startswith("best_step_")
     assert [rl.load(run)([0.0, 0.0, 1.0, 0.0]) for run in (far, store)] == [2, 2]
     run = rl.train("ppo_identity", output_dir=far, train_steps=2048, eval_period=1024, compile="graph")
     assert (run.run_dir, run.step) == (store, 2048)
@@ -93,14 +94,14 @@ def test_the_command_trains_tests_and_films_a_remote_run(tmp_path, store, capsys
 
 def test_a_run_whose_end_cannot_be_sent_says_where_it_is(tmp_path, address, monkeypatch, capsys):
     monkeypatch.setattr(mirror, "TRIES", (0.0,))
-    put, gone = remote.put, []
+    put, gone = Remote.put, []
 
-    def broken(path, place):
+    def broken(self, path, name):
         if gone:
-            raise remote.RemoteError(f"cannot write {place} (the bucket is gone)")
-        put(path, place)
+            raise PlaceError(f"cannot write {self.address}/{name} (the bucket is gone)")
+        put(self, path, name)
 
-    monkeypatch.setattr(remote, "put", broken)
+    monkeypatch.setattr(Remote, "put", broken)
     test = experiment._test
     monkeypatch.setattr("rl.experiment._test", lambda *words: (gone.append(True), test(*words))[1])
     words = ["--hparams", "ppo_identity", "--hparam_override", "compile=graph", "--train_steps", "1024"]
@@ -114,10 +115,10 @@ def test_a_run_whose_end_cannot_be_sent_says_where_it_is(tmp_path, address, monk
     folder = storage_at(address).folder
     assert f"it is in {folder}, and the same command on this machine sends it" in line
     assert "Traceback" not in err and list(folder.glob("videos/best_*.mp4"))
-    monkeypatch.setattr(remote, "put", put)
+    monkeypatch.setattr(Remote, "put", put)
     monkeypatch.setattr("rl.experiment._test", test)
     assert main(words) == 0
-    assert len(remote.names(f"{address}/videos")) >= 1 and not list(folder.iterdir())
+    assert len(Remote(f"{address}/videos").names()) >= 1 and not list(folder.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -152,18 +153,19 @@ def test_an_output_that_cannot_be_is_one_line_and_nothing_is_written(
 
 SLOW = """
     import os, time
-    from rl.storage import mirror, remote
+    from rl.storage import mirror
+    from rl.storage.place import Remote
     mirror.REST = 0.3
-    put = remote.put
+    put = Remote.put
 
-    def put_unless_blocked(path, place):
+    def put_unless_blocked(self, path, name):
         if ".data-" in path.name and os.path.exists("blocked"):
             open("waiting", "w").close()
             while True:
                 time.sleep(0.1)
-        put(path, place)
+        put(self, path, name)
 
-    remote.put = put_unless_blocked
+    Remote.put = put_unless_blocked
 """
 
 
@@ -196,7 +198,7 @@ def test_killed_it_goes_on_elsewhere_and_ends_as_the_run_that_was_not(tmp_path, 
     assert process.wait() == -signal.SIGKILL
     killed_at = step()
     assert 0 < killed_at < 8192
-    assert get_newest(f"file://{far}/checkpoints", tmp_path / "whole") == killed_at
+    assert get_newest(Remote(f"file://{far}/checkpoints"), tmp_path / "whole") == killed_at
     (tmp_path / "blocked").unlink()
 
     process = start()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from small_runs import trainer_of
 from stop_after import StopAfter
 
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.runners.evaluate import Evaluator
-from rl.runners.trainer import Trainer
 from rl.workers.plan import Workers
 from rl.workers.pool import Counts
 from rl.workers.worker import Rollout
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("ray_here")
 
 def learned(runner):
     """Mean return of a trained runner's policy."""
-    runner.run(-(-runner.learner.agent.hparams.train_steps // runner.steps_per_iteration))
-    evaluator = Evaluator(runner.learner.agent, 4)
+    runner.run(-(-runner.agent.hparams.train_steps // runner.steps_per_iteration))
+    evaluator = Evaluator(runner.agent, 4)
     found = evaluator.run(0).returns.mean()
     evaluator.close()
     return found
@@ -68,7 +68,7 @@ def test_together_the_same_seed_gives_the_same_run(build, state_of, assert_same_
 def test_memories_hold_no_transition_from_one_worker_to_another(build):
     runner = build("dqn", env="CartPole-v1", workers=TWO, rollout_length=8, num_envs=2, n_step=3)
     runner.run(12)
-    memory = runner.learner.memory
+    memory = runner.memory
     memory.check_valid()
     ring = memory.ring
     flags = ring.variables["flags"].numpy().reshape(ring.rows, 2)[: 12 * 9]
@@ -97,16 +97,16 @@ class Old:
 
 def test_rollouts_that_are_too_old_are_not_learned_from(build):
     runner = build("ppo", env="CartPole-v1", workers=TWO, num_envs=2, rollout_length=8, max_staleness=2)
-    arrays = [np.zeros(spec.shape, spec.dtype.as_numpy_dtype) for spec in runner._function.layout.signature]
+    arrays = [np.zeros(spec.shape, spec.dtype.as_numpy_dtype) for spec in runner._learning.layout.signature]
     runner.run(1)  # starts the cluster, which publishes
     runner._pool.close()
     runner._pool = Old(arrays)
-    begun = int(runner.iteration.numpy())
+    begun = runner.made
     runner._pool.made = 0
-    runner.iteration.assign(0)
+    runner.iteration.number.assign(0)
     runner._dropped, runner._staleness = 0, []
     runner.run(6)
-    assert int(runner.iteration.numpy()) == 6 and begun == 1
+    assert runner.made == 6 and begun == 1
     assert runner._dropped == 2 and max(runner._staleness) <= 2
 
 
@@ -120,10 +120,10 @@ def test_a_run_with_workers_resumes_from_its_checkpoint(tmp_path, assert_same_bi
     }
     settings |= {"normalize_reward": True, "normalize_observation": True, "train_steps": 128}
     for steps in (128, 256):
-        trainer = Trainer(resolve("ppo", settings | {"train_steps": steps}), tmp_path, 1, 2, workers=TWO)
+        trainer = trainer_of(resolve("ppo", settings | {"train_steps": steps}), tmp_path, 1, workers=TWO)
         try:
             assert trainer.resumed == (steps == 256)
-            assert trainer.train(StopAfter(), {}).step == steps
+            assert trainer.train(StopAfter()).step == steps
         finally:
             trainer.close()
     rows = (tmp_path / "metrics.csv").read_text().splitlines()
@@ -152,6 +152,6 @@ def test_recurrent_replay_gets_whole_sequences_from_one_worker(build):
     runner = build("r2d2", **sizes, **settings)
     sums = runner.run(6)
     assert sums["updates"] > 0 and np.isfinite(list(sums.values())).all()
-    memory = runner.learner.memory
+    memory = runner.memory
     memory.check_valid()
     assert memory.period == 3 * 5 + 1 and memory.span == 1

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("ray_here")
 def shard(build):
     """A buffer in this process, and the blocks that it took in."""
     runner = build("dqn", workers=TWO, **SMALL)
-    shelf = runner._roles._shelf
+    shelf = runner._buffer_assignment
     buffer, generator = Buffer(shelf), np.random.default_rng(0)
     blocks = []
     for number in range(6):
@@ -91,7 +91,7 @@ def test_priorities_of_what_was_overwritten_meanwhile_are_dropped(shard):
 
 
 def test_too_few_transitions_are_not_sampled(build):
-    buffer = Buffer(build("dqn", workers=TWO, **SMALL)._roles._shelf)
+    buffer = Buffer(build("dqn", workers=TWO, **SMALL)._buffer_assignment)
     assert buffer.sample(0, 0) == ((0, False), [])
 
 

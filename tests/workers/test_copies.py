@@ -11,12 +11,12 @@ import types
 
 import pytest
 
-from rl import experiment
+from rl import signals
 from rl.cli import main
 from rl.errors import Unavailable
 from rl.hparams.merge import resolve
+from rl.request import Request
 from rl.storage.storage import storage_of
-from rl.utils import signals
 from rl.workers import copies as module
 from rl.workers.copies import Copy, shares
 
@@ -70,13 +70,11 @@ class PlayedRay:
 def played(monkeypatch, tmp_path):
     """Makes three copies whose processes end as is said, one after the other."""
     monkeypatch.setattr(module.os, "kill", lambda *_: None)
-    plan = experiment.Plan(*[None] * len(experiment.Plan._fields))._replace(
-        hparams=resolve("ppo_identity", "")
-    )
+    request = Request(resolve("ppo_identity", ""), parallel=1)
 
     def make(*ends):
         monkeypatch.setattr(module, "Cluster", lambda *_: PlayedRay(list(ends)))
-        return module._Copies(plan, [storage_of(tmp_path, copy) for copy in range(3)], 1, "local", ())
+        return module._Copies(request, [storage_of(tmp_path, copy) for copy in range(3)], None)
 
     return make
 
@@ -120,9 +118,8 @@ def test_a_copy_asked_to_stop_within_a_long_iteration_is_ended(monkeypatch, tmp_
 
     monkeypatch.setattr(module, "PATIENCE", 0.01)
     monkeypatch.setattr(signals.os, "_exit", leave)
-    monkeypatch.setattr(experiment, "one_copy", one_copy)
-    plan = dict.fromkeys(experiment.Plan._fields) | {"hparams": resolve("ppo_identity", "").to_dict()}
-    Copy([], ()).train(plan, str(tmp_path), 0, "local")
+    hparams = resolve("ppo_identity", "").to_dict()
+    Copy([]).train(Request(None), hparams, str(tmp_path), 0, one_copy)
     assert codes == [143]
 
 

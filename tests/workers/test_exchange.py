@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rl.workers.exchange import Compressed, packed, unpacked
+from rl.workers.worker import Compressed, packed, unpacked
 
 
 def test_pictures_travel_compressed_and_arrive_as_they_were():

@@ -20,7 +20,7 @@ from rl.workers.plan import Workers
 name, overrides, path = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
 runner = build_runner(resolve(name, overrides), 3, Workers(2))
 sums = runner.run(5)
-found = {name: each.numpy() for name, each in runner.learner.variables.items() if "memory" not in name}
+found = {name: each.numpy() for name, each in runner.iteration.variables.items() if "memory" not in name}
 np.savez(path, step=runner.step, made=sums["updates"], loss=sums.get("loss", 0.0), **found)
 runner.close()
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rl.workers.supervise import AGAIN
+from rl.errors import AGAIN
 
 PROGRAM = """
 import os, signal, sys, time

@@ -13,8 +13,9 @@ from rl.hparams.merge import resolve
 from rl.ops import random
 from rl.runners.acting import Acting
 from rl.runners.actor import Actor, flat_weights
+from rl.runners.collect import EpisodeSums, joined_sums
 from rl.workers.agent_policy import noise_seed
-from rl.workers.worker import Episodes, worker_env
+from rl.workers.worker import worker_env
 
 
 def numbers(reward, terminated, truncated, mask, life_lost=None):
@@ -24,22 +25,30 @@ def numbers(reward, terminated, truncated, mask, life_lost=None):
 
 
 def test_episodes_are_summed_where_they_end_and_go_on_from_rollout_to_rollout():
-    episodes = Episodes(1, fresh=False)
+    episodes = EpisodeSums(1, fresh=False)
     first = episodes.sums(numbers([1, 2, 0, 4], [0, 1, 0, 0], [0, 0, 0, 0], [1, 1, 0, 1]))
-    assert first == {"episodes": 1, "episode_return": 3, "episode_length": 2, "transitions": 3}
+    extremes = ("episode_return_min", "episode_return_max")
+    expected = {"episodes": 1, "episode_return": 3, "episode_length": 2, "transitions": 3}
+    assert first == expected | dict.fromkeys(extremes, 3)
     second = episodes.sums(numbers([5, 6], [0, 0], [1, 0], [1, 0]))
-    assert second == {"episodes": 1, "episode_return": 9, "episode_length": 2, "transitions": 1}
+    expected = {"episodes": 1, "episode_return": 9, "episode_length": 2, "transitions": 1}
+    assert second == expected | dict.fromkeys(extremes, 9)
+    none = {"episodes": 0.0, "episode_return": 0.0, "episode_length": 0.0, "transitions": 2.0}
+    assert episodes.sums(numbers([7, 7], [0, 0], [0, 0], [1, 1])) == none
+    together = joined_sums(joined_sums(joined_sums({}, none), second), first)
+    assert together == {"episodes": 2, "episode_return": 12, "episode_length": 4, "transitions": 6,
+                        "episode_return_min": 3, "episode_return_max": 9}  # fmt: skip
 
 
 def test_a_lost_life_is_no_end_of_an_episode():
-    episodes = Episodes(1, fresh=False)
+    episodes = EpisodeSums(1, fresh=False)
     # The step after the loss is ignored; the game goes on, and ends with the third reward.
     found = episodes.sums(numbers([1, 0, 2], [1, 0, 1], [0, 0, 0], [1, 0, 1], [1, 0, 0]))
     assert (found["episodes"], found["episode_return"], found["episode_length"]) == (1, 3, 2)
 
 
 def test_episodes_begin_anew_where_every_rollout_does():
-    episodes = Episodes(1, fresh=True)
+    episodes = EpisodeSums(1, fresh=True)
     for _ in range(2):
         found = episodes.sums(numbers([1, 1], [0, 0], [0, 1], [1, 1]))
         assert found["episode_return"] == 2
@@ -49,7 +58,7 @@ def test_episodes_begin_anew_where_every_rollout_does():
 def test_a_converted_policy_acts_as_the_actor_that_it_came_from(build, name):
     env = "Pendulum-v1" if name == "sac" else "CartPole-v1"
     runner = build(name, env=env, env_backend="gym", num_envs=4, rollout_length=8)
-    agent = runner.learner.agent
+    agent = runner.agent
     actor = Actor(agent, 4, True, 5)
     copy = Acting.of(actor.portable(), 5)
     copy.sync(flat_weights(agent).numpy())
@@ -96,8 +105,8 @@ def test_workers_draw_the_noise_that_the_learner_draws(build, iterations):
     runner = build("es_identity", env_backend="gym")
     if iterations:
         runner.run(iterations)
-    agent = runner.learner.agent
+    agent = runner.agent
     expected = agent.population.noise.numpy().copy()
-    agent.resample_noise(random.fold_in(runner.root_seed, 12345))
-    agent.resample_noise(noise_seed(runner.root_seed, iterations))
+    agent.resample_noise(random.fold_in(runner.iteration.root_seed, 12345))
+    agent.resample_noise(noise_seed(runner.iteration.root_seed, iterations))
     np.testing.assert_array_equal(agent.population.noise.numpy(), expected)

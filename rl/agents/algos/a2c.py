@@ -1,7 +1,8 @@
 """A2C: advantage actor-critic, the synchronous form of A3C.
 
 Mnih et al. 2016, "Asynchronous methods for deep reinforcement learning", https://arxiv.org/abs/1602.01783;
-advantages by Schulman et al. 2016, https://arxiv.org/abs/1506.02438.
+advantages by Schulman et al. 2016, https://arxiv.org/abs/1506.02438. Each rollout makes one gradient step on
+-log pi(a | s) A + value_coef * (V - target)^2 / 2 - entropy_coef * entropy.
 
 Deviations from the paper:
 

@@ -1,8 +1,10 @@
 """APPO: PPO's clipped surrogate on V-trace advantages, against a policy that lags behind the learner's.
 
 Luo et al. 2020, "IMPACT: Importance weighted asynchronous architectures with clipped target networks",
-https://arxiv.org/abs/1912.00167, in the form that RLlib ships as APPO (appo_torch_learner.py): V-trace
-evaluates the target policy, the surrogate's ratio is that of the current policy to the target policy.
+https://arxiv.org/abs/1912.00167, in the form that RLlib ships as APPO (appo_torch_learner.py). Between the
+policy that acted and the current one stands the target policy, a copy that is renewed every
+`target_update_period` updates: V-trace evaluates it, and the surrogate's ratio is that of the current policy
+to it.
 
 Deviations from the paper:
 

@@ -1,10 +1,14 @@
 """ARS: augmented random search.
 
 Mania et al. 2018, "Simple random search of static linear policies is competitive for reinforcement
-learning", https://arxiv.org/abs/1803.07055. What it does otherwise than ES: the policy is linear and starts
-at zero, only the best directions are followed (`top_directions`), and the step is the difference of scores
-itself, divided by the standard deviation of the scores used. V2 standardises observations
-(`normalize_observation`), V1 does not.
+learning", https://arxiv.org/abs/1803.07055. ES (`rl/agents/algos/es.py`) with a linear policy that starts at
+zero and with plain steps along the b best of the `num_envs` / 2 directions (`top_directions`):
+
+    theta <- theta + lr / (b * deviation) * sum over these of (score_plus - score_minus) * noise
+
+where deviation is the standard deviation of the 2 b scores used. V2 standardises observations
+(`normalize_observation`), V1 does not. In the paper's letters `num_envs` is 2 N, `lr` alpha,
+`perturbation_std` nu, `rollout_length` H.
 
 Deviations from the paper:
 

@@ -1,15 +1,15 @@
 """C51: categorical distributions of returns in place of their means.
 
 Bellemare et al. 2017, "A Distributional Perspective on Reinforcement Learning",
-https://arxiv.org/abs/1707.06887.
-
-The switches `double`, `dueling`, `noisy`, `prioritized` and `n_step` are those of `rl/agents/value.py`.
+https://arxiv.org/abs/1707.06887. The distribution over `atoms` returns of the next state's best action, moved
+to r + discount * z and projected on the atoms (algorithm 1), is the target of a cross-entropy.
+The switches `double`, `dueling`, `noisy`, `n_step` and `prioritized` are those of `rl/agents/value.py`.
 
 Deviations from the paper:
 
 1. `value_min` and `value_max` must be set to what returns can be: the paper's -10, 10 suit clipped rewards.
 2. With `prioritized`, the priority is the absolute difference of the means, as for DQN (Rainbow: the KL).
-3. Those of DQN: `tau`, noisy layers after the torso only, truncated episodes bootstrap.
+3. Those of DQN (`rl/agents/algos/dqn.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ class C51(ValueAgent[C51HParams]):
         super().build()
 
     def q_values(self, logits: Tensor, observation: Nest) -> Tensor:
-        """Means of the distributions of return: logits [N, A, K] to [N, A]."""
         return self.encoder.mask_illegal(distributional.expectation(logits, self.atoms), observation)
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:

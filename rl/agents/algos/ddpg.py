@@ -1,10 +1,14 @@
 """DDPG: deep deterministic policy gradient.
 
 Lillicrap et al. 2016, "Continuous control with deep reinforcement learning",
-https://arxiv.org/abs/1509.02971. Discrete actions as in MADDPG, Lowe et al. 2017,
-https://arxiv.org/abs/1706.02275: the critic sees one-hot actions, the actor gives logits, and the gradient
-passes through a straight-through Gumbel-softmax sample (Jang et al. 2017, https://arxiv.org/abs/1611.01144).
-There the critic is linear in the action: what it says between one-hot actions would be invented otherwise.
+https://arxiv.org/abs/1509.02971. A critic is fitted to r + discount * Q_target(s', mu_target(s')) on replayed
+transitions, and the policy mu minimises -Q(s, mu(s)); both targets follow by `tau`. The policy's output goes
+through tanh to the space's bounds, and the critic sees actions brought to [-1, 1].
+
+Discrete actions as in MADDPG, Lowe et al. 2017, https://arxiv.org/abs/1706.02275: the critic sees one-hot
+actions, the actor gives logits, and the gradient passes through a straight-through Gumbel-softmax sample
+(Jang et al. 2017, https://arxiv.org/abs/1611.01144). There the critic is linear in the action: what it says
+between one-hot actions would be invented otherwise.
 
 Deviations from the 2016 paper:
 
@@ -13,8 +17,9 @@ Deviations from the 2016 paper:
 3. The critic sees the action from its first layer on, the paper's from the second.
 4. No batch normalisation (`normalize_observation` standardises by running statistics), and no weight decay
    but by `optimizer=adamw`.
-5. Transitions may be n-step and prioritized (`n_step`, `prioritized`).
+5. Transitions may be n-step and prioritized (`n_step`, `prioritized`: by absolute TD error).
 6. Truncated episodes bootstrap from the last observation; only terminal states do not.
+7. Collecting and learning alternate in blocks: after each rollout come `updates_per_iteration` updates.
 """
 
 from __future__ import annotations

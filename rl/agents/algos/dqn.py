@@ -1,16 +1,17 @@
 """DQN: deep Q-learning from a replay memory.
 
 Mnih et al. 2015, "Human-level control through deep reinforcement learning",
-https://doi.org/10.1038/nature14236.
-
-The switches `double`, `dueling`, `noisy`, `prioritized` and `n_step` are those of `rl/agents/value.py`.
+https://doi.org/10.1038/nature14236. Action values are fitted to r + discount * max_a Q_target(s', a) on
+replayed transitions, where discount is gamma, or 0 where the episode terminated.
+The switches `double`, `dueling`, `noisy`, `n_step` and `prioritized` are those of `rl/agents/value.py`.
 
 Deviations from the paper:
 
 1. The target network may follow by `tau` at every `target_update_period` instead of being copied.
-2. Huber loss by default where the paper clips the error's derivative: the same gradient within 1.
+2. Huber loss by default where the paper clips the error's derivative: the same gradient within `huber_delta`.
 3. With `noisy`, the layers after the torso are noisy, not the torso's own.
 4. Truncated episodes bootstrap from the last observation; only terminal states do not.
+5. Collecting and learning alternate in blocks: after each rollout come `updates_per_iteration` updates.
 """
 
 from __future__ import annotations

@@ -1,8 +1,14 @@
 """ES: evolution strategies as a scalable alternative to reinforcement learning.
 
-Salimans et al. 2017, https://arxiv.org/abs/1703.03864: a population of perturbed policies plays one rollout;
-the perturbations of those that scored well are followed. Antithetic sampling, centred ranks, Adam and weight
-decay as there.
+Salimans et al. 2017, https://arxiv.org/abs/1703.03864. `num_envs` copies of the policy, in mirrored pairs
+theta + std * noise and theta - std * noise, play `rollout_length` steps, one environment each. Their scores
+become ranks between -0.5 and 0.5, and Adam follows
+
+    1 / (num_envs * std) * sum over pairs of (rank_plus - rank_minus) * noise
+
+less `weight_decay` * theta. A generation is one iteration, in which every environment starts anew; evaluation
+acts with the mean parameters. Choose `rollout_length` as long as an episode, shorter where a piece of one
+tells as much, longer where several episodes should be averaged.
 
 Deviations from the paper:
 

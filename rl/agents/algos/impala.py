@@ -1,7 +1,13 @@
 """IMPALA: actor-critic whose learner corrects for the lag of the policy that acted (V-trace).
 
 Espeholt et al. 2018, "IMPALA: Scalable distributed deep-RL with importance weighted actor-learner
-architectures", https://arxiv.org/abs/1802.01561.
+architectures", https://arxiv.org/abs/1802.01561. With the ratio pi / mu of the policy to the one that acted,
+the value's targets (`rl/ops/vtrace.py`) are
+
+    v_s = V(s) + sum_t gamma^(t-s) (c_s ... c_(t-1)) rho_t (r_t + gamma V(s_(t+1)) - V(s_t)),
+    rho = min(rho_clip, pi / mu),    c = trace_lambda * min(trace_clip, pi / mu)
+
+and log pi is weighed by min(advantage_rho_clip, pi / mu) (r + gamma v_(s+1) - V(s)).
 
 Deviations from the paper:
 

@@ -1,7 +1,10 @@
 """IQN: the return's quantile function itself is learned, at fractions that are drawn anew every time.
 
 Dabney et al. 2018, "Implicit Quantile Networks for Distributional Reinforcement Learning",
-https://arxiv.org/abs/1806.06923. Its switches are those of `rl/agents/value.py`.
+https://arxiv.org/abs/1806.06923. The torso's features times a cosine embedding of a fraction (equation 4)
+give each action's quantile of the return there. Every update draws fractions for the predictions, for the
+targets and for choosing the next action; the loss is QR-DQN's at these, divided by kappa (equation 3).
+Switches are DQN's.
 
 Deviations from the paper:
 
@@ -10,7 +13,7 @@ Deviations from the paper:
 2. Evaluation acts on evenly spaced fractions, which needs no random numbers; training draws them.
 3. Risk-neutral: the paper's distortion measures beta are left out.
 4. With `prioritized`, the priority is the absolute difference of the means, as for DQN.
-5. Those of DQN: `tau`, noisy layers after the torso only, truncated episodes bootstrap.
+5. Those of DQN (`rl/agents/algos/dqn.py`).
 """
 
 from __future__ import annotations

@@ -1,19 +1,25 @@
 """PPO: proximal policy optimisation with a clipped surrogate.
 
 Schulman et al. 2017, "Proximal Policy Optimization Algorithms", https://arxiv.org/abs/1707.06347;
-advantages by Schulman et al. 2016, https://arxiv.org/abs/1506.02438.
+advantages by Schulman et al. 2016, https://arxiv.org/abs/1506.02438. Each rollout is passed over `epochs`
+times in `minibatches` parts, on -min(r A, clip(r, 1 - clip_range, 1 + clip_range) A) + value_coef * value
+loss - entropy_coef * entropy, where r is the ratio of the policy to the one that acted.
 
-Deviations from the paper, all of them the reference implementation's (Engstrom et al. 2020,
+With a recurrent model (lstm, gru) minibatches are whole sequences: groups of environments, shuffled anew in
+every epoch, each unrolled from the state that the rollout began with; `minibatches` has to divide `num_envs`.
+
+Deviations from the paper, all but the last two the reference implementation's (Engstrom et al. 2020,
 https://arxiv.org/abs/2005.12729; Huang et al. 2022, "The 37 implementation details of PPO"):
 
-1. Advantages are standardised per minibatch (`normalize_advantage`).
+1. Advantages are standardised per minibatch (`normalize_advantage`), or per microbatch
+   (`grad_comp=accumulate`).
 2. The value loss may be clipped like the policy's (`clip_value_range`).
 3. Gradients are clipped by their global norm (`max_grad_norm`).
-4. An iteration's updates end early once the policy has moved by `target_kl`: the minibatch that shows it is
-   not applied (Spinning Up, SB3).
-
-With a recurrent model (lstm, gru) minibatches are whole sequences: groups of environments, each unrolled from
-the state that the rollout began with.
+4. An iteration's updates end early once the policy has moved by 1.5 `target_kl`: the minibatch that shows it
+   is not applied (Spinning Up, SB3). It counts in the metrics' means, not among the updates; an iteration
+   without any, which rollouts of older weights may bring about, is left out of the row.
+5. In recurrent PPO the stored states are not renewed between the epochs of an iteration.
+6. Minibatches of power-of-two rollouts are shuffled by a keyed Feistel permutation, others by sorting.
 """
 
 from __future__ import annotations

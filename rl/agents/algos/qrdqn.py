@@ -1,13 +1,16 @@
 """QR-DQN: quantiles of the return in place of its mean.
 
 Dabney et al. 2018, "Distributional Reinforcement Learning with Quantile Regression",
-https://arxiv.org/abs/1710.10044. Its switches are those of `rl/agents/value.py`.
+https://arxiv.org/abs/1710.10044. An action has `quantiles` numbers, the return's quantiles at the fractions
+(2 i + 1) / (2 quantiles). Targets are r + discount * quantile of the next state's best action; the loss is
+quantile regression with a Huber loss (equations 9 and 10), summed over predictions and averaged over targets.
+Actions are chosen by the quantiles' mean. Switches are DQN's.
 
 Deviations from the paper:
 
 1. `quantiles` is 32 by default where the paper's Atari agent has 200: small problems need no more.
 2. With `prioritized`, the priority is the absolute difference of the means, as for DQN.
-3. Those of DQN: `tau`, noisy layers after the torso only, truncated episodes bootstrap.
+3. Those of DQN (`rl/agents/algos/dqn.py`).
 """
 
 from __future__ import annotations

@@ -5,10 +5,15 @@ https://openreview.net/forum?id=r1lyTjAqYX. Its parts:
 
 * stored state and burn-in, section 3: both networks go through the first `burn_in` steps of a sequence from
   the state that the policy had there, without gradient, before `unroll_length` steps are learned from.
-* value rescaling, section 2.3 (after Pohlen et al. 2018, https://arxiv.org/abs/1805.11593).
-* n-step double Q-learning along the sequence; `retrace_lambda` replaces it by Retrace (Munos et al. 2016,
-  https://arxiv.org/abs/1606.02647) for the greedy policy. `dueling` and `noisy` as in `rl/agents/value.py`.
-* sequence priorities, section 2.3 (the formula in `rl/ops/sequence.py`, the memory `sequence`).
+* n-step double Q-learning along the sequence in rescaled units, section 2.3 (after Pohlen et al. 2018,
+  https://arxiv.org/abs/1805.11593): h(r + ... + gamma^n h^-1(Q_target(s', a*))) with
+  h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x. `retrace_lambda` replaces the n steps by Retrace (Munos et
+  al. 2016, https://arxiv.org/abs/1606.02647) for the greedy policy.
+* sequence priorities, section 2.3: eta * max |error| + (1 - eta) * mean |error| over the steps that count; a
+  new sequence has the largest so far (`rl/ops/sequence.py`, `rl/memory/sequence.py`).
+
+A sequence begins with each rollout, so `rollout_length` decides how much they overlap: with half of
+`unroll_length` every step is learned from twice. The other switches are DQN's.
 
 Deviations from the paper:
 
@@ -20,6 +25,7 @@ Deviations from the paper:
 4. One epsilon for all environments, annealed, in place of one per worker.
 5. Huber loss by default, as in DQN (`loss=mse` for the square).
 6. Truncated episodes bootstrap from the last observation; only terminal states do not.
+7. The last action and reward are inputs only with `previous_action_reward`.
 """
 
 from __future__ import annotations

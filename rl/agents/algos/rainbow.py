@@ -2,12 +2,14 @@
 
 Hessel et al. 2018, "Rainbow: Combining Improvements in Deep Reinforcement Learning",
 https://arxiv.org/abs/1710.02298: C51 (`rl/agents/algos/c51.py`) with `double`, `dueling`, `noisy`, `n_step`
-and `prioritized` on. Each stays a switch, which makes the paper's ablations (its figure 3).
+and `prioritized` on, by the KL divergence of target and prediction. Each stays a switch, which makes the
+ablations of the paper's figure 3: `n_step=1`, and without `noisy` epsilon-greedy explores. Defaults are those
+of its table 1.
 
 Deviations from the paper:
 
-1. `value_min` and `value_max` must be set to what returns can be: the paper's -10, 10 suit clipped rewards.
-2. Those of DQN: `tau`, noisy layers after the torso only, truncated episodes bootstrap.
+1. `value_min` and `value_max` must be set to what returns can be, as for C51.
+2. Those of DQN (`rl/agents/algos/dqn.py`).
 """
 
 from __future__ import annotations

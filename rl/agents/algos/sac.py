@@ -1,7 +1,10 @@
 """SAC: soft actor-critic with a learned temperature.
 
 Haarnoja et al. 2018, "Soft actor-critic algorithms and applications", https://arxiv.org/abs/1812.05905;
-the squashed Gaussian is from the first paper, https://arxiv.org/abs/1801.01290, appendix C.
+the squashed Gaussian is from the first paper, https://arxiv.org/abs/1801.01290, appendix C. Two critics are
+fitted to r + discount * (min_i Q_target_i(s', a') - temperature * log pi(a' | s')), the policy minimises
+temperature * log pi(a | s) - min_i Q_i(s, a), and the temperature rises while the policy's entropy is below
+its target. Evaluation acts by the squashed mean.
 
 Deviations from the paper:
 
@@ -12,6 +15,7 @@ Deviations from the paper:
 3. The first `random_steps` actions are uniformly random.
 4. Transitions may be n-step (without the entropy of the steps between) and prioritized.
 5. Truncated episodes bootstrap from the last observation; only terminal states do not.
+6. Collecting and learning alternate in blocks, as for DDPG.
 """
 
 from __future__ import annotations

@@ -1,17 +1,20 @@
 """SAC for discrete actions.
 
 Christodoulou 2019, "Soft actor-critic for discrete action settings", https://arxiv.org/abs/1910.07207: a
-categorical policy, critics that value every action, and expectations over actions in place of samples.
+categorical policy, critics that value every action, and expectations over actions in place of samples: the
+next value is sum_a pi(a | s') (min_i Q_target_i(s', a) - temperature * log pi(a | s')), the policy's loss
+sum_a pi(a | s) (temperature * log pi(a | s) - min_i Q_i(s, a)). Evaluation takes the likeliest action.
 
 Deviations from the paper:
 
-1. The target entropy is `target_entropy_scale` (0.98 in the paper) times the entropy of the uniform choice
-   among the actions that are legal in each state.
+1. The target entropy is `target_entropy_scale` (0.98 in the paper, which keeps the policy nearly uniform)
+   times the entropy of the uniform choice among the actions that are legal in each state.
 2. The temperature is learned through its logarithm, with the loss log(temperature) (entropy - target), as the
    author's code does.
 3. The first `random_steps` actions are uniformly random among the legal ones.
 4. Transitions may be n-step (without the entropy of the steps between) and prioritized.
 5. Truncated episodes bootstrap from the last observation; only terminal states do not.
+6. Collecting and learning alternate in blocks, as for DDPG.
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
 """TD3: twin delayed deep deterministic policy gradient.
 
 Fujimoto et al. 2018, "Addressing function approximation error in actor-critic methods",
-https://arxiv.org/abs/1802.09477: DDPG with two critics, of which the lesser value is the target (section
-4.2), a policy and target networks that are updated less often (5.2), and noise on the target's actions (5.3).
+https://arxiv.org/abs/1802.09477: DDPG with two critics fitted to r + discount * min_i Q_target_i(s', a')
+(section 4.2), a policy, which climbs the first critic, and target networks that are updated less often (5.2),
+and clipped noise on the target's action a' (5.3).
 
 Deviations from the paper:
 
 1. The first `random_steps` actions are uniformly random in every environment, as the authors' code does where
    the paper has an exploratory policy.
-2. Transitions may be n-step and prioritized (`n_step`, `prioritized`).
+2. Transitions may be n-step and prioritized (`n_step`, `prioritized`: by the mean absolute TD error).
 3. Truncated episodes bootstrap from the last observation; only terminal states do not.
+4. Collecting and learning alternate in blocks, as for DDPG.
 """
 
 from __future__ import annotations

@@ -2,14 +2,17 @@
 
 Williams 1992, "Simple statistical gradient-following algorithms for connectionist reinforcement learning",
 https://doi.org/10.1007/BF00992696; Sutton et al. 2000, "Policy gradient methods for reinforcement learning
-with function approximation"; advantages by Schulman et al. 2016, https://arxiv.org/abs/1506.02438. Laid out
-as in OpenAI's Spinning Up: one policy step per rollout, then `value_updates` steps of the value.
+with function approximation", https://papers.nips.cc/paper/1713; advantages by Schulman et al. 2016,
+https://arxiv.org/abs/1506.02438. Laid out as in OpenAI's Spinning Up: for each rollout one step of the policy
+on -log pi(a | s) * weight, then `value_updates` steps of the value on half its squared error. The
+weight is chosen by `advantage`: the discounted return from that step on, or the generalised advantage.
 
 Deviations from the papers:
 
 1. Rollouts have a fixed length: an episode that is cut by the rollout's end or by its time limit goes on from
    the learned value, also where `advantage` is "reward_to_go" (which uses the value for nothing else).
-2. Advantages are standardised over the rollout (`normalize_advantage`, as in Spinning Up).
+2. Weights are standardised over the rollout (`normalize_advantage`, as in Spinning Up); for "reward_to_go"
+   that subtracts a constant baseline.
 3. Gradients are clipped by their global norm (`max_grad_norm`).
 """
 

@@ -51,18 +51,18 @@ def accumulate(hparams: HParams) -> Any:
                 unconnected_gradients=tf.UnconnectedGradients.ZERO,
             )
             gradients = [each + more for each, more in zip(gradients, added, strict=True)]
-            weighted = {name: weight * value for name, value in metrics.items()}
             if found is not None:
                 priorities.append(found)
                 array = array.write(i, found)
-            return i + 1, gradients, sums + pack.pack({"loss": share * replicas.count()} | weighted), array
+            metrics = {"loss": share * replicas.count()} | loops.weighted(metrics, weight)
+            return i + 1, gradients, pack.join(sums, pack.pack(metrics)), array
 
         zeros = [tf.zeros_like(value) for value in values]
         array = tf.TensorArray(tf.float32, parts, element_shape=[size])
         _, gradients, sums, array = tf.while_loop(
             lambda i, *_: i < parts,
             body,
-            (tf.constant(0), zeros, loops.MetricPack.zeros(), array),
+            (tf.constant(0), zeros, tf.constant(loops.MetricPack.empty()), array),
             maximum_iterations=parts,
         )
         metrics = pack.unpack(sums)

@@ -1,0 +1,150 @@
+"""One iteration, from top to bottom, as every runner, peer and buffer makes it:
+
+    rollout -> episode sums -> reward -> memory.add -> sample -> update -> metrics -> next seeds
+
+A runner says where its rollouts come from, and compiles `Iteration.run`. All is of tensors: it runs eagerly,
+or within one compiled function. Random numbers are folded from (run seed, iteration, purpose); the functions
+at the end are that whole protocol. A run restored to iteration 700 draws what it would have drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from rl.agents.agent import Agent
+from rl.memory.samples import Samples
+from rl.ops import episodes, loops, random
+from rl.ops.normalize import RewardScale, scaled_rewards
+from rl.ops.trajectories import augmented, closed, newest
+from rl.parallel import replicas
+from rl.types import Tensor, Trajectory
+
+
+class Iteration:
+    """Joins an agent and its memory.
+
+    Args:
+        agent: what learns.
+        memory: what agents of experience "transition" or "sequence" sample from; empty for others.
+        seed: of everything random in the run.
+        augment: reward augmentation (rl.envs.rewards); None: the environment's own reward.
+        workers: how many processes send rollouts, in any order; None where each goes on from the last.
+        late: whether rollouts come that older weights acted in: their values (extra "value") are computed
+            anew, since advantages are differences of values, which must be of one network.
+        in_graph: whether `run` plays the rollout; else it ends with the noise of the next rollout's policy.
+    """
+
+    def __init__(self, agent: Agent, memory: Any, seed: int = 0, augment: Any = None,
+                 workers: int | None = None, late: bool = False, in_graph: bool = False):  # fmt: skip
+        self.agent, self.memory, self.seed, self.root_seed = agent, memory, seed, random.key(seed)
+        self.number = tf.Variable(0, dtype=tf.int64, trainable=False, name="iteration")  # made so far
+        self._augment, self._closes, self._in_graph = augment, workers is not None, in_graph
+        self.steps_per_iteration = agent.steps_per_iteration
+        self._values_anew = late and "value" in agent.trajectory_extras
+        self._pack, self.reward_scale = loops.MetricPack(), RewardScale.of(agent.hparams, workers)
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """All state by name, for checkpoints."""
+        memory = {f"memory/{name}": each for name, each in self.memory.variables.items()}
+        scale = {} if self.reward_scale is None else self.reward_scale.variables
+        return {"iteration": self.number, **self.agent.variables, **memory, **scale}
+
+    def step(self) -> Tensor:
+        """Environment steps before this iteration, int64 scalar."""
+        return self.number * self.steps_per_iteration
+
+    def run(self, source: Callable[..., Any] | Samples, worker: Tensor | None = None) -> loops.Metrics:
+        """Makes one iteration; returns sums: over finished episodes, and of each metric over the updates.
+
+        source: the rollout: (seed, environment steps so far) to its trajectory and `episodes.Episodes`, None
+            where who played adds these up. Or the batches that buffers in other processes have sampled.
+        worker: who made the rollout, int32 scalar.
+        """
+        seed, learn_seed = iteration_seeds(self.root_seed, self.number)
+        step = self.step()
+        if isinstance(source, Samples):
+            self.agent.schedule(step)
+            metrics = loops.summed(self._updates(learn_seed, step, source))
+        else:
+            trajectory, played = source(seed, step)
+            metrics = {} if played is None else episodes.sums(played, trajectory.mask)
+            metrics |= self.learn(trajectory, learn_seed, step, worker)
+        if not self._in_graph:
+            self.agent.resample_noise(seed)
+        self.number.assign_add(1)
+        return metrics
+
+    def learn(self, trajectory: Trajectory, seed: Tensor, step: Tensor, worker: Any = None) -> loops.Metrics:
+        """What follows a rollout. Agents learn from rewards in units of their present deviation where
+        `normalize_reward` asks for it; a memory keeps them as they came, since the deviation drifts."""
+        agent, hparams = self.agent, self.agent.hparams
+        agent.schedule(step)
+        trajectory = trajectory._replace(reward=augmented(trajectory, self._augment, hparams.gamma))
+        unseen = newest(trajectory, hparams.rollout_length)  # the rest, a worker has sent before
+        if self.reward_scale is not None:
+            ended = tf.logical_or(unseen.terminated, unseen.truncated)
+            self.reward_scale.observe(unseen.reward, ended, unseen.mask, worker)
+        if agent.experience in ("rollout", "parameters"):
+            if self._values_anew:
+                value = {"value": agent.values(trajectory, seed)}
+                trajectory = trajectory._replace(extras=trajectory.extras | value)
+            update = agent.update(scaled_rewards(self.reward_scale, trajectory, hparams), seed)
+            metrics = {"updates": tf.constant(1.0), **update.metrics}
+        else:
+            self.memory.add(closed(trajectory) if self._closes else trajectory)
+            metrics = loops.where(self.memory.can_sample(), self._pack, lambda: self._updates(seed, step))
+        agent.observe(unseen)
+        return loops.summed(metrics)
+
+    def _updates(self, seed: Tensor, step: Tensor, samples: Samples | None = None) -> loops.Metrics:
+        """Means of the metrics of the updates on what the memory, or `samples`, gives; and how many."""
+
+        def one_update(i: Tensor) -> loops.Metrics:
+            sample_seed, update_seed = update_seeds(seed, i)
+            batch = self.memory.sample(sample_seed, step) if samples is None else samples.sample(i)
+            batch = scaled_rewards(self.reward_scale, batch, self.agent.hparams)
+            update = self.agent.update(batch, update_seed)  # the gradient of `loss` by `grad_comp`, mostly
+            if update.priorities is not None:
+                if samples is None:
+                    self.memory.update_priorities(batch, update.priorities)
+                else:
+                    samples.update_priorities(i, batch, update.priorities)
+            return update.metrics
+
+        metrics, made = loops.repeat(self.agent.updates_per_iteration(), one_update)
+        return metrics | {"updates": made}
+
+
+def first_seed(root: Tensor) -> Tensor:
+    """Of what is there before the first iteration: in-graph environments; noise where others act."""
+    return random.fold_in(root, 0)
+
+
+def iteration_seeds(root: Tensor, number: Any) -> list[Tensor]:
+    """[acting, learning] in iteration `number`, from 0; of acting elsewhere: the next rollout's noise."""
+    return random.split(random.fold_in(root, number + 1), 2)
+
+
+def rollout_seeds(seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(noise, the same for all learners; steps; fresh episodes) of an in-graph rollout."""
+    noise, steps = random.split(seed, 2)
+    return noise, _of_this_learner(steps), _of_this_learner(random.fold_in(seed, 2))
+
+
+def update_seeds(seed: Tensor, i: Tensor) -> tuple[Tensor, Tensor]:
+    """(sampling; the update, the same for all learners) of an iteration's i-th update."""
+    sample, update = random.split(random.fold_in(seed, i), 2)
+    return _of_this_learner(sample), update
+
+
+def buffer_seed(root: Tensor, number: Tensor, i: Tensor) -> Tensor:
+    """Of the i-th batch of a buffer's `number`-th draw."""
+    return random.fold_in(random.fold_in(root, number), i)
+
+
+def _of_this_learner(seed: Tensor) -> Tensor:
+    return seed if replicas.count() == 1 else random.fold_in(seed, replicas.rank())

@@ -1,0 +1,79 @@
+"""Parts of a run that are the same wherever it is built: memory, reward augmentation, compilation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from rl.agents.agent import Agent, network_state
+from rl.envs.rewards import get_reward_augmentation
+from rl.errors import UsageError
+from rl.memory.registry import get_memory
+from rl.memory.spec import MemorySpec
+from rl.models.images import convolves
+from rl.parallel import replicas
+
+
+def make_memory(agent: Agent, num_envs: int, length: int, frame_stack: int) -> Any:
+    """The memory by hparams, for trajectories `[length, num_envs]`.
+
+    Raises:
+        UsageError: it is not one for that algorithm.
+    """
+    return memory_class(agent)(memory_spec(agent, num_envs, length, frame_stack), agent.hparams)
+
+
+def memory_class(agent: Agent) -> Any:
+    """The class of the memory by hparams. Raises UsageError where it is not one for that algorithm."""
+    hparams = agent.hparams
+    found = get_memory(hparams.memory_name)
+    if agent.experience not in found.experiences:
+        kinds = " or ".join(found.experiences)
+        raise UsageError(
+            f"memory {hparams.memory_name} is for {kinds} experience, {hparams.algo} learns "
+            f"from {agent.experience} experience: take another memory (--list memory)"
+        )
+    return found
+
+
+def memory_spec(agent: Agent, num_envs: int, length: int, frame_stack: int) -> MemorySpec:
+    """What a memory must know; the recurrent state in it is of numpy arrays, for other processes too."""
+    state = tf.nest.map_structure(np.array, network_state(agent.initial_state(num_envs)))
+    return MemorySpec(agent.observation_space, agent.action_space, num_envs, length, state, frame_stack)
+
+
+def reward_augmentation(agent: Agent) -> Any:
+    """The reward augmentation by hparams, or None. Raises UsageError where it is for another environment."""
+    name = agent.hparams.reward_augmentation
+    if name is None:
+        return None
+    if name.startswith("mountain_car") and agent.observation_space.shape != (2,):
+        raise UsageError(
+            f"reward_augmentation {name} reads position and velocity, {agent.hparams.env} "
+            f"observes {agent.observation_space}: leave it out"
+        )
+    return get_reward_augmentation(name)
+
+
+def start_mode(agent: Agent, in_graph: bool) -> str:
+    """`compile_mode`, which TensorFlow is told; with several learners never "xla", which cannot compile what
+    they exchange."""
+    mode = compile_mode(agent, in_graph)
+    tf.config.run_functions_eagerly(mode == "eager")
+    return "graph" if mode == "xla" and replicas.count() > 1 else mode
+
+
+def compile_mode(agent: Agent, in_graph: bool) -> str:
+    """ "xla", "graph" or "eager".
+
+    `auto` looks at the networks: XLA wins where they are made of dense layers; TensorFlow's own kernels
+    (oneDNN) are twice as fast for convolutions on a CPU. In-graph environments need XLA: their many small
+    operations would cost more than any convolution.
+    """
+    if agent.hparams.compile != "auto":
+        return agent.hparams.compile
+    on_cpu = not tf.config.list_logical_devices("GPU")
+    slow = on_cpu and not in_graph and any(convolves(network) for network in agent.networks.values())
+    return "graph" if slow else "xla"

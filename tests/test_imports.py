@@ -1,0 +1,54 @@
+"""What is said of packages that are not there."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+import pytest
+
+from rl import cli, imports
+from rl.errors import UsageError
+
+
+def missing(module):
+    with imports.needing_packages():
+        raise ModuleNotFoundError("there is none", name=module)
+
+
+def test_only_what_the_set_up_installs_is_its_matter(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "keras" else find(name))
+    with pytest.raises(UsageError, match=r"keras is not installed for .*source .venv/bin/activate"):
+        missing("keras.ops")
+    for other in ("rl.nothing", "somebodys", "numpy.inside", None):  # numpy itself is there
+        with pytest.raises(ModuleNotFoundError, match="there is none"):
+            missing(other)
+
+
+@pytest.mark.parametrize("level", [None, "0"])
+def test_tensorflow_is_quiet_unless_it_is_asked_not_to_be(monkeypatch, level):
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "")
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
+    if level is not None:
+        monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
+    imported = {}
+
+    def note(name):
+        imported[name] = os.environ["TF_CPP_MIN_LOG_LEVEL"]
+
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "tensorflow", raising=False)
+        patch.setattr(importlib, "import_module", note)
+        imports.import_tensorflow()
+    assert imported == {"tensorflow": level or "2"}
+
+
+def test_other_modules_that_are_missing_keep_their_traceback(monkeypatch):
+    def run(_):
+        import somebodys_module_that_is_nowhere  # noqa: F401
+
+    monkeypatch.setattr(cli, "_run", run)
+    with pytest.raises(ModuleNotFoundError, match="somebodys"):
+        cli.main([])

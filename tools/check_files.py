@@ -1,0 +1,38 @@
+"""Finds files and functions that are too long to be read at once: `python tools/check_files.py`."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("rl", "k8s", "docs", "tools", "tests", "benchmarks")
+FILE, FUNCTION, ALGORITHM = 400, 60, 350  # most lines of a file, of a function, of an algorithm's file
+
+
+def too_long(path: Path) -> Iterator[str]:
+    """Yields what is too long in a file, one line each."""
+    text, name = path.read_text(encoding="utf-8"), path.relative_to(ROOT)
+    most = ALGORITHM if name.parent == Path("rl/agents/algos") else FILE
+    lines = len(text.splitlines())
+    if lines > most:
+        yield f"{name}: {lines} lines, {most} at most"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            lines = int(node.end_lineno or 0) - node.lineno + 1
+            if lines > FUNCTION:
+                yield f"{name}:{node.lineno}: {node.name} has {lines} lines, {FUNCTION} at most"
+
+
+def main() -> int:
+    """Prints what is too long; returns the exit code."""
+    paths = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    wrong = [line for path in paths for line in too_long(path)]
+    print("\n".join(wrong) or f"{len(paths)} files, none too long")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
