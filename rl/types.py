@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 Tensor = Any  # tf.Tensor, or numpy.ndarray on the host side
 Nest = Any  # a Tensor or a nested structure of Tensors
+# What an algorithm's loss returns: loss [N] of each example, metrics as scalars, new priorities [N] or None.
+Loss = tuple[Tensor, dict[str, Tensor], Tensor | None]
 
 
 class TimeStep(NamedTuple):
@@ -73,5 +75,5 @@ class PolicyOutput(NamedTuple):
 class Update(NamedTuple):
     """What one gradient update reports."""
 
-    metrics: dict[str, Tensor]  # scalars, float32
+    metrics: dict[str, Any]  # float32 scalars: means, or in a `Sum`, `Max`, `Min` or `Last` (rl.ops.loops)
     priorities: Any = None  # [N] new priorities of the batch, None where the algorithm has none

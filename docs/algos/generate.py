@@ -61,7 +61,9 @@ Those under `train/` stand on the algorithms' pages; they are means over the upd
 
 | metric | meaning |
 | --- | --- |
-| `episode/*` | episodes of training that ended since the last row, exploration included |
+| `episode/count` | episodes of training that ended since the last row, exploration included |
+| `episode/return_mean`, `episode/return_min`, `episode/return_max` | their returns |
+| `episode/length_mean` | their lengths in steps |
 | `eval/*` | whole Gymnasium episodes, by `eval_policy`: without exploration unless that is `sample` |
 | `perf/*` | in `perf.csv`: rates and memory |"""
 HPARAMS_INTRODUCTION = f"""\

@@ -80,6 +80,7 @@ def pictures_of_ale(env_id: str, env_kwargs: dict[str, Any]) -> bool:
 
 
 def draws_by_opengl(env_id: str) -> bool:
+    """Tells whether an environment's pictures need OpenGL, as MuJoCo's do."""
     return str(gym_spec(env_id).entry_point).startswith("gymnasium.envs.mujoco")
 
 
@@ -177,6 +178,7 @@ def gym_vector(
 
 
 def missing_extra(env_id: str, extra: str) -> UsageError:
+    """Returns the error that names the extra which an environment needs."""
     return UsageError(
         f"environment {env_id} needs the extra {extra!r}: pip install '.[{extra}]' (repository root)"
     )

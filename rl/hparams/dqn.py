@@ -7,7 +7,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from rl.errors import UsageError
-from rl.hparams.hparams import Coefficient, Count, Fraction, HParams, PositiveFloat, PositiveInt
+from rl.hparams.hparams import (
+    Coefficient,
+    Count,
+    Fraction,
+    HParams,
+    PositiveFloat,
+    PositiveInt,
+    refuse_contradiction,
+)
 from rl.hparams.registry import register
 from rl.hparams.tasks import REPLAY
 
@@ -48,8 +56,8 @@ class DQNHParams(HParams):
 
     @property
     def memory_name(self) -> str:
-        """Returns `prioritized` if that switch is on, else `memory`."""
-        return "prioritized" if self.prioritized else self.memory
+        """Returns `memory`, but that the switch `prioritized` turns `uniform` into `prioritized`."""
+        return "prioritized" if self.prioritized and self.memory == "uniform" else self.memory
 
     @property
     def act_select_name(self) -> str:
@@ -59,6 +67,10 @@ class DQNHParams(HParams):
     def check(self) -> None:
         """Raises UsageError where replay sizes or exploration do not fit together."""
         super().check()
+        refuse_contradiction(self, "act_select", "epsilon_greedy", "noisy", True)
+        refuse_contradiction(self, "memory", "prioritized", "prioritized", False)
+        if self.memory_name != self.memory:
+            refuse_contradiction(self, "memory", "uniform", "prioritized", True)
         if self.min_replay_size > self.replay_capacity:
             raise UsageError(
                 f"hparam min_replay_size={self.min_replay_size} is above "
