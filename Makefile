@@ -29,12 +29,13 @@ test:  ## all tests but the slow ones
 test-all:  ## all tests
 	@$(RUN) python -m pytest -q -n 2 --dist worksteal $(ARGS)
 
-lint:  ## style, formatting, types, lengths of files and functions, arrows among imports
+lint:  ## style, formatting, types, lengths of files, arrows among imports, pages made from the code
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
 	@$(RUN) mypy rl k8s tools
 	@$(RUN) python tools/check_files.py
 	@$(RUN) python tools/check_imports.py
+	@$(RUN) python docs/algos/generate.py --check
 
 format:  ## rewrite the files in the project's style
 	@$(RUN) ruff check --fix .
