@@ -7,7 +7,15 @@ from typing import Any
 from pydantic import Field
 
 from rl.errors import UsageError
-from rl.hparams.hparams import Coefficient, Count, Fraction, HParams, PositiveFloat, PositiveInt
+from rl.hparams.hparams import (
+    Coefficient,
+    Count,
+    Fraction,
+    HParams,
+    PositiveFloat,
+    PositiveInt,
+    refuse_contradiction,
+)
 from rl.hparams.registry import register
 from rl.hparams.tasks import REPLAY
 
@@ -34,12 +42,15 @@ class ActorCriticReplayHParams(HParams):
 
     @property
     def memory_name(self) -> str:
-        """`prioritized` if that switch is on, else `memory`."""
-        return "prioritized" if self.prioritized else self.memory
+        """`memory`, but that the switch `prioritized` turns `uniform` into `prioritized`."""
+        return "prioritized" if self.prioritized and self.memory == "uniform" else self.memory
 
     def check(self) -> None:
         """Raises UsageError where replay sizes do not fit together."""
         super().check()
+        refuse_contradiction(self, "memory", "prioritized", "prioritized", False)
+        if self.memory_name != self.memory:
+            refuse_contradiction(self, "memory", "uniform", "prioritized", True)
         if self.min_replay_size > self.replay_capacity:
             raise UsageError(
                 f"hparam min_replay_size={self.min_replay_size} is above "

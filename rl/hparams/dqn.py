@@ -7,7 +7,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from rl.errors import UsageError
-from rl.hparams.hparams import Coefficient, Count, Fraction, HParams, PositiveFloat, PositiveInt
+from rl.hparams.hparams import (
+    Coefficient,
+    Count,
+    Fraction,
+    HParams,
+    PositiveFloat,
+    PositiveInt,
+    refuse_contradiction,
+)
 from rl.hparams.registry import register
 from rl.hparams.tasks import REPLAY
 
@@ -44,12 +52,13 @@ class DQNHParams(HParams):
     # act_select=per_worker_epsilon: environment i of N explores with base^(1 + exponent i / (N - 1))
     exploration_epsilon_base: Annotated[float, Field(gt=0, le=1)] = 0.4
     exploration_epsilon_exponent: Coefficient = 7.0  # exponent in exploration_epsilon_base's formula
+    random_steps: Count = 0  # environment steps at the start with uniformly random actions
     evaluation_epsilon: Fraction = 0.0  # share of random actions in evaluations
 
     @property
     def memory_name(self) -> str:
-        """`prioritized` if that switch is on, else `memory`."""
-        return "prioritized" if self.prioritized else self.memory
+        """`memory`, but that the switch `prioritized` turns `uniform` into `prioritized`."""
+        return "prioritized" if self.prioritized and self.memory == "uniform" else self.memory
 
     @property
     def act_select_name(self) -> str:
@@ -59,6 +68,10 @@ class DQNHParams(HParams):
     def check(self) -> None:
         """Raises UsageError where replay sizes or exploration do not fit together."""
         super().check()
+        refuse_contradiction(self, "act_select", "epsilon_greedy", "noisy", True)
+        refuse_contradiction(self, "memory", "prioritized", "prioritized", False)
+        if self.memory_name != self.memory:
+            refuse_contradiction(self, "memory", "uniform", "prioritized", True)
         if self.min_replay_size > self.replay_capacity:
             raise UsageError(
                 f"hparam min_replay_size={self.min_replay_size} is above "
@@ -175,9 +188,8 @@ def noisy_dqn_cartpole() -> DQNHParams:
     return dqn_cartpole(
         train_steps=300_000,  # noise explores more slowly than random actions here
         noisy=True,
-        model=dict(
-            layer_norm=True,  # without it some seeds stand still at 9
-        ),
+        random_steps=1_000,  # without them some seeds never try the other action
+        model=dict(layer_norm=True),
     )
 
 

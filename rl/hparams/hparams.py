@@ -319,9 +319,25 @@ class HParams(Checked):
                 f"{module}:{qualname}, of a saved run, is no hparams class: was the file edited?"
             )
         try:
-            return kind(**rest)
+            loaded = kind(**rest)
         except ValidationError as error:
             raise usage_error(error, kind) from error
+        for name, field in kind.model_fields.items():  # a default was hardly given: files do not say
+            if getattr(loaded, name) == field.get_default(call_default_factory=True):
+                loaded.__pydantic_fields_set__.discard(name)
+        return loaded
+
+
+def refuse_contradiction(hparams: HParams, field: str, name: str, switch: str, value: bool) -> None:
+    """Raises UsageError where `field` was given as `name`, and `switch` is `value`.
+
+    A switch that is off and was not given contradicts nothing.
+    """
+    given = hparams.model_fields_set
+    both = getattr(hparams, field) == name and getattr(hparams, switch) is value
+    if both and field in given and (value or switch in given):
+        said = f"{field}={name} and {switch}={str(value).lower()}"
+        raise UsageError(f"hparams {said} contradict each other: change one of them")
 
 
 def check_imported(module: str) -> None:
