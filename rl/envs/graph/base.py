@@ -58,15 +58,15 @@ class GraphEnv:
         self.num_envs = num_envs
 
     def initial(self, seed: Tensor) -> Nest:
-        """Fresh physics [B, ...]."""
+        """Returns fresh physics [B, ...]."""
         raise NotImplementedError
 
     def dynamics(self, physics: Nest, action: Nest, seed: Tensor) -> tuple[Nest, Tensor, Tensor]:
-        """Next physics [B, ...], reward [B] float32, terminated [B] bool. Box actions arrive clipped."""
+        """Returns physics [B, ...], reward [B] float32, terminated [B] bool after a (clipped) action."""
         raise NotImplementedError
 
     def observe(self, physics: Nest) -> Nest:
-        """Observation [B, ...]."""
+        """Returns observation [B, ...]."""
         raise NotImplementedError
 
     def reset(self, seed: Tensor) -> tuple[GraphState, TimeStep]:
@@ -117,8 +117,11 @@ def check_graph_env(env_id: str, env: object) -> None:
     if not isinstance(env, GraphEnv):
         raise UsageError(f"environment {env_id}: {type(env).__name__} is not derived from {BASE}")
     kind = type(env)
-    parts = ("initial", "dynamics", "observe") if kind.step is GraphEnv.step else ("reset", "step")
-    lacking = [f"{part}()" for part in parts if getattr(kind, part) is getattr(GraphEnv, part)]
+    lacking = [
+        f"{part}()"
+        for part in ("initial", "dynamics", "observe")
+        if getattr(kind, part) is getattr(GraphEnv, part) and kind.reset is GraphEnv.reset
+    ]
     for name in ("observation_space", "action_space"):
         if not isinstance(getattr(env, name, None), spaces.Space):
             lacking.append(name)
@@ -127,5 +130,5 @@ def check_graph_env(env_id: str, env: object) -> None:
 
 
 def _where(condition: Tensor, new: Tensor, old: Tensor) -> Tensor:
-    """`tf.where` with a condition [B] over values [B, ...]."""
+    """Applies `tf.where` with a condition [B] over values [B, ...]."""
     return tf.where(tf.reshape(condition, [-1] + [1] * (old.shape.rank - 1)), new, old)
