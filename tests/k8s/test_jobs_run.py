@@ -90,26 +90,25 @@ def wait_for_checkpoint(run, after, process):
     raise AssertionError(f"no checkpoint after {after!r}; the process: {process.poll()}")
 
 
-def test_a_job_that_is_taken_away_twice_ends_as_one_that_was_not(tmp_path, outside, capsys):
+TERM, KILL = signal.SIGTERM, signal.SIGKILL  # a grace period that is long enough, and one that is too short
+
+
+@pytest.mark.parametrize("signals", [[TERM], pytest.param([KILL, TERM], marks=pytest.mark.slow)])
+def test_a_job_that_is_taken_away_ends_as_one_that_was_not(tmp_path, outside, capsys, signals):
     near, far = outside / "near", outside / "far"
     alone, pod = pod_of(near, capsys), pod_of(far, capsys)
     assert cli.main(alone["args"][2:]) == 0  # in this process, undisturbed
-    run = far / "run_0"
-    here = tmp_path / "first"
-    here.mkdir()
-    assert "has not begun" in probed(pod, here)
-    first = start(pod, here)
-    at = wait_for_checkpoint(run, "", first)
-    first.send_signal(signal.SIGKILL)  # a grace period that was too short
-    finished(first, -signal.SIGKILL)
-    assert probed(pod, here) == ""  # it went on just now
-    second = start(pod, tmp_path)
-    at = wait_for_checkpoint(run, at, second)
-    second.send_signal(signal.SIGTERM)  # a grace period that was long enough
-    finished(second, 143)
+    run, at = far / "run_0", ""
+    assert "has not begun" in probed(pod, tmp_path)
+    for number in signals:
+        process = start(pod, tmp_path)
+        at = wait_for_checkpoint(run, at, process)
+        process.send_signal(number)
+        finished(process, 143 if number == TERM else -KILL)
+        assert probed(pod, tmp_path) == ""  # it went on just now
     finished(start(pod, tmp_path), 0)
     assert (run / "metrics.csv").read_bytes() == (near / "run_0" / "metrics.csv").read_bytes()
-    assert (run / "train.log").read_text().count("resumed at step") == 2
+    assert (run / "train.log").read_text().count("resumed at step") == len(signals)
     assert len((run / "metrics.csv").read_text().splitlines()) == STEPS // 64 + 1
 
 

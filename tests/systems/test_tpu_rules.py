@@ -68,7 +68,7 @@ def test_what_trains_is_what_a_tpu_takes(algo, env):
     [
         ("ppo_cartpole_no_velocity", {}),
         ("ppo_cartpole", {"normalize_observation": True, "normalize_reward": True, "target_kl": 0.01}),
-        ("rainbow_cartpole", {"prioritized": True}),
+        pytest.param("rainbow_cartpole", {"prioritized": True}, marks=pytest.mark.slow),  # as rainbow's above
         ("dqn_breakout_minatar", {"model.name": "minatar_cnn"}),
         ("iqn_cartpole", {"model.precision": "bfloat16"}),
         ("sac_pendulum", {"grad_comp": "accumulate", "microbatches": 2}),
