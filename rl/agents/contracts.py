@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
+from rl.ops.loops import value_of
 from rl.types import Loss, Nest, PolicyOutput, Tensor
 
 
@@ -133,9 +134,9 @@ def checked_loss(returned: Any, examples: Tensor, algo: str) -> Loss:
                 f"algorithm {algo}: a loss returned {what} of shape {_shape(value)} for {wanted} examples: "
                 f"it needs one number for each, [{wanted}], not their mean; grad_comp averages"
             )
-    wrong = [name for name, value in metrics.items() if _shape(value)]
+    wrong = [name for name, metric in metrics.items() if _shape(value_of(metric))]
     if wrong:
-        shape = _shape(metrics[wrong[0]])
+        shape = _shape(value_of(metrics[wrong[0]]))
         raise UsageError(f"algorithm {algo}: a loss's metric {wrong[0]} has shape {shape}, and is no scalar")
     return loss, metrics, priorities
 

@@ -53,6 +53,11 @@ def kind(metric: Any) -> str:
     return next((name for name, each in _TYPES.items() if isinstance(metric, each)), "mean")
 
 
+def value_of(metric: Any) -> Any:
+    """Returns the scalar itself, of a metric of any kind."""
+    return metric if kind(metric) == "mean" else metric.value
+
+
 def places(kinds: dict[str, str]) -> dict[str, int]:
     """Returns where in the packed vector the metrics are of which the kinds are given.
 
@@ -101,7 +106,7 @@ class MetricPack:
         values = [tf.constant(0.0)] * MAX_METRICS
         self._note(kinds)
         for name, place in self._places.items():
-            value = metrics[name] if kinds[name] == "mean" else metrics[name].value
+            value = value_of(metrics[name])
             values[place] = tf.cast(-value if kinds[name] == "min" else value, tf.float32)
         return tf.stack(values)
 

@@ -104,7 +104,7 @@ def test_a_graph_for_the_sake_of_convolutions_has_its_optimizer_by_xla_and_learn
     build, state_of, monkeypatch
 ):
     found = {}
-    monkeypatch.setattr("rl.runners.build.convolves", lambda network: True)
+    monkeypatch.setattr("rl.runners.parts.convolves", lambda network: True)
     for mode in ("graph", "auto"):
         parts = []
         monkeypatch.setattr("rl.agents.algos.grad_comp.backprop.fused", noting(parts))
