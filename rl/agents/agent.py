@@ -131,7 +131,7 @@ class Agent:
         raise NotImplementedError
 
     def loss(self, batch: Any, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
-        """(loss per example `[N]`, metrics as scalars, new priorities `[N]` or None)."""
+        """(loss per example `[N]`, metrics as in `Update`, new priorities `[N]` or None)."""
         raise NotImplementedError
 
     def updates_per_iteration(self) -> int:

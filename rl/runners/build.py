@@ -18,7 +18,7 @@ from rl.workers.plan import Workers, check_roles
 
 
 def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, strategy: Any = None) -> Runner:
-    """Environment, agent, memory and runner from hparams; with `workers` the environments are theirs.
+    """Builds environment, agent, memory and runner from hparams; with `workers` the environments are theirs.
 
     strategy: of `tf.distribute`, whose devices share the environments; None: one device.
 
