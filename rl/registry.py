@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from rl.errors import UsageError, nearest
 
@@ -48,15 +48,22 @@ class Registry:
         parameters: names of the parameters that a member is called with, in order; further parameters of a
             member must have defaults. Checked when a member registers.
         name_constant: module constant that holds the registered name instead of the function or file name.
+        contract: a `typing.Protocol` whose public members every member has. Checked when one is asked for.
     """
 
     def __init__(
-        self, family: str, package: str, parameters: tuple[str, ...], name_constant: str | None = None
+        self,
+        family: str,
+        package: str,
+        parameters: tuple[str, ...],
+        name_constant: str | None = None,
+        contract: type | None = None,
     ) -> None:
         self.family = family
         self.package = package
         self.parameters = parameters
         self.name_constant = name_constant
+        self.contract = contract
         self._found: dict[str, Entry] | None = None
 
     def register(self, member: T) -> T:
@@ -90,7 +97,7 @@ class Registry:
         """The object registered as `name`; imports its module if that has not happened yet.
 
         Raises:
-            UsageError: no such name.
+            UsageError: no such name, or it lacks what the family's contract asks for.
         """
         entry = self.entry(name)
         if entry.value is None:
@@ -98,6 +105,12 @@ class Registry:
             entry = self.entry(name)
         if entry.value is None:
             raise RuntimeError(f"{entry.path} was imported, but did not register {name!r} in {self.family}")
+        missing = [] if self.contract is None else lacking(entry.value, self.contract)
+        if missing:
+            raise UsageError(
+                f"{self.family} {name} ({entry.qualname} in {entry.path}) lacks {', '.join(missing)}: see "
+                f"{self.package.replace('.', '/')}/contract.py"
+            )
         return entry.value
 
     def entry(self, name: str) -> Entry:
@@ -105,7 +118,10 @@ class Registry:
         known = self._entries()
         if name not in known:
             hint = nearest(name, known)
-            raise UsageError(f"unknown {self.family} name {name!r}: {hint} (all: --list {self.family})")
+            raise UsageError(
+                f"unknown {self.family} name {name!r}: {hint} (all: --list {self.family}; "
+                "one of your own needs --user_modules)"
+            )
         return known[name]
 
     def __contains__(self, name: object) -> bool:
@@ -195,18 +211,27 @@ class Registry:
         expected = f"({', '.join(self.parameters)})"
         raise TypeError(
             f"{path}: {member.__qualname__}{inspect.signature(member)} cannot be registered in "
-            f"{self.family}: expected the signature {expected}; parameters after those need defaults"
+            f"{self.family}: expected the signature {expected}; parameters after those need defaults (is "
+            f"`register` that of {self.family}, in a file that registers in several families?)"
         )
 
     def _duplicate(self, name: str, first: str, second: str) -> UsageError:
-        places = f"in {first}" if first == second else f"in {first} and in {second}"
-        return UsageError(f"{self.family} name {name!r} is registered twice, {places}: rename one of them")
+        if first == second:
+            return UsageError(
+                f"{self.family} name {name!r} is registered twice, in {first}: classes are called after "
+                "their file, so that each needs one of its own"
+            )
+        return UsageError(
+            f"{self.family} name {name!r} is registered twice, in {first} and in {second}: rename one of them"
+        )
 
 
 def import_user_modules(names: Iterable[str]) -> None:
     """Imports modules outside this package that register their own components.
 
-    The current folder is searched too, behind all others: a file in it never stands in for a library.
+    names: of modules (`my_algo`, `package.my_algo`), found as Python finds them; or paths of their files
+        (`parts/my_algo.py`). The current folder, and those of paths, are searched behind all others: a file
+        in them never stands in for a library.
 
     Raises:
         UsageError: a module cannot be imported, or what it registers is refused.
@@ -215,13 +240,37 @@ def import_user_modules(names: Iterable[str]) -> None:
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)
     for name in names:
+        file = os.path.abspath(name) if name.endswith(".py") else None
+        if file is not None and os.path.dirname(file) not in sys.path:
+            sys.path.append(os.path.dirname(file))
         try:
-            importlib.import_module(name)
+            module = importlib.import_module(Path(name).stem if file else name)
+            if file is not None and os.path.realpath(module.__file__ or "") != os.path.realpath(file):
+                raise UsageError(f"user module {name}: {module.__name__} is another module's name, rename it")
         except UsageError:
             raise
         except Exception as error:  # whatever a user's module raises is theirs to read, in one line
             what = str(error) or "no message"
             raise UsageError(f"cannot import user module {name!r}: {type(error).__name__}: {what}") from error
+
+
+def lacking(part: object, contract: type) -> list[str]:
+    """The public names that a `typing.Protocol` asks for and `part`, a class or an object, does not have."""
+    protocols = [kind for kind in contract.__mro__ if vars(kind).get("_is_protocol") and kind is not Protocol]
+    wanted = {name for kind in protocols for name in (*vars(kind), *vars(kind).get("__annotations__", ()))}
+    kinds = (part if isinstance(part, type) else type(part)).__mro__
+    said = {name for kind in kinds for name in vars(kind).get("__annotations__", ())}
+    return sorted(name for name in wanted - said - set(dir(part)) if not name.startswith("_"))
+
+
+def check_hparams(hparams: Any, contract: type, part: str) -> None:
+    """Raises UsageError where the hparams lack what a part ("memory uniform") reads, a `typing.Protocol`."""
+    missing = lacking(hparams, contract)
+    if missing:
+        raise UsageError(
+            f"{part} needs the hparams {', '.join(missing)}, which {type(hparams).__name__} lacks: take "
+            "another part, or give that class these fields"
+        )
 
 
 def _package_folder(package: str) -> Path:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 Tensor = Any  # tf.Tensor, or numpy.ndarray on the host side
 Nest = Any  # a Tensor or a nested structure of Tensors
+# What an algorithm's loss returns: loss [N] of each example, metrics as scalars, new priorities [N] or None.
+Loss = tuple[Tensor, dict[str, Tensor], Tensor | None]
 
 
 class TimeStep(NamedTuple):

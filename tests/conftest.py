@@ -14,6 +14,19 @@ ROOT = Path(__file__).resolve().parents[1]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
+def pytest_addoption(parser):
+    """`--user_modules`: whose algorithms tests/test_all_algos.py is to walk as well."""
+    parser.addoption("--user_modules", default="", help="modules or files that register parts, as train.py's")
+
+
+def pytest_configure(config):
+    names = config.getoption("--user_modules")
+    if names:
+        from rl.registry import import_user_modules
+
+        import_user_modules(names.split(","))
+
+
 @pytest.fixture(autouse=True)
 def _compiled_functions():
     """`compile=eager` is a setting of the whole process: undo it after each test."""

@@ -8,6 +8,8 @@ import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
+from rl.cli import FAMILIES, registry_of
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     *("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "k8s/README.md"),
@@ -61,3 +63,11 @@ def _commands(block: str) -> list[Step]:
     if all(map(_COMMAND.match, lines)):
         return [Step("shell", line) for line in lines]
     return [Step("text", block)]
+
+
+def forget_parts(folder: Path) -> None:
+    """Takes out of all registries what files in that folder have registered."""
+    for family in FAMILIES:
+        known = registry_of(family)._entries()
+        for name in [name for name, entry in known.items() if entry.path.startswith(str(folder))]:
+            del known[name]

@@ -7,6 +7,7 @@ called `<algo>_identity` if there is one, else the one called `<algo>`.
 from __future__ import annotations
 
 import importlib
+import itertools
 import sys
 import textwrap
 
@@ -114,8 +115,17 @@ def one_backend_each(names):
     ]
 
 
-WALK = pytest.mark.parametrize("backend", BACKENDS)
-CASES = pytest.mark.parametrize(("algo", "kind"), cases(), ids=ids)
+def walk():
+    """(algorithm, kind of action space, backend): all in-graph; on the host, which differs by what is learned
+    from, one algorithm of each experience, in `make test-all` the others too."""
+    walked, params = set(), []
+    for name, kind in cases():
+        params.append(pytest.param(name, kind, "graph", id=f"{name}-{kind.__name__}-graph"))
+        experience = get_algo(name).experience
+        marks = pytest.mark.slow if (experience, kind) in walked else []
+        walked.add((experience, kind))
+        params.append(pytest.param(name, kind, "gym", marks=marks, id=f"{name}-{kind.__name__}-gym"))
+    return params
 
 
 DISCRETE = [name for name, kind in cases() if kind is spaces.Discrete]
@@ -139,20 +149,19 @@ def test_every_algorithm_acts_in_a_space_that_is_walked():
     assert {name for name, _ in cases()} == set(algos.names())
 
 
-@WALK
-@CASES
-def test_it_learns_the_smallest_environment(build, algo, kind, backend):
+@pytest.mark.parametrize(("algo", "kind", "backend"), walk())
+def test_it_learns_and_is_saved_and_restored_whole_and_repeats_itself(build, tmp_path, algo, kind, backend):
     name, overrides = settings(algo, kind, backend)
-    runner = build(name, **overrides)
+    runner, before = save_restore_and_repeat(build, tmp_path, name, overrides)
     agent = runner.agent
-    before = {key: np.array(each.numpy()) for key, each in agent.policy_variables.items()}
-    sums = runner.run(iterations_of(runner))
+    sums = runner.run(iterations_of(runner) - 16)
     assert sums["updates"] > 0
     assert all(np.isfinite(value) for value in sums.values()), sums
-    for key, value in state(runner).items():
+    after = state(runner)
+    for key, value in after.items():
         assert np.isfinite(value).all() or value.dtype.kind != "f", key
-    kernels = [key for key in before if key.endswith("kernel")]
-    assert all((agent.policy_variables[key].numpy() != before[key]).any() for key in kernels)
+    kernels = [key for key in agent.policy_variables if key.endswith("kernel")]
+    assert all((after[key] != before[key]).any() for key in kernels)
     evaluator = Evaluator(agent, 5)
     assert evaluator.run(0).returns.mean() >= TINY[kind][1]
     evaluator.close()
@@ -167,16 +176,10 @@ def test_it_learns_in_bfloat16_too(build):
     evaluator.close()
 
 
-@WALK
-@CASES
-def test_it_is_saved_and_restored_whole_and_repeats_itself(build, tmp_path, algo, kind, backend):
-    name, overrides = settings(algo, kind, backend)
-    save_restore_and_repeat(build, tmp_path, name, overrides)
-
-
 def save_restore_and_repeat(build, tmp_path, name, overrides):
-    """Returns the runner."""
+    """Returns the runner after 16 iterations, and its variables before them."""
     first = build(name, seed=0, **overrides)
+    before = state(first)
     early = first.run(8)
     saved = state(first)
     manager = CheckpointManager(tmp_path)
@@ -196,7 +199,7 @@ def save_restore_and_repeat(build, tmp_path, name, overrides):
     if overrides["env_backend"] == "graph":  # of host environments the state is not saved
         assert again.run(8) == late
         assert_same(state(again), state(first))
-    return first
+    return first, before
 
 
 def parts_cases():
@@ -273,12 +276,22 @@ def test_it_takes_observations_with_parts_of_all_kinds(build, algo, kind, form, 
     assert all((agent.policy_variables[key].numpy() != before[key]).any() for key in kernels)
 
 
-@pytest.mark.parametrize(("model", "backend"), one_backend_each(RECURRENT))
-@pytest.mark.parametrize("algo", [name for name in algos.names() if get_algo(name).recurrent])
+def recurrent_cases():
+    """(algorithm, model, backend): each model and each backend of every algorithm; `make test` runs one case
+    of an algorithm, and r2d2, whose memory keeps the states, on the host as well."""
+    params = []
+    for i, name in enumerate(name for name in algos.names() if get_algo(name).recurrent):
+        for j, (model, backend) in enumerate(itertools.product(RECURRENT, BACKENDS)):
+            chosen = j == 2 * (i % 2) or (get_algo(name).experience == "sequence" and j == 1)
+            params.append(pytest.param(name, model, backend, marks=[] if chosen else pytest.mark.slow))
+    return params
+
+
+@pytest.mark.parametrize(("algo", "model", "backend"), recurrent_cases())
 def test_with_memory_it_is_saved_and_restored_whole_and_repeats_itself(build, tmp_path, algo, model, backend):
     name, overrides = settings(algo, get_algo(algo).action_spaces[0], backend)
     overrides |= {"model.name": model, "model.hidden": (8,), "model.recurrent_units": 8}
-    runner = save_restore_and_repeat(build, tmp_path, name, overrides)
+    runner, _ = save_restore_and_repeat(build, tmp_path, name, overrides)
     assert tf.nest.flatten(runner.agent.initial_state(1))
 
 

@@ -9,7 +9,7 @@ eagerly, inside one XLA-compiled loop, or from the host.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast, get_args
 
 import keras
 import tensorflow as tf
@@ -18,56 +18,39 @@ from gymnasium import spaces
 from rl.agents.algos.act_select.random_start import random_start
 from rl.agents.algos.act_select.registry import get_act_select
 from rl.agents.algos.grad_comp.registry import get_grad_comp
+from rl.agents.contracts import (
+    ActSelectForSome,
+    ActSelectWithVariables,
+    LoggedActSelect,
+    StatefulActSelect,
+    StochasticActSelect,
+    checked_act_select,
+    checked_choice,
+)
+from rl.agents.optimizers import KERNELS, OPTIMIZERS
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
+from rl.models.contracts import KeepsState
 from rl.models.images import for_images
 from rl.models.layers import Initializers, ObservationEncoder, has_noise, resample_noise
 from rl.ops import random, schedules
 from rl.ops.nests import flatten_time
 from rl.parallel import replicas
 from rl.spaces import check_action_space
-from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
+from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
 
-# Named, or Keras would number them, and a run that was the second in its process could not be resumed.
-OPTIMIZERS: dict[str, Any] = {
-    "adam": lambda rate, hparams: _local(keras.optimizers.Adam)(
-        rate, epsilon=hparams.adam_epsilon, name="adam"
-    ),
-    "adamw": lambda rate, hparams: _local(keras.optimizers.AdamW)(
-        rate, weight_decay=hparams.weight_decay, epsilon=hparams.adam_epsilon, name="adamw"
-    ),
-    "rmsprop": lambda rate, hparams: _local(keras.optimizers.RMSprop)(
-        rate, rho=0.99, epsilon=hparams.adam_epsilon, name="rmsprop"
-    ),
-    "sgd": lambda rate, hparams: _local(keras.optimizers.SGD)(rate, name="sgd"),
+AnyHParams = TypeVar("AnyHParams", bound=HParams)
+
+EXPERIENCES = {
+    "rollout": "each trajectory as it comes",
+    "parameters": "each trajectory as it comes, of which every one begins with fresh episodes",
+    "transition": "a `Batch` that a memory samples",
+    "sequence": "a `SequenceBatch` that a memory samples",
 }
-# What weight decay is for, by the variables' names: not biases, scales, noise, log_std, log_temperature.
-KERNELS = ("kernel", "recurrent_kernel")
 
 
-def _local(optimizer: type) -> type:
-    """Keras sums gradients over devices and waits for all of them, which no loop allows: here each device
-    takes the step by itself, with gradients that are the same on all (`rl.parallel.replicas`). Likewise the
-    weight decay, which Keras's would make on all devices, once for each."""
-
-    def update(self: Any, gradients: list[Tensor], variables: list[Any], learning_rate: Tensor) -> None:
-        for gradient, variable in zip(gradients, variables, strict=True):
-            self.update_step(gradient, variable, learning_rate)
-
-    def decay(self: Any, variables: list[Any]) -> None:
-        if not self.weight_decay:
-            return
-        rate = tf.convert_to_tensor(self.learning_rate)
-        for variable in variables:
-            if self._use_weight_decay(variable):
-                variable.assign_sub(rate * self.weight_decay * tf.convert_to_tensor(variable))
-
-    methods = {"_backend_update_step": update, "_apply_weight_decay": decay}
-    return type(optimizer.__name__, (optimizer,), methods)
-
-
-class Agent:
-    """Base of all algorithms.
+class Agent(Generic[AnyHParams]):
+    """Base of all algorithms; `Agent[DQNHParams]` is one that reads the hyperparameters of that class.
 
     Args:
         hparams: the named set; the algorithm's own fields included.
@@ -75,25 +58,31 @@ class Agent:
         seed: of the initial weights.
 
     Raises:
-        UsageError: the algorithm cannot act in `action_space`.
+        UsageError: the algorithm cannot act in `action_space`, or it or another part is not what it must be.
     """
 
-    # What it learns from. "rollout": each trajectory as it comes; "parameters": likewise, and every rollout
-    # begins with fresh episodes; "transition", "sequence": what a memory samples.
-    experience: ClassVar[str]
+    experience: ClassVar[str]  # what it learns from, one of EXPERIENCES
     action_spaces: ClassVar[tuple[type, ...]]  # kinds of action space it can act in
-    hparams_type: ClassVar[type[HParams]] = HParams  # the class that has its hyperparameters
+    hparams_type: ClassVar[type[HParams]] = HParams  # of its hyperparameters; `Agent[DQNHParams]` sets it
     trajectory_extras: ClassVar[tuple[str, ...]] = ()  # what a rollout keeps beside the transition
     recurrent: ClassVar[bool] = False  # whether it can learn with models that keep state
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "hparams_type" not in vars(cls):
+            for argument in (each for base in vars(cls).get("__orig_bases__", ()) for each in get_args(base)):
+                if isinstance(argument, type) and issubclass(argument, HParams):
+                    cls.hparams_type = argument
+
     def __init__(self, hparams: HParams, observation_space: spaces.Space, action_space: Any, seed: int):
+        self._check_class(hparams.algo)
         if not isinstance(hparams, self.hparams_type):
             raise UsageError(
                 f"algorithm {hparams.algo} needs {self.hparams_type.__name__}, the hparams given are "
                 f"{type(hparams).__name__}: take a named set of that algorithm (--list hparams)"
             )
         check_action_space(hparams, self.action_spaces, action_space)
-        self.hparams: Any = hparams
+        self.hparams = cast(AnyHParams, hparams)
         self.observation_space, self.action_space = observation_space, cast(Any, action_space)
         self.initializers = Initializers(seed, hparams.model.init)
         model = hparams.model
@@ -103,12 +92,15 @@ class Agent:
             action_space,
             precision=model.precision if for_images(model.name) else "float32",
         )
-        self.act_select = get_act_select(hparams.act_select_name)(hparams)
+        name = hparams.act_select_name
+        self.act_select = checked_act_select(get_act_select(name)(hparams), name)
         self.grad_comp = get_grad_comp(hparams.grad_comp)(hparams)
         self.networks: dict[str, keras.Model] = {}  # every network, by the name its variables are saved under
         self.optimizers: dict[str, keras.optimizers.Optimizer] = {}
         self._rates: dict[str, float | None] = {}  # at the start of the schedule; None: hparams.lr
         self.build()
+        if "network" not in self.networks:
+            raise UsageError(f'algorithm {hparams.algo} has no acting network: add_network("network", ...)')
         if not self.recurrent and tf.nest.flatten(self._network_state(1)):
             raise UsageError(
                 f"{hparams.algo} cannot learn with model {hparams.model.name}, which keeps state: "
@@ -116,6 +108,21 @@ class Agent:
             )
         if hparams.eval_policy == "sample":
             self._check_stochastic()
+
+    @classmethod
+    def _check_class(cls, algo: str) -> None:
+        """Raises UsageError for an algorithm that leaves out what it must say."""
+        said = {name for kind in cls.__mro__[: cls.__mro__.index(Agent)] for name in vars(kind)}
+        missing = {"experience", "action_spaces", "build", "policy", "updates_per_iteration"} - said
+        missing |= set() if said & {"loss", "update"} else {"loss"}
+        if missing:
+            lacks = ", ".join(sorted(missing))
+            raise UsageError(
+                f"algorithm {algo} ({cls.__name__}) lacks {lacks}: see Agent in rl/agents/agent.py"
+            )
+        if cls.experience not in EXPERIENCES:
+            known = ", ".join(EXPERIENCES)
+            raise UsageError(f"algorithm {algo}: experience {cls.experience!r} is none of {known}")
 
     # -- what an algorithm writes ---------------------------------------------------------------------
 
@@ -130,7 +137,7 @@ class Agent:
         """
         raise NotImplementedError
 
-    def loss(self, batch: Any, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+    def loss(self, batch: Any, seed: Tensor) -> Loss:
         """(loss per example `[N]`, metrics as in `Update`, new priorities `[N]` or None)."""
         raise NotImplementedError
 
@@ -149,11 +156,12 @@ class Agent:
 
     def scalars(self, step: int) -> dict[str, float]:
         """What else is logged with every row, read from Python: learning rates and exploration."""
-        exploration = getattr(self.act_select, "scalars", None)
         rates = {name: schedules.learning_rate(self.hparams, step, lr) for name, lr in self._rates.items()}
         named = {"network": "train/learning_rate"}
         found = {named.get(name, f"train/learning_rate_{name}"): float(rate) for name, rate in rates.items()}
-        return found if exploration is None else found | exploration(step)
+        return (
+            found | self.act_select.scalars(step) if isinstance(self.act_select, LoggedActSelect) else found
+        )
 
     @property
     def steps_per_iteration(self) -> int:
@@ -214,25 +222,29 @@ class Agent:
         loss = self.loss if loss is None else loss
         variables = self.networks[name].trainable_variables if variables is None else variables
         option = {} if unless is None else {"unless": unless}
-        return self.grad_comp(
+        update = self.grad_comp(
             lambda part: loss(part, seed), batch, variables, self.optimizers[name], **option
         )
+        if not isinstance(update, Update):
+            raise UsageError(
+                f"grad_comp {self.hparams.grad_comp} returned {type(update).__name__}, not an Update"
+            )
+        return update
 
     def initial_state(self, count: int) -> Nest:
         """What acting carries from step to step, at the start of `count` episodes: zeros `[count, ...]`.
 
         {"network": ..., "act_select": ...}, or () where neither keeps state.
         """
-        select = getattr(self.act_select, "initial_state", None)
-        state = {
-            "network": self._network_state(count),
-            "act_select": () if select is None else select(self.action_space, count),
-        }
+        select, chosen = self.act_select, ()
+        if isinstance(select, StatefulActSelect):
+            chosen = select.initial_state(self.action_space, count)
+        state = {"network": self._network_state(count), "act_select": chosen}
         return state if tf.nest.flatten(state) else ()
 
     def _network_state(self, count: int) -> Nest:
-        initial = getattr(self.networks["network"], "initial_state", None)
-        return () if initial is None else initial(count)
+        network = self.networks["network"]
+        return network.initial_state(count) if isinstance(network, KeepsState) else ()
 
     def resample_noise(self, seed: Tensor) -> None:
         """New parameter noise in every network (noisy layers); runners call it before every rollout."""
@@ -242,29 +254,32 @@ class Agent:
     @property
     def acts_with_noise(self) -> bool:
         """Whether `resample_noise` changes what acting reads."""
-        return hasattr(self, "population") or any(has_noise(each) for each in self.networks.values())
+        return any(has_noise(each) for each in self.networks.values())
 
     @property
     def stochastic(self) -> bool:
         """Whether the policy that is learned is a distribution, of which actions are drawn in training."""
-        return bool(getattr(self.act_select, "stochastic", False))
+        return isinstance(self.act_select, StochasticActSelect) and self.act_select.stochastic
 
     def _check_stochastic(self) -> None:
         if not self.stochastic:
-            epsilon = hasattr(self.hparams, "evaluation_epsilon")
+            epsilon = "evaluation_epsilon" in type(self.hparams).model_fields
             instead = " (evaluation_epsilon=0.05 makes a share of the actions random)" if epsilon else ""
             raise UsageError(
                 f"eval_policy=sample: {self.hparams.algo} with act_select {self.hparams.act_select_name} "
                 f"learns no distribution to draw actions from, take greedy{instead}"
             )
 
+    @property
+    def random_steps(self) -> int:
+        """Environment steps at the start of training with uniformly random actions."""
+        return 0
+
     def act_for(self, first: int, count: int, total: int) -> None:
         """Says which environments this agent acts for: `count` from the first-th on, of `total` that are
         played at the same time in several processes. Without this call, for all `num_envs`."""
-        parts: tuple[Any, ...] = (self.act_select, getattr(self, "population", None))
-        for part in parts:
-            if hasattr(part, "act_for"):
-                part.act_for(first, count, total)
+        if isinstance(self.act_select, ActSelectForSome):
+            self.act_select.act_for(first, count, total)
 
     def act(
         self,
@@ -278,8 +293,8 @@ class Agent:
         """(action `[N, ...]`, extras to keep in the trajectory, next recurrent state).
 
         `recurrent_state`: as `initial_state` or the last call returned it; `step`: environment steps so far,
-        for exploration schedules. In training, the first `hparams.random_steps` (of algorithms that have it)
-        are uniformly random. `sampled`: actions are drawn as in training where this is not training.
+        for exploration schedules. In training, the first `random_steps` are uniformly random. `sampled`:
+        actions are drawn as in training where this is not training.
 
         Raises:
             UsageError: `sampled`, of a policy that is not `stochastic`.
@@ -289,24 +304,35 @@ class Agent:
         draws = training or sampled
         policy_seed, select_seed = random.split(seed, 2)
         output = self.policy(observation, network_state(recurrent_state), policy_seed, training)
+        if not isinstance(output, PolicyOutput):
+            raise UsageError(
+                f"{self.hparams.algo}: policy returned {type(output).__name__}, not a PolicyOutput"
+            )
         output = output._replace(action_mask=self.encoder.action_mask(observation))
-        if hasattr(self.act_select, "initial_state"):
-            before = recurrent_state["act_select"]
-            action, log_prob, select_state = self.act_select(output, select_seed, step, draws, before)
-        else:
-            action, log_prob = self.act_select(output, select_seed, step, draws)
-            select_state = ()
-        random_steps = getattr(self.hparams, "random_steps", 0)
-        if training and random_steps:
-            start_seed, legal = random.fold_in(seed, 2), output.action_mask
-            action = random_start(action, self.action_space, legal, start_seed, step, random_steps)
-        kept = {"log_prob": log_prob, "value": output.value}
-        state = {"network": output.recurrent_state, "act_select": select_state}
-        return (
-            action,
-            {name: kept[name] for name in self.trajectory_extras},
-            state if tf.nest.flatten(recurrent_state) else (),
+        stateful = isinstance(self.act_select, StatefulActSelect)
+        before = (recurrent_state["act_select"],) if stateful else ()
+        action, log_prob, select_state = checked_choice(
+            self.act_select(output, select_seed, step, draws, *before),
+            tf.nest.flatten(observation)[0].shape[0],
+            stateful,
+            "log_prob" in self.trajectory_extras,
+            self.hparams.act_select_name,
         )
+        if training and self.random_steps:
+            start_seed, legal = random.fold_in(seed, 2), output.action_mask
+            action = random_start(action, self.action_space, legal, start_seed, step, self.random_steps)
+        state = {"network": output.recurrent_state, "act_select": select_state}
+        return action, self._extras(log_prob, output), state if tf.nest.flatten(recurrent_state) else ()
+
+    def _extras(self, log_prob: Tensor, output: PolicyOutput) -> dict[str, Tensor]:
+        """What a rollout keeps beside the transition, as `trajectory_extras` asks."""
+        kept = {"log_prob": log_prob, "value": output.value}
+        lacking = [name for name in self.trajectory_extras if kept.get(name) is None]
+        if lacking:
+            raise UsageError(
+                f"{self.hparams.algo}: trajectory_extras asks for {lacking[0]}, its policy gives none"
+            )
+        return {name: kept[name] for name in self.trajectory_extras}
 
     def values(self, trajectory: Trajectory, seed: Tensor) -> Tensor:
         """What the present network values a trajectory's observations at, but for the last one: [T, B]."""
@@ -334,7 +360,10 @@ class Agent:
     @property
     def acting_variables(self) -> dict[str, Any]:
         """What acting in training reads: `policy_variables`, then what else there is."""
-        return self.policy_variables | getattr(self.act_select, "variables", {})
+        select = self.act_select
+        return self.policy_variables | (
+            select.variables if isinstance(select, ActSelectWithVariables) else {}
+        )
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -350,22 +379,6 @@ class Agent:
 def network_state(recurrent_state: Nest) -> Nest:
     """The network's part of what `Agent.initial_state` and `Agent.act` return."""
     return recurrent_state["network"] if isinstance(recurrent_state, dict) else ()
-
-
-def copy_weights(online: keras.Model, target: keras.Model, tau: float | Tensor) -> None:
-    """target <- tau * online + (1 - tau) * target, for all trainable variables."""
-    for source, copy in zip(online.trainable_variables, target.trainable_variables, strict=True):
-        copy.assign((1.0 - tau) * copy + tau * source)  # exact at tau = 0 and 1, by rounding too
-
-
-def update_target(online: keras.Model, target: keras.Model, updates: Tensor, hparams: Any) -> None:
-    """Moves the target network by `tau` in every `target_update_period`-th of `updates`."""
-    if hparams.target_update_period == 1:
-        copy_weights(online, target, hparams.tau)
-        return
-    due = tf.cast(updates % hparams.target_update_period == 0, tf.float32)
-    # A blend with weight 0 leaves the target as it is; cheaper for XLA than a conditional.
-    copy_weights(online, target, due * hparams.tau)
 
 
 def named_variables(owner: str, variables: list[Any]) -> dict[str, Any]:

@@ -5,15 +5,15 @@ Proportional prioritization: Schaul et al. 2016, https://arxiv.org/abs/1511.0595
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
 from rl.errors import UsageError
+from rl.memory.contract import PriorityHParams
 from rl.memory.sum_tree import SumTree
 from rl.ops import schedules
 from rl.parallel import replicas
+from rl.registry import check_hparams
 from rl.types import Tensor
 
 
@@ -29,8 +29,9 @@ class Priorities(SumTree):
         UsageError: `priority_epsilon` is not positive.
     """
 
-    def __init__(self, capacity: int, hparams: Any, exponent: float) -> None:
+    def __init__(self, capacity: int, hparams: PriorityHParams, exponent: float) -> None:
         super().__init__(capacity)
+        check_hparams(hparams, PriorityHParams, "a memory with priorities")
         if hparams.priority_epsilon <= 0:
             raise UsageError(
                 f"priority_epsilon is {hparams.priority_epsilon}: it must be positive, or what has "
@@ -47,7 +48,8 @@ class Priorities(SumTree):
 
     def leaves(self) -> np.ndarray:
         """All leaves, float32 `[capacity]`. Eager, on the host."""
-        return self._levels[0].numpy()[: self.capacity]
+        leaves: np.ndarray = self._levels[0].numpy()[: self.capacity]
+        return leaves
 
     def largest(self) -> Tensor:
         """The largest leaf so far, which is what a new one gets: float32 scalar, 1 at first."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
+from rl.memory.contract import PrioritizedHParams
 from rl.memory.priorities import Priorities
 from rl.memory.registry import register
 from rl.memory.replay import Replay
@@ -24,13 +23,12 @@ class Prioritized(Replay):
     largest p^alpha so far where the algorithm has not said.
     """
 
-    def __init__(self, spec: MemorySpec, hparams: Any) -> None:
+    def __init__(self, spec: MemorySpec, hparams: PrioritizedHParams) -> None:
         super().__init__(spec, hparams)
         self.tree = Priorities(self.ring.places, hparams, hparams.priority_exponent)
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
-        """All state by name, for checkpoints."""
         return {**super().variables, **self.tree.variables}
 
     def add(self, trajectory: Trajectory) -> None:

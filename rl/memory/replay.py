@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from rl.errors import UsageError
+from rl.memory.contract import ReplayHParams
 from rl.memory.ring import EPISODE_END, TERMINATED, Ring
 from rl.memory.spec import MemorySpec
+from rl.registry import check_hparams
 from rl.types import Batch, Tensor, Trajectory
 
 
-class Replay:
+class RingMemory:
+    """What every memory with a ring has in common; the methods are those of `rl.memory.contract.Memory`."""
+
+    ring: Ring
+    min_size: int
+
+    @property
+    def variables(self) -> dict[str, tf.Variable]:
+        return self.ring.variables
+
+    def add(self, trajectory: Trajectory) -> None:
+        self.ring.add(trajectory)
+
+    def written(self) -> Tensor:
+        return self.ring.written
+
+    def appended(self) -> dict[str, int]:
+        return self.ring.appended()
+
+    def cut(self) -> None:
+        self.ring.cut()
+
+    def size(self) -> Tensor:
+        raise NotImplementedError
+
+    def can_sample(self) -> Tensor:
+        return self.size() >= self.min_size
+
+    def check_valid(self) -> None:
+        """Raises ValueError when an invariant of the stored data is broken. Eager, on the host: slow."""
+        self.ring.check_valid()
+
+
+class Replay(RingMemory):
     """A ring and its n-step transitions; a subclass decides which places to sample.
 
     The newest n rows cannot be sampled: the observation n steps after them is not stored yet. Nor can the
@@ -28,7 +61,8 @@ class Replay:
 
     experiences = ("transition",)  # of the agents that it serves
 
-    def __init__(self, spec: MemorySpec, hparams: Any) -> None:
+    def __init__(self, spec: MemorySpec, hparams: ReplayHParams) -> None:
+        check_hparams(hparams, ReplayHParams, f"memory {type(self).__name__.lower()}")
         rows = _rows(spec, hparams)
         self.n_step = hparams.n_step
         self.gamma = hparams.gamma
@@ -36,42 +70,16 @@ class Replay:
         self.min_size = max(hparams.min_replay_size, 1)
         self.ring = Ring(spec, rows)
 
-    @property
-    def variables(self) -> dict[str, tf.Variable]:
-        """All state by name, for checkpoints."""
-        return self.ring.variables
-
-    def add(self, trajectory: Trajectory) -> None:
-        """Appends the T rows of a trajectory [T, B]; T is static."""
-        self.ring.add(trajectory)
+    def sample(self, seed: Tensor, step: Tensor) -> Batch:
+        """A batch of `batch_size` transitions, `transitions(place, ...)` of the places that are chosen."""
+        raise NotImplementedError
 
     def update_priorities(self, batch: Batch, priorities: Tensor, written: Tensor | None = None) -> None:
-        """Takes the algorithm's priorities [N] of a batch that was sampled when there were `written` rows
-        (default: now); ignored by a memory without."""
-
-    def written(self) -> Tensor:
-        """Rows ever added, int64 scalar."""
-        return self.ring.written
-
-    def appended(self) -> dict[str, int]:
-        """Variables that change by appending alone (`Ring.appended`)."""
-        return self.ring.appended()
-
-    def cut(self) -> None:
-        """Ends the running episodes as truncated, for environments that are restarted (`Ring.cut`)."""
-        self.ring.cut()
+        """Does nothing: a memory with priorities takes them."""
 
     def size(self) -> Tensor:
         """Places that may be sampled, int32 scalar; autoreset steps among them count."""
         return tf.maximum(self.ring.filled - self.n_step - self.ring.incomplete, 0) * self.ring.num_envs
-
-    def can_sample(self) -> Tensor:
-        """Whether `min_replay_size` is reached, bool scalar."""
-        return self.size() >= self.min_size
-
-    def check_valid(self) -> None:
-        """Raises ValueError when an invariant of the stored data is broken. Eager, on the host: slow."""
-        self.ring.check_valid()
 
     def transitions(self, place: Tensor, sample_weight: Tensor, mask: Tensor) -> Batch:
         """The n-step transitions that start at `place` [N], which may be sampled."""
@@ -129,7 +137,7 @@ def _has(flags: Tensor, bits: int) -> Tensor:
     return (flags & bits) != 0
 
 
-def _rows(spec: MemorySpec, hparams: Any) -> int:
+def _rows(spec: MemorySpec, hparams: ReplayHParams) -> int:
     """Rows of the ring, after checking the hparams against each other."""
     if hparams.n_step < 1:
         raise UsageError(f"n_step is {hparams.n_step}: a transition spans at least 1 step")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
+from rl.hparams.hparams import HParams
 from rl.memory.registry import register
 from rl.memory.spec import MemorySpec
 from rl.types import Batch, Tensor, Trajectory
@@ -17,11 +16,12 @@ class Rollout:
 
     experiences = ("rollout", "parameters")  # of the agents that it serves
 
-    def __init__(self, spec: MemorySpec, hparams: Any) -> None:
-        self.variables: dict[str, tf.Variable] = {}
+    variables: dict[str, tf.Variable]
 
-    def add(self, trajectory: Trajectory) -> None:
-        """Forgets the trajectory at once."""
+    def __init__(self, spec: MemorySpec, hparams: HParams) -> None:
+        self.variables = {}
+
+    def add(self, trajectory: Trajectory) -> None: ...
 
     def sample(self, seed: Tensor, step: Tensor) -> Batch:
         """Always raises TypeError: nothing is kept that could be sampled."""
@@ -30,26 +30,19 @@ class Rollout:
         )
 
     def appended(self) -> dict[str, int]:
-        """Nothing is kept."""
         return {}
 
-    def cut(self) -> None:
-        """Nothing is kept, so nothing is cut."""
+    def cut(self) -> None: ...
 
-    def update_priorities(self, batch: Batch, priorities: Tensor, written: Tensor | None = None) -> None:
-        """Does nothing."""
+    def update_priorities(self, batch: Batch, priorities: Tensor, written: Tensor | None = None) -> None: ...
 
     def written(self) -> Tensor:
-        """0, int64 scalar."""
         return tf.constant(0, tf.int64)
 
     def size(self) -> Tensor:
-        """0, int32 scalar."""
         return tf.constant(0)
 
     def can_sample(self) -> Tensor:
-        """False, bool scalar."""
         return tf.constant(False)
 
-    def check_valid(self) -> None:
-        """Nothing is kept, nothing can be broken."""
+    def check_valid(self) -> None: ...

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from rl.errors import UsageError
+from rl.memory.contract import Memory
 from rl.memory.spec import MemorySpec
 from rl.types import Nest, Tensor
 
@@ -41,7 +42,7 @@ class Samples:
         return self._priorities.read_value()
 
 
-def sampled_structure(make_memory: Any, spec: MemorySpec, hparams: Any) -> Nest:
+def sampled_structure(make_memory: Callable[..., Memory], spec: MemorySpec, hparams: Any) -> Nest:
     """A batch of that memory, its tensors replaced by their TensorSpecs. For that a memory is made that is as
     small as the hparams let it be.
 

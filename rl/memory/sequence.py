@@ -6,21 +6,22 @@ https://openreview.net/forum?id=r1lyTjAqYX, sections 2.3 and 3.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
 from rl.errors import UsageError
+from rl.memory.contract import SequenceHParams
 from rl.memory.priorities import Priorities
 from rl.memory.registry import register
+from rl.memory.replay import RingMemory
 from rl.memory.ring import TERMINATED, TRANSITION, TRUNCATED, Ring
 from rl.memory.spec import MemorySpec, leaf_names
+from rl.registry import check_hparams
 from rl.types import SequenceBatch, Tensor, Trajectory
 
 
 @register
-class Sequence:
+class Sequence(RingMemory):
     """Sequences of `burn_in + unroll_length` steps that begin where a rollout began.
 
     A rollout of B environments opens B sequences, for it is at its start that the runner notes the network's
@@ -39,8 +40,8 @@ class Sequence:
 
     experiences = ("sequence",)  # of the agents that it serves
 
-    def __init__(self, spec: MemorySpec, hparams: Any) -> None:
-        self.hparams = hparams
+    def __init__(self, spec: MemorySpec, hparams: SequenceHParams) -> None:
+        check_hparams(hparams, SequenceHParams, "memory sequence")
         self.batch_size = hparams.batch_size
         self.min_size = max(hparams.min_replay_size, 1)
         self.num_envs, self.period = spec.num_envs, spec.rollout_length
@@ -63,7 +64,6 @@ class Sequence:
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
-        """All state by name, for checkpoints."""
         state = dict(zip(leaf_names("recurrent_state", self._state_spec), self._state, strict=True))
         return {**self.ring.variables, **state, **self.tree.variables}
 
@@ -114,31 +114,15 @@ class Sequence:
             priorities = tf.where(gone, np.nan, priorities)
         self.tree.update(batch.index, priorities)
 
-    def written(self) -> Tensor:
-        """Rows ever added, int64 scalar."""
-        return self.ring.written
-
-    def appended(self) -> dict[str, int]:
-        """Variables that change by appending alone (`Ring.appended`)."""
-        return self.ring.appended()
-
-    def cut(self) -> None:
-        """Ends the running episodes as truncated, for environments that are restarted (`Ring.cut`)."""
-        self.ring.cut()
-
     def size(self) -> Tensor:
         """Steps in the rollouts whose sequences may be sampled, int32 scalar."""
         stored = self.ring.filled // self.period
         lost = tf.maximum(stored + self.lost - self.rollouts, 0)
         return tf.maximum(stored - (self.span - 1) - lost, 0) * self.period * self.num_envs
 
-    def can_sample(self) -> Tensor:
-        """Whether `min_replay_size` is reached, bool scalar."""
-        return self.size() >= self.min_size
-
     def check_valid(self) -> None:
         """Raises ValueError when ring, states, tree, or their agreement is broken. Eager, on the host."""
-        self.ring.check_valid()
+        super().check_valid()
         self.tree.check_valid()
         position, filled = int(self.ring.position), int(self.ring.filled)
         if position % self.period or filled % self.period:
@@ -183,7 +167,7 @@ class Sequence:
         )
 
 
-def _rollouts(spec: MemorySpec, hparams: Any, span: int) -> int:
+def _rollouts(spec: MemorySpec, hparams: SequenceHParams, span: int) -> int:
     """How many rollouts are kept, after checking the hparams against each other."""
     if hparams.replay_capacity >= 2**30:
         raise UsageError(f"replay_capacity is {hparams.replay_capacity}: places are int32, stay below 2^30")

@@ -14,6 +14,7 @@ from keras import ops
 
 from rl.errors import UsageError
 from rl.hparams.hparams import ModelHParams
+from rl.models.contracts import checked_torso
 from rl.models.layers import Initializers
 from rl.models.mlp import Torso
 from rl.models.registry import get_model
@@ -34,8 +35,6 @@ class ImageTorso(keras.layers.Layer):
     Raises:
         UsageError: the observations are no images, or too small for the convolutions.
     """
-
-    for_images = True
 
     def __init__(self, model: ModelHParams, inputs: tuple[int, ...], initializers: Initializers, name: str):
         super().__init__(name=name)
@@ -128,7 +127,8 @@ def convolves(network: keras.layers.Layer) -> bool:
 
 def for_images(name: str) -> bool:
     """Whether the registered model of that name takes images alone."""
-    return getattr(get_model(name), "for_images", False)
+    model = get_model(name)
+    return isinstance(model, type) and issubclass(model, ImageTorso)
 
 
 def image_torso(
@@ -144,7 +144,7 @@ def image_torso(
     chosen = model.name if for_images(model.name) else model.image
     if chosen != "mlp" and not for_images(chosen):
         raise UsageError(f"hparam model.image={chosen!r}: needs a model for images, or mlp (--list models)")
-    return get_model(chosen)(model, inputs, initializers, name)
+    return checked_torso(get_model(chosen)(model, inputs, initializers, name), chosen)
 
 
 def _built(

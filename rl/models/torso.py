@@ -1,7 +1,7 @@
 """What all torsos share: parts of an observation joined, single steps, unrolling along time.
 
-A torso maps features `[N, *inputs]` to `[N, size]`. One with memory has `initial_state` as well, takes and
-returns its state, and can be unrolled along a trajectory; the functions here treat both kinds alike.
+`rl.models.contracts` says what a torso is; the functions here treat those that keep state and those that do
+not alike.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from rl.errors import UsageError
 from rl.hparams.hparams import ModelHParams
+from rl.models.contracts import KeepsState, checked_torso
 from rl.models.images import for_images, image_torso
 from rl.models.layers import Initializers, ObservationEncoder
 from rl.models.mlp import Torso
@@ -33,7 +34,8 @@ def make_torso(
 
     def make() -> keras.layers.Layer:
         if len(encoder.shapes) == 1:
-            return get_model(model.name)(model, encoder.shapes[0], initializers, name)
+            made = get_model(model.name)(model, encoder.shapes[0], initializers, name)
+            return checked_torso(made, model.name)
         return JoinedTorso(model, encoder.shapes, initializers, name)
 
     return make() if model.precision == "float32" else _narrow(make, model)
@@ -77,17 +79,17 @@ class JoinedTorso(keras.layers.Layer):
             ]
             joined = (sum(part.size for part in self.parts),)
             joint = Torso if for_images(model.name) else get_model(model.name)
-            self.joint = joint(model, joined, initializers, "joint")
+            self.joint = checked_torso(joint(model, joined, initializers, "joint"), model.name)
         self.size = self.joint.size
-        if is_recurrent(self.joint):
-            self.initial_state = self.joint.initial_state
         self.built = True
+
+    def initial_state(self, count: int) -> Nest:
+        return initial_state(self.joint, count)
 
     def call(self, x: Tensor, *state: Nest) -> Any:
         return self.joint(self._join(x), *state)
 
     def unroll(self, x: Tensor, state: Nest, mask: Tensor) -> tuple[Tensor, Nest]:
-        """See `rl.models.lstm`."""
         length, count = x.shape[:2]
         joined = self._join(tf.reshape(x, [length * count, *x.shape[2:]]))
         return self.joint.unroll(tf.reshape(joined, [length, count, joined.shape[-1]]), state, mask)
@@ -99,7 +101,7 @@ class JoinedTorso(keras.layers.Layer):
 
 def is_recurrent(torso: keras.layers.Layer) -> bool:
     """Whether the torso keeps state from step to step."""
-    return hasattr(torso, "initial_state")
+    return isinstance(torso.joint if isinstance(torso, JoinedTorso) else torso, KeepsState)
 
 
 def initial_state(torso: keras.layers.Layer, count: int) -> Nest:

@@ -8,15 +8,16 @@ import tensorflow as tf
 from gymnasium import spaces
 from scipy import stats
 
-from rl.agents.agent import OPTIMIZERS, flatten_time
 from rl.agents.algos.act_select.registry import get_act_select
 from rl.agents.algos.act_select.registry import registry as act_selects
 from rl.agents.algos.grad_comp.backprop import apply_gradients
 from rl.agents.algos.grad_comp.registry import get_grad_comp
 from rl.agents.algos.grad_comp.registry import registry as grad_comps
+from rl.agents.optimizers import OPTIMIZERS
 from rl.hparams.merge import resolve
 from rl.ops import random
 from rl.ops.distributions import Categorical, DiagonalGaussian
+from rl.ops.nests import flatten_time
 from rl.types import PolicyOutput
 
 UNLIKELY = 1e-4

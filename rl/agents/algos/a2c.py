@@ -16,54 +16,23 @@ Deviations from the paper:
 from __future__ import annotations
 
 import tensorflow as tf
-from gymnasium import spaces
 
-from rl.agents.agent import Agent
 from rl.agents.algos.registry import register
+from rl.agents.policy_gradient import PolicyGradient
 from rl.hparams.a2c import A2CHParams
-from rl.models.networks import ActorCritic, ActorCriticOutput
-from rl.ops import distributions, returns
+from rl.ops import returns
 from rl.ops.nests import flatten_time
 from rl.ops.policy import masked_mean, standardize
-from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
+from rl.types import Loss, Tensor, Trajectory, Update
 
 
 @register
-class A2C(Agent):
+class A2C(PolicyGradient[A2CHParams]):
     """Advantage actor-critic: discrete, multi-discrete, multi-binary and continuous actions."""
 
-    experience = "rollout"
-    action_spaces = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
-    hparams_type = A2CHParams
-    trajectory_extras = ("value",)
-    recurrent = True
-
-    def build(self) -> None:
+    def loss(self, batch: Trajectory, seed: Tensor) -> Loss:
         hparams = self.hparams
-        network = ActorCritic(
-            hparams, self.encoder, self.action_space, self.initializers, hparams.log_std_init
-        )
-        self.network = self.add_network("network", network)
-        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
-
-    def updates_per_iteration(self) -> int:
-        return 1
-
-    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
-        return self._output(self.network(observation, recurrent_state))
-
-    def _output(self, output: ActorCriticOutput) -> PolicyOutput:
-        distribution = distributions.of_space(self.action_space, output.parameters, output.log_std)
-        return PolicyOutput(distribution=distribution, value=output.value, recurrent_state=output.state)
-
-    def _unroll(self, batch: Trajectory) -> PolicyOutput:
-        """The current policy along a trajectory, flat: [T * B, ...]."""
-        observation = tf.nest.map_structure(lambda x: x[:-1], batch.observation)  # [T, B, ...]
-        return self._output(self.network.unroll(observation, batch.recurrent_state, batch.mask))
-
-    def loss(self, batch: Trajectory, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
-        hparams = self.hparams
-        output = self._unroll(batch)
+        output = self.unroll(batch)
         batch = flatten_time(batch._replace(observation=(), recurrent_state=()))  # [N, ...]
         policy_loss = -output.distribution.log_prob(batch.action) * batch.extras["advantage"]  # [N]
         value_loss = 0.5 * tf.square(output.value - batch.extras["target"])

@@ -1,14 +1,13 @@
 """C51: categorical distributions of returns in place of their means.
 
 Bellemare et al. 2017, "A Distributional Perspective on Reinforcement Learning",
-https://arxiv.org/abs/1707.06887. An action has a distribution over `atoms` returns from `value_min` to
-`value_max`. The target is that of the next state's best action, moved to r + discount * z and projected on
-the atoms (algorithm 1); the loss is the cross-entropy. Actions are chosen by the means. Switches are DQN's.
+https://arxiv.org/abs/1707.06887. The distribution over `atoms` returns of the next state's best action, moved
+to r + discount * z and projected on the atoms (algorithm 1), is the target of a cross-entropy.
+The switches `double`, `dueling`, `noisy`, `n_step` and `prioritized` are those of `rl/agents/value.py`.
 
 Deviations from the paper:
 
-1. `value_min` and `value_max` must be set to what returns can be, at most the largest reward / (1 - gamma):
-   the default, the paper's -10 to 10, suits rewards clipped to -1 and 1.
+1. `value_min` and `value_max` must be set to what returns can be: the paper's -10, 10 suit clipped rewards.
 2. With `prioritized`, the priority is the absolute difference of the means, as for DQN (Rainbow: the KL).
 3. Those of DQN (`rl/agents/algos/dqn.py`).
 """
@@ -16,87 +15,34 @@ Deviations from the paper:
 from __future__ import annotations
 
 import tensorflow as tf
-from gymnasium import spaces
 
-from rl.agents.agent import Agent, copy_weights, update_target
 from rl.agents.algos.registry import register
+from rl.agents.value import ValueAgent, replay_loss
 from rl.hparams.c51 import C51HParams
-from rl.models.networks import QNetwork
 from rl.ops import distributional
-from rl.ops.policy import masked_mean
-from rl.types import Batch, Nest, PolicyOutput, Tensor
+from rl.types import Batch, Loss, Nest, Tensor
 
 
 @register
-class C51(Agent):
+class C51(ValueAgent[C51HParams]):
     """Categorical DQN: double, dueling, noisy, n-step and prioritized are switches."""
-
-    experience = "transition"
-    action_spaces = (spaces.Discrete,)
-    hparams_type = C51HParams
 
     def build(self) -> None:
         hparams = self.hparams
         self.atoms = distributional.support(hparams.value_min, hparams.value_max, hparams.atoms)
-        self.network = self.add_network("network", self.make_network("network"))
-        self.target_network = self.add_network("target_network", self.make_network("target_network"))
-        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
-        self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
-        copy_weights(self.network, self.target_network, 1.0)
-
-    def make_network(self, name: str) -> QNetwork:
-        hparams = self.hparams
-        sigma = hparams.noisy_sigma if hparams.noisy else None
-        actions = int(self.action_space.n)
-        return QNetwork(
-            hparams,
-            self.encoder,
-            actions,
-            self.initializers,
-            hparams.atoms,
-            dueling=hparams.dueling,
-            noisy_sigma=sigma,
-            name=name,
-        )
-
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
-
-    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
-        logits = self.network(observation, training=training)  # [N, A, K]
-        return PolicyOutput(q_values=self.q_values(logits, observation))
+        self.values_per_action = hparams.atoms
+        super().build()
 
     def q_values(self, logits: Tensor, observation: Nest) -> Tensor:
-        """Means of the distributions of return: logits [N, A, K] to [N, A]."""
         return self.encoder.mask_illegal(distributional.expectation(logits, self.atoms), observation)
 
-    def loss(self, batch: Batch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
-        hparams = self.hparams
-        self.resample_noise(seed)
-        logits = self.network(batch.observation, training=True)  # [N, A, K]
-        next_logits = self.target_network(batch.next_observation, training=True)  # [N, A, K]
-        selector = next_logits
-        if hparams.double:
-            selector = self.network(batch.next_observation, training=True)
-        next_action = tf.argmax(self.q_values(selector, batch.next_observation), -1, output_type=tf.int32)
+    def loss(self, batch: Batch, seed: Tensor) -> Loss:
+        logits, next_logits, next_action = self.outputs(batch, seed)  # [N, A, K] twice, [N]
         next_probabilities = tf.nn.softmax(distributional.select(next_logits, next_action))  # [N, K]
         target_atoms = batch.reward[:, None] + batch.discount[:, None] * self.atoms  # [N, K]
-        target = distributional.categorical_projection(next_probabilities, target_atoms, self.atoms)
-        target = tf.stop_gradient(target)  # [N, K]
+        target = distributional.categorical_projection(next_probabilities, target_atoms, self.atoms)  # [N, K]
         chosen = distributional.select(logits, batch.action)  # [N, K]
         loss = distributional.cross_entropy(target, chosen)
-        mean = distributional.expectation(chosen, self.atoms)  # [N]
-        error = tf.reduce_sum(target * self.atoms, -1) - mean
-        metrics = {
-            "q_value": masked_mean(mean, batch.mask),
-            "td_error": masked_mean(tf.abs(error), batch.mask),
-        }
-        return loss * batch.sample_weight * batch.mask, metrics, tf.abs(error)
-
-    def after_update(self) -> None:
-        self.updates.assign_add(1)
-        update_target(self.network, self.target_network, self.updates, self.hparams)
-
-    @property
-    def variables(self) -> dict:
-        return super().variables | {"updates": self.updates}
+        q_value = distributional.expectation(chosen, self.atoms)  # [N]
+        error = tf.reduce_sum(target * self.atoms, -1) - q_value
+        return replay_loss(loss, q_value, error, batch)

@@ -27,45 +27,32 @@ from __future__ import annotations
 import tensorflow as tf
 from gymnasium import spaces
 
-from rl.agents.agent import Agent, copy_weights
+from rl.agents.actor_critic import ReplayActorCritic
 from rl.agents.algos.registry import register
+from rl.agents.value import replay_loss
 from rl.hparams.ddpg import DDPGHParams
-from rl.models.continuous import Actor, BoxActions, Critic, DiscreteActions
+from rl.models.continuous import BoxActions, Critic, DiscreteActions
 from rl.ops import random
 from rl.ops.policy import masked_mean
-from rl.types import Batch, Nest, PolicyOutput, Tensor, Update
+from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor
 
 
 @register
-class DDPG(Agent):
+class DDPG(ReplayActorCritic[DDPGHParams]):
     """Deep deterministic policy gradient: bounded continuous actions, and discrete ones."""
 
-    experience = "transition"
     action_spaces = (spaces.Box, spaces.Discrete)
-    hparams_type = DDPGHParams
+    critics = 1
 
     def build(self) -> None:
         space = self.action_space
         self.discrete = isinstance(space, spaces.Discrete)
         self.actions = DiscreteActions(space) if self.discrete else BoxActions(space, "ddpg")
-        self.network = self.add_network("network", self.make_actor("network"))
-        self.target_network = self.add_network("target_network", self.make_actor("target_network"))
-        self.critic = self.add_network("critic", self.make_critic("critic"))
-        self.target_critic = self.add_network("target_critic", self.make_critic("target_critic"))
-        self.add_optimizer("network", self.network.trainable_variables)
-        self.add_optimizer("critic", self.critic.trainable_variables, self.hparams.critic_lr)
-        copy_weights(self.network, self.target_network, 1.0)
-        copy_weights(self.critic, self.target_critic, 1.0)
-
-    def make_actor(self, name: str) -> Actor:
-        return Actor(self.hparams, self.encoder, self.actions.size, self.initializers, name)
+        super().build()
 
     def make_critic(self, name: str) -> Critic:
         size = self.actions.size
         return Critic(self.hparams, self.encoder, size, self.initializers, linear=self.discrete, name=name)
-
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         return PolicyOutput(distribution=self.actions.deterministic(self.network(observation)))
@@ -76,35 +63,19 @@ class DDPG(Agent):
         next_q_value = self.target_critic(batch.next_observation, next_action)[0, :, 0]  # [N]
         return batch.reward + batch.discount * next_q_value
 
-    def loss(self, batch: Batch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+    def loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The critic's."""
         target = self.target(batch, seed)
         q_values = self.critic(batch.observation, self.actions.encode(batch.action))[:, :, 0]  # [1, N]
         error = tf.stop_gradient(target) - q_values
         loss = tf.reduce_sum(tf.square(error), 0)
         size = tf.reduce_mean(tf.abs(error), 0)  # [N]
-        metrics = {
-            "q_value": masked_mean(tf.reduce_mean(q_values, 0), batch.mask),
-            "td_error": masked_mean(size, batch.mask),
-        }
-        return loss * batch.sample_weight * batch.mask, metrics, size
+        return replay_loss(loss, tf.reduce_mean(q_values, 0), size, batch)
 
-    def policy_loss(self, batch: Batch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+    def policy_loss(self, batch: Batch, seed: Tensor) -> Loss:
         hparams = self.hparams
         output = self.network(batch.observation)  # [N, K]
         action = self.actions.relaxed(output, random.rows(seed), hparams.gumbel_temperature)
         loss = -self.critic(batch.observation, action)[0, :, 0]
         loss += hparams.logit_penalty * self.actions.penalty(output)
         return loss * batch.mask, {"policy_loss": masked_mean(loss, batch.mask)}, None
-
-    def update(self, batch: Batch, seed: Tensor) -> Update:
-        critic_seed, policy_seed = random.split(seed, 2)
-        critic = self.gradient_step(batch, critic_seed, "critic")
-        policy = self.gradient_step(batch, policy_seed, "network", self.policy_loss).metrics
-        self.after_update()
-        kept = {"policy_loss": policy["policy_loss"], "policy_grad_norm": policy["grad_norm"]}
-        return Update(critic.metrics | kept, critic.priorities)
-
-    def after_update(self) -> None:
-        copy_weights(self.network, self.target_network, self.hparams.tau)
-        copy_weights(self.critic, self.target_critic, self.hparams.tau)

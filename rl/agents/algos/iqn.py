@@ -19,49 +19,31 @@ Deviations from the paper:
 from __future__ import annotations
 
 import tensorflow as tf
-from gymnasium import spaces
 
-from rl.agents.agent import Agent, copy_weights, update_target
 from rl.agents.algos.registry import register
+from rl.agents.value import ValueAgent, replay_loss
 from rl.hparams.iqn import IQNHParams
 from rl.models.quantile import QuantileNetwork
 from rl.ops import distributional, random
-from rl.ops.policy import masked_mean
-from rl.types import Batch, Nest, PolicyOutput, Tensor
+from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor
 
 
 @register
-class IQN(Agent):
+class IQN(ValueAgent[IQNHParams]):
     """Implicit quantile network: double, dueling, noisy, n-step and prioritized are switches."""
-
-    experience = "transition"
-    action_spaces = (spaces.Discrete,)
-    hparams_type = IQNHParams
-
-    def build(self) -> None:
-        self.network = self.add_network("network", self.make_network("network"))
-        self.target_network = self.add_network("target_network", self.make_network("target_network"))
-        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
-        self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
-        copy_weights(self.network, self.target_network, 1.0)
 
     def make_network(self, name: str) -> QuantileNetwork:
         hparams = self.hparams
-        sigma = hparams.noisy_sigma if hparams.noisy else None
-        actions = int(self.action_space.n)
         return QuantileNetwork(
             hparams,
             self.encoder,
-            actions,
+            int(self.action_space.n),
             self.initializers,
             hparams.cosines,
             dueling=hparams.dueling,
-            noisy_sigma=sigma,
+            noisy_sigma=self.noisy_sigma,
             name=name,
         )
-
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         hparams = self.hparams
@@ -74,7 +56,7 @@ class IQN(Agent):
         quantiles = self.network(observation, fraction, training=training)  # [N, A, F]
         return PolicyOutput(q_values=tf.reduce_mean(quantiles, -1))
 
-    def loss(self, batch: Batch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+    def loss(self, batch: Batch, seed: Tensor) -> Loss:
         hparams = self.hparams
         noise_seed, fraction_seed, target_seed, policy_seed = random.split(seed, 4)
         self.resample_noise(noise_seed)
@@ -95,18 +77,6 @@ class IQN(Agent):
         chosen = distributional.select(quantiles, batch.action)  # [N, F]
         loss = distributional.quantile_huber(chosen, fraction, target, hparams.huber_delta)
         loss /= hparams.huber_delta  # equation 3 divides by kappa where QR-DQN's does not
-        mean = tf.reduce_mean(chosen, -1)  # [N]
-        error = tf.reduce_mean(target, -1) - mean
-        metrics = {
-            "q_value": masked_mean(mean, batch.mask),
-            "td_error": masked_mean(tf.abs(error), batch.mask),
-        }
-        return loss * batch.sample_weight * batch.mask, metrics, tf.abs(error)
-
-    def after_update(self) -> None:
-        self.updates.assign_add(1)
-        update_target(self.network, self.target_network, self.updates, self.hparams)
-
-    @property
-    def variables(self) -> dict:
-        return super().variables | {"updates": self.updates}
+        q_value = tf.reduce_mean(chosen, -1)  # [N]
+        error = tf.reduce_mean(target, -1) - q_value
+        return replay_loss(loss, q_value, error, batch)

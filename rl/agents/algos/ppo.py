@@ -8,7 +8,7 @@ loss - entropy_coef * entropy, where r is the ratio of the policy to the one tha
 With a recurrent model (lstm, gru) minibatches are whole sequences: groups of environments, shuffled anew in
 every epoch, each unrolled from the state that the rollout began with; `minibatches` has to divide `num_envs`.
 
-Deviations from the paper, all but the last two the reference implementation's (Engstrom et al. 2020,
+Deviations from the paper (1 to 4 are the reference implementation's: Engstrom et al. 2020,
 https://arxiv.org/abs/2005.12729; Huang et al. 2022, "The 37 implementation details of PPO"):
 
 1. Advantages are standardised per minibatch (`normalize_advantage`), or per microbatch
@@ -27,17 +27,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from gymnasium import spaces
 
-from rl.agents.agent import Agent, flatten_time
 from rl.agents.algos.registry import register
+from rl.agents.policy_gradient import PolicyGradient
 from rl.errors import UsageError
 from rl.hparams.ppo import PPOHParams
-from rl.models.networks import ActorCritic, ActorCriticOutput
-from rl.ops import distributions, loops, random, returns
+from rl.ops import loops, random, returns
+from rl.ops.nests import flatten_time
 from rl.ops.policy import approximate_kl, clipped_surrogate, clipped_value_loss, masked_mean, standardize
 from rl.parallel import replicas
-from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
+from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
 
 
 class Minibatch(NamedTuple):
@@ -54,14 +53,10 @@ class Minibatch(NamedTuple):
 
 
 @register
-class PPO(Agent):
+class PPO(PolicyGradient[PPOHParams]):
     """Proximal policy optimisation: discrete, multi-discrete, multi-binary and continuous actions."""
 
-    experience = "rollout"
-    action_spaces = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
-    hparams_type = PPOHParams
     trajectory_extras = ("log_prob", "value")
-    recurrent = True
 
     def build(self) -> None:
         hparams = self.hparams
@@ -71,11 +66,7 @@ class PPO(Agent):
                 f"minibatches={hparams.minibatches} does not divide num_envs * rollout_length = {size}: "
                 "change one of the three"
             )
-        network = ActorCritic(
-            hparams, self.encoder, self.action_space, self.initializers, hparams.log_std_init
-        )
-        self.network = self.add_network("network", network)
-        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
+        super().build()
         self.sequences = self.network.initial_state(1) != ()  # whether minibatches are of whole sequences
         if self.sequences and hparams.num_envs % hparams.minibatches:
             raise UsageError(
@@ -86,24 +77,17 @@ class PPO(Agent):
     def updates_per_iteration(self) -> int:
         return self.hparams.epochs * self.hparams.minibatches
 
-    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
-        return self._output(self.network(observation, recurrent_state))
-
-    def _output(self, output: ActorCriticOutput) -> PolicyOutput:
-        distribution = distributions.of_space(self.action_space, output.parameters, output.log_std)
-        return PolicyOutput(distribution=distribution, value=output.value, recurrent_state=output.state)
-
-    def _unroll(self, batch: Minibatch) -> tuple[Minibatch, PolicyOutput]:
+    def unroll_sequences(self, batch: Minibatch) -> tuple[Minibatch, PolicyOutput]:
         """Whole sequences as one flat batch of steps [T * B], and the current policy there."""
         state = batch.recurrent_state
         batch = _swap(batch._replace(recurrent_state=()))  # [T, B, ...]
         output = self.network.unroll(batch.observation, state, batch.mask)
-        return flatten_time(batch), self._output(output)
+        return flatten_time(batch), self.output(output)
 
-    def loss(self, batch: Minibatch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+    def loss(self, batch: Minibatch, seed: Tensor) -> Loss:
         hparams = self.hparams
         if self.sequences:
-            batch, output = self._unroll(batch)
+            batch, output = self.unroll_sequences(batch)
         else:
             output = self.policy(batch.observation, (), seed, training=True)
         log_ratio = output.distribution.log_prob(batch.action) - batch.log_prob  # [N]
@@ -165,7 +149,9 @@ class PPO(Agent):
 
     def _moved_too_far(self, metrics: dict[str, Tensor]) -> Tensor:
         """Whether a minibatch's step would begin further than `target_kl` from the policy that acted."""
-        return replicas.mean(metrics["approximate_kl"]) > 1.5 * self.hparams.target_kl
+        target_kl = self.hparams.target_kl
+        assert target_kl is not None  # or this is not asked
+        return replicas.mean(metrics["approximate_kl"]) > 1.5 * target_kl
 
     def _advantages(self, trajectory: Trajectory) -> Minibatch:
         """The trajectory as a flat batch `[T * B]`, or `[B, T]` of sequences, with advantages and targets."""
@@ -185,8 +171,10 @@ class PPO(Agent):
             observation, trajectory.action, log_prob, value, advantage, advantage + value, trajectory.mask
         )
         if self.sequences:
-            return _swap(data)._replace(recurrent_state=trajectory.recurrent_state)
-        return flatten_time(data)
+            sequences: Minibatch = _swap(data)
+            return sequences._replace(recurrent_state=trajectory.recurrent_state)
+        steps: Minibatch = flatten_time(data)
+        return steps
 
 
 def _swap(nest: Nest) -> Nest:

@@ -31,49 +31,22 @@ Deviations from the paper:
 from __future__ import annotations
 
 import tensorflow as tf
-from gymnasium import spaces
 
-from rl.agents.agent import Agent, copy_weights, update_target
 from rl.agents.algos.registry import register
+from rl.agents.value import ValueAgent
 from rl.hparams.r2d2 import R2D2HParams
 from rl.models.networks import QNetwork
 from rl.ops import sequence, value
 from rl.ops.policy import masked_mean
-from rl.types import Nest, PolicyOutput, SequenceBatch, Tensor, Trajectory
+from rl.types import Loss, Nest, PolicyOutput, SequenceBatch, Tensor, Trajectory
 
 
 @register
-class R2D2(Agent):
+class R2D2(ValueAgent[R2D2HParams]):
     """Recurrent replay distributed DQN: stored state, burn-in, value rescaling, sequence priorities."""
 
     experience = "sequence"
     recurrent = True
-    action_spaces = (spaces.Discrete,)
-    hparams_type = R2D2HParams
-
-    def build(self) -> None:
-        self.network = self.add_network("network", self.make_network("network"))
-        self.target_network = self.add_network("target_network", self.make_network("target_network"))
-        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
-        self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
-        copy_weights(self.network, self.target_network, 1.0)
-
-    def make_network(self, name: str) -> QNetwork:
-        hparams = self.hparams
-        sigma = hparams.noisy_sigma if hparams.noisy else None
-        actions = int(self.action_space.n)
-        return QNetwork(
-            hparams,
-            self.encoder,
-            actions,
-            self.initializers,
-            dueling=hparams.dueling,
-            noisy_sigma=sigma,
-            name=name,
-        )
-
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         q_values, state = self.network.step(observation, recurrent_state, training)
@@ -90,7 +63,7 @@ class R2D2(Agent):
         observation = tf.nest.map_structure(lambda x: x[burn_in:], trajectory.observation)  # [U+1, N, ...]
         return network.unroll(observation, state, mask[burn_in:], training=True)[0]
 
-    def loss(self, batch: SequenceBatch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+    def loss(self, batch: SequenceBatch, seed: Tensor) -> Loss:
         hparams = self.hparams
         self.resample_noise(seed)
         q_values = self.unroll(self.network, batch.trajectory)  # [U+1, N, A]
@@ -126,11 +99,3 @@ class R2D2(Agent):
             trace = hparams.retrace_lambda * tf.cast(best[:-1] == steps.action, tf.float32)
             target = sequence.retrace_target(steps.reward, following, taken, trace, *ends, hparams.gamma)
         return sequence.rescale_value(target, epsilon) if hparams.value_rescaling else target
-
-    def after_update(self) -> None:
-        self.updates.assign_add(1)
-        update_target(self.network, self.target_network, self.updates, self.hparams)
-
-    @property
-    def variables(self) -> dict:
-        return super().variables | {"updates": self.updates}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 from pathlib import Path
 
 from rl.registry import Registry
@@ -16,7 +17,8 @@ get_algo = registry.get
 
 def action_spaces_of(name: str) -> tuple[type, ...]:
     """The kinds of action space that an algorithm acts in, without importing its file, which takes
-    TensorFlow: read from there. `Space`, which all are, where the file does not list them.
+    TensorFlow: read from there, or from those of the classes that it derives from. `Space`, which all are,
+    where no file lists them.
 
     Raises:
         UsageError: no such algorithm.
@@ -26,11 +28,27 @@ def action_spaces_of(name: str) -> tuple[type, ...]:
     entry = registry.entry(name)
     if entry.value is not None:
         return getattr(entry.value, "action_spaces", (spaces.Space,))
-    tree = ast.parse(Path(entry.path).read_text(encoding="utf-8"))
-    classes = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == entry.qualname)
-    for each in (each for node in classes for each in node.body):
+    kinds = _listed(entry.path, entry.qualname)
+    return tuple(vars(spaces)[kind] for kind in kinds) if kinds else (spaces.Space,)
+
+
+def _listed(path: str, qualname: str) -> list[str]:
+    """The names that a class, or the first of its bases that does, gives for `action_spaces`."""
+    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+    imported = {
+        alias.name: node.module
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    for each in classes[qualname].body:
         if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "action_spaces":
-            listed = [getattr(node, "attr", "") for node in getattr(each.value, "elts", [])]
-            if listed and all(hasattr(spaces, kind) for kind in listed):
-                return tuple(getattr(spaces, kind) for kind in listed)
-    return (spaces.Space,)
+            return ast.unparse(each.value).strip("(,)").replace("spaces.", "").split(", ")
+    for base in (ast.unparse(each).partition("[")[0] for each in classes[qualname].bases):
+        if base in classes:
+            return _listed(path, base)
+        spec = importlib.util.find_spec(imported[base]) if base in imported and base != "Agent" else None
+        if spec is not None and spec.origin:
+            return _listed(spec.origin, base)
+    return []

@@ -19,41 +19,25 @@ Deviations from the paper:
 
 from __future__ import annotations
 
-import math
-
-import keras
 import tensorflow as tf
 from gymnasium import spaces
 
-from rl.agents.agent import Agent, copy_weights
-from rl.agents.algos.grad_comp.backprop import apply_gradients
+from rl.agents.actor_critic import SoftActorCritic
 from rl.agents.algos.registry import register
+from rl.agents.value import replay_loss
 from rl.hparams.sac_discrete import SACDiscreteHParams
 from rl.models.continuous import Actor, Critic
-from rl.ops import random, value
+from rl.ops import value
 from rl.ops.distributions import Categorical
-from rl.ops.policy import masked_mean, mean_of_all
-from rl.types import Batch, Nest, PolicyOutput, Tensor, Update
+from rl.ops.policy import masked_mean
+from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor
 
 
 @register
-class SACDiscrete(Agent):
+class SACDiscrete(SoftActorCritic[SACDiscreteHParams]):
     """Soft actor-critic for discrete actions."""
 
-    experience = "transition"
     action_spaces = (spaces.Discrete,)
-    hparams_type = SACDiscreteHParams
-
-    def build(self) -> None:
-        hparams = self.hparams
-        self.network = self.add_network("network", self.make_actor("network"))
-        self.critic = self.add_network("critic", self.make_critic("critic"))
-        self.target_critic = self.add_network("target_critic", self.make_critic("target_critic"))
-        self.log_temperature = keras.Variable(math.log(hparams.temperature), name="log_temperature")
-        self.add_optimizer("network", self.network.trainable_variables)
-        self.add_optimizer("critic", self.critic.trainable_variables, hparams.critic_lr)
-        self.add_optimizer("temperature", [self.log_temperature], hparams.temperature_lr)
-        copy_weights(self.critic, self.target_critic, 1.0)
 
     def make_actor(self, name: str) -> Actor:
         return Actor(self.hparams, self.encoder, int(self.action_space.n), self.initializers, name)
@@ -62,15 +46,8 @@ class SACDiscrete(Agent):
         actions = int(self.action_space.n)
         return Critic(self.hparams, self.encoder, 0, self.initializers, count=2, outputs=actions, name=name)
 
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
-
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         return PolicyOutput(distribution=Categorical(self.network(observation)))
-
-    @property
-    def temperature(self) -> Tensor:
-        return tf.exp(tf.convert_to_tensor(self.log_temperature))
 
     def target(self, batch: Batch, seed: Tensor) -> Tensor:
         """What the critics' values of the actions taken are to become, [N]."""
@@ -80,20 +57,16 @@ class SACDiscrete(Agent):
         next_value = tf.reduce_sum(tf.exp(log_probs) * soft, -1)  # [N]
         return batch.reward + batch.discount * next_value
 
-    def loss(self, batch: Batch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+    def loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The critics'."""
         target = self.target(batch, seed)
         q_values = value.select(self.critic(batch.observation), batch.action)  # [2, N]
         error = tf.stop_gradient(target) - q_values
         loss = 0.5 * tf.reduce_sum(tf.square(error), 0)
         size = tf.reduce_mean(tf.abs(error), 0)  # [N]
-        metrics = {
-            "q_value": masked_mean(tf.reduce_mean(q_values, 0), batch.mask),
-            "td_error": masked_mean(size, batch.mask),
-        }
-        return loss * batch.sample_weight * batch.mask, metrics, size
+        return replay_loss(loss, tf.reduce_mean(q_values, 0), size, batch)
 
-    def policy_loss(self, batch: Batch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+    def policy_loss(self, batch: Batch, seed: Tensor) -> Loss:
         distribution = Categorical(self.network(batch.observation))
         q_values = tf.stop_gradient(tf.reduce_min(self.critic(batch.observation), 0))  # [N, A]
         entropy = distribution.entropy()  # [N]
@@ -114,23 +87,5 @@ class SACDiscrete(Agent):
             count = tf.maximum(tf.reduce_sum(tf.cast(legal, tf.float32), -1), 1.0)
         return self.hparams.target_entropy_scale * tf.math.log(count)
 
-    def update(self, batch: Batch, seed: Tensor) -> Update:
-        critic_seed, policy_seed = random.split(seed, 2)
-        critic = self.gradient_step(batch, critic_seed, "critic")
-        policy = self.gradient_step(batch, policy_seed, "network", self.policy_loss).metrics
-        kept = {"policy_loss": policy["policy_loss"], "policy_grad_norm": policy["grad_norm"]}
-        kept |= {"entropy": policy["entropy"], "temperature": self.temperature}
-        if self.hparams.learn_temperature:
-            # The gradient of log_temperature * excess: one number, of which grad_comp could make no parts.
-            excess = mean_of_all(policy["entropy"] - policy["target_entropy"], batch.mask)
-            optimizer = self.optimizers["temperature"]
-            apply_gradients([excess], [self.log_temperature], optimizer, self.hparams.max_grad_norm)
-        self.after_update()
-        return Update(critic.metrics | kept, critic.priorities)
-
-    def after_update(self) -> None:
-        copy_weights(self.critic, self.target_critic, self.hparams.tau)
-
-    @property
-    def variables(self) -> dict:
-        return super().variables | {"log_temperature": self.log_temperature}
+    def excess_entropy(self, metrics: dict[str, Tensor]) -> Tensor:
+        return metrics["entropy"] - metrics["target_entropy"]

@@ -16,46 +16,31 @@ Deviations from the paper:
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 from gymnasium import spaces
 
-from rl.agents.agent import Agent, copy_weights
+from rl.agents.actor_critic import ReplayActorCritic
 from rl.agents.algos.registry import register
+from rl.agents.value import replay_loss
 from rl.hparams.td3 import TD3HParams
-from rl.models.continuous import Actor, BoxActions, Critic
+from rl.models.continuous import BoxActions
 from rl.ops import random
 from rl.ops.policy import masked_mean
-from rl.types import Batch, Nest, PolicyOutput, Tensor, Update
+from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor, Update
 
 
 @register
-class TD3(Agent):
+class TD3(ReplayActorCritic[TD3HParams]):
     """Twin delayed deep deterministic policy gradient: bounded continuous actions."""
 
-    experience = "transition"
     action_spaces = (spaces.Box,)
-    hparams_type = TD3HParams
 
     def build(self) -> None:
         self.actions = BoxActions(self.action_space, "td3")
-        self.network = self.add_network("network", self.make_actor("network"))
-        self.target_network = self.add_network("target_network", self.make_actor("target_network"))
-        self.critic = self.add_network("critic", self.make_critic("critic"))
-        self.target_critic = self.add_network("target_critic", self.make_critic("target_critic"))
-        self.add_optimizer("network", self.network.trainable_variables)
-        self.add_optimizer("critic", self.critic.trainable_variables, self.hparams.critic_lr)
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
-        copy_weights(self.network, self.target_network, 1.0)
-        copy_weights(self.critic, self.target_critic, 1.0)
-
-    def make_actor(self, name: str) -> Actor:
-        return Actor(self.hparams, self.encoder, self.actions.size, self.initializers, name)
-
-    def make_critic(self, name: str) -> Critic:
-        return Critic(self.hparams, self.encoder, self.actions.size, self.initializers, count=2, name=name)
-
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
+        super().build()
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         return PolicyOutput(distribution=self.actions.deterministic(self.network(observation)))
@@ -70,20 +55,16 @@ class TD3(Agent):
         next_q_values = self.target_critic(batch.next_observation, next_action)[:, :, 0]  # [2, N]
         return batch.reward + batch.discount * tf.reduce_min(next_q_values, 0)
 
-    def loss(self, batch: Batch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+    def loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The critics'."""
         target = self.target(batch, seed)
         q_values = self.critic(batch.observation, self.actions.encode(batch.action))[:, :, 0]  # [2, N]
         error = tf.stop_gradient(target) - q_values
         loss = tf.reduce_sum(tf.square(error), 0)
         size = tf.reduce_mean(tf.abs(error), 0)  # [N]
-        metrics = {
-            "q_value": masked_mean(tf.reduce_mean(q_values, 0), batch.mask),
-            "td_error": masked_mean(size, batch.mask),
-        }
-        return loss * batch.sample_weight * batch.mask, metrics, size
+        return replay_loss(loss, tf.reduce_mean(q_values, 0), size, batch)
 
-    def policy_loss(self, batch: Batch, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+    def policy_loss(self, batch: Batch, seed: Tensor) -> Loss:
         action = self.actions.greedy(self.network(batch.observation))  # [N, K]
         loss = -self.critic(batch.observation, action, members=1)[0, :, 0]
         return loss * batch.mask, {"policy_loss": masked_mean(loss, batch.mask)}, None
@@ -94,9 +75,8 @@ class TD3(Agent):
         period = self.hparams.policy_update_period
 
         def delayed() -> dict[str, Tensor]:
-            policy = self.gradient_step(batch, policy_seed, "network", self.policy_loss).metrics
+            kept = self.policy_step(batch, policy_seed)
             self.after_update()
-            kept = {"policy_loss": policy["policy_loss"], "policy_grad_norm": policy["grad_norm"]}
             return {name: value * float(period) for name, value in kept.items()}
 
         def nothing() -> dict[str, Tensor]:  # with the factor above, means over updates are right
@@ -106,10 +86,6 @@ class TD3(Agent):
         kept = tf.cond(self.updates % period == 0, delayed, nothing)
         return Update(critic.metrics | kept, critic.priorities)
 
-    def after_update(self) -> None:
-        copy_weights(self.network, self.target_network, self.hparams.tau)
-        copy_weights(self.critic, self.target_critic, self.hparams.tau)
-
     @property
-    def variables(self) -> dict:
+    def variables(self) -> dict[str, Any]:
         return super().variables | {"updates": self.updates}

@@ -19,57 +19,30 @@ Deviations from the papers:
 from __future__ import annotations
 
 import tensorflow as tf
-from gymnasium import spaces
 
-from rl.agents.agent import Agent
 from rl.agents.algos.registry import register
+from rl.agents.policy_gradient import PolicyGradient
 from rl.hparams.vpg import VPGHParams
-from rl.models.networks import ActorCritic, ActorCriticOutput
-from rl.ops import distributions, loops, random, returns
+from rl.ops import loops, random, returns
 from rl.ops.nests import flatten_time
 from rl.ops.policy import masked_mean, standardize
-from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
+from rl.types import Loss, Tensor, Trajectory, Update
 
 
 @register
-class VPG(Agent):
+class VPG(PolicyGradient[VPGHParams]):
     """Vanilla policy gradient: discrete, multi-discrete, multi-binary and continuous actions."""
 
-    experience = "rollout"
-    action_spaces = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
-    hparams_type = VPGHParams
-    trajectory_extras = ("value",)
-    recurrent = True
-
     def build(self) -> None:
-        hparams = self.hparams
-        network = ActorCritic(
-            hparams, self.encoder, self.action_space, self.initializers, hparams.log_std_init
-        )
-        self.network = self.add_network("network", network)
+        self.network = self.add_network("network", self.make_network("network"))
         # Two optimizers over all variables: neither's momentum moves what the other's loss leaves out.
         variables, of_value = self.network.trainable_variables, self.network.value_variables
         rest = [each for each in variables if all(each is not other for other in of_value)]
         self.optimizer = self.add_optimizer("network", variables, decayed=rest)
-        self.add_optimizer("value", variables, hparams.value_lr, decayed=of_value)
+        self.add_optimizer("value", variables, self.hparams.value_lr, decayed=of_value)
 
-    def updates_per_iteration(self) -> int:
-        return 1
-
-    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
-        return self._output(self.network(observation, recurrent_state))
-
-    def _output(self, output: ActorCriticOutput) -> PolicyOutput:
-        distribution = distributions.of_space(self.action_space, output.parameters, output.log_std)
-        return PolicyOutput(distribution=distribution, value=output.value, recurrent_state=output.state)
-
-    def _unroll(self, batch: Trajectory) -> PolicyOutput:
-        """The current policy along a trajectory, flat: [T * B, ...]."""
-        observation = tf.nest.map_structure(lambda x: x[:-1], batch.observation)  # [T, B, ...]
-        return self._output(self.network.unroll(observation, batch.recurrent_state, batch.mask))
-
-    def loss(self, batch: Trajectory, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
-        output = self._unroll(batch)
+    def loss(self, batch: Trajectory, seed: Tensor) -> Loss:
+        output = self.unroll(batch)
         batch = flatten_time(batch._replace(observation=(), recurrent_state=()))  # [N, ...]
         policy_loss = -output.distribution.log_prob(batch.action) * batch.extras["advantage"]  # [N]
         metrics = {
@@ -78,8 +51,8 @@ class VPG(Agent):
         }
         return policy_loss * batch.mask, metrics, None
 
-    def value_loss(self, batch: Trajectory, seed: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
-        output = self._unroll(batch)
+    def value_loss(self, batch: Trajectory, seed: Tensor) -> Loss:
+        output = self.unroll(batch)
         batch = flatten_time(batch._replace(observation=(), recurrent_state=()))  # [N, ...]
         value_loss = 0.5 * tf.square(output.value - batch.extras["target"])  # [N]
         return value_loss * batch.mask, {"value_loss": masked_mean(value_loss, batch.mask)}, None

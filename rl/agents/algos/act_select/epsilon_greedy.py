@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import tensorflow as tf
 
 from rl.agents.algos.act_select.registry import register
 from rl.errors import UsageError
 from rl.ops import random, schedules
+from rl.registry import check_hparams
 from rl.types import PolicyOutput, Tensor
 
 NEEDS_VALUES = "act_select epsilon_greedy needs action values, which this algorithm lacks: take sample"
 
 
+class EpsilonHParams(Protocol):
+    """The hyperparameters that `EpsilonGreedy` reads."""
+
+    exploration_epsilon_start: float
+    exploration_epsilon_end: float
+    exploration_steps: int
+    evaluation_epsilon: float
+
+
 @register
-def epsilon_greedy(hparams: Any) -> Any:
+def epsilon_greedy(hparams: EpsilonHParams) -> EpsilonGreedy:
     """The best action, or with probability epsilon (annealed linearly over steps) a uniformly random one."""
     return EpsilonGreedy(hparams)
 
@@ -23,7 +33,7 @@ def epsilon_greedy(hparams: Any) -> Any:
 class EpsilonGreedy:
     """Action selection that logs its epsilon."""
 
-    def __init__(self, hparams: Any):
+    def __init__(self, hparams: EpsilonHParams):
         self.hparams = hparams
 
     def epsilon(self, step: Tensor) -> Tensor:
@@ -41,6 +51,7 @@ class EpsilonGreedy:
     ) -> tuple[Tensor, Tensor]:
         if output.q_values is None:
             raise UsageError(NEEDS_VALUES)
+        check_hparams(self.hparams, EpsilonHParams, "act_select epsilon_greedy")
         q_values = output.q_values  # [N, A]
         count = q_values.shape[0]
         greedy = tf.argmax(q_values, -1, output_type=tf.int32)
@@ -50,7 +61,7 @@ class EpsilonGreedy:
         anything, chance = uniform_action(output, action_seed)
         action = tf.where(explores, anything, greedy)
         chance = epsilon * chance
-        return action, tf.math.log(tf.where(action == greedy, 1.0 - epsilon + chance, chance))
+        return action, tf.math.log(tf.where(tf.equal(action, greedy), 1.0 - epsilon + chance, chance))
 
 
 def uniform_action(output: PolicyOutput, seed: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from rl.agents.algos.act_select.registry import register
+from rl.agents.contracts import ActSelect, needed_hparam
 from rl.errors import UsageError
+from rl.hparams.hparams import HParams
 from rl.ops import random
 from rl.ops.distributions import Categorical, Deterministic
 from rl.types import PolicyOutput, Tensor
 
 
 @register
-def gaussian_noise(hparams: Any) -> Any:
+def gaussian_noise(hparams: HParams) -> ActSelect:
     """The policy's action with Gaussian noise in training, within the bounds; discrete ones are sampled.
 
     `exploration_noise` is its standard deviation, as a part of half the range between the bounds.
@@ -38,13 +38,9 @@ def gaussian_noise(hparams: Any) -> Any:
     return select
 
 
-def noise_hparam(hparams: Any, select: str, name: str) -> float:
+def noise_hparam(hparams: HParams, select: str, name: str) -> float:
     """The hparam `name`. Raises UsageError where the algorithm has none of that name."""
-    if not hasattr(hparams, name):
-        raise UsageError(
-            f"act_select {select} needs the hparam {name}, which {hparams.algo} lacks: take sample or greedy"
-        )
-    return getattr(hparams, name)
+    return float(needed_hparam(hparams, name, f"act_select {select}", "take sample or greedy"))
 
 
 def disturbed(distribution: Deterministic, noise: Tensor) -> Tensor:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from rl.agents.algos.act_select.registry import register
+from rl.agents.contracts import ActSelect
+from rl.hparams.hparams import HParams
 from rl.types import Nest, PolicyOutput, Tensor
 
 
 @register
-def greedy(hparams: Any) -> Any:
+def greedy(hparams: HParams) -> ActSelect:
     """The action of highest value, or the mode of the action distribution; exploring is up to the model."""
 
     def select(output: PolicyOutput, seed: Tensor, step: Tensor, training: bool) -> tuple[Nest, Tensor]:

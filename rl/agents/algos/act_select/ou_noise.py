@@ -9,13 +9,14 @@ import tensorflow as tf
 from rl.agents.algos.act_select.gaussian_noise import disturbed, noise_hparam
 from rl.agents.algos.act_select.registry import register
 from rl.errors import UsageError
+from rl.hparams.hparams import HParams
 from rl.ops import random
 from rl.ops.distributions import Categorical, Deterministic, parameter_count
 from rl.types import Nest, PolicyOutput, Tensor
 
 
 @register
-def ou_noise(hparams: Any) -> Any:
+def ou_noise(hparams: HParams) -> OUNoise:
     """The policy's action (or its logits) with an Ornstein-Uhlenbeck process added in training.
 
     x <- x - ou_theta * x + exploration_noise * normal, from 0 at the start of every episode (Lillicrap et al.
@@ -27,7 +28,7 @@ def ou_noise(hparams: Any) -> Any:
 class OUNoise:
     """Action selection with a state: x, one number per number of the action (per logit, if discrete)."""
 
-    def __init__(self, hparams: Any):
+    def __init__(self, hparams: HParams):
         self.hparams = hparams
 
     def initial_state(self, action_space: Any, count: int) -> Nest:

@@ -6,20 +6,29 @@ section 4.1: epsilon_i = epsilon^(1 + alpha i / (N - 1)).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from rl.agents.algos.act_select.epsilon_greedy import EpsilonGreedy
+from rl.agents.algos.act_select.epsilon_greedy import EpsilonGreedy, EpsilonHParams
 from rl.agents.algos.act_select.registry import register
 from rl.parallel import replicas
+from rl.registry import check_hparams
 from rl.types import Tensor
 
 
+class ApexHParams(EpsilonHParams, Protocol):
+    """The hyperparameters that `PerWorkerEpsilon` reads."""
+
+    num_envs: int
+    exploration_epsilon_base: float
+    exploration_epsilon_exponent: float
+
+
 @register
-def per_worker_epsilon(hparams: Any) -> Any:
+def per_worker_epsilon(hparams: ApexHParams) -> PerWorkerEpsilon:
     """The best action, or a random one with a probability that differs from environment to environment."""
     return PerWorkerEpsilon(hparams)
 
@@ -28,8 +37,10 @@ class PerWorkerEpsilon(EpsilonGreedy):
     """The first environment explores most, the last one least. With several to a worker, the paper's workers
     are our environments: those of all workers are one sequence."""
 
-    def __init__(self, hparams: Any):
+    def __init__(self, hparams: ApexHParams):
         super().__init__(hparams)
+        check_hparams(hparams, ApexHParams, "act_select per_worker_epsilon")
+        self.hparams: ApexHParams = hparams
         everyone = hparams.num_envs * replicas.count()
         self.act_for(0, everyone, everyone)
 

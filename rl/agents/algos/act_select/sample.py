@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rl.agents.algos.act_select.registry import register
 from rl.errors import UsageError
+from rl.hparams.hparams import HParams
 from rl.types import Nest, PolicyOutput, Tensor
 
 NEEDS_DISTRIBUTION = "act_select sample needs an action distribution, which this algorithm lacks: take greedy"
 
 
 @register
-def sample(hparams: Any) -> Any:
+def sample(hparams: HParams) -> Sample:
     """A sample of the action distribution in training, its mode in evaluation (unless eval_policy=sample)."""
     return Sample()
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from rl.agents.algos.act_select.epsilon_greedy import uniform_action
 from rl.agents.algos.act_select.registry import register
+from rl.agents.contracts import ActSelect
 from rl.errors import UsageError
+from rl.hparams.hparams import HParams
 from rl.ops.distributions import Categorical
 from rl.types import PolicyOutput, Tensor
 
 
 @register
-def uniform_random(hparams: Any) -> Any:
+def uniform_random(hparams: HParams) -> ActSelect:
     """A uniformly random legal discrete action, in training and in evaluation."""
 
     def select(output: PolicyOutput, seed: Tensor, step: Tensor, training: bool) -> tuple[Tensor, Tensor]:

@@ -8,14 +8,16 @@ import tensorflow as tf
 
 from rl.agents.algos.grad_comp.backprop import Refusal, apply_gradients, backprop
 from rl.agents.algos.grad_comp.registry import register
+from rl.agents.contracts import checked_loss
 from rl.errors import UsageError
+from rl.hparams.hparams import HParams
 from rl.ops import loops, random, trajectories
 from rl.parallel import replicas
-from rl.types import Tensor, Update
+from rl.types import Tensor, Trajectory, Update
 
 
 @register
-def accumulate(hparams: Any) -> Any:
+def accumulate(hparams: HParams) -> Any:
     """As `backprop`, the batch in `microbatches` equal parts one after another: the same mean gradient.
 
     Losses are summed over all parts and divided once, so that parts with unequal masks count as they would
@@ -37,11 +39,11 @@ def accumulate(hparams: Any) -> Any:
         pack = loops.MetricPack()
         priorities: list[Tensor] = []  # noted by the trace: whether the loss has any
 
-        def body(i: Tensor, gradients: list[Tensor], sums: Tensor, array: tf.TensorArray) -> tuple:
+        def body(i: Tensor, gradients: list[Tensor], sums: Tensor, array: tf.TensorArray) -> tuple[Any, ...]:
             part = trajectories.take(batch, i * size + tf.range(size))
             weight = tf.reduce_sum(part.mask) / tf.maximum(own, 1.0)
             with tf.GradientTape() as tape, random.microbatch(i, parts):
-                loss, metrics, found = loss_fn(part)
+                loss, metrics, found = checked_loss(loss_fn(part), part.mask, hparams.algo)
                 share = tf.reduce_sum(loss) / total
             added = tape.gradient(
                 share,
@@ -77,6 +79,6 @@ def accumulate(hparams: Any) -> Any:
 def _part_size(batch: Any, parts: int) -> int:
     size = trajectories.count(batch)
     if size % parts:
-        what = "environments" if hasattr(batch, "recurrent_state") else "examples"
+        what = "environments" if isinstance(batch, Trajectory) else "examples"
         raise UsageError(f"hparam microbatches={parts} does not divide the batch's {size} {what}")
     return size // parts

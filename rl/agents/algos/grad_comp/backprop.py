@@ -8,6 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from rl.agents.algos.grad_comp.registry import register
+from rl.agents.contracts import checked_loss
+from rl.hparams.hparams import HParams
 from rl.parallel import replicas
 from rl.parallel.fused import fused
 from rl.types import Tensor, Update
@@ -17,7 +19,7 @@ Refusal = Callable[[dict[str, Tensor]], Tensor]
 
 
 @register
-def backprop(hparams: Any) -> Any:
+def backprop(hparams: HParams) -> Any:
     """The batch's mean gradient, clipped to `max_grad_norm` over all variables, then the optimizer.
 
     Where there are several learners the batch is what all of them have, and so is the mean.
@@ -27,7 +29,7 @@ def backprop(hparams: Any) -> Any:
         loss_fn: Any, batch: Any, variables: list[Any], optimizer: Any, unless: Refusal | None = None
     ) -> Update:
         with tf.GradientTape() as tape:
-            loss, metrics, priorities = loss_fn(batch)  # [N]
+            loss, metrics, priorities = checked_loss(loss_fn(batch), batch.mask, hparams.algo)  # [N]
             # Losses are per example and already weighed by the mask; the mean is over what counts.
             counted = replicas.total(tf.reduce_sum(batch.mask))
             share = tf.reduce_sum(loss) / tf.maximum(counted, 1.0)

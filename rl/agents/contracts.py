@@ -1,0 +1,162 @@
+"""What an agent asks of the parts it is built from, and the one line that a part gets which does otherwise.
+
+The contracts are `typing.Protocol`s: a part of a user's own needs no base class. An act_select is a function;
+what it can do beyond choosing actions (keep state, log, act for a part of the environments ...) the protocols
+after `ActSelect` say, each of which it may fulfil or not.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Protocol, runtime_checkable
+
+import tensorflow as tf
+
+from rl.errors import UsageError
+from rl.hparams.hparams import HParams
+from rl.types import Loss, Nest, PolicyOutput, Tensor
+
+
+class ActSelect(Protocol):
+    """Turns what a policy says into actions."""
+
+    def __call__(
+        self, output: PolicyOutput, seed: Tensor, step: Tensor, training: bool
+    ) -> tuple[Nest, Tensor]:
+        """(action `[N, ...]`, log-probability `[N]` of having chosen it).
+
+        seed: int32 [2]; step: environment steps so far, for schedules; training: whether it may explore.
+        """
+
+
+@runtime_checkable
+class StatefulActSelect(Protocol):
+    """An act_select that carries a state from step to step, such as noise that is correlated in time."""
+
+    def initial_state(self, action_space: Any, count: int) -> Nest:
+        """The state at the start of `count` episodes: zeros `[count, ...]`."""
+
+    def __call__(
+        self, output: PolicyOutput, seed: Tensor, step: Tensor, training: bool, state: Nest
+    ) -> tuple[Nest, Tensor, Nest]:
+        """As `ActSelect`, with the state before the step, and the state after it as third."""
+
+
+@runtime_checkable
+class StochasticActSelect(Protocol):
+    """An act_select that says whether evaluations may ask for actions as in training (eval_policy=sample)."""
+
+    stochastic: bool
+
+
+@runtime_checkable
+class LoggedActSelect(Protocol):
+    """An act_select with something to log."""
+
+    def scalars(self, step: int) -> dict[str, float]:
+        """What stands in every row of metrics, by tag."""
+
+
+@runtime_checkable
+class ActSelectWithVariables(Protocol):
+    """An act_select that reads variables."""
+
+    variables: dict[str, Any]  # by name, "act_select/..."
+
+
+@runtime_checkable
+class ActSelectForSome(Protocol):
+    """An act_select in which environments differ."""
+
+    def act_for(self, first: int, count: int, total: int) -> None:
+        """Says for which environments it acts (`Agent.act_for`)."""
+
+
+def checked_act_select(made: Any, name: str) -> Any:
+    """Returns what the factory of the act_select `name` made.
+
+    Raises:
+        UsageError: it cannot be called as `ActSelect` or `StatefulActSelect` is.
+    """
+    stateful = isinstance(made, StatefulActSelect)
+    arguments = "output, seed, step, training" + (", state" if stateful else "")
+    try:
+        inspect.signature(made).bind(*arguments.split(", "))
+    except TypeError as error:
+        what = f"({error})" if callable(made) else f"but a {type(made).__name__}"
+        raise UsageError(
+            f"act_select {name}: its factory returned no function of ({arguments}), {what}"
+        ) from error
+    return made
+
+
+def checked_choice(
+    chosen: Any, count: int, stateful: bool, kept: bool, name: str
+) -> tuple[Nest, Tensor, Nest]:
+    """Returns (action, log_prob, state) as the act_select `name` chose them for `count` observations; a state
+    of () unless it is stateful. kept: whether the log_prob is used.
+
+    Raises:
+        UsageError: it did not return what `ActSelect` or `StatefulActSelect` says.
+    """
+    wanted = "(action, log_prob, state)" if stateful else "(action, log_prob)"
+    if not isinstance(chosen, tuple) or len(chosen) != wanted.count(",") + 1:
+        raise UsageError(f"act_select {name} returned {_described(chosen)}, not {wanted}")
+    action, log_prob, state = chosen if stateful else (*chosen, ())
+    wrong = kept and _shape(log_prob) != [count]
+    if wrong or any(_shape(x)[:1] != [count] for x in tf.nest.flatten(action)):
+        raise UsageError(
+            f"act_select {name} returned action {_described(action)} and log_prob {_described(log_prob)} for "
+            f"{count} observations: each needs one for every observation, log_prob [{count}]"
+        )
+    return action, log_prob, state
+
+
+def checked_loss(returned: Any, examples: Tensor, algo: str) -> Loss:
+    """Returns what an algorithm's loss returned for a batch with that tensor of one number per example.
+
+    Raises:
+        UsageError: it is not one number per example (a loss that averages would train with gradients that are
+            a batch's size too small), or has metrics that are no scalars.
+    """
+    if not isinstance(returned, tuple) or len(returned) != 3:
+        raise UsageError(
+            f"algorithm {algo}: a loss returned {_described(returned)}, not (loss [N], metrics, priorities)"
+        )
+    loss, metrics, priorities = returned
+    wanted = tf.TensorShape(_shape(examples)).num_elements()
+    for what, value in (("loss", loss), ("priorities", priorities)):
+        if value is None and what == "priorities":
+            continue
+        if not _shape(value) or tf.TensorShape(_shape(value)).num_elements() != wanted:
+            raise UsageError(
+                f"algorithm {algo}: a loss returned {what} of shape {_shape(value)} for {wanted} examples: "
+                f"it needs one number for each, [{wanted}], not their mean; grad_comp averages"
+            )
+    wrong = [name for name, value in metrics.items() if _shape(value)]
+    if wrong:
+        shape = _shape(metrics[wrong[0]])
+        raise UsageError(f"algorithm {algo}: a loss's metric {wrong[0]} has shape {shape}, and is no scalar")
+    return loss, metrics, priorities
+
+
+def needed_hparam(hparams: HParams, name: str, part: str, instead: str) -> Any:
+    """Returns the hyperparameter `name`, which a part ("act_select ou_noise") reads and not every set has.
+
+    Raises:
+        UsageError: the hparams have none of that name; the line ends with `instead`.
+    """
+    if name not in type(hparams).model_fields:
+        raise UsageError(f"{part} needs the hparam {name}, which {hparams.algo} lacks: {instead}")
+    return hparams.flat()[name]
+
+
+def _shape(x: Any) -> list[int | None]:
+    return list(tf.convert_to_tensor(x).shape)
+
+
+def _described(x: Any) -> str:
+    """What a part returned, in a few words for an error message."""
+    if tf.is_tensor(x):
+        return str(x.shape.as_list())
+    return f"{len(x)} values" if isinstance(x, tuple) else type(x).__name__

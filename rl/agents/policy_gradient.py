@@ -1,0 +1,114 @@
+"""What A2C and its kin share: a policy and a value that learn from rollouts."""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeVar
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.agent import Agent
+from rl.hparams.a2c import A2CHParams
+from rl.hparams.impala import IMPALAHParams
+from rl.hparams.ppo import PPOHParams
+from rl.hparams.vpg import VPGHParams
+from rl.models.networks import ActorCritic, ActorCriticOutput
+from rl.ops import distributions, loops, random, trajectories
+from rl.ops.vtrace import vtrace
+from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
+
+AnyPolicyGradient = TypeVar("AnyPolicyGradient", bound=VPGHParams | A2CHParams | PPOHParams | IMPALAHParams)
+AnyVTrace = TypeVar("AnyVTrace", bound=IMPALAHParams)
+
+
+class PolicyGradient(Agent[AnyPolicyGradient]):
+    """Base of algorithms that learn from rollouts, with models that keep state or without.
+
+    A subclass writes `loss` and `update`.
+    """
+
+    experience = "rollout"
+    action_spaces = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
+    trajectory_extras: ClassVar[tuple[str, ...]] = ("value",)
+    recurrent = True
+
+    def build(self) -> None:
+        """Makes the network of policy and value, and its optimizer."""
+        self.network = self.add_network("network", self.make_network("network"))
+        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
+
+    def make_network(self, name: str) -> ActorCritic:
+        """Returns a network of policy and value."""
+        log_std_init = self.hparams.log_std_init
+        return ActorCritic(
+            self.hparams, self.encoder, self.action_space, self.initializers, log_std_init, name
+        )
+
+    def updates_per_iteration(self) -> int:
+        return 1
+
+    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
+        return self.output(self.network(observation, recurrent_state))
+
+    def output(self, output: ActorCriticOutput) -> PolicyOutput:
+        """What the network's output says of actions."""
+        distribution = distributions.of_space(self.action_space, output.parameters, output.log_std)
+        return PolicyOutput(distribution=distribution, value=output.value, recurrent_state=output.state)
+
+    def unroll(self, batch: Trajectory) -> PolicyOutput:
+        """The current policy along a trajectory, flat: [T * B, ...]."""
+        observation = tf.nest.map_structure(lambda x: x[:-1], batch.observation)  # [T, B, ...]
+        return self.output(self.network.unroll(observation, batch.recurrent_state, batch.mask))
+
+
+class VTraceAgent(PolicyGradient[AnyVTrace]):
+    """Base of policy gradients that correct for the lag of the policy that acted (Espeholt et al. 2018).
+
+    A subclass writes `loss`, of a group of environments' rollouts.
+    """
+
+    trajectory_extras = ("log_prob",)
+
+    def updates_per_iteration(self) -> int:
+        return self.hparams.epochs * self.hparams.minibatches
+
+    def unroll_whole(self, network: ActorCritic, batch: Trajectory) -> PolicyOutput:
+        """A policy along a trajectory: its distribution flat, [T * B, ...], its value [T+1, B]."""
+        mask = tf.concat([batch.mask, tf.ones_like(batch.mask[:1])], 0)  # [T+1, B]
+        output = network.unroll(batch.observation, batch.recurrent_state, mask)
+        acted = self.output(output._replace(parameters=output.parameters[: batch.mask.shape.num_elements()]))
+        return acted._replace(value=tf.reshape(output.value, mask.shape))
+
+    def vtrace(self, batch: Trajectory, log_ratio: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Targets of the value and advantages, [T, B]; log_ratio [T, B], value [T+1, B]."""
+        hparams = self.hparams
+        return vtrace(
+            log_ratio,
+            batch.reward,
+            value,
+            batch.terminated,
+            batch.truncated,
+            hparams.gamma,
+            hparams.trace_lambda,
+            hparams.rho_clip,
+            hparams.trace_clip,
+            hparams.advantage_rho_clip,
+        )
+
+    def update(self, batch: Trajectory, seed: Tensor) -> Update:
+        """`epochs` passes over the trajectory in `minibatches` groups of environments, shuffled anew."""
+        hparams = self.hparams
+        size = hparams.num_envs // hparams.minibatches
+
+        def one_update(i: Tensor) -> dict[str, Tensor]:
+            part = batch
+            if hparams.minibatches > 1:
+                epoch, place = i // hparams.minibatches, i % hparams.minibatches
+                order = random.permutation(random.fold_in(seed, epoch), hparams.num_envs)
+                part = trajectories.take(batch, tf.gather(order, place * size + tf.range(size)))
+            metrics = self.gradient_step(part, random.fold_in(seed, i)).metrics
+            self.after_update()
+            return metrics
+
+        metrics, made = loops.repeat(self.updates_per_iteration(), one_update)
+        return Update(metrics | {"updates": made})

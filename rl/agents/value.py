@@ -1,0 +1,119 @@
+"""What DQN and its kin share: two networks, what they say of a batch, the target network's updates, metrics.
+
+Switches of all of them, each its paper's whole contribution:
+
+* `double`: van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461 (`ValueAgent.outputs`)
+* `dueling`: Wang et al. 2016, https://arxiv.org/abs/1511.06581 (the head, in `rl/models/networks.py`)
+* `noisy`: Fortunato et al. 2018, https://arxiv.org/abs/1706.10295 (explores in place of epsilon-greedy; drawn
+  anew for every rollout, all environments together, and for every update; evaluation has the mean weights;
+  `random_steps` fills the memory by a uniformly random policy first, as in Mnih et al. 2015: noise alone may
+  never try an action that the first weights do not choose)
+* `prioritized`: Schaul et al. 2016, https://arxiv.org/abs/1511.05952 (the memory)
+* `n_step`: Sutton 1988, as in Rainbow, https://arxiv.org/abs/1710.02298 (the memory)
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.agent import Agent
+from rl.agents.targets import copy_weights, update_target
+from rl.hparams.dqn import DQNHParams
+from rl.models.networks import QNetwork
+from rl.ops.policy import masked_mean
+from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor
+
+AnyDQN = TypeVar("AnyDQN", bound=DQNHParams)
+
+
+class ValueAgent(Agent[AnyDQN]):
+    """Base of algorithms that act by action values: `network`, and `target_network` that follows it.
+
+    A subclass writes `loss`. Where its network gives more than a value for each action it sets
+    `values_per_action` before `build` goes on, and writes `q_values`.
+    """
+
+    experience = "transition"
+    action_spaces = (spaces.Discrete,)
+    values_per_action = 1  # how many numbers the network gives for each action
+
+    def build(self) -> None:
+        """Makes both networks, alike at first, the optimizer, and the count of updates."""
+        self.network = self.add_network("network", self.make_network("network"))
+        self.target_network = self.add_network("target_network", self.make_network("target_network"))
+        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
+        self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
+        copy_weights(self.network, self.target_network, 1.0)
+
+    def make_network(self, name: str) -> QNetwork:
+        """Returns a network of action values with the switches `dueling` and `noisy`."""
+        return QNetwork(
+            self.hparams,
+            self.encoder,
+            int(self.action_space.n),
+            self.initializers,
+            self.values_per_action,
+            dueling=self.hparams.dueling,
+            noisy_sigma=self.noisy_sigma,
+            name=name,
+        )
+
+    @property
+    def noisy_sigma(self) -> float | None:
+        """The initial spread of noisy layers; None where layers are not noisy."""
+        return self.hparams.noisy_sigma if self.hparams.noisy else None
+
+    def q_values(self, outputs: Tensor, observation: Nest) -> Tensor:
+        """Action values [N, A] from the network's outputs for these observations."""
+        return outputs
+
+    def outputs(self, batch: Batch, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What both networks say of a batch, with new noise.
+
+        Returns:
+            `network`'s outputs for the observations, [N, A] or [N, A, K]; `target_network`'s for the next
+            observations, without gradient; the best next action [N], by `network` if `double`, else by
+            `target_network`.
+        """
+        self.resample_noise(seed)
+        outputs = self.network(batch.observation, training=True)
+        next_outputs = self.target_network(batch.next_observation, training=True)
+        selector = next_outputs
+        if self.hparams.double:
+            selector = self.network(batch.next_observation, training=True)
+        values = self.q_values(selector, batch.next_observation)
+        return outputs, tf.stop_gradient(next_outputs), tf.argmax(values, -1, output_type=tf.int32)
+
+    def updates_per_iteration(self) -> int:
+        return self.hparams.updates_per_iteration
+
+    @property
+    def random_steps(self) -> int:
+        return self.hparams.random_steps
+
+    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
+        outputs = self.network(observation, training=training)
+        return PolicyOutput(q_values=self.q_values(outputs, observation))
+
+    def after_update(self) -> None:
+        period, tau = self.hparams.target_update_period, self.hparams.tau
+        self.updates.assign_add(1)
+        update_target(self.network, self.target_network, self.updates, period, tau)
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        return super().variables | {"updates": self.updates}
+
+
+def replay_loss(loss: Tensor, q_value: Tensor, error: Tensor, batch: Batch) -> Loss:
+    """What `Agent.loss` returns of sampled transitions: the loss weighed by the memory, two metrics, and the
+    sizes of the errors as priorities.
+
+    loss, q_value (predicted), error (of temporal difference) of each example, [N].
+    """
+    size = tf.abs(error)
+    metrics = {"q_value": masked_mean(q_value, batch.mask), "td_error": masked_mean(size, batch.mask)}
+    return loss * batch.sample_weight * batch.mask, metrics, size

@@ -1,0 +1,85 @@
+"""What a memory is: what runners and processes of buffers ask of it, said once."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Protocol
+
+from rl.types import Nest, Tensor, Trajectory
+
+
+class Memory(Protocol):
+    """A memory of what was experienced, made as `Kind(spec, hparams)` from a `MemorySpec`.
+
+    All its state is in variables, so that checkpoints hold it, and its methods are tensor functions.
+    """
+
+    experiences: ClassVar[tuple[str, ...]]  # what agents that it serves learn from (`Agent.experience`)
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """All state by name, for checkpoints."""
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Takes in a rollout [T, B]; T is static."""
+
+    def sample(self, seed: Tensor, step: Tensor) -> Nest:
+        """A batch, of one static shape: a `Batch` or a `SequenceBatch`.
+
+        seed: int32 [2]; step: environment steps so far, for schedules.
+        """
+
+    def update_priorities(self, batch: Nest, priorities: Tensor, written: Tensor | None = None) -> None:
+        """Takes the algorithm's priorities [N] of a batch that was sampled when there were `written` rows
+        (default: now)."""
+
+    def can_sample(self) -> Tensor:
+        """Whether `min_replay_size` is reached, bool scalar."""
+
+    def size(self) -> Tensor:
+        """Places that may be sampled, int32 scalar."""
+
+    def written(self) -> Tensor:
+        """Rows ever added, int64 scalar."""
+
+    def appended(self) -> dict[str, int]:
+        """Variables that change by appending alone (`Ring.appended`): name to rows ever appended."""
+
+    def cut(self) -> None:
+        """Ends the running episodes as truncated, for environments that are restarted."""
+
+
+class RingHParams(Protocol):
+    """The hyperparameters that every memory with a ring reads."""
+
+    replay_capacity: int
+    min_replay_size: int
+    batch_size: int
+
+
+class PriorityHParams(Protocol):
+    """The hyperparameters that priorities are made by."""
+
+    train_steps: int
+    priority_exponent: float
+    priority_epsilon: float
+    importance_sampling_exponent: float
+    importance_sampling_exponent_end: float
+
+
+class ReplayHParams(RingHParams, Protocol):
+    """The hyperparameters that a memory of transitions reads."""
+
+    gamma: float
+    n_step: int
+
+
+class PrioritizedHParams(ReplayHParams, PriorityHParams, Protocol):
+    """The hyperparameters that a prioritized memory of transitions reads."""
+
+
+class SequenceHParams(RingHParams, PriorityHParams, Protocol):
+    """The hyperparameters that a memory of sequences reads."""
+
+    prioritized: bool
+    burn_in: int
+    unroll_length: int

@@ -1,0 +1,59 @@
+"""What a torso is: the layers between an observation's features and a network's heads."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import keras
+
+from rl.errors import UsageError
+from rl.registry import lacking
+from rl.types import Nest, Tensor
+
+
+@runtime_checkable
+class KeepsState(Protocol):
+    """A torso, or a network, that carries a state from step to step."""
+
+    def initial_state(self, count: int) -> Nest:
+        """The state at the start of `count` episodes: zeros `[count, ...]`; a network's may be ()."""
+
+
+class TorsoLayer(Protocol):
+    """A Keras layer that makes features of an observation."""
+
+    size: int  # width of its output
+
+    def call(self, x: Tensor) -> Tensor:
+        """`[N, *inputs]` to `[N, size]`."""
+
+
+class RecurrentTorsoLayer(KeepsState, Protocol):
+    """A Keras layer that makes features of an observation and of what it has seen before."""
+
+    size: int  # width of its output
+
+    def call(self, x: Tensor, state: Nest) -> tuple[Tensor, Nest]:
+        """One step: `[N, *inputs]` and the state before to `[N, size]` and the state after."""
+
+    def unroll(self, x: Tensor, state: Nest, mask: Tensor) -> tuple[Tensor, Nest]:
+        """Along time: `[T, B, *inputs]` and the state before to `[T, B, size]` and the state after it all.
+
+        mask `[T, B]`: after a step where it is 0, the ignored step of an autoreset, the state starts anew.
+        """
+
+
+def checked_torso(made: Any, name: str) -> Any:
+    """Returns the torso that the model `name` made.
+
+    Raises:
+        UsageError: it is no Keras layer (whose weights would not be found), or lacks what a torso has.
+    """
+    if not isinstance(made, keras.layers.Layer):
+        raise UsageError(f"model {name} made a {type(made).__name__}, not a Keras layer")
+    missing = lacking(made, RecurrentTorsoLayer if isinstance(made, KeepsState) else TorsoLayer)
+    if missing:
+        raise UsageError(
+            f"model {name}: its {type(made).__name__} lacks {', '.join(missing)}: see rl/models/contracts.py"
+        )
+    return made

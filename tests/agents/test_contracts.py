@@ -1,0 +1,158 @@
+"""Parts that are not what they must be get one line that names them and says what is missing."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.agent import Agent
+from rl.agents.algos.act_select.registry import registry as act_selects
+from rl.agents.algos.dqn import DQN
+from rl.agents.algos.grad_comp.registry import registry as grad_comps
+from rl.errors import UsageError
+from rl.hparams.merge import resolve
+from rl.memory.registry import registry as memories
+from rl.memory.replay import Replay
+from rl.models.registry import registry as models
+from rl.ops import random
+from rl.registry import Entry
+from rl.types import Batch
+
+BOX = spaces.Box(-5.0, 5.0, (3,), np.float32)
+SEED = random.key(0)
+
+
+@pytest.fixture
+def register(monkeypatch):
+    """`register(registry, name, member)` for the time of a test."""
+
+    def enter(registry, name, member):
+        entry = Entry(name, "", __name__, member.__name__, __file__, member)
+        monkeypatch.setitem(registry._entries(), name, entry)
+
+    return enter
+
+
+def agent_of(kind=DQN, name="dqn", **overrides):
+    hparams = resolve(name, {"env": "Test-v0", "model.hidden": (8,), **overrides})
+    return kind(hparams, BOX, spaces.Discrete(3), 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda loss, metrics, priorities: tf.reduce_mean(loss), r"a loss returned \[\], not"),
+        (lambda loss, *rest: (tf.reduce_mean(loss), *rest), r"loss of shape \[\] for 6 examples"),
+        (lambda loss, *rest: (tf.stack([loss, loss], 1), *rest), r"loss of shape \[6, 2\] for 6 examples"),
+        (lambda loss, metrics, priorities: (loss, metrics, priorities[:2]), r"priorities of shape \[2\]"),
+        (lambda loss, metrics, _: (loss, {"rows": loss}, None), r"metric rows has shape \[6\]"),
+    ],
+)
+@pytest.mark.parametrize("grad_comp", ["backprop", "accumulate"])
+def test_a_loss_is_one_number_for_each_example(make_batch, change, words, grad_comp):
+    class Changed(DQN):
+        def loss(self, batch, seed):
+            return change(*super().loss(batch, seed))
+
+    agent = agent_of(Changed, grad_comp=grad_comp)
+    with pytest.raises(UsageError, match=f"^algorithm dqn: .*{words}.*$"):
+        agent.update(make_batch(), SEED)
+
+
+def test_an_algorithm_says_what_it_learns_from_and_has_a_policy():
+    with pytest.raises(
+        UsageError, match=r"dqn \(Empty\) lacks action_spaces, build, experience, loss, policy"
+    ):
+        agent_of(type("Empty", (Agent,), {}))
+    with pytest.raises(UsageError, match="experience 'memories' is none of rollout, parameters, transition"):
+        agent_of(type("Lost", (DQN,), {"experience": "memories"}))
+    with pytest.raises(UsageError, match="algorithm dqn has no acting network"):
+        agent_of(type("Blind", (DQN,), {"build": lambda self: None}))
+    kind = type("Mute", (DQN,), {"policy": lambda self, *_: tf.zeros([6, 3])})
+    with pytest.raises(UsageError, match=r"policy returned .*, not a PolicyOutput"):
+        agent_of(kind).act(tf.zeros([6, 3]), (), SEED, tf.constant(0, tf.int64), True)
+    with pytest.raises(UsageError, match="trajectory_extras asks for value, its policy gives none"):
+        agent = agent_of(type("Poor", (DQN,), {"trajectory_extras": ("value",)}))
+        agent.act(tf.zeros([6, 3]), (), SEED, tf.constant(0, tf.int64), True)
+
+
+class NoPair:
+    def __call__(self, output, seed, step, training):
+        return tf.argmax(output.q_values, -1)
+
+
+class NoThird:
+    def initial_state(self, action_space, count):
+        return tf.zeros([count])
+
+    def __call__(self, output, seed, step, training, state):
+        return tf.argmax(output.q_values, -1), state
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (None, r"returned no function of \(output, seed, step, training\), but a NoneType"),
+        (lambda output, seed: None, r"returned no function of \(output, seed, step, training\), \(too many"),
+        (NoPair(), r"returned \[6\], not \(action, log_prob\)"),
+        (NoThird(), r"returned 2 values, not \(action, log_prob, state\)"),
+        (lambda output, *_: (tf.argmax(output.q_values), tf.zeros([6])), r"action \[3\] and .* for 6 obs"),
+    ],
+)
+def test_an_act_select_returns_an_action_and_its_log_prob_for_each_observation(register, made, words):
+    register(act_selects, "mine", lambda hparams: made)
+    with pytest.raises(UsageError, match=f"act_select mine.*{words}"):
+        agent = agent_of(act_select="mine")
+        agent.act(tf.zeros([6, 3]), agent.initial_state(6), SEED, tf.constant(0, tf.int64), True)
+
+
+def test_a_part_names_the_hparams_that_it_lacks():
+    hparams = {"env": "Test-v0", "act_select": "per_worker_epsilon"}
+    with pytest.raises(UsageError, match=r"act_select per_worker_epsilon needs .*epsilon_base.*PPOHParams"):
+        act_selects.get("per_worker_epsilon")(resolve("ppo", hparams))
+    with pytest.raises(UsageError, match=r"memory uniform needs the hparams batch_size, .*PPOHParams"):
+        memories.get("uniform")(None, resolve("ppo", {"env": "Test-v0"}))
+
+
+def test_a_grad_comp_returns_an_update(register, make_batch):
+    register(grad_comps, "mine", lambda hparams: lambda *_: None)
+    with pytest.raises(UsageError, match="grad_comp mine returned NoneType, not an Update"):
+        agent_of(grad_comp="mine").update(make_batch(), SEED)
+
+
+def test_a_memory_has_all_that_a_memory_has(register):
+    members = {name: each for name, each in vars(Replay).items() if name != "sample"}
+    register(memories, "mine", type("Mine", (), {**members, "sample": lambda self, seed, step: Batch}))
+    with pytest.raises(UsageError, match=r"memory mine \(Mine in .*\) lacks add, appended, can_sample, cut"):
+        memories.get("mine")
+    register(memories, "mine", type("Mine", (Replay,), {}))
+    assert memories.get("mine").experiences == ("transition",)
+
+
+class NoSize(keras.layers.Layer):
+    def call(self, x):
+        return x
+
+
+class NoUnroll(NoSize):
+    size = 3
+
+    def initial_state(self, count):
+        return tf.zeros([count, 3])
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (NoSize, "its NoSize lacks size: see"),
+        (NoUnroll, "its NoUnroll lacks unroll: see"),
+        (object, "made a object, not a Keras layer"),
+    ],
+)
+def test_a_torso_says_how_wide_it_is_and_one_with_memory_unrolls(register, made, words):
+    register(models, "mine", lambda model, inputs, initializers, name: made())
+    with pytest.raises(UsageError, match=f"model mine.*{words}"):
+        agent_of(**{"model.name": "mine"})
