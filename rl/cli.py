@@ -61,7 +61,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def boolean(text: str) -> bool:
-    """An argparse type: True and False, in the usual spellings."""
+    """Parses True and False, in the usual spellings: an argparse type."""
     words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     if text.lower() not in words:
         raise argparse.ArgumentTypeError(f"needs True or False, not {text!r}")
@@ -69,7 +69,7 @@ def boolean(text: str) -> bool:
 
 
 def integer(minimum: int, maximum: int = 2**62 - 1) -> Callable[[str], int]:
-    """An argparse type: integers from `minimum` to `maximum`."""
+    """Makes an argparse type: integers from `minimum` to `maximum`."""
 
     def parse(text: str) -> int:
         try:
@@ -88,13 +88,13 @@ def integer(minimum: int, maximum: int = 2**62 - 1) -> Callable[[str], int]:
 
 
 def program() -> list[str]:
-    """How this program is called: `rl-train` where it is installed so, else `python train.py`."""
+    """Says how this program is called: `rl-train` where it is installed so, else `python train.py`."""
     name = os.path.basename(sys.argv[0])
     return [name] if name == "rl-train" else ["python", "train.py"]
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """All flags; boolean flags are accepted bare (`--render`) and with a value (`--training False`)."""
+    """Builds the parser of all flags; boolean ones are accepted bare (`--render`) and with a value."""
     parser = Parser(
         prog=program()[-1],
         description="Trains an agent, or continues the run that --output_dir holds, then tests it.",
@@ -144,12 +144,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def flags_of(parser: argparse.ArgumentParser) -> list[str]:
-    """All flags of a parser."""
+    """Lists all flags of a parser."""
     return [flag for action in parser._actions for flag in action.option_strings]
 
 
 def parse(argv: Sequence[str], others: Sequence[str] = ()) -> argparse.Namespace:
-    """The flags; UsageError for an unknown one (with the nearest) or a bad value.
+    """Parses the flags; raises UsageError for an unknown one (with the nearest) or a bad value.
 
     others: flags of a program around this one, which may be meant too.
     """
@@ -241,7 +241,7 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _chosen_policy(hparams: HParams | None) -> str | None:
-    """Whose actions tests take where hparams say so themselves, not by default."""
+    """Says whose actions tests take where hparams say so themselves, not by default."""
     chosen = hparams is not None and "eval_policy" in hparams.model_fields_set
     return hparams.eval_policy if hparams is not None and chosen else None
 
@@ -252,7 +252,8 @@ def _default_output(args: argparse.Namespace) -> str:
 
 
 def _machines(args: argparse.Namespace) -> tuple[Hosts, dict[str, str]] | None:
-    """The machines of this one's TPU slice, and the environment of its server; None where it is alone."""
+    """Returns the machines of this one's TPU slice, and the environment of its server; None where it is
+    alone."""
     if args.sys not in ("tpu", "gcp"):
         return None
     from rl.systems.slice.hosts import hosts_here, leave_cores_to_server
@@ -269,7 +270,7 @@ def _machines(args: argparse.Namespace) -> tuple[Hosts, dict[str, str]] | None:
 
 
 def checked(args: argparse.Namespace, here: bool = True) -> HParams:
-    """The frozen hparams, after everything that can be checked without TensorFlow.
+    """Returns the frozen hparams, after everything that can be checked without TensorFlow.
 
     here: False where the run will be on another machine: what this one has is left aside.
 
@@ -325,7 +326,8 @@ def _check_flags(args: argparse.Namespace, here: bool) -> None:
 
 
 def _copy(args: argparse.Namespace) -> int | None:
-    """The only copy to train: --copy, or with several copies what an Indexed Job says; None: all of them."""
+    """Returns the only copy to train: --copy, or with several copies what an Indexed Job says; None: all of
+    them."""
     copy, what = args.copy, f"--copy {args.copy}"
     if copy is None and args.copies > 1 and INDEX in os.environ:
         what = f"{INDEX}={os.environ[INDEX]}"
@@ -356,7 +358,7 @@ def check_components(hparams: HParams) -> None:
 
 
 def registry_of(family: str) -> Registry:
-    """The registry of a family; UsageError if there is no such family."""
+    """Returns the registry of a family; UsageError if there is no such family."""
     if family not in FAMILIES:
         raise UsageError(f"unknown registry {family!r}: {nearest(family, FAMILIES)}")
     registry: Registry = importlib.import_module(f"{FAMILIES[family]}.registry").registry

@@ -115,7 +115,7 @@ def _end(why: str) -> None:
 
 
 def verdict(path: Path, seconds: float, now: float) -> tuple[bool, str]:
-    """Whether the run of a heartbeat file goes on (or is over), and a line that says so.
+    """Returns whether the run of a heartbeat file goes on (or is over), and a line that says so.
 
     Args:
         path: of the file, or of the run's folder.
@@ -136,7 +136,7 @@ def verdict(path: Path, seconds: float, now: float) -> tuple[bool, str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Runs the command; returns its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m rl.heartbeat",
         description="Exit code 0 where a run goes on or is over, 1 where it hangs or has not begun.",

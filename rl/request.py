@@ -35,5 +35,5 @@ class Request:
     user_modules: tuple[str, ...] = ()  # that other processes import first
 
     def of_copy(self, copy: int) -> Request:
-        """The request of one copy alone, with its seed."""
+        """Returns the request of one copy alone, with its seed."""
         return dataclasses.replace(self, seed=self.seed + copy)

@@ -31,8 +31,8 @@ def end_with_parent(parent: int, number: signal.Signals) -> None:
 
 @contextlib.contextmanager
 def kept_handlers() -> Iterator[None]:
-    """What is done in it may install handlers of its own, as Ray and TensorFlow do, under which the process
-    would end without a last checkpoint, or not at all: afterwards those of before are back."""
+    """Puts the handlers of before back after what is done in it, which may install others, as Ray and
+    TensorFlow do, under which the process would end without a last checkpoint, or not at all."""
     handlers = {each: signal.getsignal(each) for each in _SIGNALS}
     try:
         yield
@@ -70,19 +70,19 @@ class StopRequest:
 
     @property
     def requested(self) -> bool:
-        """Whether a signal asked the program to stop."""
+        """Says whether a signal asked the program to stop."""
         self._heeded = self.signal is not None
         return self._heeded
 
     @property
     def exit_code(self) -> int:
-        """128 + signal, as shells report it: 129 for SIGHUP, 130 for SIGINT, 143 for SIGTERM; 0 while there
-        was none."""
+        """Returns 128 + signal, as shells report it: 129 for SIGHUP, 130 for SIGINT, 143 for SIGTERM; 0
+        while there was none."""
         return 128 + self.signal if self.signal is not None else 0
 
     @contextlib.contextmanager
     def unhurried(self) -> Iterator[None]:
-        """What is done in it is waited for however long it takes."""
+        """Has what is done in it waited for however long it takes."""
         self._unhurried += 1
         try:
             yield

@@ -235,7 +235,7 @@ def _is_header(names: list[str]) -> bool:
 
 
 def _is_text(line: str) -> bool:
-    """Whether what was read as `surrogateescape` was UTF-8."""
+    """Says whether what was read as `surrogateescape` was UTF-8."""
     return not any("\udc80" <= character <= "\udcff" for character in line)
 
 
@@ -248,7 +248,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def _scalar(name: str, value: Any) -> int | np.float32:
-    """An integer exactly, anything else as float32: what the training computes in, and CSV keeps exactly."""
+    """Returns an integer exactly, else a float32: what training computes in, and CSV keeps exactly."""
     array = np.asarray(value)
     if array.shape != ():
         raise ValueError(f"metric {name} has shape {array.shape}: metrics are scalars")

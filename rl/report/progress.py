@@ -168,8 +168,8 @@ class Progress:
 
 @contextlib.contextmanager
 def unbroken(stream: TextIO) -> Iterator[None]:
-    """What is printed in it does no harm where its reader is gone (a closed pipe, a terminal that hung up):
-    it and all that follows goes nowhere."""
+    """Lets what is printed in it do no harm where its reader is gone (a closed pipe, a terminal that hung
+    up): it and all that follows goes nowhere."""
     try:
         yield
     except OSError:

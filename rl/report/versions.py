@@ -94,7 +94,7 @@ def _keep_versions(path: Path, before: str, current: dict[str, str | None], step
 
 
 def _short(version: object) -> str:
-    """A version, a commit's with 10 of its digits."""
+    """Returns a version, a commit's with 10 of its digits."""
     return re.sub(r"^([0-9a-f]{10})[0-9a-f]{30}\b", r"\1", str(version))
 
 
@@ -106,7 +106,8 @@ def _distribution_version(name: str) -> str | None:
 
 
 def _git_commit(root: Path) -> str | None:
-    """The commit of the checkout at `root`, with `-dirty` when files differ from it; None outside of one."""
+    """Returns the commit of the checkout at `root`, with `-dirty` when files differ from it; None outside of
+    one."""
     if not (
         root / ".git"
     ).exists():  # git itself would look in the folders above, e.g. of a virtual environment

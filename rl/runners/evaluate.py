@@ -40,7 +40,7 @@ class Evaluation(NamedTuple):
         }
 
     def unlike(self, other: Evaluation) -> bool:
-        """Whether the mean returns differ by more than twice the standard error of their difference."""
+        """Says whether the mean returns differ by more than twice the standard error of their difference."""
         pairs = [(each.returns.mean(), each.returns.var() / len(each.returns)) for each in (self, other)]
         (mine, my_variance), (its, its_variance) = pairs
         return bool(abs(mine - its) > 2.0 * np.sqrt(my_variance + its_variance))
@@ -72,11 +72,11 @@ class Evaluator:
 
     @property
     def backend(self) -> str:
-        """Which of `rl.envs.make.BACKENDS` the episodes are played on."""
+        """Says which of `rl.envs.make.BACKENDS` the episodes are played on."""
         return self._envs.backend
 
     def run(self, seed: int, stopped: Callable[[], bool] | None = None) -> Evaluation:
-        """The episodes of that seed (`rl.envs.host.purpose_seed`).
+        """Plays the episodes of that seed (`rl.envs.host.purpose_seed`).
 
         Raises:
             Stopped: `stopped`, asked at each step, said so.
@@ -84,8 +84,8 @@ class Evaluator:
         return self._play(self._actors[self._sampled], seed, stopped)
 
     def other(self, seed: int, stopped: Callable[[], bool] | None = None) -> tuple[str, Evaluation] | None:
-        """What `eval_policy` did not ask for, "sampled" or "greedy", and its episodes of that seed; None for
-        policies that are not stochastic. Raises Stopped as `run`."""
+        """Plays what `eval_policy` did not ask for; returns its name, "sampled" or "greedy", and its
+        episodes of that seed; None for policies that are not stochastic. Raises Stopped as `run`."""
         if not self._agent.stochastic:
             return None
         other = not self._sampled
@@ -94,7 +94,7 @@ class Evaluator:
         return "sampled" if other else "greedy", self._play(self._actors[other], seed, stopped)
 
     def _play(self, actor: Actor, seed: int, stopped: Callable[[], bool] | None) -> Evaluation:
-        """The episodes of a seed, played by `actor`.
+        """Plays the episodes of a seed by `actor`.
 
         Each environment plays a number of episodes fixed beforehand: taking whichever end first would
         favour short ones."""

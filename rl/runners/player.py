@@ -58,11 +58,11 @@ class Player:
             raise UsageError(f"environment {env_id} cannot be drawn here: {line}") from error
 
     def play(self, seed: int, stopped: Callable[[], bool] | None = None) -> Film:
-        """One episode, not filmed. Raises Stopped where `stopped`, asked at each step, says so."""
+        """Plays one episode, not filmed. Raises Stopped where `stopped`, asked at each step, says so."""
         return self._play(seed, None, stopped)
 
     def film(self, seed: int, folder: Path, label: str, stopped: Callable[[], bool] | None = None) -> Film:
-        """One episode as `folder/LABEL_return_RETURN.mp4`, drawn by the environment itself.
+        """Films one episode as `folder/LABEL_return_RETURN.mp4`, drawn by the environment itself.
 
         Raises:
             UsageError: the film cannot be written; Unavailable where that may pass.

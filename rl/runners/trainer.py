@@ -166,7 +166,7 @@ class Trainer:
         return self._saved == (self.runner.step, self.window.iterations)
 
     def _is_save_due(self, within: bool) -> bool:
-        """Whether a periodic checkpoint is due; within: in a window.
+        """Says whether a periodic checkpoint is due; within: in a window.
 
         There never with `overlap`, where being at rest for it would change what is learned.
         """
@@ -207,8 +207,8 @@ class Trainer:
 
     @contextlib.contextmanager
     def _saving_what_was_learned(self) -> Iterator[None]:
-        """What fails in it, but for numbers that are none, ends the run after a checkpoint, if one can be
-        written. (A row that could not be is missing then.)"""
+        """Ends the run, where something fails in it but for numbers that are none, after a checkpoint, if
+        one can be written. (A row that could not be is missing then.)"""
         try:
             yield
         except Exception as error:
@@ -291,7 +291,8 @@ class Trainer:
             return None
 
     def _save(self, logger: Logger, progress: Progress) -> None:
-        """A periodic checkpoint; one that fails costs a warning, not the run, and is soon tried again."""
+        """Writes a periodic checkpoint; one that fails costs a warning, not the run, and is soon tried
+        again."""
         begun = time.monotonic()
         logger.flush()
         self._save_failed = False
@@ -315,14 +316,14 @@ class Trainer:
         self._stop.kept = f"the checkpoint of step {runner.step:,} is kept"
 
     def _environment(self) -> str:
-        """Which environment is played where, in words."""
+        """Says which environment is played where, in words."""
         names = {"graph": "in-graph", "envpool": "on EnvPool", "gym": "on Gymnasium"}
         training, evaluation = names[self.runner.backend], names[self.evaluator.backend]
         lacking = "" if self.evaluator.backend == "gym" else ", since Gymnasium has none of that id"
         return f"{self.hparams.env}: trained {training}, evaluated {evaluation}{lacking}"
 
     def _policy_graph(self) -> Any:
-        """The policy as a plain function, whose graph TensorBoard shows."""
+        """Makes the policy a plain function, whose graph TensorBoard shows."""
         agent = self.agent
         spec = space_spec(agent.observation_space, (self.hparams.num_envs,))
 
@@ -335,12 +336,13 @@ class Trainer:
 
 
 def _is_due(before: int, step: int, period: int, total: int) -> bool:
-    """Whether a multiple of `period` was passed since `before`, or the end reached; 0: at the end alone."""
+    """Says whether a multiple of `period` was passed since `before`, or the end reached; 0: at the end
+    alone."""
     return step >= total or (period > 0 and before // period != step // period)
 
 
 def _best_so_far(run_dir: Path) -> float | None:
-    """`best_return` of a run that goes on: damage to what is kept costs a line, and that policy."""
+    """Reads `best_return` of a run that goes on: damage to what is kept costs a line, and that policy."""
     try:
         found = best_return(run_dir)
     except Unavailable:

@@ -14,13 +14,13 @@ _TORN = re.compile(r"(file|gs|hdfs|ram|s3):(?!//)/*", re.IGNORECASE)
 
 
 def scheme_of(address: str | os.PathLike[str]) -> str | None:
-    """The scheme that an address begins with (`gs`), None for a path of this machine."""
+    """Returns the scheme that an address begins with (`gs`), None for a path of this machine."""
     match = _ADDRESS.match(address) if isinstance(address, str) else None
     return None if match is None else match[1]
 
 
 def is_remote(address: str | os.PathLike[str]) -> bool:
-    """Whether it is an address; else it is a path of this machine."""
+    """Says whether it is an address; else it is a path of this machine."""
     return scheme_of(address) is not None
 
 
@@ -34,7 +34,7 @@ def check_whole(address: str | os.PathLike[str]) -> None:
 
 
 def join(address: str, *names: str) -> str:
-    """What lies below an address, or a path of this machine."""
+    """Returns what lies below an address, or a path of this machine."""
     for name in names:
         address = address + name if address.endswith("/") else f"{address}/{name}"
     return address
@@ -43,8 +43,8 @@ def join(address: str, *names: str) -> str:
 def default_output(
     name: str, env: str | None = None, overrides: str = "", seed: int = 0, num_workers: int = 0
 ) -> str:
-    """The folder of a run that was given none: `runs/NAME`, and behind that what it was asked for besides, so
-    that unlike runs do not meet: `runs/ppo-Acrobot-v1-lr=0.001-seed_3-workers_2`."""
+    """Names the folder of a run that was given none: `runs/NAME`, and behind that what it was asked for
+    besides, so that unlike runs do not meet: `runs/ppo-Acrobot-v1-lr=0.001-seed_3-workers_2`."""
     parts = [
         name,
         env,

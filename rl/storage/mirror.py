@@ -75,18 +75,18 @@ class Mirror:
 
     @property
     def begun(self) -> bool:
-        """Whether this folder has written the address last."""
+        """Says whether this folder has written the address last."""
         return bool(self._writer)
 
     @property
     def runs(self) -> bool:
-        """Whether the thread has been started."""
+        """Says whether the thread has been started."""
         return self._thread is not None
 
     # -- in
 
     def goes_on(self) -> bool:
-        """Whether the folder holds what was last written to the address, or a newer state of it."""
+        """Says whether the folder holds what was last written to the address, or a newer state of it."""
         ours = ""
         with contextlib.suppress(OSError):
             ours = _id_in((self.folder / f".{WRITER}").read_bytes())
@@ -120,7 +120,7 @@ class Mirror:
         return [name for name in self.place.names(files=True) if name != WRITER and name[0] != "."]
 
     def _remote_writer(self) -> str:
-        """Id of the folder that wrote last, "" where none did."""
+        """Returns the id of the folder that wrote last, "" where none did."""
         return _id_in(read(self.place, WRITER) or b"")
 
     # -- out
@@ -195,8 +195,8 @@ class Mirror:
             shutil.rmtree(out, ignore_errors=True)
 
     def local_files(self) -> dict[str, Path]:
-        """All files but checkpoints, the heartbeat and what is under way (a dot in front), by name below the
-        folder."""
+        """Returns all files but checkpoints, the heartbeat and what is under way (a dot in front), by name
+        below the folder."""
         paths, checkpoints = {}, self.folder / CHECKPOINTS
         for place, folders, files in os.walk(self.folder):
             path = Path(place)
@@ -207,7 +207,7 @@ class Mirror:
         return paths
 
     def _work(self) -> None:
-        """The thread: a pass when something was saved, and every so often."""
+        """Runs the thread: a pass when something was saved, and every so often."""
         pause = 0.0
         while not self._ending.wait(REST if pause else 0.0):
             self._wanted.wait(pause)
@@ -260,8 +260,8 @@ class Mirror:
 
 
 def _linked(checkpoints: Path, target: Path, name: str | None = None) -> Path | None:
-    """Hard links, in a folder below `target`, to the files of a checkpoint that its run may remove or replace
-    meanwhile; None where there is none.
+    """Makes hard links, in a folder below `target`, to the files of a checkpoint that its run may remove or
+    replace meanwhile; returns that folder, None where there is no checkpoint.
 
     name: of the checkpoint in the folder `checkpoints`; None: the newest numbered one.
     """
@@ -288,7 +288,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _id_in(content: bytes) -> str:
-    """Id of a folder from its `mirror.json`, "" where there is none."""
+    """Returns the id of a folder from its `mirror.json`, "" where there is none."""
     try:
         return str(json.loads(content)["writer"])
     except (ValueError, KeyError, TypeError):

@@ -88,7 +88,7 @@ def read_pieces(folder: Path, variable: tf.Variable, pieces: Mapping[str, Any]) 
 
 
 def _unchanged(i: int, rows: int, length: int, written: int, before: dict[str, Any] | None) -> str | None:
-    """The file of piece i in the checkpoint before, where no row of it has been written since."""
+    """Returns the file of piece i in the checkpoint before, where no row of it has been written since."""
     if before is None or before["rows"] != rows or i >= len(before["files"]):
         return None
     new = written - before["written"]

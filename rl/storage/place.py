@@ -62,7 +62,7 @@ class Place(Protocol):
     address: str
 
     def names(self, folder: str = "", files: bool = False) -> list[str]:
-        """What is in a folder, sorted: names without the folder's; none where the folder is not there.
+        """Lists what is in a folder, sorted, without the folder's name; nothing where it is not there.
 
         files: whether folders in it are left out.
         """
@@ -210,7 +210,7 @@ class Remote:
 
 
 def read(place: Place, name: str) -> bytes | None:
-    """The content of a small file, None where there is none. Raises PlaceError."""
+    """Reads a small file; returns None where there is none. Raises PlaceError."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             place.get(name, Path(folder) / "file")

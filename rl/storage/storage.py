@@ -41,11 +41,11 @@ class Storage:
 
     @property
     def parent(self) -> str:
-        """The folder that the run lies in, as the person calls it."""
+        """Returns the folder that the run lies in, as the person calls it."""
         return str(Path(self.address).parent)
 
     def has(self, name: str) -> bool:
-        """Whether it has a file of that name. Raises UsageError where that cannot be found out."""
+        """Says whether it has a file of that name. Raises UsageError where that cannot be found out."""
         return patiently((self.folder / name).exists, f"cannot read {self.folder}")
 
     def check_writable(self) -> None:
@@ -53,12 +53,13 @@ class Storage:
 
     @contextlib.contextmanager
     def glance(self) -> Iterator[Path]:
-        """A folder with what says which run is there: `hparams.json`, the newest checkpoint's manifest."""
+        """Gives a folder with what says which run is there: `hparams.json`, the newest checkpoint's
+        manifest."""
         yield self.folder
 
     @contextlib.contextmanager
     def to_train(self) -> Iterator[None]:
-        """While it lasts, `folder` is the run, which nobody else of this machine trains. At its end all is
+        """Makes `folder` the run while it lasts, which nobody else of this machine trains. At its end all is
         sent, or `unsent` says why not.
 
         Raises:
@@ -81,8 +82,8 @@ class Storage:
 
     @contextlib.contextmanager
     def to_read(self) -> Iterator[None]:
-        """While it lasts, `folder` has what testing and loading need: hparams and policies. Films that are
-        added are sent at its end.
+        """Has in `folder`, while it lasts, what testing and loading need: hparams and policies. Films that
+        are added are sent at its end.
 
         Raises:
             UsageError: it cannot be read.
@@ -90,13 +91,13 @@ class Storage:
         yield
 
     def begin(self) -> None:
-        """Called when the folder is there, before the first file is written. Raises UsageError where a run
+        """Is called when the folder is there, before the first file is written. Raises UsageError where a run
         could not be written."""
         if not self._holds:
             self._hold()
 
     def saved(self) -> None:
-        """Called after a checkpoint or the best policy has been written: what is new may be sent."""
+        """Is called after a checkpoint or the best policy has been written: what is new may be sent."""
 
 
 class RemoteStorage(Storage):
@@ -197,8 +198,8 @@ class RemoteStorage(Storage):
 
 
 def checkpoints_at(address: str, keep: int) -> CheckpointManager:
-    """The checkpoints of a process that may be on any machine, such as a buffer: in a folder, or at a remote
-    address. Raises UsageError where the folder of this machine that is needed cannot be made."""
+    """Returns the checkpoints of a process that may be on any machine, such as a buffer: in a folder, or at
+    a remote address. Raises UsageError where the folder of this machine that is needed cannot be made."""
     if not is_remote(address):
         return CheckpointManager(address, keep)
     folder = staging_folder(address)
@@ -208,7 +209,7 @@ def checkpoints_at(address: str, keep: int) -> CheckpointManager:
 
 
 def storage_at(address: str | os.PathLike[str]) -> Storage:
-    """The storage of a run. Raises UsageError for an address that cannot be one."""
+    """Returns the storage of a run. Raises UsageError for an address that cannot be one."""
     if is_remote(address):
         return RemoteStorage(str(address))
     check_whole(address)
@@ -216,13 +217,13 @@ def storage_at(address: str | os.PathLike[str]) -> Storage:
 
 
 def storage_of(output_dir: str | os.PathLike[str], copy: int) -> Storage:
-    """The storage of one of the runs in an output folder."""
+    """Returns the storage of one of the runs in an output folder."""
     return storage_at(join(os.fspath(output_dir), f"run_{copy}"))
 
 
 def storages_of(output_dir: str | os.PathLike[str], copies: Sequence[int]) -> dict[int, Storage]:
-    """The storages of an output folder's copies, by number; or of the one run that `output_dir` itself is,
-    as the summary names it: `OUTPUT_DIR/run_2` is copy 2, a run of another name copy 0.
+    """Returns the storages of an output folder's copies, by number; or of the one run that `output_dir`
+    itself is, as the summary names it: `OUTPUT_DIR/run_2` is copy 2, a run of another name copy 0.
 
     Raises:
         UsageError: it is one run, and others are asked for; an address that cannot be one.
@@ -238,8 +239,8 @@ def storages_of(output_dir: str | os.PathLike[str], copies: Sequence[int]) -> di
 
 
 def staging_folder(address: str) -> Path:
-    """The folder in which the run at an address is worked on: the same in every process of this user that has
-    the same TMPDIR."""
+    """Returns the folder in which the run at an address is worked on: the same in every process of this user
+    that has the same TMPDIR."""
     readable = re.sub(r"[^A-Za-z0-9]+", "_", address)[-40:].strip("_")
     name = f"{readable}-{hashlib.sha256(address.encode()).hexdigest()[:12]}"
     return Path(tempfile.gettempdir()) / f"rl-staging-{os.getuid()}" / name

@@ -32,7 +32,7 @@ _log = logging.getLogger("rl.checkpoint")
 
 
 def by_step(names: list[str]) -> list[str]:
-    """Those among the names that are of numbered checkpoints, newest first."""
+    """Returns those among the names that are of numbered checkpoints, newest first."""
     return sorted(filter(STEP.fullmatch, names), key=_step, reverse=True)
 
 
@@ -85,7 +85,8 @@ def get_checkpoint(place: Place, folder: Path, pieces: bool = True) -> Manifest:
 
 
 def first_intact(where: str, names: Callable[[], list[str]], take: Callable[[str], T]) -> T | None:
-    """What `take` returns for the newest checkpoint for which it does not raise; None where there is none.
+    """Returns what `take` does for the newest checkpoint for which it does not raise; None where there is
+    none.
 
     Args:
         where: they are, in words.
@@ -162,14 +163,14 @@ def get_newest_manifest(place: Place, folder: Path) -> None:
 
 
 def newest_step(place: Place) -> int | None:
-    """Step of the newest numbered checkpoint that has a manifest, None where there is none."""
+    """Returns the step of the newest numbered checkpoint that has a manifest, None where there is none."""
     numbered = by_step(place.names())
     return next((_step(name) for name in numbered if place.size(f"{name}/{MANIFEST}") is not None), None)
 
 
 def newest_whole(folder: Path) -> int | None:
-    """Step of the newest checkpoint in a folder of this machine whose files have their sizes, None where
-    there is none."""
+    """Returns the step of the newest checkpoint in a folder of this machine whose files have their sizes,
+    None where there is none."""
     place = Folder(folder)
     for name in by_step(place.names()):
         with contextlib.suppress(Damaged, OSError):
@@ -201,7 +202,7 @@ def prune(place: Place, keep: set[str]) -> None:
 
 
 def _pieces_there(place: Place, name: str) -> set[str]:
-    """The pieces that a checkpoint of the place needs; none for what is no checkpoint."""
+    """Returns the pieces that a checkpoint of the place needs; none for what is no checkpoint."""
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(Missing, Damaged):
         place.get(f"{name}/{MANIFEST}", Path(folder) / MANIFEST)
         return _pieces_of(load_manifest(Path(folder)))
@@ -213,7 +214,7 @@ def _pieces_of(manifest: Manifest) -> set[str]:
 
 
 def _name_there(checkpoint: str, manifest: Manifest, name: str) -> str:
-    """Where a file of a checkpoint lies in a place of checkpoints."""
+    """Says where a file of a checkpoint lies in a place of checkpoints."""
     return f"{PIECES if name in _pieces_of(manifest) else checkpoint}/{name}"
 
 

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from rl.storage import pieces
 from rl.storage.checkpoint import CheckpointManager, read_manifest
-from rl.storage.place import Remote
+from rl.storage.place import Folder, Remote
 from rl.storage.storage import checkpoints_at, storage_at
-from rl.storage.transfer import PIECES, by_step, get_newest
+from rl.storage.transfer import PIECES, by_step, get_newest, newest_step, prune, put_checkpoint
 
 
 def ring(rows):
@@ -53,6 +53,20 @@ def test_pieces_of_a_memory_are_sent_once(address, machine, by_hand, small_piece
     with storage_at(address).to_read():
         pass
     assert get_newest(Remote(far), machine() / "policy", pieces=False) == 1000
+
+
+def test_a_checkpoint_is_carried_to_any_place_with_its_five_methods(tmp_path, small_pieces):
+    manager, place = CheckpointManager(tmp_path / "here", keep=2), Folder(tmp_path / "there")
+    for rows in (640, 700):
+        put_checkpoint(manager.save(ring(rows), rows, {}, {"ring": rows}), place)
+    assert by_step(place.names()) == ["step_000000000700", "step_000000000640"] and newest_step(place) == 700
+    assert len(place.names(PIECES)) == 11  # the second shares nine of ten with the first
+    assert get_newest(place, tmp_path / "back") == 700
+    variables = ring(0)
+    CheckpointManager(tmp_path / "back").restore(variables)
+    np.testing.assert_array_equal(variables["ring"].numpy(), ring(700)["ring"].numpy())
+    prune(place, {"step_000000000640"})
+    assert newest_step(place) == 640 and len(place.names(PIECES)) == 10
 
 
 def test_checkpoints_of_a_buffer_are_sent_as_they_are_saved(address, machine, small_pieces):
