@@ -133,10 +133,10 @@ def checked_loss(returned: Any, examples: Tensor, algo: str) -> Loss:
                 f"algorithm {algo}: a loss returned {what} of shape {_shape(value)} for {wanted} examples: "
                 f"it needs one number for each, [{wanted}], not their mean; grad_comp averages"
             )
-    wrong = [name for name, value in metrics.items() if _shape(value)]
-    if wrong:
-        shape = _shape(metrics[wrong[0]])
-        raise UsageError(f"algorithm {algo}: a loss's metric {wrong[0]} has shape {shape}, and is no scalar")
+    for name, value in metrics.items():
+        shape = _shape(tf.nest.flatten(value)[0])  # of a scalar, or of one in a `loops.Sum` and the like
+        if shape:
+            raise UsageError(f"algorithm {algo}: a loss's metric {name} has shape {shape}, and is no scalar")
     return loss, metrics, priorities
 
 
