@@ -24,15 +24,17 @@ train:  ## train HPARAMS (dqn_cartpole) into OUTPUT_DIR; more flags in ARGS
 		--test_episodes $(TEST_EPISODES) $(ARGS)
 
 test:  ## all tests but the slow ones
-	@$(RUN) python -m pytest -q -n 2 -m "not slow" $(ARGS)
+	@$(RUN) python -m pytest -q -n 2 --dist worksteal -m "not slow" $(ARGS)
 
 test-all:  ## all tests
-	@$(RUN) python -m pytest -q -n 2 $(ARGS)
+	@$(RUN) python -m pytest -q -n 2 --dist worksteal $(ARGS)
 
-lint:  ## style, formatting, types
+lint:  ## style, formatting, types, lengths of files and functions, arrows among imports
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
-	@$(RUN) mypy rl k8s
+	@$(RUN) mypy rl k8s tools
+	@$(RUN) python tools/check_files.py
+	@$(RUN) python tools/check_imports.py
 
 format:  ## rewrite the files in the project's style
 	@$(RUN) ruff check --fix .

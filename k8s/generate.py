@@ -99,7 +99,7 @@ def advice(plan: Plan, folder: str, files: Sequence[str]) -> str:
 
 
 def _cannot_read(plan: Plan) -> bool:
-    """Whether TensorBoard is likely to lack what the trainer needs for the output."""
+    """Tells whether TensorBoard is likely to lack what the trainer needs for the output."""
     trainer = plan.service_account or plan.env_secret
     return bool(
         plan.claim is None
@@ -140,8 +140,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check_decoded(words: Sequence[str]) -> None:
-    """Python keeps bytes of the command line that are no text as half characters, which no file takes."""
-    for word in words:
+    """Raises UsageError for bytes that are no text."""
+    for word in words:  # Python keeps such bytes as half characters, which no file takes
         try:
             word.encode()
         except UnicodeEncodeError:

@@ -12,7 +12,7 @@ GPU = "nvidia.com/gpu"
 
 
 class Spot(NamedTuple):
-    """How a provider marks nodes that may be taken away at any time."""
+    """Says how a provider marks nodes that may be taken away at any time."""
 
     label: str
     value: str

@@ -81,7 +81,7 @@ COUNTS = ("grace_seconds", "ttl_seconds", "backoff_limit", "workers_per_pod")  #
 
 
 class Toleration(NamedTuple):
-    """What tolerates a taint: of any value where it has none, of all effects where it has none."""
+    """Tolerates a taint: of any value where it has none, of all effects where it has none."""
 
     key: str
     value: str | None
@@ -90,7 +90,7 @@ class Toleration(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """One run on a cluster.
+    """Says all of one run on a cluster that its manifests depend on.
 
     kind: "job"; "copies": an Indexed Job; "hosts": a JobSet, one Pod for each host of a TPU slice; "ray".
     tensorboard: "no"; "apart": a Deployment; "beside": in the Pod that trains; "only": nothing but it.

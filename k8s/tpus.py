@@ -25,7 +25,7 @@ _CUBES = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8"
 
 
 class Generation(NamedTuple):
-    """What all slices of one type of TPU share."""
+    """Holds what all slices of one type of TPU share."""
 
     accelerator: str  # value of the node label ACCELERATOR
     cores_per_chip: int
@@ -43,7 +43,7 @@ GENERATIONS = {
 
 
 class Slice(NamedTuple):
-    """Connected chips, and the machines that hold them."""
+    """Describes connected chips, and the machines that hold them."""
 
     name: str
     accelerator: str
@@ -57,28 +57,24 @@ class Slice(NamedTuple):
 
     @property
     def node_labels(self) -> dict[str, str]:
-        """What a node of this slice is labelled with."""
+        """Returns what a node of this slice is labelled with."""
         return {ACCELERATOR: self.accelerator, TOPOLOGY: self.topology}
 
 
 def slices() -> dict[str, Slice]:
-    """All slices by name."""
-    found = {}
-    for generation, each in GENERATIONS.items():
-        for topology in each.topologies:
+    """Returns all slices by name."""
+    known = {}
+    for generation, shared in GENERATIONS.items():
+        for topology in shared.topologies:
             chips = math.prod(map(int, topology.split("x")))
-            hosts = 1 if chips <= each.largest_host else chips // each.part_of_slice
-            name = f"{generation}-{chips * each.cores_per_chip}"
-            found[name] = Slice(name, each.accelerator, topology, chips, hosts)
-    return found
+            hosts = 1 if chips <= shared.largest_host else chips // shared.part_of_slice
+            name = f"{generation}-{chips * shared.cores_per_chip}"
+            known[name] = Slice(name, shared.accelerator, topology, chips, hosts)
+    return known
 
 
 def slice_of(name: str) -> Slice:
-    """The slice called `name`.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Returns the slice called `name`. Raises UsageError where there is none."""
     known = slices()
     if name in known:
         return known[name]

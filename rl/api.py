@@ -49,7 +49,7 @@ class Run:
         self.run_dir, self.step, self.best_return = run_dir, result.step, result.best_return
 
     def policy(self, which: str = "best", eval_policy: str | None = None) -> Policy:
-        """The trained policy, `load(run_dir, which, eval_policy)`."""
+        """Returns the trained policy, `load(run_dir, which, eval_policy)`."""
         return load(self.run_dir, which, eval_policy)
 
 
@@ -71,7 +71,8 @@ class Policy:
         env.close()
 
     def __call__(self, observation: Nest, batched: bool = False) -> Nest:
-        """The action for one observation, or `[N, ...]` actions for `[N, ...]` observations if `batched`.
+        """Returns the action for one observation, or `[N, ...]` actions for `[N, ...]` observations if
+        `batched`.
 
         Raises:
             ValueError: the observation has not the shape of the environment's.
@@ -98,7 +99,7 @@ class Policy:
             actor.forget()
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> Evaluation:
-        """Whole episodes on the Gymnasium environment it was trained for.
+        """Plays whole episodes on the Gymnasium environment it was trained for.
 
         seed: which episodes: others for each seed, and none that training evaluated or tested.
         """
@@ -110,7 +111,8 @@ class Policy:
 
 
 def _batch(space: spaces.Space, observation: Nest, batched: bool) -> Nest:
-    """Arrays [N, ...] from an observation of `space`, or from a batch of them; lists will do as well."""
+    """Makes arrays [N, ...] from an observation of `space`, or from a batch of them; lists will do as
+    well."""
     if isinstance(space, spaces.Dict):
         return {key: _batch(each, observation[key], batched) for key, each in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -196,16 +198,17 @@ def train(
 
 
 def _resolved(hparams: str | HParams, overrides: dict[str, Any]) -> tuple[str, HParams]:
-    """A name for them, and the frozen hparams with the overrides; the caller's stay as they are."""
+    """Returns a name for them, and the frozen hparams with the overrides; the caller's stay as they are."""
     if isinstance(hparams, str):
         return hparams, resolve(hparams, overrides)
-    own = hparams.thawed()
-    own.assign(overrides)
-    return type(hparams).__name__, own.freeze()
+    copy = hparams.thawed()
+    copy.assign(overrides)
+    return type(hparams).__name__, copy.freeze()
 
 
 def _default_output(name: str, overrides: dict[str, Any], seed: int, num_workers: int) -> str:
-    """As of the command line. Raises UsageError for functions without a name, which would share one."""
+    """Names the folder as the command line does. Raises UsageError for functions without a name, which would
+    share one."""
     env = overrides.get("env")
     if "<" in str(env):
         raise UsageError(f"env={env}: name an output_dir, functions without a name share a default")
@@ -214,7 +217,7 @@ def _default_output(name: str, overrides: dict[str, Any], seed: int, num_workers
 
 
 def _workers(hparams: HParams, number: int, address: str | None) -> Workers | None:
-    """What a run is told of its workers. Raises UsageError where they cannot import its environment."""
+    """Makes what a run is told of its workers. Raises UsageError where they cannot import its environment."""
     if not number:
         return None
     check_importable(hparams.env)
@@ -228,7 +231,7 @@ def load(
     eval_policy: str | None = None,
     env: str | Callable[..., gymnasium.Env] | None = None,
 ) -> Policy:
-    """The policy of a run: its best evaluation's (`which="best"`) or its last checkpoint's (`"last"`).
+    """Loads the policy of a run: its best evaluation's (`which="best"`) or its last checkpoint's (`"last"`).
 
     run_dir: its folder or address (`gs://...`); or the output folder that it is `run_0` of.
     eval_policy: "greedy" for the policy's best actions, "sample" for ones drawn from its distribution; None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ FREE_TO_CHANGE = {
 
 
 def run(request: Request) -> int:
-    """The command line's work: trains (or not) and tests each copy, prints a table; returns the exit code.
+    """Trains (or not) and tests each copy, prints a table: the command's work; returns its exit code.
 
     Raises:
         UsageError: anything wrong in what was asked for.
@@ -107,7 +106,8 @@ def _check_storages(request: Request, storages: dict[int, Storage]) -> bool:
 def _all_copies(
     request: Request, storages: dict[int, Storage], stop: StopRequest
 ) -> tuple[list[dict[str, Any]], list[Exception]]:
-    """Each copy, side by side or one after another: their lines of the summary, and why others have none."""
+    """Works on each copy, side by side or one after another; returns their lines of the summary, and why
+    others have none."""
     if request.parallel > 1 and len(storages) > 1 and request.training:
         from rl.workers.copies import side_by_side
 
@@ -126,7 +126,8 @@ def _all_copies(
 
 
 def one_copy(request: Request, storage: Storage, copy: int, stop: StopRequest) -> list[dict[str, Any]]:
-    """Trains (or not) and tests one copy: its line of the summary, none where there is nothing to say."""
+    """Trains (or not) and tests one copy; returns its line of the summary, none where there is nothing to
+    say."""
     with storage.to_train() if request.training else storage.to_read():
         result = train_one(request.of_copy(copy), storage, stop) if request.training else None
         if not stop.requested:
@@ -137,15 +138,15 @@ def one_copy(request: Request, storage: Storage, copy: int, stop: StopRequest) -
 
 def tell_hints(hparams: HParams) -> None:
     """Warns of what is hardly meant; to be called once, where a run begins and not where it goes on."""
-    found = hints(hparams)
+    told = hints(hparams)
     with contextlib.suppress(UsageError):
-        found += filter(None, [text_hint(hparams.env, left_out(hparams))])
+        told += filter(None, [text_hint(hparams.env, left_out(hparams))])
     if hparams.model.name == "mlp":
         with contextlib.suppress(UsageError):  # for whoever builds the run to say
             env = eval_envs_of(hparams, 1)
             env.close()
-            found += filter(None, [picture_hint(hparams, env.observation_space)])
-    for hint in found:
+            told += filter(None, [picture_hint(hparams, env.observation_space)])
+    for hint in told:
         log.warning("%s", hint)
 
 
@@ -223,37 +224,34 @@ def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _test(request: Request, run_dir: Path, stop: StopRequest) -> dict[str, Evaluation]:
-    """Test episodes of the best and of the last policy, the same for all runs, and none of those that chose
-    the best; further ones of the best policy may be shown or filmed. Where `stop` is requested, what was
-    found by then."""
+    """Plays test episodes of the best and of the last policy, the same for all runs, and none of those that
+    chose the best; further ones of the best policy may be shown or filmed. Returns what they came to: where
+    `stop` is requested, of those that were over by then."""
     tests: dict[str, Evaluation] = {}
+
+    def stopped() -> bool:
+        return stop.requested
+
     with contextlib.suppress(Stopped):
-        _play_tests(request, run_dir, lambda: stop.requested, tests)
+        agent, episodes = saved_agent(run_dir, request.hparams, request.eval_policy), request.test_episodes
+        with contextlib.closing(Evaluator(agent, episodes)) as evaluator:
+            for which in ("last", "best"):  # the best one stays in the agent
+                step = read_weights(agent, run_dir, which)
+                tests[which] = evaluator.run(purpose_seed(Purpose.TEST), stopped)
+                other = evaluator.other(purpose_seed(Purpose.TEST), stopped) if which == "last" else None
+                if other is not None:
+                    tests[other[0]] = other[1]
+        if request.record_video:
+            with contextlib.closing(Player(agent, "rgb_array")) as player:
+                for episode in range(episodes):
+                    seed = purpose_seed(Purpose.FILM, number=episode)
+                    label = f"best_step_{step:09d}_episode_{episode}"
+                    player.film(seed, run_dir / "videos", label, stopped)
+        if request.render:
+            with contextlib.closing(Player(agent, "human")) as player:
+                for episode in range(episodes):
+                    player.play(purpose_seed(Purpose.FILM, number=episode), stopped)
     return tests
-
-
-def _play_tests(
-    request: Request, run_dir: Path, stopped: Callable[[], bool], tests: dict[str, Evaluation]
-) -> None:
-    """Plays them, into `tests`. Raises Stopped."""
-    agent, episodes = saved_agent(run_dir, request.hparams, request.eval_policy), request.test_episodes
-    with contextlib.closing(Evaluator(agent, episodes)) as evaluator:
-        for which in ("last", "best"):  # the best one stays in the agent
-            step = read_weights(agent, run_dir, which)
-            tests[which] = evaluator.run(purpose_seed(Purpose.TEST), stopped)
-            other = evaluator.other(purpose_seed(Purpose.TEST), stopped) if which == "last" else None
-            if other is not None:
-                tests[other[0]] = other[1]
-    if request.record_video:
-        with contextlib.closing(Player(agent, "rgb_array")) as player:
-            for episode in range(episodes):
-                seed = purpose_seed(Purpose.FILM, number=episode)
-                label = f"best_step_{step:09d}_episode_{episode}"
-                player.film(seed, run_dir / "videos", label, stopped)
-    if request.render:
-        with contextlib.closing(Player(agent, "human")) as player:
-            for episode in range(episodes):
-                player.play(purpose_seed(Purpose.FILM, number=episode), stopped)
 
 
 def _summary(

@@ -17,7 +17,8 @@ from rl.storage.files import failure, patiently, read_text, reason
 
 
 def read_saved(run_dir: Path) -> dict[str, Any] | None:
-    """What is in its `hparams.json`, None where there is none. Raises UsageError where it cannot be read."""
+    """Reads the `hparams.json` of a run's folder; returns None where there is none. Raises UsageError where
+    it cannot be read."""
     path = run_dir / "hparams.json"
     try:
         return json.loads(read_text(path))
@@ -34,7 +35,7 @@ def read_saved(run_dir: Path) -> dict[str, Any] | None:
 def saved_hparams(
     run_dir: Path, asked: HParams | None = None, eval_policy: str | None = None, env: str | None = None
 ) -> tuple[HParams, int]:
-    """The frozen hparams and the seed that `run_dir` was trained with.
+    """Reads the frozen hparams and the seed that `run_dir` was trained with.
 
     eval_policy, env: in place of the run's own; None keeps that.
 
@@ -65,7 +66,7 @@ def saved_hparams(
 def saved_agent(
     run_dir: Path, asked: HParams | None = None, eval_policy: str | None = None, env: str | None = None
 ) -> Agent:
-    """The agent as it was trained in `run_dir`, weights not read yet. As `saved_hparams`."""
+    """Builds the agent as it was trained in `run_dir`, weights not read yet. As `saved_hparams`."""
     hparams, seed = saved_hparams(run_dir, asked, eval_policy, env)
     envs = eval_envs_of(hparams, 1)
     views = envs.observation_space, envs.action_space
@@ -75,8 +76,8 @@ def saved_agent(
 
 
 def best_return(run_dir: Path) -> float | None:
-    """The mean evaluation return of the best policy kept in a run, None where there is none. Raises
-    UsageError where it is damaged."""
+    """Reads the mean evaluation return of the best policy kept in a run; returns None where there is none.
+    Raises UsageError where it is damaged."""
     path = run_dir / "checkpoints" / "best"
     return read_manifest(path).meta["return_mean"] if patiently(path.is_dir, f"cannot read {path}") else None
 

@@ -76,5 +76,5 @@ class PolicyOutput(NamedTuple):
 class Update(NamedTuple):
     """What one gradient update reports."""
 
-    metrics: dict[str, Tensor]  # scalars, float32
+    metrics: dict[str, Any]  # float32 scalars: means, or in a `Sum`, `Max`, `Min` or `Last` (rl.ops.loops)
     priorities: Any = None  # [N] new priorities of the batch, None where the algorithm has none

@@ -319,19 +319,6 @@ def test_incompatible_hparams_for_a_trained_folder_exit_2_and_change_nothing(tra
     assert snapshot(folder) == before
 
 
-def test_a_continuous_environment_for_dqn_exits_2_and_writes_nothing(tmp_path, capsys):
-    assert main(["--hparams", "dqn", "--env", "Pendulum-v1", "--output_dir", str(tmp_path / "out")]) == 2
-    assert "dqn acts in Discrete action spaces" in one_line_error(capsys)
-    assert not (tmp_path / "out").exists()
-
-
-def test_testing_a_folder_without_a_run_exits_2_and_writes_nothing(tmp_path, capsys):
-    words = ["--hparams", "ppo_identity", "--output_dir", str(tmp_path / "out")]
-    assert main([*words, "--test_only"]) == 2
-    assert "there is no trained agent in" in one_line_error(capsys)
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(
     ("words", "where"),
     [
@@ -361,6 +348,7 @@ def test_a_run_is_found_by_its_folder_and_by_its_own_path(trained, words, where,
         (["--output_dir", "x", "--hparam_override", "lr=1"], "--hparam_override without --hparams"),
         (["--output_dir", "x", "--sys", "cloud"], "unknown --sys 'cloud'"),
         (["--output_dir", "x"], "there is no trained agent in x/run_0"),
+        (["--output_dir", "x", "--hparams", "ppo_identity"], "there is no trained agent in x/run_0"),
     ],
 )
 def test_a_test_that_names_no_run_is_one_line(words, message, capsys, tmp_path, monkeypatch):

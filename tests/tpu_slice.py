@@ -1,8 +1,8 @@
 """One machine of a TPU slice, with its processor in place of TPU cores, for `tests/systems/slice`.
 
-    python tests/tpu_slice.py functions CODE    connects, runs a function on each machine, ends with that code
+    python tests/tpu_slice.py functions CODE    runs a function on each machine, ends with that code
     python tests/tpu_slice.py unreachable       the same where servers cannot reach the program
-    python tests/tpu_slice.py forever           calls the last machine until it is asked to stop
+    python tests/tpu_slice.py forever           as functions, then calls the last machine until asked to stop
     python tests/tpu_slice.py train FLAGS...    the command, whose variables and updates the last machine has
 
 The environment says which machine it is, as on a real slice, and in WAIT how many seconds others may take.
@@ -38,7 +38,8 @@ def joined():
     return hosts
 
 
-def functions(code):
+def computed():
+    """Joins the machines, and prints what a function comes to on each of them; returns their number."""
     hosts = joined()
     import tensorflow as tf
 
@@ -53,7 +54,12 @@ def functions(code):
     with tf.device(PLACE.format(len(hosts.names) - 1)):
         variable = tf.Variable(tf.zeros([2]))
     # The server asks this process for what the function is called with.
-    print("added", tf.function(lambda x: variable.assign_add([x, x]))(here).numpy().tolist())
+    print("added", tf.function(lambda x: variable.assign_add([x, x]))(here).numpy().tolist(), flush=True)
+    return len(hosts.names)
+
+
+def functions(code):
+    computed()
     sys.exit(int(code))
 
 
@@ -81,15 +87,14 @@ def unreachable():
 
 
 def forever():
-    hosts = joined()
+    last = PLACE.format(computed() - 1)
     import tensorflow as tf
 
-    connected(hosts)
     square = tf.function(lambda x: tf.linalg.matmul(x, x))
     with StopRequest() as stop:
         print("begun", flush=True)
         while not stop.requested:
-            with tf.device(PLACE.format(len(hosts.names) - 1)):
+            with tf.device(last):
                 square(tf.eye(8)).numpy()
             time.sleep(0.01)
     print("saved", flush=True)

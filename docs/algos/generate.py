@@ -1,13 +1,19 @@
-"""Writes docs/algos/README.md, a table of the algorithms and how many lines lie between siblings; and
-docs/hparams.md, what every hyperparameter means.
+"""Writes docs/algos and docs/hparams.md, from what stands in the code and in docs/algos/metrics.toml.
 
-python docs/algos/generate.py
+A page of an algorithm is its module's docstring, its hyperparameters with their comments, and its metrics.
+docs/algos/README.md is a table of the algorithms, and of the lines that lie between siblings.
+
+    python docs/algos/generate.py            # after a change of docstrings, hparams or metrics.toml
+    python docs/algos/generate.py --check    # writes nothing; says what is wrong (`make lint`)
 """
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +26,9 @@ from rl.hparams.describe import Described, described  # noqa: E402
 from rl.hparams.hparams import HParams  # noqa: E402
 from rl.hparams.registry import get_hparams  # noqa: E402
 
-PAGE = ROOT / "docs" / "algos" / "README.md"
-HPARAMS = ROOT / "docs" / "hparams.md"
+FOLDER = ROOT / "docs" / "algos"
+METRICS = tomllib.loads((FOLDER / "metrics.toml").read_text(encoding="utf-8"))
+LONGEST = 350  # lines of an algorithm's file
 FAMILIES = {  # siblings, each written as a change of one before it; algorithms not named here come last
     "Action values": ("dqn", "c51", "qrdqn", "iqn", "rainbow", "r2d2"),
     "Policy gradient": ("vpg", "a2c", "ppo", "impala", "appo"),
@@ -36,24 +43,35 @@ EXPERIENCE = {
     "parameters": "episodes of perturbed parameters",
 }
 
-INTRODUCTION = """\
+WRITTEN = "Written by `python docs/algos/generate.py`."
+INTRODUCTION = f"""\
 # Algorithms
 
-One file each in `rl/agents/algos`, one page each here: the paper, numbered deviations, the meaning of every
-metric. All of them run in-graph and on host environments, take any observations, resume exactly, and where
-actions are discrete honour action masks. Returns that they reach:
-[benchmarks/results](../../benchmarks/results/README.md). Hyperparameters: `train.py --list hparams`.
+One file each in `rl/agents/algos`, one page each here: the paper, numbered deviations, hyperparameters, the
+meaning of every metric. All of them run in-graph and on host environments, take any observations, resume
+exactly, and where actions are discrete honour action masks. Returns that they reach:
+[benchmarks/results](../../benchmarks/results/README.md).
 
 Below each table: the lines that `diff` shows between two siblings, removed and added ones counted alike; in
-italics the length of a file. Written by `python docs/algos/generate.py`."""
+italics the length of a file. {WRITTEN}"""
+COMMON_METRICS = """\
+## Metrics of all algorithms
 
+Those under `train/` stand on the algorithms' pages; they are means over the updates since the last row.
 
-HPARAMS_INTRODUCTION = """\
+| metric | meaning |
+| --- | --- |
+| `episode/count` | episodes of training that ended since the last row, exploration included |
+| `episode/return_mean`, `episode/return_min`, `episode/return_max` | their returns |
+| `episode/length_mean` | their lengths in steps |
+| `eval/*` | whole Gymnasium episodes, by `eval_policy`: without exploration unless that is `sample` |
+| `perf/*` | in `perf.csv`: rates and memory |"""
+HPARAMS_INTRODUCTION = f"""\
 # Hyperparameters
 
 All of them are given by `--hparam_override "NAME=VALUE,..."`; `python train.py --list hparams SET` shows what
-a set has. Defaults are those of the algorithms' classes; a named set (`--list hparams`) has its own values.
-The meanings are the comments in `rl/hparams`. Written by `python docs/algos/generate.py`."""
+a set has. Defaults are those of the classes; a named set (`--list hparams`) has its own values. The meanings
+are the comments in `rl/hparams`. {WRITTEN}"""
 
 
 def names() -> list[str]:
@@ -81,10 +99,15 @@ def difference(one: list[str], other: list[str]) -> int:
 def line(name: str) -> str:
     """An algorithm's line of the table."""
     entry, algo = registry.entry(name), registry.get(name)
-    shown = f"[{name}]({name}.md)" if (PAGE.parent / f"{name}.md").exists() else name
     actions = ", ".join(sorted(kind.__name__ for kind in algo.action_spaces))
     models = "lstm, gru" if algo.recurrent else "-"
-    cells = [shown, entry.description, actions, EXPERIENCE.get(algo.experience, algo.experience), models]
+    cells = [
+        f"[{name}]({name}.md)",
+        entry.description,
+        actions,
+        EXPERIENCE.get(algo.experience, algo.experience),
+        models,
+    ]
     return f"| {' | '.join(cells)} | {len(source(name))} |"
 
 
@@ -99,8 +122,8 @@ def matrix(siblings: list[str]) -> list[str]:
     return lines
 
 
-def page() -> str:
-    """The text of docs/algos/README.md."""
+def overview() -> str:
+    """Returns the text of docs/algos/README.md."""
     known = names()
     families: dict[str, Any] = {
         title: [name for name in siblings if name in known] for title, siblings in FAMILIES.items()
@@ -115,19 +138,51 @@ def page() -> str:
         lines += [line(name) for name in siblings]
         if title != "Others" and len(siblings) > 1:
             lines += ["", *matrix(siblings)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", COMMON_METRICS]) + "\n"
 
 
 def hparams_page() -> str:
-    """The text of docs/hparams.md: those of all algorithms, then what each has of its own."""
-    common = described(HParams())
-    known = {row.name for row in common}
-    lines = [HPARAMS_INTRODUCTION, "", "## All algorithms", "", *_rows(common)]
-    for name in names():
-        own = [row for row in described(get_hparams(name)()) if row.name not in known]
-        if own:
-            lines += ["", f"## [{name}](algos/{name}.md)", "", *_rows(own)]
+    """Returns the text of docs/hparams.md: those of all algorithms."""
+    links = ", ".join(f"[{name}](algos/{name}.md)" for name in names())
+    lines = [HPARAMS_INTRODUCTION, "", f"Those of single algorithms stand on their pages: {links}."]
+    return "\n".join([*lines, "", *_rows(described(HParams()))]) + "\n"
+
+
+def algorithm_page(name: str) -> str:
+    """Returns the text of docs/algos/NAME.md."""
+    docstring = ast.get_docstring(ast.parse("\n".join(source(name)))) or name
+    first, _, text = docstring.partition("\n")
+    title, _, what = first.rstrip(".").partition(": ")
+    text = re.sub(
+        r"^Deviations from ([\w ]*papers?):?\s*", r"## Deviations from \1\n\n", text.strip(), flags=re.M
+    )
+    text = re.sub(r"`(rl/[\w/]+\.py)`", r"[\1](../../\1)", text)
+    files = [f"rl/agents/algos/{name}.py", f"rl/hparams/{name}.py"]
+    code, hparams = (f"[{path}](../../{path})" for path in files)
+    common = {row.name: row.default for row in described(HParams())}
+    rows = described(type(get_hparams(name)())())
+    lines = [f"# {title}", ""]
+    lines += [f"{what[:1].upper()}{what[1:]}."] if what else []
+    lines += [f"Code: {code}, hyperparameters: {hparams}.", "", text, "", "## Hyperparameters", ""]
+    lines += ["Its own, and those of [all algorithms](../hparams.md) whose default is another one.", ""]
+    lines += _rows([row for row in rows if common.get(row.name) != row.default and row.name != "algo"])
+    lines += ["", "## Metrics", "", "| metric | meaning |", "| --- | --- |"]
+    lines += [f"| `train/{metric}` | {meaning} |" for metric, meaning in metrics(name).items()]
+    lines += ["", f"And [those of all algorithms](README.md#metrics-of-all-algorithms). {WRITTEN}"]
     return "\n".join(lines) + "\n"
+
+
+def metrics(name: str) -> dict[str, str]:
+    """Returns what an algorithm logs under train/ and what it means."""
+    rows = dict(METRICS.get(name, {}))
+    parent = rows.pop("like", None)
+    return (metrics(parent) if parent else {}) | rows
+
+
+def pages() -> dict[Path, str]:
+    """Returns the text of every page that this script writes, by its path."""
+    algorithms = {FOLDER / f"{name}.md": algorithm_page(name) for name in names()}
+    return {FOLDER / "README.md": overview(), ROOT / "docs" / "hparams.md": hparams_page(), **algorithms}
 
 
 def _rows(rows: list[Described]) -> list[str]:
@@ -138,6 +193,24 @@ def _rows(rows: list[Described]) -> list[str]:
     return table
 
 
+def mistakes() -> list[str]:
+    """Returns a line for each page that is out of date, and for each algorithm that breaks a rule."""
+    found = []
+    for path, text in pages().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            found.append(f"{path.relative_to(ROOT)} is out of date: python docs/algos/generate.py")
+    for name in names():
+        if "https://" not in algorithm_page(name).partition("## Deviations")[0]:
+            found.append(f"rl/agents/algos/{name}.py: its docstring links to no paper")
+        if not metrics(name):
+            found.append(f"docs/algos/metrics.toml: says nothing of {name}")
+        if len(source(name)) > LONGEST:
+            found.append(f"rl/agents/algos/{name}.py: {len(source(name))} lines, {LONGEST} at most")
+    return found
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    HPARAMS.write_text(hparams_page(), encoding="utf-8")
+    if sys.argv[1:] == ["--check"]:
+        sys.exit("\n".join(mistakes()) or None)
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")

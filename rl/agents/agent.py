@@ -138,7 +138,7 @@ class Agent(Generic[AnyHParams]):
         raise NotImplementedError
 
     def loss(self, batch: Any, seed: Tensor) -> Loss:
-        """(loss per example `[N]`, metrics as scalars, new priorities `[N]` or None)."""
+        """(loss per example `[N]`, metrics as in `Update`, new priorities `[N]` or None)."""
         raise NotImplementedError
 
     def updates_per_iteration(self) -> int:

@@ -7,7 +7,6 @@ options are those of `ale_py.vector_env.AtariVectorEnv`; sticky actions (0.25) a
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import ale_py
@@ -15,7 +14,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rl.envs.host import HostStep, action_encoder, action_view, env_seeds
+from rl.envs.host import HostEnv, HostStep, action_encoder, action_view, env_seeds
 from rl.errors import UsageError
 from rl.types import Nest
 
@@ -26,7 +25,7 @@ FIXED = {"autoreset_mode", "batch_size", "life_loss_info"}  # what resets and li
 ENVPOOL_NAMES = {"frame_skip": "frameskip", "gray_scale": "grayscale"}  # the sets of `rl/hparams/atari.py`
 
 
-class ALEHost:
+class ALEHost(HostEnv):
     """A `HostEnv` of `num_envs` games.
 
     Args:
@@ -40,8 +39,6 @@ class ALEHost:
     """
 
     backend = "gym"
-    frame_stack = 1
-    step_limit = math.inf
 
     def __init__(
         self,

@@ -13,7 +13,6 @@ Pictures whose channels come first (Atari's) are turned round here: everything e
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Callable
@@ -24,7 +23,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.envs.envpool_tasks import ATARI, PROCGEN, find_task
-from rl.envs.host import HostStep, action_encoder, action_view, env_seeds, observation_view
+from rl.envs.host import HostEnv, HostStep, action_encoder, action_view, env_seeds, observation_view
 from rl.errors import UsageError
 from rl.types import Nest
 
@@ -38,7 +37,7 @@ FPS = {ATARI: 60.0, PROCGEN: 15.0}  # frames a second as a person plays; Atari's
 MEMORY = spaces.Box(0, 255, (128,), np.uint8)  # of the Atari console
 
 
-class EnvPoolHost:
+class EnvPoolHost(HostEnv):
     """A `HostEnv` of `num_envs` EnvPool environments, stepped by EnvPool's own threads.
 
     Args:
@@ -58,8 +57,6 @@ class EnvPoolHost:
     """
 
     backend = "envpool"
-    step_limit = math.inf  # every environment of EnvPool has a limit
-    frame_stack = 1
 
     def __init__(
         self,

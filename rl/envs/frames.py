@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
-from rl.envs.host import HostEnv, HostStep
+from rl.envs.host import HostEnv, HostStep, HostWrapper
 from rl.errors import UsageError
 from rl.types import Nest
 
 
-class FrameStackHost:
+class FrameStackHost(HostWrapper):
     """A `HostEnv` whose observations are the last `frames` pictures: [H, W, C] become [H, W, frames * C].
 
     Raises:
@@ -26,41 +26,27 @@ class FrameStackHost:
         space = env.observation_space
         if not isinstance(space, spaces.Box) or len(space.shape) != 3:
             raise UsageError(f"frame_stack={frames} is for pictures [height, width, channels], not {space}")
-        self.env, self.backend, self.num_envs, self.frame_stack = env, env.backend, env.num_envs, frames
-        self.step_limit, self.fps = env.step_limit, env.fps
-        self.action_space, self.encode = env.action_space, env.encode
+        super().__init__(env)
+        self.frame_stack = frames
         low, high = (np.concatenate([limit] * frames, -1) for limit in (space.low, space.high))
         self.observation_space = spaces.Box(low, high, dtype=space.dtype)
         self._channels = space.shape[-1]
         self._starts = np.ones(env.num_envs, np.bool_)  # whether the next picture is an episode's first
         self._stack = np.zeros((env.num_envs, *self.observation_space.shape), space.dtype)
 
-    @property
-    def life_lost(self) -> np.ndarray | None:
-        """See `HostEnv`."""
-        return self.env.life_lost
-
     def reset(self, seed: int) -> Nest:
         """See `HostEnv.reset`."""
         self._starts = np.ones(self.num_envs, np.bool_)
-        stacked = self._push(self.env.reset(seed))
+        stacked = self._push(super().reset(seed))
         self._starts = np.zeros(self.num_envs, np.bool_)
         return stacked
 
     def step(self, action: Nest) -> HostStep:
         """See `HostEnv.step`."""
-        observation, reward, terminated, truncated = self.env.step(action)
+        observation, reward, terminated, truncated = super().step(action)
         stacked = self._push(observation)
         self._starts = terminated | truncated
         return stacked, reward, terminated, truncated
-
-    def render(self) -> np.ndarray:
-        """See `HostEnv.render`."""
-        return self.env.render()
-
-    def close(self) -> None:
-        """Closes the environment."""
-        self.env.close()
 
     def _push(self, picture: np.ndarray) -> np.ndarray:
         """The stack with `picture` [B, H, W, C] as its newest; a fresh array."""

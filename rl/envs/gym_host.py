@@ -17,7 +17,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-from rl.envs.host import HostStep, action_encoder, action_view, env_seeds, observation_view
+from rl.envs.host import HostEnv, HostStep, action_encoder, action_view, env_seeds, observation_view
 from rl.errors import UsageError
 from rl.types import Nest
 
@@ -25,7 +25,7 @@ UNLIMITED = 27_000  # steps after which evaluation cuts episodes without a limit
 _OLD = "as environments of old Gym do: write it for Gymnasium 1 (gymnasium.farama.org, migration guide)"
 
 
-class GymHost:
+class GymHost(HostEnv):
     """A `HostEnv` of separate Gymnasium environments with equal spaces.
 
     Args:
@@ -34,8 +34,6 @@ class GymHost:
     """
 
     backend = "gym"
-    life_lost: np.ndarray | None = None
-    frame_stack = 1
 
     def __init__(self, envs: Sequence[gymnasium.Env], step_limit: float = math.inf) -> None:
         self.envs, self.step_limit = list(envs), step_limit
@@ -135,7 +133,7 @@ def _name(env: gymnasium.Env) -> str:
     return f"environment {env.spec.id if env.spec is not None else type(env.unwrapped).__name__}"
 
 
-class GymVectorHost:
+class GymVectorHost(HostEnv):
     """A `HostEnv` of one Gymnasium vector environment that resets at the next step.
 
     Args:
@@ -143,10 +141,6 @@ class GymVectorHost:
     """
 
     backend = "gym"
-    life_lost: np.ndarray | None = None
-    frame_stack = 1
-    step_limit = math.inf  # CartPole's, the only one there is, has its limit built in
-    fps = 30.0
 
     def __init__(self, env: VectorEnv) -> None:
         self.env = env

@@ -51,7 +51,7 @@ def gym_make(env_id: str, kwargs: dict[str, Any]) -> Any:
     """Gymnasium's environment of that id, or the one that the caller's function of that name makes.
 
     Raises:
-        UsageError: as `call_gym`.
+        UsageError: as `call_gym`, or it lacks a space.
     """
     import gymnasium
 
@@ -59,8 +59,13 @@ def gym_make(env_id: str, kwargs: dict[str, Any]) -> Any:
 
     by = gym_spec(env_id)
     if isinstance(by, gymnasium.envs.registration.EnvSpec):
-        return call_gym(env_id, lambda: gymnasium.make(env_id, disable_env_checker=True, **kwargs))
-    return call_gym(env_id, lambda: make_one(env_id, by, kwargs))
+        env = call_gym(env_id, lambda: gymnasium.make(env_id, disable_env_checker=True, **kwargs))
+    else:
+        env = call_gym(env_id, lambda: make_one(env_id, by, kwargs))
+    for name in ("observation_space", "action_space"):
+        if not isinstance(getattr(env, name, None), gymnasium.spaces.Space):
+            raise UsageError(f"environment {env_id} has no {name}: set one of gymnasium.spaces in __init__")
+    return env
 
 
 def gym_masks(env_id: str, env_kwargs: dict[str, Any], wrappers: Sequence[str] = ()) -> bool:
@@ -75,6 +80,7 @@ def pictures_of_ale(env_id: str, env_kwargs: dict[str, Any]) -> bool:
 
 
 def draws_by_opengl(env_id: str) -> bool:
+    """Tells whether an environment's pictures need OpenGL, as MuJoCo's do."""
     return str(gym_spec(env_id).entry_point).startswith("gymnasium.envs.mujoco")
 
 
@@ -171,6 +177,7 @@ def gym_vector(
 
 
 def missing_extra(env_id: str, extra: str) -> UsageError:
+    """Returns the error that names the extra which an environment needs."""
     return UsageError(
         f"environment {env_id} needs the extra {extra!r}: pip install '.[{extra}]' (repository root)"
     )

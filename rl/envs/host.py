@@ -7,6 +7,7 @@ action and returns the reset observation with reward 0 and both flags False.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -20,7 +21,7 @@ HostStep = tuple[Nest, np.ndarray, np.ndarray, np.ndarray]  # observation, rewar
 
 
 class HostEnv(Protocol):
-    """B environments stepped together on the host.
+    """B environments stepped together on the host; adapters derive from it.
 
     The spaces are those of one environment, as the agent sees them: floats are float32, Discrete actions
     start at 0. Arrays that were returned are never written to again.
@@ -31,10 +32,10 @@ class HostEnv(Protocol):
     observation_space: spaces.Space
     action_space: spaces.Space
     encode: Callable[[Nest], Nest]  # the agent's actions [B, ...] as the environment itself takes them
-    life_lost: np.ndarray | None  # [B] bool after a step: an end that only a life came to; None: no lives
-    step_limit: float  # steps after which evaluation cuts what has no limit of its own; infinite where it has
-    fps: float  # pictures a second, for videos
-    frame_stack: int  # pictures that an observation is made of (`rl.envs.frames`)
+    step_limit: float = math.inf  # steps after which evaluation cuts what has no limit of its own
+    fps: float = 30.0  # pictures a second, for videos
+    frame_stack: int = 1  # pictures that an observation is made of (`rl.envs.frames`)
+    life_lost: np.ndarray | None = None  # [B] bool after a step: only a life ended; None: there are none
 
     def reset(self, seed: int) -> Nest:
         """Starts all episodes anew; the same seed gives the same episodes. Returns observation [B, ...]."""
@@ -54,6 +55,36 @@ class HostEnv(Protocol):
 
     def close(self) -> None:
         """Frees what the environments hold."""
+
+
+class HostWrapper(HostEnv):
+    """A `HostEnv` around another one, which it is but for what a subclass changes."""
+
+    def __init__(self, env: HostEnv) -> None:
+        self.env, self.backend, self.num_envs = env, env.backend, env.num_envs
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        self.encode, self.step_limit, self.fps = env.encode, env.step_limit, env.fps
+        self.frame_stack, self.life_lost = env.frame_stack, env.life_lost
+
+    def reset(self, seed: int) -> Nest:
+        """See `HostEnv.reset`."""
+        observation = self.env.reset(seed)
+        self.life_lost = self.env.life_lost
+        return observation
+
+    def step(self, action: Nest) -> HostStep:
+        """See `HostEnv.step`."""
+        result = self.env.step(action)
+        self.life_lost = self.env.life_lost
+        return result
+
+    def render(self) -> np.ndarray:
+        """See `HostEnv.render`."""
+        return self.env.render()
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self.env.close()
 
 
 def env_seeds(seed: int, num_envs: int) -> list[int]:

@@ -280,12 +280,16 @@ def _make_graph(
     env_id: str, num_envs: int, env_kwargs: dict[str, Any], max_episode_steps: int | None
 ) -> GraphEnv:
     env_class = get_env(env_id)
+    from rl.envs.graph.base import check_graph_env
+
     options = [each for each in inspect.signature(env_class).parameters if each not in _GRAPH_ARGUMENTS]
     for key in env_kwargs:
         if key not in options:
             hint = nearest(key, options) if options else "it takes none"
             raise UsageError(f"in-graph {env_id} has no option {key!r}: {hint} (or take env_backend gym)")
-    return env_class(num_envs, max_episode_steps, **env_kwargs)
+    env = env_class(num_envs, max_episode_steps, **env_kwargs)
+    check_graph_env(env_id, env)
+    return env
 
 
 def _make_envpool(
@@ -322,9 +326,12 @@ def _like_gymnasium(
 
 def _shape(space: Any) -> Any:
     """What has to be the same of two spaces; bounds of observations need not."""
+    from gymnasium import spaces
+
     from rl.spaces import space_leaves, space_structure
 
-    return space_structure(space), space_leaves(space), getattr(space, "n", None)
+    count = space.n if isinstance(space, spaces.Discrete) else None
+    return space_structure(space), space_leaves(space), count
 
 
 def _make_gym(

@@ -45,7 +45,7 @@ def give_env(make: str | MakeEnv) -> str:
         )
     if not callable(make):
         raise UsageError(f"env={make!r}: needs an id, or a function that returns a Gymnasium environment")
-    kind = make if hasattr(make, "__qualname__") else type(make)
+    kind = make if isinstance(make, type) or inspect.isroutine(make) else type(make)  # else: an object
     name = f"{kind.__module__}:{kind.__qualname__}"
     _GIVEN[name] = Made(make)
     return name

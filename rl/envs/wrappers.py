@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import create_empty_array
 
-from rl.envs.host import HostEnv, HostStep, action_view, observation_view
+from rl.envs.host import HostEnv, HostStep, HostWrapper, action_view, observation_view
 from rl.errors import UsageError
 from rl.spaces import ACTION_MASK
 from rl.types import Nest
@@ -84,46 +84,31 @@ def previous_action(space: spaces.Space, action: Nest, none: np.ndarray) -> Nest
     return np.where(none, 0, action).astype(space.dtype, copy=False)
 
 
-class PreviousActionRewardHost:
+class PreviousActionRewardHost(HostWrapper):
     """A `HostEnv` whose observations tell the action and the reward before them; none at an episode's start.
 
     The reward is the environment's own, before any augmentation.
     """
 
     def __init__(self, env: HostEnv) -> None:
-        self.env, self.backend, self.num_envs = env, env.backend, env.num_envs
-        self.step_limit, self.fps, self.frame_stack = env.step_limit, env.fps, env.frame_stack
-        self.action_space, self.encode = env.action_space, env.encode
+        super().__init__(env)
         self.observation_space = with_previous(env.observation_space, env.action_space)
         self._ended = np.zeros(env.num_envs, np.bool_)
         self._nothing = create_empty_array(env.action_space, env.num_envs)
-
-    @property
-    def life_lost(self) -> np.ndarray | None:
-        """See `HostEnv`."""
-        return self.env.life_lost
-
-    def render(self) -> np.ndarray:
-        """See `HostEnv.render`."""
-        return self.env.render()
 
     def reset(self, seed: int) -> Nest:
         """See `HostEnv.reset`."""
         self._ended = np.zeros(self.num_envs, np.bool_)
         everywhere = np.ones(self.num_envs, np.bool_)
         reward = np.zeros(self.num_envs, np.float32)
-        return self._told(self.env.reset(seed), self._nothing, reward, everywhere)
+        return self._told(super().reset(seed), self._nothing, reward, everywhere)
 
     def step(self, action: Nest) -> HostStep:
         """See `HostEnv.step`."""
         resets = self._ended  # [B]
-        observation, reward, terminated, truncated = self.env.step(action)
+        observation, reward, terminated, truncated = super().step(action)
         self._ended = terminated | truncated
         return self._told(observation, action, reward, resets), reward, terminated, truncated
-
-    def close(self) -> None:
-        """Closes the environment."""
-        self.env.close()
 
     def _told(self, observation: Nest, action: Nest, reward: np.ndarray, none: np.ndarray) -> Nest:
         action = previous_action(self.action_space, action, none)

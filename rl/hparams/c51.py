@@ -18,8 +18,8 @@ class C51HParams(DQNHParams):
 
     loss: Literal["cross_entropy"] = "cross_entropy"  # type: ignore[assignment]
     atoms: Annotated[int, Field(ge=2)] = 51  # of the value distribution
-    value_min: float = -10.0  # the least discounted return that can be told from a lesser one
-    value_max: float = 10.0  # the largest
+    value_min: float = -10.0  # least discounted return that can be told from a lesser one
+    value_max: float = 10.0  # largest discounted return that can be told from a larger one
 
     def check(self) -> None:
         """Raises UsageError where the atoms span nothing, or DQN's do not fit together."""

@@ -26,7 +26,7 @@ class ActorCriticReplayHParams(HParams):
     memory: str = "uniform"
     adam_epsilon: PositiveFloat = 1e-8
 
-    critic_lr: PositiveFloat | None = None  # None: lr, which is the actor's
+    critic_lr: PositiveFloat | None = None  # learning rate of the critic; None: lr, which is the actor's
     replay_capacity: PositiveInt = 100_000  # transitions in total
     min_replay_size: PositiveInt = 1_000  # transitions before the first update
     random_steps: Count = 1_000  # environment steps at the start with uniformly random actions
@@ -34,10 +34,10 @@ class ActorCriticReplayHParams(HParams):
     updates_per_iteration: PositiveInt = 64  # gradient updates after each rollout
     n_step: PositiveInt = 1  # rewards summed before the bootstrap value
     tau: float = Field(default=0.005, gt=0, le=1)  # target <- tau * online + (1 - tau) * target
-    prioritized: bool = False  # samples by priority (Schaul et al. 2016)
+    prioritized: bool = False  # samples by priority (https://arxiv.org/abs/1511.05952)
     priority_exponent: Fraction = 0.6  # alpha of prioritized sampling; 0: uniform
-    importance_sampling_exponent: Fraction = 0.4  # at the start, linear over train_steps
-    importance_sampling_exponent_end: Fraction = 1.0  # at the end of training
+    importance_sampling_exponent: Fraction = 0.4  # beta of prioritized sampling at the start, linear
+    importance_sampling_exponent_end: Fraction = 1.0  # beta at the end of training
     priority_epsilon: PositiveFloat = 1e-6  # added to every priority, so that none is 0
 
     @property
@@ -67,7 +67,7 @@ class DDPGHParams(ActorCriticReplayHParams):
     exploration_noise: Coefficient = 0.1  # standard deviation, in half ranges of the action space
     ou_theta: Fraction = 0.15  # act_select=ou_noise: pull of the noise towards 0 in every step
     gumbel_temperature: PositiveFloat = 1.0  # discrete actions: of the relaxed sample's gradient
-    logit_penalty: Coefficient = 0.01  # discrete actions: weight of the logits' mean square
+    logit_penalty: Coefficient = 0.01  # discrete: weight of the logits' mean square, against early certainty
 
 
 def small_networks(*hidden: int) -> dict[str, Any]:

@@ -32,17 +32,17 @@ class DQNHParams(HParams):
     min_replay_size: PositiveInt = 1_000  # transitions before the first update
     batch_size: PositiveInt = 128  # transitions (r2d2: sequences) of an update
     updates_per_iteration: PositiveInt = 1  # gradient updates after each rollout
-    n_step: PositiveInt = 1  # rewards summed before the bootstrap value
-    double: bool = False  # the online network chooses the next action (van Hasselt et al. 2016)
-    dueling: bool = False  # value and advantages apart (Wang et al. 2016)
-    noisy: bool = False  # noisy layers explore in place of epsilon (Fortunato et al. 2018)
+    n_step: PositiveInt = 1  # rewards summed before the bootstrap value (https://arxiv.org/abs/1710.02298)
+    double: bool = False  # the online network chooses the next action (https://arxiv.org/abs/1509.06461)
+    dueling: bool = False  # value and advantages have layers of their own (https://arxiv.org/abs/1511.06581)
+    noisy: bool = False  # noisy layers explore in place of epsilon (https://arxiv.org/abs/1706.10295)
     noisy_sigma: Coefficient = 0.5  # initial standard deviation, divided by sqrt(inputs) of the layer
-    prioritized: bool = False  # samples by priority (Schaul et al. 2016)
+    prioritized: bool = False  # samples by priority (https://arxiv.org/abs/1511.05952)
     priority_exponent: Fraction = 0.6  # alpha of prioritized sampling; 0: uniform
-    importance_sampling_exponent: Fraction = 0.4  # at the start, linear over train_steps
-    importance_sampling_exponent_end: Fraction = 1.0  # at the end of training
+    importance_sampling_exponent: Fraction = 0.4  # beta of prioritized sampling at the start, linear
+    importance_sampling_exponent_end: Fraction = 1.0  # beta at the end of training
     priority_epsilon: PositiveFloat = 1e-6  # added to every priority, so that none is 0
-    loss: Literal["huber", "mse"] = "huber"  # of action values
+    loss: Literal["huber", "mse"] = "huber"  # loss of the action values' errors
     huber_delta: PositiveFloat = 1.0  # where the huber loss turns from square to linear
     target_update_period: PositiveInt = 500  # gradient updates between two updates of the target network
     tau: float = Field(default=1.0, gt=0, le=1)  # target <- tau * online + (1 - tau) * target; 1: copy
@@ -51,7 +51,7 @@ class DQNHParams(HParams):
     exploration_steps: Count = 10_000  # environment steps from start to end, linear
     # act_select=per_worker_epsilon: environment i of N explores with base^(1 + exponent i / (N - 1))
     exploration_epsilon_base: Annotated[float, Field(gt=0, le=1)] = 0.4
-    exploration_epsilon_exponent: Coefficient = 7.0  # see exploration_epsilon_base
+    exploration_epsilon_exponent: Coefficient = 7.0  # exponent in exploration_epsilon_base's formula
     evaluation_epsilon: Fraction = 0.0  # share of random actions in evaluations
 
     @property

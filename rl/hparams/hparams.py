@@ -149,12 +149,12 @@ class ModelHParams(Checked):
     image: str = "nature_cnn"  # lstm, gru: the model that images go through before the layer that remembers
     # Dict and Tuple observations: units of the layers that each part has alone, before the parts are joined
     part_hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = (64,)
-    activation: Literal["relu", "tanh", "elu", "gelu", "silu"] = "tanh"  # of the hidden layers
+    activation: Literal["relu", "tanh", "elu", "gelu", "silu"] = "tanh"  # of hidden layers
     layer_norm: bool = False  # dense layers' outputs are normalised (Ba et al. 2016), before the activation
     shared: bool = False  # policy and value share the hidden layers
     # What hidden layers compute in, on devices that are faster so (TPU); weights and outputs stay float32.
     precision: Literal["float32", "bfloat16"] = "float32"
-    # Initial weights.
+    # How initial weights are drawn.
     init: Literal["orthogonal", "glorot_uniform", "lecun_uniform", "he_uniform", "torch"] = "orthogonal"
 
 
@@ -163,14 +163,14 @@ class HParams(Checked):
 
     algo: str = ""  # name in the registry algos
     env: str = ""  # environment id
-    env_backend: Literal["auto", "graph", "envpool", "gym"] = "auto"  # of training; evaluation prefers gym
+    env_backend: Literal["auto", "graph", "envpool", "gym"] = "auto"  # steps training; evaluation prefers gym
     # Options of the environment, as gymnasium.make takes them.
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     # Gymnasium wrappers, `module:Class` each, in training and evaluation alike; the last one is outermost.
     env_wrappers: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    train_env_kwargs: dict[str, Any] = Field(default_factory=dict)  # further ones, in training only
-    max_episode_steps: PositiveInt | None = None  # None: the environment's own limit
-    reward_augmentation: str | None = None  # training only
+    train_env_kwargs: dict[str, Any] = Field(default_factory=dict)  # further env_kwargs, in training only
+    max_episode_steps: PositiveInt | None = None  # cuts episodes; None: the environment's own limit
+    reward_augmentation: str | None = None  # a change of the reward, in training only
     frame_stack: PositiveInt | None = None  # pictures in an observation; None: as is the custom, 4 for Atari
     previous_action_reward: bool = False  # the observation also tells the last action and its reward
     # Subtracts the running mean, divides by the running standard deviation.
@@ -187,14 +187,14 @@ class HParams(Checked):
     grad_comp: str = "backprop"  # name in the registry grad_comp
     microbatches: PositiveInt = 1  # grad_comp=accumulate: parts of a batch, computed one after another
 
-    optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"  # what takes the gradient's step
+    optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"  # what makes a step of the gradient
     lr: PositiveFloat = 3e-4  # learning rate, at the start
     # How lr falls over train_steps.
     lr_schedule: Literal["constant", "linear", "exponential", "polynomial", "cosine"] = "constant"
     lr_end: Coefficient = 0.0  # linear, polynomial, cosine: learning rate at the end of training
     lr_decay_rate: Annotated[float, Field(gt=0, le=1)] = 0.1  # exponential: last / first learning rate
-    lr_power: PositiveFloat = 2.0  # polynomial
-    adam_epsilon: PositiveFloat = 1e-5  # Adam's; added to the root of the second moment
+    lr_power: PositiveFloat = 2.0  # polynomial: the power
+    adam_epsilon: PositiveFloat = 1e-5  # adam, adamw: added to the root of the second moment
     # optimizer=adamw: every step takes lr * weight_decay of the weights of layers (kernels) off, of nothing
     # else. grad_comp=evolution with other optimizers: this times all parameters is added to the gradient.
     weight_decay: Coefficient = 0.0
@@ -205,18 +205,19 @@ class HParams(Checked):
     act_backend: Literal["auto", "litert", "compiled"] = "auto"  # how host environments' actions are computed
     overlap: bool = False  # host environments step while the learner works
 
-    # With workers (--num_workers). Each plays `num_envs` environments by itself, or, with `sync_workers`, its
-    # part of them, and all wait for one another.
+    # With workers (--num_workers).
+
+    # Each worker plays a part of `num_envs` environments, and all wait for one another; false: each plays so
+    # many by itself.
     sync_workers: bool = False
-    max_staleness: Count | None = (
-        None  # updates since a rollout's weights, above which it is not used; None: any
-    )
+    # Updates since a rollout's weights, above which it is not used; None: any.
+    max_staleness: Count | None = None
     # Seconds without a rollout after which a worker is replaced, and without an answer a buffer.
     worker_timeout: PositiveFloat = 120.0
     compress_rollouts: bool = False  # pictures, by LZ4, on their way from workers: for slow networks
     num_learners: PositiveInt = 1  # processes that average their gradients, each with a part of the workers
     buffer_shards: Count = 0  # processes that hold the replay memory; 0: the learner holds it
-    save_buffers: bool = True  # whether these are part of checkpoints
+    save_buffers: bool = True  # checkpoints include what these processes hold
 
     # Seconds without any progress after which the run ends with exit code 75, to go on from a checkpoint.
     # More than what takes longest: compiling, a step of the environment. None: it is only told; with workers

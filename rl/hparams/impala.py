@@ -21,8 +21,8 @@ class IMPALAHParams(HParams):
     value_coef: Coefficient = 0.5  # weight of the value loss, half the mean square
     trace_lambda: Fraction = 1.0  # weight of the trace, as gae_lambda
     rho_clip: PositiveFloat = 1.0  # largest importance ratio in temporal differences
-    trace_clip: PositiveFloat = 1.0  # ... in the trace
-    advantage_rho_clip: PositiveFloat = 1.0  # ... of the policy gradient
+    trace_clip: PositiveFloat = 1.0  # largest importance ratio in the trace
+    advantage_rho_clip: PositiveFloat = 1.0  # largest importance ratio of the policy gradient
     log_std_init: float = 0.0  # continuous actions: logarithm of the initial standard deviation
 
     def check(self) -> None:

@@ -22,7 +22,7 @@ class TemperatureHParams(ActorCriticReplayHParams):
 
     temperature: PositiveFloat = 1.0  # weight of the entropy, at the start where it is learned
     learn_temperature: bool = True  # the temperature follows target_entropy
-    temperature_lr: PositiveFloat | None = None  # None: lr
+    temperature_lr: PositiveFloat | None = None  # learning rate of the temperature; None: lr
 
 
 class SACHParams(TemperatureHParams):

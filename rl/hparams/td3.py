@@ -28,7 +28,7 @@ class TD3HParams(ActorCriticReplayHParams):
     ou_theta: Fraction = 0.15  # act_select=ou_noise: pull of the noise towards 0 in every step
     policy_update_period: PositiveInt = 2  # critic updates between two of the policy and the targets
     target_noise: Coefficient = 0.2  # on the target's actions: standard deviation, in half ranges
-    target_noise_clip: Coefficient = 0.5  # and limit
+    target_noise_clip: Coefficient = 0.5  # largest such noise, in half ranges
 
 
 @register

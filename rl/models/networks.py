@@ -92,6 +92,8 @@ class QNetwork(keras.Model):
 
 
 class ActorCriticOutput(NamedTuple):
+    """What policy and value heads say of N observations."""
+
     parameters: Tensor  # [N, K] of the action distribution
     log_std: Tensor | None  # [A] for Box actions
     value: Tensor  # [N]

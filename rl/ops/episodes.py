@@ -42,7 +42,7 @@ def over_rollout(start: Running, goes_on: Tensor, trajectory: Trajectory) -> Run
     steps = reward.shape[0]
     array = tf.TensorArray(tf.float32, steps, element_shape=reward.shape[1:])
 
-    def body(t: Tensor, running: Running, arrays: Running) -> tuple:
+    def body(t: Tensor, running: Running, arrays: Running) -> tuple[Any, ...]:
         running = running.after(tf.gather(goes_on, t), tf.gather(reward, t), tf.gather(counted, t))
         return t + 1, running, Running(*(each.write(t, x) for each, x in zip(arrays, running, strict=True)))
 

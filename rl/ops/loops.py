@@ -49,12 +49,16 @@ _TYPES: dict[str, Any] = {"sum": Sum, "max": Max, "min": Min, "last": Last}
 
 
 def kind(metric: Any) -> str:
-    """ "mean", "sum", "max", "min" or "last"."""
+    """Returns "mean", "sum", "max", "min" or "last"."""
     return next((name for name, each in _TYPES.items() if isinstance(metric, each)), "mean")
 
 
 def places(kinds: dict[str, str]) -> dict[str, int]:
-    """Where in the packed vector the metrics are of which the kinds are given."""
+    """Returns where in the packed vector the metrics are of which the kinds are given.
+
+    Raises:
+        ValueError: there are too many.
+    """
     added = sorted(name for name, each in kinds.items() if each in ("mean", "sum"))
     compared = sorted(kinds.keys() - set(added))
     if len(added) > ADDED or len(compared) > COMPARED:
@@ -77,24 +81,34 @@ class MetricPack:
     """
 
     def __init__(self, kinds: dict[str, str] | None = None) -> None:
-        self.kinds = kinds or {}
+        self.kinds: dict[str, str] = {}
+        self._note(kinds or {})
+
+    def _note(self, kinds: dict[str, str]) -> None:
+        self.kinds, self._places = kinds, places(kinds)
+        compared = {kinds[name] for name, place in self._places.items() if place >= ADDED}
+        self._compares, self._keeps_last = bool(compared), "last" in compared
 
     def pack(self, metrics: Metrics) -> Tensor:
-        """float32 [MAX_METRICS]. Raises ValueError when there are too many, or other ones than before."""
+        """Returns float32 [MAX_METRICS].
+
+        Raises:
+            ValueError: there are too many metrics, or other ones than before.
+        """
         kinds = {name: kind(metrics[name]) for name in sorted(metrics)}
         if self.kinds and kinds != self.kinds:
             raise ValueError(f"metrics changed between traces: {self.kinds} and {kinds}")
         values = [tf.constant(0.0)] * MAX_METRICS
-        for name, place in places(kinds).items():
+        self._note(kinds)
+        for name, place in self._places.items():
             value = metrics[name] if kinds[name] == "mean" else metrics[name].value
             values[place] = tf.cast(-value if kinds[name] == "min" else value, tf.float32)
-        self.kinds = kinds
         return tf.stack(values)
 
     def unpack(self, vector: Tensor, passes: Tensor | None = None) -> Metrics:
-        """The metrics that a vector holds; passes: of how many it holds the sums of the means."""
+        """Returns the metrics that a vector holds; passes: of how many it holds the sums of the means."""
         means, metrics = vector if passes is None else vector / passes, {}
-        for name, place in places(self.kinds).items():
+        for name, place in self._places.items():
             if self.kinds[name] == "mean":
                 metrics[name] = means[place]
             else:
@@ -102,20 +116,27 @@ class MetricPack:
                 metrics[name] = _TYPES[self.kinds[name]](value)
         return metrics
 
-    def join(self, before: Any, after: Any) -> Any:
-        """Two vectors as one, tensors or arrays: sums added, the greatest and the last of the others."""
+    def join(self, before: Tensor, after: Tensor) -> Tensor:
+        """Returns two vectors as one: sums added, the greatest and the last of the others."""
         added = before + after
-        compared = [each for each in self.kinds.values() if each not in ("mean", "sum")]
-        if not compared:
+        if not self._compares:
             return added
-        where = np.where if isinstance(before, np.ndarray) else tf.where
-        greatest = where((before != before) | (before >= after), before, after)  # NaN stays
-        last = where(after == NONE, before, after)
-        joined = where(self._places_of("last"), last, greatest)
-        return where(self._places_of("mean", "sum"), added, joined)
+        stays = tf.logical_or(tf.math.is_nan(before), before >= after)
+        if self._keeps_last:
+            stays = tf.where(self._places_of("last"), after == NONE, stays)
+        return tf.where(self._places_of("mean", "sum"), added, tf.where(stays, before, after))
+
+    def add(self, total: np.ndarray, vector: np.ndarray) -> None:
+        """Joins a vector to `total`, in place and quickly: between two iterations on the host."""
+        total[:ADDED] += vector[:ADDED]
+        if self._compares:
+            last = np.where(vector == NONE, total, vector) if self._keeps_last else total
+            np.maximum(total[ADDED:], vector[ADDED:], out=total[ADDED:])
+            if self._keeps_last:
+                np.copyto(total, last, where=self._places_of("last"))
 
     def over_learners(self, vector: Tensor) -> Tensor:
-        """The vectors of all learners as one."""
+        """Returns the vectors of all learners as one."""
         if replicas.count() == 1:
             return vector
         mean = replicas.mean(vector)
@@ -124,10 +145,10 @@ class MetricPack:
         return tf.where(self._places_of("mean"), mean, self._joined(replicas.gathered(vector[None]), tf))
 
     def over_devices(self, vectors: list[np.ndarray]) -> np.ndarray:
-        """The vectors of several devices of this process as one."""
+        """Returns the vectors of several devices of this process as one."""
         if len(vectors) == 1:
             return vectors[0]
-        mean = np.sum(vectors, 0) / len(vectors)
+        mean: np.ndarray = np.sum(vectors, 0) / len(vectors)
         return np.where(self._places_of("mean"), mean, self._joined(np.stack(vectors), np))
 
     def _joined(self, vectors: Any, library: Any) -> Any:
@@ -139,12 +160,12 @@ class MetricPack:
     def _places_of(self, *kinds: str) -> np.ndarray:
         """Whether each place is of a metric of those kinds, bool [MAX_METRICS]."""
         found = np.zeros(MAX_METRICS, bool)
-        found[[place for name, place in places(self.kinds).items() if self.kinds[name] in kinds]] = True
+        found[[place for name, place in self._places.items() if self.kinds[name] in kinds]] = True
         return found
 
     @staticmethod
     def empty() -> np.ndarray:
-        """The vector of no metrics, which `join` begins with."""
+        """Returns the vector of no metrics, which `join` begins with."""
         return np.array([0.0] * ADDED + [NONE] * COMPARED, np.float32)
 
 
@@ -175,7 +196,7 @@ def repeat(
 
 
 def where(condition: Tensor, pack: MetricPack, body: Callable[[], Metrics]) -> Metrics:
-    """The metrics of `body()`, which is run where the condition, a bool scalar, holds; elsewhere none.
+    """Returns the metrics of `body()`, run where the condition, a bool scalar, holds; elsewhere none.
 
     pack: the same one at every call, which notes the names.
     """
@@ -190,11 +211,11 @@ def where(condition: Tensor, pack: MetricPack, body: Callable[[], Metrics]) -> M
 
 
 def weighted(metrics: Metrics, weight: Tensor) -> Metrics:
-    """The metrics of a part of a whole: means times its share, all others as they are."""
+    """Returns the metrics of a part of a whole: means times its share, all others as they are."""
     return {name: x if kind(x) != "mean" else weight * x for name, x in metrics.items()}
 
 
 def summed(metrics: Metrics) -> Metrics:
-    """Means over `updates` updates, one of the metrics, as sums over them; all others as they are."""
+    """Returns means over `updates` updates, one of the metrics, as sums over them; all others as they are."""
     updates = metrics["updates"]
     return {name: x if kind(x) != "mean" or name == "updates" else x * updates for name, x in metrics.items()}

@@ -96,13 +96,6 @@ class RewardScale:
         found = {} if self._workers is not None else {"discounted_return": self.discounted_return}
         return {f"reward_scale/{name}": each for name, each in (found | self.moments._asdict()).items()}
 
-    def __call__(
-        self, reward: Tensor, episode_end: Tensor, mask: Tensor, worker: Tensor | None = None
-    ) -> Tensor:
-        """Takes in a rollout's rewards and scales them: `observe`, then `scaled`."""
-        self.observe(reward, episode_end, mask, worker)
-        return self.scaled(reward)
-
     def observe(
         self, reward: Tensor, episode_end: Tensor, mask: Tensor, worker: Tensor | None = None
     ) -> None:

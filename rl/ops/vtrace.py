@@ -16,6 +16,8 @@ from rl.types import Tensor
 
 
 class VTrace(NamedTuple):
+    """What V-trace makes of a rollout."""
+
     target: Tensor  # [T, B] v_s, what the value is to become (equation 1)
     advantage: Tensor  # [T, B] of the policy gradient, its ratio included (section 4.2)
 

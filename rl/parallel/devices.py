@@ -46,7 +46,8 @@ class Devices:
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
-        """Variables made within stand on every device; each is changed there without asking the others."""
+        """Lets variables made within stand on every device; each is changed there without asking the
+        others."""
         if not self._spread:
             yield
             return
@@ -60,7 +61,7 @@ class Devices:
     def compile(
         self, function: Callable[..., Tensor], signature: list[Any], jit_compile: bool, fuse: bool = False
     ) -> Any:
-        """`function` compiled for every device, at the first call; with `fuse` its parts by XLA
+        """Compiles `function` for every device, at the first call; with `fuse` its parts by XLA
         (`rl.parallel.fused`), where it is for one device.
 
         Returns a function of a list of arguments for each device, which gives the list of results.
@@ -131,7 +132,7 @@ class Devices:
         return call
 
     def compiled_part(self, function: Callable[..., Any], jit_compile: bool) -> Callable[..., Any]:
-        """`function` compiled by XLA by itself, where it is part of one that as a whole cannot be."""
+        """Returns `function` compiled by XLA by itself, where it is part of one that as a whole cannot be."""
         if self.count == 1 or self._tpu or not jit_compile:
             return function
         # One for each device: they capture different variables.
@@ -139,12 +140,13 @@ class Devices:
         return lambda *arguments: parts[replicas.rank()](*arguments)
 
     def values(self, variable: Any) -> list[Any]:
-        """The variables that stand on the devices for `variable`."""
+        """Returns the variables that stand on the devices for `variable`."""
         variable = getattr(variable, "value", variable) if not isinstance(variable, tf.Variable) else variable
         return list(self._strategy.experimental_local_results(variable))
 
     def named(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """The variables of a checkpoint: what devices have of their own is listed for each of them."""
+        """Returns the variables of a checkpoint: what devices have of their own is listed for each of
+        them."""
         if self.count == 1:
             return variables
         found = dict(variables)
@@ -154,11 +156,12 @@ class Devices:
         return found
 
     def appended(self, rows: dict[str, int]) -> dict[str, int]:
-        """`Learner.appended` for all devices."""
+        """Returns the rows ever appended to variables, by name, as `named` lists them: of every device
+        alike."""
         return {_name(name, place): each for name, each in rows.items() for place in range(self.count)}
 
     def part(self, hparams: HParams, experience: str) -> HParams:
-        """The hyperparameters of one device's part.
+        """Returns the hyperparameters of one device's part.
 
         Raises:
             UsageError: it cannot be divided.
@@ -185,8 +188,8 @@ class Devices:
 
 
 def concrete(function: Callable[..., Any], signature: list[Any], jit_compile: bool) -> Any:
-    """The function compiled for that signature, whose calls check nothing; as it is where TensorFlow runs
-    functions eagerly."""
+    """Returns the function compiled for that signature, whose calls check nothing; as it is where TensorFlow
+    runs functions eagerly."""
     traced = tf.function(function, signature, jit_compile=jit_compile, autograph=False)
     return traced if tf.config.functions_run_eagerly() else traced.get_concrete_function()
 
@@ -194,15 +197,16 @@ def concrete(function: Callable[..., Any], signature: list[Any], jit_compile: bo
 def compiled(
     function: Callable[..., Any], signature: list[Any], jit_compile: bool, fuse: bool = False
 ) -> Callable[[list], Any]:
-    """`concrete`, as a function of a list of arrays; with `fuse` its parts by XLA (`rl.parallel.fused`)."""
+    """Returns `concrete`, as a function of a list of arrays; with `fuse` its parts by XLA
+    (`rl.parallel.fused`)."""
     with fusing(fuse):
         call = concrete(function, signature, jit_compile)
     return lambda arrays: call(*[tf.constant(each) for each in arrays])
 
 
 def fuses(agent: Any, jit_compile: bool) -> bool:
-    """Whether what learns is a graph by the choice of `compile=auto`: then it gets parts by XLA, which take a
-    second or so to compile. Where a graph was asked for, it is nothing else."""
+    """Returns whether what learns is a graph by the choice of `compile=auto`: then it gets parts by XLA,
+    which take a second or so to compile. Where a graph was asked for, it is nothing else."""
     return not jit_compile and agent.hparams.compile == "auto"
 
 

@@ -24,7 +24,7 @@ _fusing = _Fusing()
 
 @contextlib.contextmanager
 def fusing(on: bool) -> Iterator[None]:
-    """Where `on`, what is traced within gets its `fused` parts compiled by XLA."""
+    """Lets what is traced within get, where `on`, its `fused` parts compiled by XLA."""
     before, _fusing.on = _fusing.on, on
     try:
         yield
@@ -33,7 +33,7 @@ def fusing(on: bool) -> Iterator[None]:
 
 
 def fused(function: Callable[..., Any], *arguments: Any) -> Any:
-    """`function(*arguments)`, by XLA where a graph is traced that wants it (`fusing`)."""
+    """Returns `function(*arguments)`, by XLA where a graph is traced that wants it (`fusing`)."""
     if not _fusing.on or tf.executing_eagerly():
         return function(*arguments)
     return tf.function(function, jit_compile=True, autograph=False)(*arguments)

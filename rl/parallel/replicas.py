@@ -52,8 +52,8 @@ def join(group: Group) -> None:
 
 @contextlib.contextmanager
 def devices(number: int) -> Iterator[None]:
-    """Within, what is built and traced is for `number` devices of this process. Raises ValueError where the
-    process is one of several learners."""
+    """Says that what is built and traced within is for `number` devices of this process. Raises ValueError
+    where the process is one of several learners."""
     if number > 1 and _State.group.size > 1:
         raise ValueError("learners in several processes have one device each")
     before = _State.group
@@ -66,7 +66,7 @@ def devices(number: int) -> Iterator[None]:
 
 
 def count() -> int:
-    """How many learners there are."""
+    """Returns how many learners there are."""
     return _State.group.size
 
 
@@ -84,7 +84,7 @@ def rank() -> int | Tensor:
 
 
 def total(x: Tensor) -> Tensor:
-    """The sum over all learners, float32 of x's shape."""
+    """Returns the sum over all learners, float32 of x's shape."""
     if count() == 1:
         return x
     if not _State.group.in_process:
@@ -96,12 +96,12 @@ def total(x: Tensor) -> Tensor:
 
 
 def mean(x: Tensor) -> Tensor:
-    """The mean over all learners, float32 of x's shape."""
+    """Returns the mean over all learners, float32 of x's shape."""
     return x if count() == 1 else total(x) / count()
 
 
 def gathered(x: Tensor) -> Tensor:
-    """Those of all learners, by rank, joined along the first axis: [N, ...] to [R N, ...]."""
+    """Returns those of all learners, by rank, joined along the first axis: [N, ...] to [R N, ...]."""
     if count() == 1:
         return x
     mine = tf.reshape(tf.range(count()) == rank(), [count()] + [1] * x.shape.rank)
@@ -110,12 +110,12 @@ def gathered(x: Tensor) -> Tensor:
 
 
 def smallest(x: Tensor) -> Tensor:
-    """The least over all learners of a float32 scalar."""
+    """Returns the least over all learners of a float32 scalar."""
     return x if count() == 1 else tf.reduce_min(gathered(x[None]))
 
 
 def own_rows(x: Tensor) -> Tensor:
-    """This learner's part of what is the same for all, [R N, ...] to [N, ...]."""
+    """Returns this learner's part of what is the same for all, [R N, ...] to [N, ...]."""
     if count() == 1:
         return x
     size = x.shape[0] // count()
@@ -124,7 +124,7 @@ def own_rows(x: Tensor) -> Tensor:
 
 
 def totals(tensors: list[Tensor]) -> list[Tensor]:
-    """The sums of several tensors over all learners, in one exchange."""
+    """Returns the sums of several tensors over all learners, in one exchange."""
     if count() == 1:
         return tensors
     flat = total(tf.concat([tf.reshape(each, [-1]) for each in tensors], 0))

@@ -49,14 +49,14 @@ class EventFile:
         patiently(self._begin)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Scalars under their own names."""
+        """Writes scalars under their names."""
         summary = Summary(
             value=[Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
         )
         self._add(Event(summary=summary, step=step))
 
     def histogram(self, step: int, name: str, values: np.ndarray) -> None:
-        """The distribution of the finite ones among `values`, of any shape."""
+        """Writes the distribution of the finite ones among `values`, of any shape."""
         values = np.asarray(values, np.float64).ravel()
         values = values[np.isfinite(values)]
         low, high = (values.min(), values.max()) if values.size else (0.0, 0.0)
@@ -73,28 +73,28 @@ class EventFile:
         )
 
     def animation(self, step: int, name: str, gif: bytes, height: int, width: int) -> None:
-        """A picture that moves: a GIF, among the images."""
+        """Writes a picture that moves: a GIF, among the images."""
         image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
         self._add(Event(summary=Summary(value=[Summary.Value(tag=name, image=image)]), step=step))
 
     def hparams(self, values: Mapping[str, bool | int | float | str]) -> None:
-        """Fill the HParams plugin with flat names and their values."""
+        """Fills the HParams plugin with flat names and their values."""
         # No experiment's record: TensorBoard takes any one run's for all runs of a folder, and shows the
         # names in it alone. Without one it collects names, types and metrics from all of them.
         summary = hparams_api.hparams_pb(dict(values))
         self._add(Event(summary=Summary.FromString(summary.SerializeToString())))
 
     def graph(self, graph_def: bytes) -> None:
-        """The graph TensorBoard draws: a serialised `GraphDef`."""
+        """Writes the graph that TensorBoard draws: a serialised `GraphDef`."""
         self._add(Event(graph_def=graph_def))
 
     def flush(self) -> None:
-        """Make everything written so far durable."""
+        """Makes everything written so far durable."""
         self._sync()
         patiently(lambda: fsync_path(self.path))
 
     def close(self) -> None:
-        """Flush and close."""
+        """Flushes and closes."""
         self.flush()
         with contextlib.suppress(OSError, tf.errors.OpError):  # all is on the disk
             self._writer.close()
@@ -107,7 +107,7 @@ class EventFile:
             set_aside(self._directory / match[0], name="events")
 
     def _begin(self) -> None:
-        """A file behind all others, with what may not be in them."""
+        """Begins a file behind all others, with what may not be in them."""
         # TensorBoard reads files in the order of their names: ours must come last, whatever the clock says.
         number = max([int(time.time()), *(int(match[1]) + 1 for match in self._earlier())])
         name = f"events.out.tfevents.{number:010d}.{socket.gethostname()}.{os.getpid()}"
@@ -127,8 +127,8 @@ class EventFile:
         self._flushed = time.monotonic()
 
     def _begin_again(self, error: Exception) -> None:
-        """After a failure nobody knows what is in the file: all since the last flush goes into another one,
-        and TensorBoard is told to forget what it has read of that."""
+        """Begins another file: after a failure nobody knows what is in this one. All since the last flush
+        goes into the new one, and TensorBoard is told to forget what it has read of that."""
         _log.warning("%s: trying again", self._failure(error))
         with contextlib.suppress(OSError, tf.errors.OpError):
             self._writer.close()

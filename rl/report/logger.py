@@ -58,7 +58,7 @@ class Logger:
         self.close()
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Write one row of scalars (numbers, numpy or TensorFlow scalars); None stands for "nothing to say".
+        """Writes one row of scalars (numbers, numpy or TensorFlow scalars); None stands for "nothing to say".
 
         Steps must not go back. Raises UsageError when the row cannot be written.
         """
@@ -79,54 +79,49 @@ class Logger:
         if values:
             self._events.scalars(step, {name: float(value) for name, value in values.items()})
 
-    @property
-    def wants_histograms(self) -> bool:
-        """Whether `log_histograms` would look at the variables at all."""
-        return self._pattern is not None
-
     def log_histograms(self, step: int, variables: Mapping[str, Any]) -> None:
-        """Histograms, tagged `variables/NAME`, of the variables whose name the regular expression finds."""
+        """Writes histograms, tagged `variables/NAME`, of the variables whose name the regular expression
+        finds."""
         if self._pattern is None:
             return
-        chosen = {name: each for name, each in variables.items() if self._pattern.search(name)}
+        chosen = {name: value for name, value in variables.items() if self._pattern.search(name)}
         if not chosen:
             some = ", ".join(sorted(variables)[:4])
             self._warn_once(
                 "histograms",
                 f"histograms={self._pattern.pattern!r} finds none of the variables ({some}, ...)",
             )
-        for name, each in chosen.items():
-            values = np.asarray(each.numpy() if hasattr(each, "numpy") else each).astype(np.float64)
+        for name, variable in chosen.items():
+            values = np.asarray(variable).astype(np.float64)
             if not np.isfinite(values).all():
                 self._warn_once(name, f"variable {name} has values that are not finite at step {step}")
             self._events.histogram(int(step), f"variables/{name}", values)
 
     def log_video(self, step: int, name: str, preview: Preview) -> None:
-        """Show a film's preview in TensorBoard, among the images."""
+        """Shows a film's preview in TensorBoard, among the images."""
         height, width = preview.kept[0].shape[:2]
         self._events.animation(int(step), name, preview.gif(), height, width)
 
     def log_hparams(self, hparams: Mapping[str, Any]) -> None:
-        """Fill TensorBoard's HParams plugin; nested mappings become `a.b`, other values their text."""
+        """Fills TensorBoard's HParams plugin; nested mappings become `a.b`, other values their text."""
         self._events.hparams(_flat(hparams))
 
-    def log_graph(self, function: Any, *args: Any) -> None:
-        """Write the graph of a ConcreteFunction, or of a `tf.function` as traced for `args`."""
-        concrete = function if hasattr(function, "graph") else function.get_concrete_function(*args)
-        self._events.graph(concrete.graph.as_graph_def(add_shapes=True).SerializeToString())
+    def log_graph(self, function: Any) -> None:
+        """Writes the graph of a ConcreteFunction."""
+        self._events.graph(function.graph.as_graph_def(add_shapes=True).SerializeToString())
 
     def flush(self) -> None:
-        """Make everything durable: call it before each checkpoint. Raises Unavailable on a full disk."""
-        for each in (self._metrics, self._perf, self._events):
-            with _writing(each.path):
-                each.flush()
+        """Makes everything durable: call it before each checkpoint. Raises Unavailable on a full disk."""
+        for file in (self._metrics, self._perf, self._events):
+            with _writing(file.path):
+                file.flush()
 
     def close(self) -> None:
-        """Flush and close all files. Raises as `flush`."""
+        """Flushes and closes all files. Raises as `flush`."""
         self.flush()
-        for each in (self._metrics, self._perf, self._events):
-            with _writing(each.path):
-                each.close()
+        for file in (self._metrics, self._perf, self._events):
+            with _writing(file.path):
+                file.close()
 
     def _warn_once(self, key: str, message: str) -> None:
         if key not in self._warned:
@@ -155,7 +150,7 @@ class MetricsTable:
             self._cut_back(resume_step)
 
     def append(self, step: int, cells: Mapping[str, str]) -> None:
-        """Write one row. Raises UsageError when it cannot be written (Unavailable where that may pass),
+        """Writes one row. Raises UsageError when it cannot be written (Unavailable where that may pass),
         ValueError for a bad name."""
         new = sorted(cells.keys() - set(self._columns))
         if bad := [name for name in new if _BAD_NAME.search(name)]:
@@ -173,13 +168,13 @@ class MetricsTable:
             raise failure(f"{text}; free space, then give the same command to resume", error) from error
 
     def flush(self) -> None:
-        """Make the rows durable."""
+        """Makes the rows durable."""
         descriptor = self._descriptor
         if descriptor is not None:
             patiently(lambda: os.fsync(descriptor))
 
     def close(self) -> None:
-        """Flush and close; the next `append` opens the file again."""
+        """Flushes and closes; the next `append` opens the file again."""
         if self._descriptor is not None:
             self.flush()
             os.close(self._descriptor)
@@ -254,7 +249,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 def _scalar(name: str, value: Any) -> int | np.float32:
     """An integer exactly, anything else as float32: what the training computes in, and CSV keeps exactly."""
-    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    array = np.asarray(value)
     if array.shape != ():
         raise ValueError(f"metric {name} has shape {array.shape}: metrics are scalars")
     if array.dtype.kind in "biu":

@@ -98,7 +98,7 @@ class Progress:
             self._file = None
 
     def update(self, step: int, train_return: float | None = None, eval_return: float | None = None) -> None:
-        """Tell how far the run is, and the mean return of training's episodes and of the evaluation; where
+        """Tells how far the run is, and the mean return of training's episodes and of the evaluation; where
         one is None it stays as it was."""
         now = self._clock()
         self._step = int(step)
@@ -116,7 +116,7 @@ class Progress:
             self._draw()
 
     def message(self, text: str) -> None:
-        """A line of its own, on the screen and in the log."""
+        """Writes a line of its own, on the screen and in the log."""
         self._write_line(text, plain=self._live is None)
         if self._live is not None:
             with unbroken(self._stream):
@@ -124,20 +124,20 @@ class Progress:
 
     @property
     def step(self) -> int:
-        """How far the run is, by what was last told."""
+        """Returns how far the run is, by what was last told."""
         return self._step
 
     @property
     def steps_per_second(self) -> float | None:
-        """The rate over the last half minute; None before there are two updates."""
+        """Returns the rate over the last half minute; None before there are two updates."""
         if len(self._samples) < 2:
             return None
         (start, first), (end, last) = self._samples[0], self._samples[-1]
         return (last - first) / (end - start) if end > start else None
 
     def line(self) -> str:
-        """`12,800/100,000 steps  5,120 steps/s  train return 123.4  eval return 145.0  ETA 0:17`, without
-        what is not known yet."""
+        """Returns `12,800/100,000 steps  5,120 steps/s  train return 123.4  eval return 145.0  ETA 0:17`,
+        without what is not known yet."""
         parts = [f"{self._step:,}/{self._total:,} steps"]
         rate = self.steps_per_second
         if rate is not None:
@@ -192,7 +192,7 @@ class _Handler(logging.Handler):
 def summary_table(
     rows: Sequence[Mapping[str, Any]], title: str | None = None, stream: TextIO | None = None
 ) -> None:
-    """Print the small table at the end of a run: a line per mapping, its keys being the columns.
+    """Prints the small table at the end of a run: a line per mapping, its keys being the columns.
 
     A single mapping is printed downwards, a line per key: paths are long. Plain text off a terminal.
     """

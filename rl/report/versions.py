@@ -39,7 +39,7 @@ _DISTRIBUTIONS = {
 
 
 def collect_versions() -> dict[str, str | None]:
-    """Versions by name, None for what is not installed; nothing is imported for it."""
+    """Returns versions by name, None for what is not installed; nothing is imported for it."""
     versions: dict[str, str | None] = {"python": platform.python_version(), "platform": platform.platform()}
     for name, distributions in _DISTRIBUTIONS.items():
         versions[name] = next(filter(None, map(_distribution_version, distributions)), None)
@@ -51,7 +51,7 @@ def collect_versions() -> dict[str, str | None]:
 def write_run_files(
     run_dir: str | os.PathLike[str], hparams: Mapping[str, Any], command: str, resumed_at: int | None = None
 ) -> None:
-    """Write `hparams.json` and `versions.json`, and add a dated line to `command.txt`: one for each start.
+    """Writes `hparams.json` and `versions.json`, and adds a dated line to `command.txt`: one for each start.
 
     resumed_at: the step that the run goes on from, None where it begins. If other versions made it
         until then, one line says so, and they are kept as `versions_to_step_N.json`.

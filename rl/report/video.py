@@ -17,14 +17,14 @@ from rl.storage.files import failure, patiently, reason, remove_quietly
 
 
 def has_display() -> bool:
-    """Whether a window can be opened: on Linux, whether an X or Wayland display is named."""
+    """Says whether a window can be opened: on Linux, whether an X or Wayland display is named."""
     if sys.platform in ("darwin", "win32"):
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def headless_setup() -> bool:
-    """Without a display, have SDL and MuJoCo draw in memory; True where that was needed.
+    """Has SDL and MuJoCo draw in memory where there is no display; returns whether that was needed.
 
     Call it before pygame or mujoco is imported: they read these variables then. What the person has set
     is left alone.
@@ -64,7 +64,7 @@ class Preview:
         self._seen += 1
 
     def gif(self) -> bytes:
-        """The frames as a GIF that plays as fast as the film, again and again."""
+        """Returns the frames as a GIF that plays as fast as the film, again and again."""
         milliseconds = max(round(1000 * self._every / self._fps), 20)  # browsers slow shorter ones down
         return iio.imwrite("<bytes>", self.kept, extension=".gif", duration=milliseconds, loop=0)
 
@@ -110,7 +110,7 @@ class VideoWriter:
             remove_quietly(self._temporary)
 
     def add(self, frame: np.ndarray) -> None:
-        """Append one frame, uint8 [H, W, 3], all of one size."""
+        """Appends one frame, uint8 [H, W, 3], all of one size."""
         if frame is None:
             raise UsageError("the environment gave no frame: make it with render_mode='rgb_array'")
         frame = np.asarray(frame)
@@ -156,11 +156,11 @@ class VideoWriter:
         if check:
             # ffmpeg's exit status is not to be had: a full disk shows in what can be read back.
             try:
-                found, _ = imageio_ffmpeg.count_frames_and_secs(str(self._temporary))
+                arrived, _ = imageio_ffmpeg.count_frames_and_secs(str(self._temporary))
             except RuntimeError as error:
                 raise OSError("ffmpeg did not finish it; is the disk full?") from error
-            if found != self.frames:
-                raise OSError(f"{found} of {self.frames} frames arrived; is the disk full?")
+            if arrived != self.frames:
+                raise OSError(f"{arrived} of {self.frames} frames arrived; is the disk full?")
 
     def _failure(self, error: OSError) -> UsageError:
         text = f"cannot write video {self.path}: {reason(error)[:300]}"

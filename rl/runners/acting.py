@@ -60,14 +60,15 @@ class Acting:
 
     @staticmethod
     def of(portable: Portable, seed: int) -> Acting:
-        """The policy that another process has converted; `sync` gives it weights."""
+        """Returns the policy that another process has converted; `sync` gives it weights."""
         signature = portable.signature
         program = LiteRTProgram(portable.model, portable.names, len(signature.weights))
         return Acting(program, signature, seed)
 
     @property
     def backend(self) -> str:
-        return self._program.name
+        name: str = self._program.name
+        return name
 
     def sync(self, flat: np.ndarray) -> None:
         """Takes over weights, all in one vector (`flat_weights`)."""
@@ -124,7 +125,7 @@ class Acting:
 
 
 def split_flat(flat: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
-    """The arrays of these shapes that were joined in one vector."""
+    """Returns the arrays of these shapes that were joined in one vector."""
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
     return [part.reshape(shape) for part, shape in zip(np.split(flat, ends)[:-1], shapes, strict=True)]
 
@@ -160,7 +161,7 @@ class LiteRTProgram:
             if index is not None:
                 self._interpreter.set_tensor(index, np.asarray(value, np.float32, order="C"))
 
-    def __call__(self, inputs: tuple) -> list[np.ndarray]:
+    def __call__(self, inputs: tuple[Any, ...]) -> list[np.ndarray]:
         interpreter = self._interpreter
         for index, value in zip(self._inputs, inputs, strict=True):
             if index is not None:

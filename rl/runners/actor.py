@@ -62,7 +62,7 @@ class Actor(Acting):
         super().sync(flat_weights(self.agent, self.training).numpy() if flat is None else flat)
 
     def portable(self) -> Portable | None:
-        """The policy for another process; None where it acts through TensorFlow."""
+        """Returns the policy for another process; None where it acts through TensorFlow."""
         program = self._program
         if not isinstance(program, LiteRTProgram):
             return None
@@ -105,7 +105,7 @@ class _Tracer:
         )
 
     def function(self) -> Any:
-        """As a concrete function."""
+        """Returns it as a concrete function."""
         kinds = {"uniform": tf.float32, "normal": tf.float32, "randint": tf.int32}
         wanted, head = self.signature.wanted, len(self._head)
         specs = [*self._head, tf.TensorSpec([], tf.int64)]
@@ -113,14 +113,14 @@ class _Tracer:
         specs += [tf.TensorSpec(variable.shape, tf.float32) for variable in self.variables]
         specs = [tf.TensorSpec(spec.shape, spec.dtype, f"x{i}") for i, spec in enumerate(specs)]
 
-        def flat(*inputs: Any) -> list:
+        def flat(*inputs: Any) -> list[Any]:
             step, rest = inputs[head], list(inputs[head + 1 :])
             draws, weights = rest[: len(wanted)], rest[len(wanted) :]
             return self._act(random.NoiseTape(draws), list(inputs[:head]), step, weights)
 
         return tf.function(flat, input_signature=specs, autograph=False).get_concrete_function()
 
-    def _act(self, noise: random.NoiseTape, inputs: list, step: Any, weights: list) -> list:
+    def _act(self, noise: random.NoiseTape, inputs: list[Any], step: Any, weights: list[Any]) -> list[Any]:
         pairs = list(zip(self.variables, weights, strict=True))
         with keras.StatelessScope(state_mapping=pairs):
             observation = tf.nest.pack_sequence_as(self._structure, inputs[: self.observations])
@@ -157,7 +157,7 @@ class _CompiledProgram:
     def set_weights(self, weights: list[np.ndarray]) -> None:
         self._weights = [tf.constant(each) for each in weights]
 
-    def __call__(self, inputs: tuple) -> list[np.ndarray]:
+    def __call__(self, inputs: tuple[Any, ...]) -> list[np.ndarray]:
         outputs = self._function(*[tf.constant(each) for each in inputs], *self._weights)
         return [each.numpy() for each in outputs]
 
@@ -203,11 +203,12 @@ def _random_inputs(concrete: Any, tracer: _Tracer) -> list[np.ndarray]:
 
 
 def acting_variables(agent: Agent, training: bool) -> dict[str, Any]:
-    """The variables that acting reads, in training or without exploration."""
+    """Returns the variables that acting reads, in training or without exploration."""
     return agent.acting_variables if training else agent.policy_variables
 
 
 def flat_weights(agent: Agent, training: bool = True) -> Any:
-    """All acting variables in one float32 vector: one read from Python instead of one per variable."""
+    """Returns all acting variables in one float32 vector: one read from Python instead of one per
+    variable."""
     variables = acting_variables(agent, training).values()
     return tf.concat([tf.reshape(tf.cast(each.value, tf.float32), [-1]) for each in variables], 0)

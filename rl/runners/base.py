@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rl.ops.loops import NONE, MetricPack, places
+from rl.ops.loops import ADDED, NONE, MetricPack, places
 from rl.parallel.devices import Devices
 from rl.runners.iteration import Iteration
 
@@ -41,7 +41,8 @@ class Runner:
         return self.devices.named(self.iteration.variables)
 
     def appended(self) -> dict[str, int]:
-        """Variables that change nowhere but where rows are appended, by name, with the rows ever appended."""
+        """Returns variables that change nowhere but where rows are appended, by name, with the rows ever
+        appended."""
         return self.devices.appended(
             {f"memory/{name}": rows for name, rows in self.memory.appended().items()}
         )
@@ -63,17 +64,16 @@ class Runner:
         raise NotImplementedError
 
     def sums(self) -> dict[str, float]:
-        """The metrics since the window began, of means the sums over updates; what has no value is left
-        out."""
+        """Returns the metrics since the window began, of means the sums over updates; what has no value is
+        left out."""
         kinds = self._kinds_so_far()
         total = MetricPack(kinds).over_devices(self._totals)
-        values = {name: -total[i] if kinds[name] == "min" else total[i] for name, i in places(kinds).items()}
-        return {
-            name: float(x) for name, x in values.items() if np.isfinite(x) or kinds[name] in ("mean", "sum")
-        }
+        found = {name: i for name, i in places(kinds).items() if i < ADDED or total[i] != NONE}
+        values = {name: total[place] for name, place in found.items()}
+        return {name: float(-x if kinds[name] == "min" else x) for name, x in values.items()}
 
     def row(self) -> dict[str, float]:
-        """The row that is logged of the window; what has no data is left out."""
+        """Returns the row that is logged of the window; what has no data is left out."""
         rest, kinds = self.sums(), self._kinds_so_far()
         episodes, updates = rest.pop("episodes"), rest.pop("updates")
         rest.pop("transitions")
@@ -95,13 +95,13 @@ class Runner:
         self._began_without_extremes = False
 
     def run(self, iterations: int) -> dict[str, float]:
-        """A window of its own: makes `iterations` iterations and returns their sums."""
+        """Makes `iterations` iterations as a window of their own; returns their sums."""
         self.begin_window()
         self.advance(iterations)
         return self.sums()
 
     def unfinished(self) -> dict[str, Any]:
-        """The metrics of the window under way, for JSON: float32 values are kept to the bit."""
+        """Returns the metrics of the window under way, for JSON: float32 values are kept to the bit."""
         kinds = self._kinds_so_far()
         values = [[_or_none(total[place]) for place in places(kinds).values()] for total in self._totals]
         return {"kinds": kinds, "sums": values}
@@ -122,18 +122,18 @@ class Runner:
 
     def _add(self, vectors: list[np.ndarray]) -> None:
         """Takes an iteration's packed metrics, of each device, into those of the window."""
-        self._totals[0] = self.pack.join(self._totals[0], self.pack.over_devices(vectors))
+        self.pack.add(self._totals[0], self.pack.over_devices(vectors))
 
     def scalars(self) -> dict[str, float]:
-        """What else is logged with every row, since the last one."""
+        """Returns what else is logged with every row, since the last one."""
         return {}
 
     def save(self, address: str) -> None:
-        """Called after `variables` went into a checkpoint of the run at that address (mostly a folder): what
-        is kept elsewhere follows."""
+        """Is called after `variables` went into a checkpoint of the run at that address (mostly a folder):
+        what is kept elsewhere follows."""
 
     def restored(self, address: str) -> None:
-        """Called after a checkpoint of the run at that address has been read into `variables`."""
+        """Is called after a checkpoint of the run at that address has been read into `variables`."""
 
     def close(self) -> None:
         """Frees what the runner holds outside TensorFlow."""

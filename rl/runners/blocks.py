@@ -52,14 +52,15 @@ class BlockLayout:
         self._split, self._end = len(observation), len(observation) + len(action)
 
     def joined(self, blocks: list[list[np.ndarray]]) -> list[np.ndarray]:
-        """The arrays of one block of all environments, from blocks of some each."""
+        """Returns the arrays of one block of all environments, from blocks of some each."""
         if len(blocks) == 1:
             return blocks[0]
         pairs = zip(zip(*blocks, strict=True), self._axes(), strict=True)
         return [np.concatenate(part, axis) for part, axis in pairs]
 
     def divided(self, arrays: list[np.ndarray], count: int) -> list[list[np.ndarray]]:
-        """The arrays of `count` blocks of this layout, from a block of `count` times as many environments."""
+        """Returns the arrays of `count` blocks of this layout, from a block of `count` times as many
+        environments."""
         if count == 1:
             return [arrays]
         parts = [np.split(each, count, axis) for each, axis in zip(arrays, self._axes(), strict=True)]
@@ -71,7 +72,7 @@ class BlockLayout:
         return [1 if i < self._end else 2 if i == last else 0 for i in range(last + 1)]
 
     def trajectory(self, arrays: tuple[Tensor, ...]) -> tuple[Trajectory, Tensor]:
-        """(the trajectory, life_lost bool [T, B])."""
+        """Returns (the trajectory, life_lost bool [T, B])."""
         numbers = dict(zip(self._names, tf.unstack(arrays[-1]), strict=True))  # [T, B] each
         trajectory = Trajectory(
             tf.nest.pack_sequence_as(self.observation_structure, arrays[: self._split]),

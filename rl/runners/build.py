@@ -18,7 +18,7 @@ from rl.workers.plan import Workers, check_roles
 
 
 def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, strategy: Any = None) -> Runner:
-    """Environment, agent, memory and runner from hparams; with `workers` the environments are theirs.
+    """Builds environment, agent, memory and runner from hparams; with `workers` the environments are theirs.
 
     strategy: of `tf.distribute`, whose devices share the environments; None: one device.
 
@@ -43,8 +43,7 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     env = make_env(hparams.env, backend, played, options, limit, extended, hparams.frame_stack, wrappers)
     with devices.scope():
         agent: Agent = make_agent(own, env.observation_space, env.action_space, seed)
-        frame_stack = getattr(env, "frame_stack", 1)
-        memory = make_memory(agent, own.num_envs, hparams.rollout_length, frame_stack)
+        memory = make_memory(agent, own.num_envs, hparams.rollout_length, env.frame_stack)
         in_graph = env.backend == "graph"
         late = hparams.overlap and not in_graph
         iteration = Iteration(agent, memory, seed, reward_augmentation(agent), late=late, in_graph=in_graph)

@@ -16,6 +16,18 @@ from rl.types import Nest
 
 # Rows of a block's one array of numbers, [T, B] each; the agent's extras follow.
 NUMBERS = ("reward", "terminated", "truncated", "mask", "life_lost")
+REWARD, TERMINATED, TRUNCATED, MASK, LIFE_LOST = range(len(NUMBERS))
+
+
+def host_seed(*purpose: int) -> int:
+    """Returns a seed in [0, 2^31) of what is random outside of TensorFlow, in addition to
+    `rl.runners.iteration`.
+
+    purpose: of environments that are started (seed of the run, iteration); of an iteration's fresh episodes
+        (seed, 1, iteration); of a worker (seed, its number, iteration, how many had its place before); of a
+        buffer (seed, its number, how many had its place before).
+    """
+    return int(np.random.SeedSequence(purpose).generate_state(1)[0]) % 2**31
 
 
 class Collector:
@@ -59,7 +71,7 @@ class Collector:
         return Block(self.env, self.length, self.actor.extras)
 
     def collect(self, block: Block, iteration: int, step: int) -> None:
-        """One rollout into `block`. `step`: environment steps before it, for exploration schedules."""
+        """Plays one rollout into `block`. `step`: environment steps before it, for exploration schedules."""
         actor, num_envs = self.actor, self.env.num_envs
         observation, ended = self.observation, self.ended
         actor.begin(iteration, self.length)
@@ -76,22 +88,22 @@ class Collector:
             ended = terminated | truncated
             block.write_result(t, reward, terminated, truncated)
             if self.env.life_lost is not None:
-                block.numbers[4, t] = self.env.life_lost
+                block.numbers[LIFE_LOST, t] = self.env.life_lost
         block.write_observation(self.length, observation)
         self.observation, self.ended = observation, ended
 
     def _fresh_episodes(self, iteration: int) -> tuple[Nest, np.ndarray]:
         """Starts all environments anew."""
-        seed = np.random.SeedSequence([self.seed, 1, iteration]).generate_state(1)[0]
         self.actor.forget()
         self._fresh = None
         doing("the environment's reset")
-        return self.env.reset(int(seed) % 2**31), np.zeros(self.env.num_envs, bool)
+        return self.env.reset(host_seed(self.seed, 1, iteration)), np.zeros(self.env.num_envs, bool)
 
     def _step(self, action: Nest) -> tuple[Nest, np.ndarray, np.ndarray, np.ndarray]:
         if self._fresh is None:
             doing("the environment's step")
-            return self.env.step(action)
+            found: tuple[Nest, np.ndarray, np.ndarray, np.ndarray] = self.env.step(action)
+            return found
         fresh, self._fresh = self._fresh, None
         never = np.zeros(self.env.num_envs, bool)
         return fresh, np.zeros(self.env.num_envs, np.float32), never, never
@@ -114,19 +126,19 @@ class Block:
         self._nested_observation = isinstance(env.observation_space, (spaces.Dict, spaces.Tuple))
         self._nested_action = isinstance(env.action_space, (spaces.Dict, spaces.Tuple))
 
-    def write(self, t: int, observation: Nest, action: Nest, ended: np.ndarray, extras: list) -> None:
-        """What was known before the step."""
+    def write(self, t: int, observation: Nest, action: Nest, ended: np.ndarray, extras: list[Any]) -> None:
+        """Writes what was known before the step."""
         self.write_observation(t, observation)
         for array, leaf in self._pairs(self.action, action, self._nested_action):
             array[t] = leaf
-        self.numbers[3, t] = ~ended
+        self.numbers[MASK, t] = ~ended
         for array, value in zip(self._extras, extras, strict=True):
             array[t] = value
 
-    def write_result(self, t: int, *numbers: np.ndarray) -> None:
-        """What the step returned: reward, terminated, truncated."""
-        for i, value in enumerate(numbers):
-            self.numbers[i, t] = value
+    def write_result(self, t: int, reward: np.ndarray, terminated: np.ndarray, truncated: np.ndarray) -> None:
+        """Writes what the step returned."""
+        numbers = self.numbers
+        numbers[REWARD, t], numbers[TERMINATED, t], numbers[TRUNCATED, t] = reward, terminated, truncated
 
     def write_state(self, leaves: list[np.ndarray]) -> None:
         self.state = leaves
@@ -156,7 +168,7 @@ class Window:
         return len(self._blocks) == self._blocks.maxlen
 
     def arrays(self) -> list[np.ndarray]:
-        """As `Block.arrays`, of all their steps; the state is that before the first of them."""
+        """Returns `Block.arrays` of all their steps; the state is that before the first of them."""
         observation, action, state, numbers = zip(*self._blocks, strict=True)
         steps = [[each[:-1] for each in leaves] for leaves in observation[:-1]] + [observation[-1]]
         return [*_along(0, steps), *_along(0, action), *state[0], *_along(1, numbers)]
@@ -182,7 +194,8 @@ class EpisodeSums:
         self._life_lost = np.zeros(count, bool)
 
     def sums(self, numbers: np.ndarray) -> dict[str, float]:
-        """Over the episodes that end in a rollout; the least and the greatest return only where one does.
+        """Returns the sums over the episodes that end in a rollout; the least and the greatest return only
+        where one does.
 
         numbers: rows of `NUMBERS`.
         """
@@ -208,7 +221,7 @@ class EpisodeSums:
 
 
 def joined_sums(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """Those of two rollouts, or of several, as one."""
+    """Returns the sums of two rollouts, or of several, as those of one."""
     joined, choose = dict(before), {"episode_return_min": min, "episode_return_max": max}
     for name, value in after.items():
         if name in joined:

@@ -64,13 +64,12 @@ class InGraphRunner(Runner):
         with devices.scope():
             super().__init__(iteration, devices)
             self.env = env
-            start_seed = first_seed(iteration.root_seed)
-            start = self._start(start_seed)
+            start = self._start(first_seed(iteration.root_seed))
             self._carry = tf.nest.map_structure(lambda x: tf.Variable(x, trainable=False), start)
         for place in range(1, devices.count):
-            self._start_apart(place, self._start(random.fold_in(start_seed, place)))
+            self._start_apart(place, self._start(first_seed(iteration.root_seed, place)))
         self.pack = loops.MetricPack()
-        self._totals *= devices.count
+        self._totals = [loops.MetricPack.empty() for _ in range(devices.count)]
         self._chunk = 1  # iterations of the next call
         self._collect = devices.compiled_part(self._rollout, jit_compile)
         signature = [tf.TensorSpec([], tf.int32), tf.TensorSpec([loops.MAX_METRICS], tf.float32)]
@@ -171,9 +170,10 @@ class InGraphRunner(Runner):
             {name: number for name in agent.trajectory_extras},
             Running(number, number),
         )
-        return tf.nest.map_structure(
+        arrays: Record = tf.nest.map_structure(
             lambda spec: tf.TensorArray(spec.dtype, length, element_shape=spec.shape), specs
         )
+        return arrays
 
 
 def _advance(

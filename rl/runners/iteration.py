@@ -32,8 +32,7 @@ class Iteration:
         seed: of everything random in the run.
         augment: reward augmentation (rl.envs.rewards); None: the environment's own reward.
         workers: how many processes send rollouts, in any order; None where each goes on from the last.
-        late: whether rollouts come that older weights acted in: their values (extra "value") are computed
-            anew, since advantages are differences of values, which must be of one network.
+        late: whether older weights acted in the rollouts: the values noted there are then computed anew.
         in_graph: whether `run` plays the rollout; else it ends with the noise of the next rollout's policy.
     """
 
@@ -42,7 +41,7 @@ class Iteration:
         self.agent, self.memory, self.seed, self.root_seed = agent, memory, seed, random.key(seed)
         self.number = tf.Variable(0, dtype=tf.int64, trainable=False, name="iteration")  # made so far
         self._augment, self._closes, self._in_graph = augment, workers is not None, in_graph
-        self.steps_per_iteration = agent.steps_per_iteration
+        self.steps_per_iteration: int = agent.steps_per_iteration
         self._values_anew = late and "value" in agent.trajectory_extras
         self._pack, self.reward_scale = loops.MetricPack(), RewardScale.of(agent.hparams, workers)
 
@@ -54,7 +53,7 @@ class Iteration:
         return {"iteration": self.number, **self.agent.variables, **memory, **scale}
 
     def step(self) -> Tensor:
-        """Environment steps before this iteration, int64 scalar."""
+        """Returns environment steps before this iteration, int64 scalar."""
         return self.number * self.steps_per_iteration
 
     def run(self, source: Callable[..., Any] | Samples, worker: Tensor | None = None) -> loops.Metrics:
@@ -79,7 +78,7 @@ class Iteration:
         return metrics
 
     def learn(self, trajectory: Trajectory, seed: Tensor, step: Tensor, worker: Any = None) -> loops.Metrics:
-        """What follows a rollout. Agents learn from rewards in units of their present deviation where
+        """Does what follows a rollout. Agents learn from rewards in units of their present deviation where
         `normalize_reward` asks for it; a memory keeps them as they came, since the deviation drifts."""
         agent, hparams = self.agent, self.agent.hparams
         agent.schedule(step)
@@ -119,30 +118,31 @@ class Iteration:
         return metrics | {"updates": made}
 
 
-def first_seed(root: Tensor) -> Tensor:
-    """Of what is there before the first iteration: in-graph environments; noise where others act."""
-    return random.fold_in(root, 0)
+def first_seed(root: Tensor, device: int = 0) -> Tensor:
+    """Returns that of a device's in-graph environments at the start; elsewhere, of the first noise."""
+    seed = random.fold_in(root, 0)
+    return random.fold_in(seed, device) if device else seed
 
 
 def iteration_seeds(root: Tensor, number: Any) -> list[Tensor]:
-    """[acting, learning] in iteration `number`, from 0; of acting elsewhere: the next rollout's noise."""
+    """Returns [acting (elsewhere: noise of the next rollout), learning] of iteration `number`, from 0."""
     return random.split(random.fold_in(root, number + 1), 2)
 
 
 def rollout_seeds(seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(noise, the same for all learners; steps; fresh episodes) of an in-graph rollout."""
+    """Returns (noise, the same for all learners; steps; fresh episodes) of an in-graph rollout."""
     noise, steps = random.split(seed, 2)
     return noise, _of_this_learner(steps), _of_this_learner(random.fold_in(seed, 2))
 
 
 def update_seeds(seed: Tensor, i: Tensor) -> tuple[Tensor, Tensor]:
-    """(sampling; the update, the same for all learners) of an iteration's i-th update."""
+    """Returns (sampling; the update, the same for all learners) of an iteration's i-th update."""
     sample, update = random.split(random.fold_in(seed, i), 2)
     return _of_this_learner(sample), update
 
 
 def buffer_seed(root: Tensor, number: Tensor, i: Tensor) -> Tensor:
-    """Of the i-th batch of a buffer's `number`-th draw."""
+    """Returns that of the i-th batch of a buffer's `number`-th draw."""
     return random.fold_in(random.fold_in(root, number), i)
 
 

@@ -17,7 +17,7 @@ from rl.parallel import replicas
 
 
 def make_memory(agent: Agent, num_envs: int, length: int, frame_stack: int) -> Any:
-    """The memory by hparams, for trajectories `[length, num_envs]`.
+    """Returns the memory by hparams, for trajectories `[length, num_envs]`.
 
     Raises:
         UsageError: it is not one for that algorithm.
@@ -26,7 +26,8 @@ def make_memory(agent: Agent, num_envs: int, length: int, frame_stack: int) -> A
 
 
 def memory_class(agent: Agent) -> Any:
-    """The class of the memory by hparams. Raises UsageError where it is not one for that algorithm."""
+    """Returns the class of the memory by hparams. Raises UsageError where it is not one for that
+    algorithm."""
     hparams = agent.hparams
     found = get_memory(hparams.memory_name)
     if agent.experience not in found.experiences:
@@ -39,13 +40,15 @@ def memory_class(agent: Agent) -> Any:
 
 
 def memory_spec(agent: Agent, num_envs: int, length: int, frame_stack: int) -> MemorySpec:
-    """What a memory must know; the recurrent state in it is of numpy arrays, for other processes too."""
+    """Returns what a memory must know; the recurrent state in it is of numpy arrays, for other processes
+    too."""
     state = tf.nest.map_structure(np.array, network_state(agent.initial_state(num_envs)))
     return MemorySpec(agent.observation_space, agent.action_space, num_envs, length, state, frame_stack)
 
 
 def reward_augmentation(agent: Agent) -> Any:
-    """The reward augmentation by hparams, or None. Raises UsageError where it is for another environment."""
+    """Returns the reward augmentation by hparams, or None. Raises UsageError where it is for another
+    environment."""
     name = agent.hparams.reward_augmentation
     if name is None:
         return None
@@ -58,22 +61,22 @@ def reward_augmentation(agent: Agent) -> Any:
 
 
 def start_mode(agent: Agent, in_graph: bool) -> str:
-    """`compile_mode`, which TensorFlow is told; with several learners never "xla", which cannot compile what
-    they exchange."""
+    """Returns `compile_mode`, which TensorFlow is told; with several learners never "xla", which cannot
+    compile what they exchange."""
     mode = compile_mode(agent, in_graph)
     tf.config.run_functions_eagerly(mode == "eager")
     return "graph" if mode == "xla" and replicas.count() > 1 else mode
 
 
 def compile_mode(agent: Agent, in_graph: bool) -> str:
-    """ "xla", "graph" or "eager".
+    """Returns "xla", "graph" or "eager".
 
     `auto` looks at the networks: XLA wins where they are made of dense layers; TensorFlow's own kernels
     (oneDNN) are twice as fast for convolutions on a CPU. In-graph environments need XLA: their many small
     operations would cost more than any convolution.
     """
     if agent.hparams.compile != "auto":
-        return agent.hparams.compile
+        return str(agent.hparams.compile)
     on_cpu = not tf.config.list_logical_devices("GPU")
     slow = on_cpu and not in_graph and any(convolves(network) for network in agent.networks.values())
     return "graph" if slow else "xla"

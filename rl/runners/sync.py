@@ -20,7 +20,7 @@ from rl.parallel.devices import Devices, fuses
 from rl.runners.actor import Actor, flat_weights
 from rl.runners.base import GoOn, Runner
 from rl.runners.blocks import BlockContent, BlockLayout
-from rl.runners.collect import Block, Collector
+from rl.runners.collect import Block, Collector, host_seed
 from rl.runners.iteration import Iteration, first_seed
 from rl.spaces import space_spec
 from rl.types import Tensor, Trajectory
@@ -55,7 +55,7 @@ class SyncRunner(Runner):
         self.collector = Collector(env, self.actor, hparams.rollout_length, fresh, seed)
         self._thread = ThreadPoolExecutor(1, "learner") if self.overlap else None
         self._blocks = [self.collector.block() for _ in range(2 if self.overlap else 1)]
-        self._pending: Future | None = None
+        self._pending: Future[list[Tensor]] | None = None
         self._restored = False
         specs = tf.nest.flatten(space_spec(env.observation_space, (env.num_envs,)))
         self._reached = [tf.Variable(tf.zeros(spec.shape, spec.dtype), trainable=False) for spec in specs]
@@ -110,7 +110,6 @@ class SyncRunner(Runner):
 
         After a restart the running episodes are cut at the observations that they had reached.
         """
-        seed = np.random.SeedSequence([self.iteration.seed, self.made]).generate_state(1)[0]
         reached = None
         if self._restored:
             structure = space_spec(self.env.observation_space, ())
@@ -118,7 +117,7 @@ class SyncRunner(Runner):
             self.memory.cut()
             if self.iteration.reward_scale is not None:
                 self.iteration.reward_scale.cut()
-        self.collector.reset(int(seed) % 2**31, reached)
+        self.collector.reset(host_seed(self.iteration.seed, self.made), reached)
 
     def _finish(self, results: list[Tensor]) -> None:
         """Gives new weights to the actor, and adds to the sums of the window."""
@@ -146,7 +145,8 @@ class SyncRunner(Runner):
 
         def learned(arrays: list[np.ndarray]) -> list[Tensor]:
             parts = layout.divided(arrays, count)
-            return call([[tf.constant(each) for each in part] for part in parts])
+            vectors: list[Tensor] = call([[tf.constant(each) for each in part] for part in parts])
+            return vectors
 
         return learned
 

@@ -70,7 +70,7 @@ class Window:
         self._runner.begin_window()
 
     def saved(self) -> dict[str, Any] | None:
-        """What a checkpoint must know of it, for JSON; None where it has had no iteration."""
+        """Returns what a checkpoint must know of it, for JSON; None where it has had no iteration."""
         if not self.iterations:
             return None
         return {"iterations": self.iterations, "seconds": self.seconds, **self._runner.unfinished()}

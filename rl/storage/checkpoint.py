@@ -11,6 +11,7 @@ old one is first renamed to `.ckpt-old-...`: whichever moment the crash chooses,
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import shutil
@@ -23,18 +24,32 @@ import keras
 import tensorflow as tf
 
 from rl.errors import MachineLost, Unavailable, UsageError
-from rl.storage.files import checksum, failure, folder_lock, fsync_path, patiently, reason
+from rl.storage.files import (
+    OLD,
+    TEMPORARY,
+    checksum,
+    commit_folder,
+    failure,
+    folder_lock,
+    fsync_path,
+    patiently,
+    plain,
+    reason,
+    remove_folder,
+    tidy,
+)
 from rl.storage.manifest import (
     BEST,
+    MANIFEST,
     STEP,
     Damaged,
     Manifest,
     Signature,
+    body_checksum,
     check_file,
     compare,
     load_manifest,
     unread,
-    write_manifest,
 )
 from rl.storage.pieces import choose_large, read_pieces, write_pieces
 from rl.storage.place import Place, PlaceError, empty
@@ -42,7 +57,6 @@ from rl.storage.transfer import by_step, first_intact, get_newest, prune, put_ch
 
 Variables = Mapping[str, Any]  # name -> tf.Variable | keras.Variable
 
-_TEMPORARY, _OLD = ".ckpt-tmp-", ".ckpt-old-"
 _log = logging.getLogger("rl.checkpoint")
 
 
@@ -85,7 +99,7 @@ class CheckpointManager:
         if patiently(self.directory.is_dir, f"cannot read {self.directory}"):
             with contextlib.suppress(OSError), folder_lock(self.directory, wait=False) as held:
                 if held:
-                    _tidy(self.directory)
+                    tidy(self.directory)
 
     def save(
         self,
@@ -94,7 +108,7 @@ class CheckpointManager:
         meta: Mapping[str, Any] | None = None,
         appended: Mapping[str, int] | None = None,
     ) -> Path:
-        """Write the checkpoint of `step` durably, then remove all but the newest `keep`.
+        """Writes the checkpoint of `step` durably, then removes all but the newest `keep`.
 
         `meta` is anything small that JSON can hold. `appended`: variables that are rings of rows and change
         nowhere but where rows are appended, with how many ever were: of large ones only what changed is
@@ -132,7 +146,7 @@ class CheckpointManager:
         self._tell_saved()
 
     def restore(self, variables: Variables, partial: bool = False) -> dict[str, Any] | None:
-        """Assign the newest intact checkpoint to `variables`; its `meta`, or None when there is none.
+        """Assigns the newest intact checkpoint to `variables`; returns its `meta`, None when there is none.
 
         Damaged checkpoints are passed over with a warning. With `partial` the checkpoint may hold more
         than is asked for (a policy without its replay memory). `restored_step` is set. Raises UsageError,
@@ -155,7 +169,7 @@ class CheckpointManager:
         return manifest.meta
 
     def latest_step(self) -> int | None:
-        """The newest step with a readable manifest; its data are checked only by `restore`."""
+        """Returns the newest step with a readable manifest; its data are checked only by `restore`."""
         for step, path in self._found():
             with contextlib.suppress(Damaged):
                 load_manifest(path)
@@ -177,26 +191,26 @@ class CheckpointManager:
         return manifest
 
     def _found(self) -> list[tuple[int, Path]]:
-        """Steps and folders, newest first; `.ckpt-old-` counts where its successor never arrived."""
+        """Returns steps and folders, newest first; `.ckpt-old-` counts where its successor never arrived."""
         try:
             names = set(patiently(lambda: os.listdir(self.directory)))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             raise failure(f"cannot read {self.directory}: {reason(error)}", error) from error
-        found = []
+        numbered = []
         for name in names:
-            match = STEP.fullmatch(name.removeprefix(_OLD))
-            if match and (not name.startswith(_OLD) or match[0] not in names):
-                found.append((int(match[1]), self.directory / name))
-        return sorted(found, reverse=True)
+            match = STEP.fullmatch(name.removeprefix(OLD))
+            if match and (not name.startswith(OLD) or match[0] not in names):
+                numbered.append((int(match[1]), self.directory / name))
+        return sorted(numbered, reverse=True)
 
     def _prune(self, step: int) -> None:
-        """Remove what `keep` does not cover, and what was found damaged: it must not crowd out good ones."""
+        """Removes what `keep` does not cover, and what was found damaged: it must not crowd out good ones."""
         good = [path for at, path in self._found() if at <= step and path not in self._damaged]
         for path in [*good[self.keep :], *self._damaged]:
             try:
-                _remove(path)
+                remove_folder(path)
                 self._damaged.discard(path)
             except OSError as error:
                 _log.warning("cannot remove the old checkpoint %s: %s", path, reason(error))
@@ -205,7 +219,7 @@ class CheckpointManager:
 def write_single(
     path: str | os.PathLike[str], variables: Variables, meta: Mapping[str, Any] | None = None, step: int = 0
 ) -> Path:
-    """Write or replace one checkpoint folder (`best`); at any moment the old or the new one is readable.
+    """Writes or replaces one checkpoint folder (`best`); at any moment the old or the new one is readable.
 
     Raises CheckpointError, with the old one in place, when it cannot be written.
     """
@@ -215,14 +229,14 @@ def write_single(
 def read_single(
     path: str | os.PathLike[str], variables: Variables, partial: bool = False
 ) -> dict[str, Any] | None:
-    """Assign the checkpoint that `write_single` wrote; its `meta`, or None when there is none.
+    """Assigns the checkpoint that `write_single` wrote; returns its `meta`, None when there is none.
 
     Raises UsageError, with nothing assigned, when it is damaged or does not fit `variables`.
     """
     path = Path(path)
     problem = None
     for _ in range(3):  # a live writer may swap the folders between two of our looks
-        for candidate in (path, path.with_name(_OLD + path.name)):
+        for candidate in (path, path.with_name(OLD + path.name)):
             if not patiently(candidate.is_dir, f"cannot read {candidate}"):
                 continue
             try:
@@ -235,14 +249,12 @@ def read_single(
 
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
-    """What the checkpoint folder `path` says of itself, data unread. Raises UsageError when it is damaged."""
+    """Reads what the checkpoint folder `path` says of itself, not its data. Raises UsageError when it is
+    damaged."""
     try:
         return load_manifest(Path(path))
     except Damaged as error:
         raise UsageError(f"checkpoint {path} is damaged ({error})") from error
-
-
-# -- writing
 
 
 def _write(
@@ -253,17 +265,17 @@ def _write(
     appended: Mapping[str, int] | None = None,
     previous: tuple[Path, Manifest] | None = None,
 ) -> tuple[Path, Manifest]:
-    temporary = final.with_name(_TEMPORARY + final.name)
+    temporary = final.with_name(TEMPORARY + final.name)
     named = _tf_variables(variables)
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         with folder_lock(final.parent, wait=True):
-            _tidy(final.parent)
+            tidy(final.parent)
             try:
                 temporary.mkdir()
                 _fill(temporary, named, step, meta, appended or {}, previous)
                 manifest = load_manifest(temporary)
-                _commit(temporary, final)
+                commit_folder(temporary, final)
             finally:  # gone already unless something went wrong
                 shutil.rmtree(temporary, ignore_errors=True)
     except tf.errors.UnavailableError as error:  # of variables: the folder is this machine's
@@ -284,11 +296,11 @@ def _fill(
     # A prefix of its own: a reader whose folder is swapped under it finds a file missing, never a mixture.
     prefix = f"state-{uuid.uuid4().hex[:12]}"
     large = choose_large(variables, appended)
-    rest = {name: each for name, each in variables.items() if name not in large}
+    rest = {name: variable for name, variable in variables.items() if name not in large}
     tf.train.Checkpoint(variables=rest).write(str(folder / prefix), _from_here())
     files = {}
     for name in sorted(os.listdir(folder)):
-        files[name] = [os.path.getsize(folder / name), checksum(folder / name)]
+        files[name] = os.path.getsize(folder / name), checksum(folder / name)
         fsync_path(folder / name)
     pieces = {}
     for name in large:
@@ -302,57 +314,29 @@ def _fill(
             {} if before is None else before.files,
         )
         files |= written
-    write_manifest(folder, step, meta, prefix, files, pieces, _signature(variables))
+    _write_manifest(folder, Manifest(int(step), meta, _signature(variables), prefix, files, pieces))
     fsync_path(folder)
 
 
-def _commit(temporary: Path, final: Path) -> None:
-    old = final.with_name(_OLD + final.name)  # `_tidy` has seen to it that there is none
-    replaces = final.exists()
-    if replaces:
-        os.rename(final, old)
-    try:
-        os.rename(temporary, final)
-    except OSError:
-        if replaces:
-            os.rename(old, final)
-        raise
-    fsync_path(final.parent)
-    if replaces:
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def _tidy(directory: Path) -> None:
-    """Remove what crashed writes left; put an `.ckpt-old-` folder back whose successor never arrived."""
-    for name in os.listdir(directory):
-        path = directory / name
-        if name.startswith(_TEMPORARY) and path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        elif name.startswith(_OLD) and path.is_dir():
-            final = directory / name.removeprefix(_OLD)
-            if final.exists():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                os.rename(path, final)
-
-
-def _remove(path: Path) -> None:
-    """Remove a folder so that a crash half-way does not leave a damaged checkpoint under its name."""
-    if path.exists():
-        temporary = path.with_name(f"{_TEMPORARY}removed-{uuid.uuid4().hex[:12]}")
-        os.rename(path, temporary)
-        shutil.rmtree(temporary)
-
-
-# -- reading
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Writes the manifest of a checkpoint whose other files are in `folder`, durably."""
+    body: dict[str, Any] = {"format": 2 if manifest.pieces else 1, **manifest._asdict()}
+    body = json.loads(json.dumps(body, default=plain))  # as a reader will see it, e.g. keys as text
+    text = json.dumps({"checksum": body_checksum(body), **body}, indent=1)
+    with open(folder / MANIFEST, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _read(path: Path, variables: Variables, partial: bool) -> Manifest:
-    """Check everything, then assign. Raises Damaged or, for variables that do not fit, UsageError."""
+    """Checks everything, then assigns. Raises Damaged or, for variables that do not fit, UsageError."""
     manifest = load_manifest(path)
     named = _tf_variables(variables)
     compare(path, _signature(named), manifest.variables, partial)
-    unasked = {each for name, held in manifest.pieces.items() if name not in named for each in held["files"]}
+    unasked = {
+        file for name, pieces in manifest.pieces.items() if name not in named for file in pieces["files"]
+    }
     for name, (size, expected) in manifest.files.items():
         if name in unasked:  # a replay memory of gigabytes, for someone who wants the policy
             continue
@@ -362,7 +346,7 @@ def _read(path: Path, variables: Variables, partial: bool) -> Manifest:
 
 
 def _assign(path: Path, manifest: Manifest, named: dict[str, tf.Variable]) -> None:
-    rest = {name: each for name, each in named.items() if name not in manifest.pieces}
+    rest = {name: variable for name, variable in named.items() if name not in manifest.pieces}
     try:
         status = tf.train.Checkpoint(variables=rest).read(str(path / manifest.prefix), _from_here())
         status.assert_existing_objects_matched()
@@ -381,7 +365,7 @@ def _assign(path: Path, manifest: Manifest, named: dict[str, tf.Variable]) -> No
 
 
 def _signature(variables: dict[str, tf.Variable]) -> Signature:
-    return {name: (tuple(each.shape.as_list()), each.dtype.name) for name, each in variables.items()}
+    return {name: (tuple(value.shape.as_list()), value.dtype.name) for name, value in variables.items()}
 
 
 def _from_here() -> tf.train.CheckpointOptions:
@@ -393,10 +377,9 @@ def _from_here() -> tf.train.CheckpointOptions:
 
 
 def _tf_variables(variables: Variables) -> dict[str, tf.Variable]:
-    found = {
-        name: each.value if isinstance(each, keras.Variable) else each for name, each in variables.items()
-    }
-    for name, each in found.items():
-        if not isinstance(each, tf.Variable):
-            raise TypeError(f"{name} is a {type(each).__name__}: only built variables can be saved")
-    return found
+    named = {}
+    for name, variable in variables.items():
+        named[name] = variable.value if isinstance(variable, keras.Variable) else variable
+        if not isinstance(named[name], tf.Variable):
+            raise TypeError(f"{name} is a {type(variable).__name__}: only built variables can be saved")
+    return named

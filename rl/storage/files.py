@@ -9,12 +9,15 @@ import json
 import logging
 import os
 import re
+import shutil
 import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
 
 from rl.errors import Unavailable, UsageError
 
@@ -35,17 +38,19 @@ _FOR_GOOD = MISSING | {
     None,
 }
 PATIENCE = 10.0  # seconds that a process which was just killed may take to be gone
+TEMPORARY, OLD = ".ckpt-tmp-", ".ckpt-old-"  # before the names of folders that are written, replaced
 T = TypeVar("T")
 _log = logging.getLogger("rl.files")
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether the same call may succeed later: a full disk, one that does not answer, a lost connection."""
+    """Says whether the same call may succeed later: a full disk, one that does not answer, a lost
+    connection."""
     return isinstance(error, Unavailable) or (isinstance(error, OSError) and error.errno not in _FOR_GOOD)
 
 
 def failure(text: str, error: BaseException) -> UsageError:
-    """What to raise where `error` ends the work: Unavailable where it may pass, else UsageError."""
+    """Returns what to raise where `error` ends the work: Unavailable where it may pass, else UsageError."""
     return (Unavailable if may_pass(error) else UsageError)(text)
 
 
@@ -89,7 +94,7 @@ def set_aside(path: Path, why: str = "as it was found", name: str | None = None)
 
 
 def reason(error: BaseException) -> str:
-    """The short, human part of an operating-system or TensorFlow error, on one line."""
+    """Returns the short, human part of an operating-system or TensorFlow error, on one line."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     text = getattr(error, "message", text) or text
     text = re.sub(r"\{\{.*?\}\}|\[Op:\w+\]", " ", text)  # TensorFlow's marks of the op that failed
@@ -101,7 +106,7 @@ def _named(error: OSError) -> str:
 
 
 def fsync_path(path: str | os.PathLike[str]) -> None:
-    """Make a file's content, or a folder's list of names, durable."""
+    """Makes a file's content, or a folder's list of names, durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -110,7 +115,7 @@ def fsync_path(path: str | os.PathLike[str]) -> None:
 
 
 def checksum(path: str | os.PathLike[str]) -> int:
-    """CRC-32 of a file, read in chunks: about 4 GB/s, so the disk is what takes the time."""
+    """Returns the CRC-32 of a file, read in chunks: about 4 GB/s, so the disk is what takes the time."""
     value = 0
     with open(path, "rb", buffering=0) as file:
         while chunk := file.read(_CHUNK):
@@ -120,7 +125,7 @@ def checksum(path: str | os.PathLike[str]) -> int:
 
 @contextlib.contextmanager
 def folder_lock(directory: Path, wait: bool) -> Iterator[bool]:
-    """Hold a folder against other writers; gives False when another process holds it and `wait` is off.
+    """Holds a folder against other writers; gives False when another process holds it and `wait` is off.
 
     The kernel lets go of the lock when its holder dies, so a crash never leaves one behind.
     On file systems without locks it gives `wait`: a writer goes on, a mere cleaner stays away.
@@ -182,6 +187,45 @@ def _locked(descriptor: int) -> bool:
     return True
 
 
+def commit_folder(temporary: Path, final: Path) -> None:
+    """Renames a folder that is complete into its place; at any moment the old or the new one is there."""
+    old = final.with_name(OLD + final.name)  # `tidy` has seen to it that there is none
+    replaces = final.exists()
+    if replaces:
+        os.rename(final, old)
+    try:
+        os.rename(temporary, final)
+    except OSError:
+        if replaces:
+            os.rename(old, final)
+        raise
+    fsync_path(final.parent)
+    if replaces:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def tidy(directory: Path) -> None:
+    """Removes what crashed writes left; puts an `.ckpt-old-` folder back whose successor never arrived."""
+    for name in os.listdir(directory):
+        path = directory / name
+        if name.startswith(TEMPORARY) and path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif name.startswith(OLD) and path.is_dir():
+            final = directory / name.removeprefix(OLD)
+            if final.exists():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.rename(path, final)
+
+
+def remove_folder(path: Path) -> None:
+    """Removes a folder so that a crash half-way does not leave a damaged checkpoint under its name."""
+    if path.exists():
+        temporary = path.with_name(f"{TEMPORARY}removed-{uuid.uuid4().hex[:12]}")
+        os.rename(path, temporary)
+        shutil.rmtree(temporary)
+
+
 def remove_quietly(path: Path) -> None:
     """Removes a file that only takes room, if it is there and can be removed."""
     with contextlib.suppress(OSError):
@@ -189,7 +233,7 @@ def remove_quietly(path: Path) -> None:
 
 
 def write_text_atomic(path: str | os.PathLike[str], text: str) -> None:
-    """Write UTF-8 text under a temporary name, make it durable and rename it: never a half-written file.
+    """Writes UTF-8 text under a temporary name, makes it durable and renames it: never a half-written file.
 
     Raises UsageError, with the old file untouched, when the folder is unwritable, Unavailable when the disk
     is full or fails.
@@ -216,12 +260,13 @@ def write_text_atomic(path: str | os.PathLike[str], text: str) -> None:
 
 
 def read_text(path: Path) -> str:
-    """The UTF-8 text of a file, tried again where that may help. Raises OSError; ValueError for no text."""
+    """Reads the UTF-8 text of a file, tried again where that may help. Raises OSError; ValueError for no
+    text."""
     return patiently(lambda: path.read_text(encoding="utf-8"))
 
 
 def text_if_sound(path: Path) -> str | None:
-    """The UTF-8 text of a file that a run can go on without; None where there is none.
+    """Reads the UTF-8 text of a file that a run can go on without; returns None where there is none.
 
     A folder in its place, or what is no such text, is set aside. Raises OSError.
     """
@@ -235,23 +280,24 @@ def text_if_sound(path: Path) -> str | None:
 
 
 def write_json_atomic(path: str | os.PathLike[str], data: Any) -> None:
-    """`write_text_atomic` of indented JSON; paths and other plain objects are written as their text."""
+    """Writes indented JSON as `write_text_atomic` does; paths and other plain objects are written as their
+    text."""
     write_text_atomic(path, json.dumps(data, indent=2, ensure_ascii=False, default=plain) + "\n")
 
 
 def plain(value: Any) -> Any:
-    """`default=` of `json.dumps`: a numpy scalar as a number, anything else as its text."""
-    return value.item() if hasattr(value, "item") else str(value)
+    """Gives JSON a numpy scalar as a number, anything else as its text: `default=` of `json.dumps`."""
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def ensure_writable_dir(path: str | os.PathLike[str]) -> Path:
-    """Create a folder and prove, by writing and removing a probe file, that a run can write there.
+    """Creates a folder and proves, by writing and removing a probe file, that a run can write there.
 
     Raises UsageError (one line: not a folder, unwritable) or Unavailable (disk full); folders made on the way
     are removed again.
     """
     path = Path(path)
-    made = [each for each in (path, *path.parents) if not os.path.lexists(each)]
+    missing = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
     probe = path / f".tmp-probe-{uuid.uuid4().hex}"
 
     def write() -> None:
@@ -267,9 +313,9 @@ def ensure_writable_dir(path: str | os.PathLike[str]) -> Path:
     try:
         patiently(write)
     except OSError as error:
-        for each in made:
+        for folder in missing:
             with contextlib.suppress(OSError):
-                each.rmdir()
+                folder.rmdir()
         raise failure(_unwritable(path, error), error) from error
     return path
 

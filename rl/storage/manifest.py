@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rl.errors import UsageError
-from rl.storage.files import MISSING, checksum, failure, patiently, plain, read_text, reason
+from rl.storage.files import MISSING, checksum, failure, patiently, read_text, reason
 
 FORMAT = 2  # the newest that can be read; 1 has no pieces
 MANIFEST = "manifest.json"
@@ -36,33 +36,6 @@ class Damaged(Exception):
     """A checkpoint that cannot be believed; the text says why."""
 
 
-def write_manifest(
-    folder: Path,
-    step: int,
-    meta: dict[str, Any],
-    prefix: str,
-    files: dict[str, list[int]],
-    pieces: dict[str, dict[str, Any]],
-    variables: Signature,
-) -> None:
-    """Writes the manifest of a checkpoint whose other files are in `folder`, durably."""
-    body = {
-        "format": 2 if pieces else 1,
-        "step": int(step),
-        "meta": meta,
-        "prefix": prefix,
-        "files": files,
-        "pieces": pieces,
-        "variables": {name: [list(shape), dtype] for name, (shape, dtype) in variables.items()},
-    }
-    body = json.loads(json.dumps(body, default=plain))  # as a reader will see it, e.g. keys as text
-    text = json.dumps({"checksum": _body_checksum(body), **body}, indent=1)
-    with open(folder / MANIFEST, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def load_manifest(path: Path) -> Manifest:
     """Reads the manifest of a checkpoint folder. Raises Damaged; UsageError for a newer format, or where it
     is there and cannot be read."""
@@ -75,11 +48,11 @@ def load_manifest(path: Path) -> Manifest:
         raise unread(path / MANIFEST, error) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"{MANIFEST} is unreadable") from error
-    if _body_checksum(body) != expected:
+    if body_checksum(body) != expected:
         raise Damaged(f"the checksum of {MANIFEST} is wrong")
     if version > FORMAT:
         raise UsageError(f"checkpoint {path} was written by a newer version of this program: use that one")
-    pieces = [each for held in body.get("pieces", {}).values() for each in held["files"]]
+    pieces = [name for variable in body.get("pieces", {}).values() for name in variable["files"]]
     for name in (body["prefix"], *body["files"], *pieces):
         if os.path.basename(name) != name or name in ("", ".", ".."):
             raise Damaged(f"{name!r} is not the name of a file in it")
@@ -94,8 +67,8 @@ def load_manifest(path: Path) -> Manifest:
 
 
 def unread(path: Path, error: OSError) -> Damaged | UsageError:
-    """What to raise for a checkpoint's file that cannot be read: Damaged where it is not there. One that a
-    disk does not give, or not to this user, is not damaged: Unavailable, UsageError."""
+    """Returns what to raise for a checkpoint's file that cannot be read: Damaged where it is not there. One
+    that a disk does not give, or not to this user, is not damaged: Unavailable, UsageError."""
     if error.errno in MISSING:
         return Damaged(f"{path.name}: {reason(error)}")
     return failure(f"cannot read {path} ({reason(error)}); nothing of the run is changed", error)
@@ -105,11 +78,11 @@ def check_file(path: Path, size: int, expected: int) -> None:
     """Raises Damaged unless a checkpoint's file has that size and checksum, Unavailable where it cannot be
     read."""
     try:
-        found = patiently(lambda: os.stat(path))
-        if not stat.S_ISREG(found.st_mode):
+        status = patiently(lambda: os.stat(path))
+        if not stat.S_ISREG(status.st_mode):
             raise Damaged(f"{path.name} is no file")
-        if found.st_size != size:
-            raise Damaged(f"{path.name} has {found.st_size} bytes instead of {size}")
+        if status.st_size != size:
+            raise Damaged(f"{path.name} has {status.st_size} bytes instead of {size}")
         if patiently(lambda: checksum(path)) != expected:
             raise Damaged(f"the checksum of {path.name} is wrong")
     except OSError as error:
@@ -144,5 +117,6 @@ def _words(shape_dtype: tuple[tuple[int, ...], str]) -> str:
     return f"{shape_dtype[1]}{list(shape_dtype[0])}"
 
 
-def _body_checksum(body: dict[str, Any]) -> int:
+def body_checksum(body: dict[str, Any]) -> int:
+    """Returns the checksum that a manifest has of what else is in it."""
     return zlib.crc32(json.dumps(body, sort_keys=True).encode())

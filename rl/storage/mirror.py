@@ -27,14 +27,13 @@ from pathlib import Path
 from rl.errors import UsageError
 from rl.heartbeat import FILE
 from rl.storage.address import join
-from rl.storage.files import write_text_atomic
-from rl.storage.manifest import BEST, MANIFEST, Damaged
-from rl.storage.place import Missing, PlaceError, Remote, asked, read
+from rl.storage.files import folder_lock, write_text_atomic
+from rl.storage.manifest import BEST, MANIFEST, Damaged, load_manifest
+from rl.storage.place import Folder, Missing, PlaceError, Remote, asked, read
 from rl.storage.transfer import (
     by_step,
     get_best,
     get_newest,
-    link_checkpoint,
     newest_step,
     newest_whole,
     prune,
@@ -49,6 +48,7 @@ TRIES = (1.0, 5.0)  # seconds to wait before the last state is tried again
 WRITER = "mirror.json"  # of the folder that wrote last; locally with a dot in front
 CHECKPOINTS = "checkpoints"
 _OUTGOING = ".outgoing"  # links to what is being sent
+_ATTEMPTS = 5  # at linking a checkpoint that is replaced meanwhile
 _log = logging.getLogger("rl.mirror")
 
 
@@ -180,8 +180,8 @@ class Mirror:
             self._files, self._manifests = {}, {}
         out, checkpoints = self.folder / _OUTGOING, self.folder / CHECKPOINTS
         try:
-            newest = link_checkpoint(checkpoints, out)
-            best = link_checkpoint(checkpoints, out, BEST)  # after it, so no older than it
+            newest = _linked(checkpoints, out)
+            best = _linked(checkpoints, out, BEST)  # after it, so no older than it
             self._send_files()
             if best is not None:
                 self._send_checkpoint(best, BEST)
@@ -257,6 +257,29 @@ class Mirror:
         for name in sorted(self._files.keys() - files.keys()):
             self.place.remove(name)
             del self._files[name]
+
+
+def _linked(checkpoints: Path, target: Path, name: str | None = None) -> Path | None:
+    """Hard links, in a folder below `target`, to the files of a checkpoint that its run may remove or replace
+    meanwhile; None where there is none.
+
+    name: of the checkpoint in the folder `checkpoints`; None: the newest numbered one.
+    """
+    place = Folder(checkpoints)
+    for _ in range(_ATTEMPTS):
+        if not checkpoints.is_dir():
+            return None
+        with contextlib.suppress(FileNotFoundError, Missing, Damaged), folder_lock(checkpoints, wait=True):
+            names = place.names()
+            chosen = by_step(names)[:1] if name is None else [name] if name in names else []
+            if not chosen:
+                return None
+            links = target / chosen[0]
+            shutil.rmtree(links, ignore_errors=True)
+            for file in [*load_manifest(checkpoints / chosen[0]).files, MANIFEST]:
+                place.get(f"{chosen[0]}/{file}", links / file)
+            return links
+    return None
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -22,7 +22,7 @@ import tensorflow as tf
 LARGE = 1 << 28  # bytes from which a variable is written in pieces
 PIECE = 1 << 25  # bytes of a piece, at most
 
-Files = dict[str, list[int]]  # name -> [bytes, CRC-32], as in a manifest
+Files = dict[str, tuple[int, int]]  # name -> bytes, CRC-32, as in a manifest
 
 
 def choose_large(variables: Mapping[str, tf.Variable], appended: Mapping[str, int]) -> list[str]:
@@ -64,7 +64,7 @@ def write_pieces(
             data = tf.gather(variable, tf.range(i * rows, min((i + 1) * rows, length)))
             files[name] = _write(folder / name, data.numpy())
         else:
-            files[name] = list(known[name])
+            files[name] = known[name]
         names.append(name)
     return {"rows": rows, "written": int(written), "files": names}, files
 
@@ -109,13 +109,13 @@ def _link(source: Path, target: Path) -> bool:
     return True
 
 
-def _write(path: Path, data: np.ndarray) -> list[int]:
+def _write(path: Path, data: np.ndarray) -> tuple[int, int]:
     content = np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
     with open(path, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    return [content.nbytes, zlib.crc32(content)]
+    return content.nbytes, zlib.crc32(content)
 
 
 def _row_size(variable: tf.Variable) -> int:

@@ -21,12 +21,10 @@ from typing import TypeVar
 
 from rl.errors import UsageError
 from rl.storage.address import join
-from rl.storage.files import folder_lock
 from rl.storage.manifest import BEST, MANIFEST, STEP, Damaged, Manifest, check_file, load_manifest
 from rl.storage.place import Folder, Missing, Place
 
 PIECES = "pieces"
-_ATTEMPTS = 5  # at linking a checkpoint that is replaced meanwhile
 _LOOKS = 3  # at a place where another process may just be writing
 _PAUSE = 0.5  # seconds between two looks
 T = TypeVar("T")
@@ -178,29 +176,6 @@ def newest_whole(folder: Path) -> int | None:
             files = load_manifest(folder / name).files
             if all(place.size(f"{name}/{file}") == size for file, (size, _) in files.items()):
                 return _step(name)
-    return None
-
-
-def link_checkpoint(checkpoints: Path, target: Path, name: str | None = None) -> Path | None:
-    """Hard links, in a folder below `target`, to the files of a checkpoint that its run may remove or replace
-    meanwhile; None where there is none.
-
-    name: of the checkpoint in the folder `checkpoints`; None: the newest numbered one.
-    """
-    place = Folder(checkpoints)
-    for _ in range(_ATTEMPTS):
-        if not checkpoints.is_dir():
-            return None
-        with contextlib.suppress(FileNotFoundError, Missing, Damaged), folder_lock(checkpoints, wait=True):
-            names = place.names()
-            chosen = by_step(names)[:1] if name is None else [name] if name in names else []
-            if not chosen:
-                return None
-            links = target / chosen[0]
-            shutil.rmtree(links, ignore_errors=True)
-            for file in [*load_manifest(checkpoints / chosen[0]).files, MANIFEST]:
-                place.get(f"{chosen[0]}/{file}", links / file)
-            return links
     return None
 
 

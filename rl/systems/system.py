@@ -15,7 +15,7 @@ from rl.errors import MachineLost, UsageError, nearest
 
 @dataclass(frozen=True)
 class System:
-    """The devices of a run.
+    """Holds the devices of a run.
 
     None of them changes what networks compute in: TF32 (GPU) and bfloat16 passes (TPU) already speed up
     float32 matrix products. `model.precision` does, for networks that are wide enough to gain from it.
@@ -130,7 +130,7 @@ def _no_tpu(what: str) -> str:
 
 
 def _before_start(configure: Callable[[], None]) -> None:
-    """Set devices up where TensorFlow has not started; where it has (a notebook), they stay as they are."""
+    """Sets devices up where TensorFlow has not started; where it has (a notebook), they stay as they are."""
     try:
         configure()
     except RuntimeError as error:

@@ -35,7 +35,7 @@ class AgentPolicy:
         self._resample = tf.function(self._resampled, autograph=False)
 
     def take(self, flat: np.ndarray) -> None:
-        """The policy's newest weights, float32 [n]."""
+        """Takes over the policy's newest weights, float32 [n]."""
         variables = list(self._agent.policy_variables.values())
         values = split_flat(flat, [tuple(variable.shape) for variable in variables])
         for variable, value in zip(variables, values, strict=True):
@@ -56,5 +56,5 @@ class AgentPolicy:
 
 
 def noise_seed(root: Tensor, iteration: int) -> Tensor:
-    """The seed of the noise that an agent acts with in an iteration, as the learner draws it."""
+    """Returns the seed of the noise that an agent acts with in an iteration, as the learner draws it."""
     return first_seed(root) if iteration == 0 else iteration_seeds(root, iteration - 1)[0]

@@ -27,7 +27,7 @@ from rl.heartbeat import doing
 from rl.parallel import replicas
 from rl.runners.actor import Actor, flat_weights
 from rl.runners.base import GoOn, Runner
-from rl.runners.collect import joined_sums
+from rl.runners.collect import host_seed, joined_sums
 from rl.runners.iteration import first_seed
 from rl.storage.address import join
 from rl.workers.buffer import BufferAssignment
@@ -259,7 +259,6 @@ class AsyncRunner(Runner):
     def _worker(self, index: int, incarnation: int) -> Any:
         """The actor of a new worker."""
         agent, each, seed = self.agent, self._assignment.envs_of_a_worker, self.iteration.seed
-        entropy = [seed, index, self.made, incarnation]
         assignment = Assignment(
             worker=index,
             hparams=agent.hparams.to_dict(),
@@ -271,7 +270,7 @@ class AsyncRunner(Runner):
             fresh=agent.experience == "parameters",
             own_values=self._own_values[index],
             seed=seed,
-            own_seed=int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31,
+            own_seed=host_seed(seed, index, self.made, incarnation),
         )
         actor = ray.remote(Worker).options(num_cpus=1, **QUIET)
         assert self._publisher is not None, "_start makes it"

@@ -46,7 +46,7 @@ class Buffer:
         self._built = False
 
     def answer(self) -> int:
-        """Its process; returns when it can be used."""
+        """Returns the id of its process once it can be used."""
         self._build()
         return os.getpid()
 
@@ -72,7 +72,7 @@ class Buffer:
         return (int(size), True), leaves
 
     def update_priorities(self, number: int, priorities: np.ndarray) -> None:
-        """The new priorities [U, N] of batches that were sampled as `number`; what has been overwritten
+        """Takes the new priorities [U, N] of batches that were sampled as `number`; what has been overwritten
         since has none any more."""
         drawn = self._drawn.pop(number, None)
         if drawn is not None and priorities.size:

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 import ray
 
 from rl.errors import UsageError
+from rl.runners.collect import host_seed
 from rl.storage.address import join
 from rl.workers.buffer import Buffer, BufferAssignment
 from rl.workers.cluster import QUIET
@@ -85,8 +85,8 @@ class Buffers:
                 self._replace_lost(shard, error)
 
     def next(self, step: int) -> list[Sampled] | None:
-        """The batches of an iteration, for every learner a set; waits for them. None where there are none: a
-        buffer is not full enough, or was lost. step: environment steps so far."""
+        """Returns the batches of an iteration, for every learner a set; waits for them. None where there are
+        none: a buffer is not full enough, or was lost. step: environment steps so far."""
         self._look()
         while len(self._ordered) < AHEAD * self._learners:
             self._order(step)
@@ -97,12 +97,12 @@ class Buffers:
         return taken if all(ready) else None
 
     def update_priorities(self, sampled: Sampled, priorities: Any) -> None:
-        """New priorities [U, N] for what was sampled, or a reference to them."""
+        """Hands on new priorities [U, N] for what was sampled, or a reference to them."""
         if sampled.incarnation == sampled.shard.incarnation:
             sampled.shard.handle.update_priorities.remote(sampled.number, priorities)
 
     def arrays(self, sampled: Sampled) -> list[Any] | None:
-        """The leaves of the batches; None where they were lost on the way."""
+        """Returns the leaves of the batches; None where they were lost on the way."""
         try:
             found: list[Any] = ray.get(sampled.arrays)
             return found
@@ -126,7 +126,7 @@ class Buffers:
             self._saving.append((shard, shard.handle.save.remote(join(address, str(shard.index)), step)))
 
     def restore(self, address: str) -> None:
-        """Each shard reads its newest checkpoint, if there is one.
+        """Lets each shard read its newest checkpoint, if there is one.
 
         Raises:
             UsageError: all that there are are damaged.
@@ -255,6 +255,5 @@ class Buffers:
 
     def _make(self, shard: Shard) -> Any:
         """The handle of a new buffer's actor."""
-        entropy = [self._assignment.seed, shard.index, shard.incarnation]
-        seed = int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31
+        seed = host_seed(self._assignment.seed, shard.index, shard.incarnation)
         return ray.remote(Buffer).options(num_cpus=1, **QUIET).remote(self._assignment._replace(seed=seed))

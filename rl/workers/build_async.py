@@ -17,7 +17,7 @@ from rl.workers.plan import Workers, division, shard_of, together
 
 
 def build_async(hparams: Any, seed: int, workers: Workers) -> AsyncRunner:
-    """The runner of a run with workers.
+    """Returns the runner of a run with workers.
 
     Raises:
         UsageError: parts that do not fit together; Ray cannot be used.

@@ -89,7 +89,7 @@ class Cluster:
         return found[0].process if found else None
 
     def here(self) -> Any:
-        """The scheduling strategy of an actor that is to be on this process's node."""
+        """Returns the scheduling strategy of an actor that is to be on this process's node."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         return NodeAffinitySchedulingStrategy(self.ray.get_runtime_context().get_node_id(), soft=True)

@@ -89,15 +89,16 @@ class Learning:
         self._call = compiled(self._learned, signature, jit_compile, fuses(agent, jit_compile))
 
     def from_rollouts(self, blocks: list[list[np.ndarray]], worker: int) -> Learned:
-        """An iteration's learning from the blocks of one rollout; worker: who made it."""
+        """Makes an iteration of the blocks of one rollout; worker: who made it."""
         return self._split(self._call([*self.layout.joined(blocks), np.int32(worker)]))
 
     def from_batches(self, arrays: list[np.ndarray]) -> Learned:
-        """An iteration's learning from the leaves of U sampled batches, each [U, N, ...]."""
+        """Makes an iteration of the leaves of U sampled batches, each [U, N, ...]."""
         return self._split(self._call(arrays))
 
     def shared_variables(self) -> list[Any]:
-        """The variables that all learners have alike: everything but memories and running episodes."""
+        """Returns the variables that all learners have alike: everything but memories and running
+        episodes."""
         named = self.iteration.variables
         return [named[name] for name in sorted(named) if not name.startswith("memory/")]
 
@@ -120,5 +121,5 @@ class Learning:
 
 
 def block_length(agent: Agent) -> int:
-    """T of what a worker sends; in a memory it has a row more (`trajectories.closed`)."""
+    """Returns T of what a worker sends; in a memory it has a row more (`trajectories.closed`)."""
     return int(agent.hparams.rollout_length * rollouts_sent_as_one(agent))

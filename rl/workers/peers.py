@@ -31,17 +31,17 @@ class PeerLearner:
         replicas.join(replicas.Group(size, rank, exchange=enter(meeting, rank).total))
 
     def build(self, assignment: LearnerAssignment) -> None:
-        """Agent and compiled function."""
+        """Makes agent and compiled function."""
         import_user_modules(assignment.user_modules)
         self._learning = Learning(assignment)
 
     def take(self, values: list[np.ndarray]) -> None:
-        """The first learner's variables, in its order."""
+        """Takes over the first learner's variables, in its order."""
         for variable, value in zip(self._learning.shared_variables(), values, strict=True):
             variable.assign(value)
 
     def learn(self, iteration: int, worker: int, references: list[Any]) -> Any:
-        """One iteration, in step with the others: from the blocks of a rollout, or from sampled batches
+        """Makes one iteration, in step with the others: from the blocks of a rollout, or from sampled batches
         (worker -1). Returns their priorities.
 
         Where it fails, the process ends: the others wait for its gradients, and only that tells them.

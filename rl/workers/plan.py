@@ -47,11 +47,12 @@ def check_address(address: str) -> None:
 
 
 def rollouts_sent_as_one(agent: Any) -> int:
-    """How many rollouts a worker sends together: for memories of sequences, as many as hold a whole one."""
+    """Returns how many rollouts a worker sends together: for memories of sequences, as many as hold a whole
+    one."""
     hparams = agent.hparams
     if agent.experience != "sequence":
         return 1
-    return -(-(hparams.burn_in + hparams.unroll_length) // hparams.rollout_length)
+    return int(-(-(hparams.burn_in + hparams.unroll_length) // hparams.rollout_length))
 
 
 class Division(NamedTuple):
@@ -63,7 +64,7 @@ class Division(NamedTuple):
 
 
 def together(experience: str, hparams: Any) -> bool:
-    """Whether workers make each rollout together, in place of one each."""
+    """Returns whether workers make each rollout together, in place of one each."""
     return hparams.sync_workers or experience == "parameters"
 
 
@@ -94,7 +95,7 @@ def division(hparams: Any, workers: Workers, all_together: bool) -> Division:
 
 
 def shard_of(hparams: Any, batch_size: int) -> Any:
-    """The hparams of one of `buffer_shards` buffers.
+    """Returns the hparams of one of `buffer_shards` buffers.
 
     batch_size: of one learner.
     """

@@ -82,7 +82,7 @@ class WorkerPool:
         return sum(slot.delivered for slot in self._slots)
 
     def next(self, part: int = 0, parts: int = 1) -> Rollout:
-        """The next rollout of whichever worker has one; waits for it.
+        """Waits for the next rollout of whichever worker has one, and returns it.
 
         part, parts: of the part-th among `parts` groups of workers.
 
@@ -102,7 +102,7 @@ class WorkerPool:
                     return rollout
 
     def gather(self, iteration: int) -> list[Rollout]:
-        """One rollout of every worker, in their order, by the same weights; waits for all.
+        """Waits for a rollout of every worker by the same weights; returns them in the order of workers.
 
         Raises:
             UsageError: workers fail one after another.

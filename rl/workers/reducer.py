@@ -47,7 +47,7 @@ class Door:
         self.meeting = Meeting(host, self._socket.getsockname()[1], secrets.token_bytes(32))
 
     def admit(self, others: int, seconds: float = LIMIT) -> Reducer:
-        """The first learner's end, once all others are there; strangers are turned away.
+        """Returns the first learner's end, once all others are there; strangers are turned away.
 
         Raises:
             TimeoutError: not all came in time.
@@ -69,7 +69,7 @@ class Door:
 
 
 def enter(meeting: Meeting, rank: int, seconds: float = LIMIT) -> Reducer:
-    """The end of the rank-th learner, counted from 0, which is the first one's.
+    """Returns the end of the rank-th learner, counted from 0, which is the first one's.
 
     Raises:
         OSError: nothing listens there.
@@ -94,7 +94,7 @@ class Reducer:
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def total(self, exchange: int, values: np.ndarray) -> np.ndarray:
-        """The sum over all learners, float32 of values' shape, of the values that each of them gives.
+        """Returns the sum over all learners, float32 of values' shape, of the values that each of them gives.
 
         exchange: which sum of the program it is, the same for all.
 

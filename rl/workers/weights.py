@@ -22,15 +22,15 @@ class Version(NamedTuple):
 
     @staticmethod
     def of(number: int, step: int, flat: np.ndarray) -> Version:
-        """Of weights as they are sent: large ones go from the learner's node to the workers' without passing
-        `Weights`; for small ones a place in the object store, and the account of who still reads it, would
-        cost learner and workers more than the copies do."""
+        """Makes one of weights as they are sent: large ones go from the learner's node to the workers'
+        without passing `Weights`; for small ones a place in the object store, and the account of who still
+        reads it, would cost learner and workers more than the copies do."""
         import ray
 
         return Version(number, step, flat if flat.nbytes <= SMALL else [ray.put(flat)])
 
     def weights(self) -> np.ndarray:
-        """float32 [n]; fetched where they are large."""
+        """Returns float32 [n], fetched where they are large."""
         import ray
 
         return self.flat if isinstance(self.flat, np.ndarray) else ray.get(self.flat[0])
@@ -47,7 +47,7 @@ class Weights:
         self._version = version
 
     def newest(self, known: int = -1) -> Version | int | None:
-        """Called by workers, with the number that they have: that number where there is none newer. None
+        """Is called by workers, with the number that they have: that number where there is none newer. None
         before the first version, and after this process was restarted."""
         return known if self._version is not None and self._version.number == known else self._version
 
@@ -76,7 +76,7 @@ class Publisher:
         self.role.publish.remote(self._version)
 
     def tend(self) -> bool:
-        """To be called while no rollout arrives: publishes again, for a role that was restarted and knows
+        """Publishes (while no rollout arrives) again, for a role that was restarted and knows
         nothing. Returns whether it was replaced just now, so that workers could not play."""
         import ray
 

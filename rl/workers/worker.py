@@ -79,7 +79,7 @@ class Worker:
         self._collector: Collector | None = None
 
     def rollout(self, iteration: int | None = None) -> Rollout:
-        """The next rollout, with the newest weights; and the ones before, where a window has several.
+        """Plays the next rollout, with the newest weights; and the ones before, where a window has several.
 
         iteration: of the learner, where all workers make one rollout together; None: they go on freely.
         """
@@ -93,7 +93,8 @@ class Worker:
         return self._sent(self._window.arrays(), sums)
 
     def rollout_apart(self, iteration: int | None = None) -> tuple[Rollout, list[np.ndarray]]:
-        """The next rollout without its arrays, and they: two objects, which may go to different processes."""
+        """Plays the next rollout; returns it without its arrays, and they: two objects, which may go to
+        different processes."""
         rollout = self.rollout(iteration)
         return rollout._replace(arrays=None), rollout.arrays
 
@@ -166,15 +167,15 @@ class Converted:
         self._own = assignment.own_values
 
     def take(self, flat: np.ndarray) -> None:
-        """The policy's newest weights, float32 [n]."""
+        """Takes over the policy's newest weights, float32 [n]."""
         self.actor.sync(np.concatenate([flat, self._own]))
 
     def begin(self, made: int, iteration: int | None) -> None:
-        """Called before each rollout."""
+        """Is called before each rollout."""
 
 
 def worker_env(hparams: Any, count: int) -> Any:
-    """`count` environments of a worker: on the host, whatever in-graph ones there are.
+    """Returns `count` environments of a worker: on the host, whatever in-graph ones there are.
 
     Raises:
         UsageError: as `make_env`; `env_backend` asks for in-graph ones.
@@ -194,7 +195,7 @@ def worker_env(hparams: Any, count: int) -> Any:
 
 
 def packed(arrays: list[np.ndarray], compress: bool) -> tuple[list[Any], Sent]:
-    """The arrays as they are sent: with `compress`, those of uint8 (pictures) compressed."""
+    """Returns the arrays as they are sent: with `compress`, those of uint8 (pictures) compressed."""
     raw = sum(each.nbytes for each in arrays)
     if not compress:
         return arrays, Sent(raw, raw, 0.0)
@@ -214,7 +215,7 @@ def packed(arrays: list[np.ndarray], compress: bool) -> tuple[list[Any], Sent]:
 
 
 def unpacked(arrays: list[Any]) -> list[np.ndarray]:
-    """The arrays as they were."""
+    """Returns the arrays as they were."""
     return [_expanded(each) if isinstance(each, Compressed) else each for each in arrays]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,6 +13,7 @@ from rl.agents.algos.grad_comp.registry import get_grad_comp
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.ops import random, trajectories
+from rl.ops.loops import Last, Max, Sum
 from rl.types import SequenceBatch
 
 SEED = random.key(0)
@@ -178,3 +180,20 @@ def test_sequences_are_taken_whole_with_their_own_state(make_agent, make_rollout
     )
     for part, whole in states:
         np.testing.assert_array_equal(part, whole.numpy()[[3, 1]])
+
+
+def test_sums_and_extremes_of_microbatches_are_those_of_the_whole(make_batch):
+    hparams = resolve("dqn", {"env": "Test-v0", "microbatches": 2})
+    batch = make_batch(count=4)._replace(reward=tf.constant([1.0, 4.0, 3.0, 2.0]))
+    variable = keras.Variable(1.0)
+    optimizer = keras.optimizers.SGD(0.1)
+    optimizer.build([variable])
+
+    def loss(part):
+        x = part.reward
+        metrics = {"sum": Sum(tf.reduce_sum(x)), "max": Max(tf.reduce_max(x)), "last": Last(x[-1])}
+        return x * variable.value, metrics | {"mean": tf.reduce_mean(x)}, None
+
+    metrics = get_grad_comp("accumulate")(hparams)(loss, batch, [variable], optimizer).metrics
+    found = {name: float(getattr(each, "value", each)) for name, each in metrics.items()}
+    assert found == {"sum": 10.0, "max": 4.0, "last": 2.0, "mean": 2.5, "loss": 2.5, "grad_norm": 2.5}

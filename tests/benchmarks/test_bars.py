@@ -14,6 +14,8 @@ import bars
 from rl.hparams.merge import named
 from rl.hparams.registry import registry
 
+pytestmark = pytest.mark.slow  # of scripts that are run by hand
+
 # Lines of benchmark.md at commit 22e3ff2 (algo, env, mean reward, steps): those of which there is a set here.
 # ARS' HalfCheetah is "12M" there, 1.25e7 in its settings.
 ZOO = """

@@ -15,6 +15,8 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import generic
 import generic_envs
 
+pytestmark = pytest.mark.slow  # of scripts that are run by hand
+
 generic_envs.register_generic()
 
 

@@ -17,6 +17,8 @@ import trained
 
 from rl.hparams import merge
 
+pytestmark = pytest.mark.slow  # of scripts that are run by hand
+
 SETS = ("ppo_cartpole", "a2c_cartpole", "dqn_cartpole", "es_cartpole")
 
 

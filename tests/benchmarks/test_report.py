@@ -16,6 +16,8 @@ import trained
 
 from rl.hparams.merge import named
 
+pytestmark = pytest.mark.slow  # of scripts that are run by hand
+
 SCORES = np.array([3.0, 100.0, 1.0, 2.0, 5.0, 4.0, 6.0, -80.0])
 
 

@@ -22,6 +22,8 @@ import scaling_report
 import sleeping_env
 import watch
 
+pytestmark = pytest.mark.slow  # of scripts that are run by hand
+
 
 def rate(library, algo, workers, *steps):
     """Rows of the results, as a CSV file holds them: one for each round."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 
+from rl.envs import make as make_module
 from rl.envs import make_env, make_eval_envs, make_gym_env
 from rl.envs.graph.base import GraphEnv
+from rl.envs.own import give_env
 from rl.envs.registry import registry
 from rl.errors import UsageError
 
@@ -47,6 +51,45 @@ def test_auto_passes_over_envpool_where_it_is_not_what_gymnasium_has(env_id, kwa
     assert env.backend == backend
     assert env.observation_space == original.observation_space
     env.close()
+
+
+class Unfinished(GraphEnv):
+    """An in-graph environment of which two parts were forgotten."""
+
+    action_space = spaces.Discrete(2)
+
+    def initial(self, seed):
+        return ()
+
+    def observe(self, physics):
+        return physics
+
+
+class NoGraphEnv:
+    def __init__(self, num_envs, max_episode_steps=None):
+        self.num_envs = num_envs
+
+
+class NoActions(gymnasium.Env):
+    """A Gymnasium environment that does not say what can be done."""
+
+    observation_space = spaces.Discrete(2)
+
+
+@pytest.mark.parametrize(
+    ("env_class", "said"),
+    [
+        (Unfinished, r"Unfinished lacks dynamics\(\), observation_space \(see rl.envs.graph.base.GraphEnv\)"),
+        (NoGraphEnv, "NoGraphEnv is not derived from rl.envs.graph.base.GraphEnv"),
+    ],
+)
+def test_in_graph_environment_that_lacks_a_part_is_told_which(env_class, said, monkeypatch) -> None:
+    monkeypatch.setattr(make_module, "get_env", lambda env_id: env_class)
+    assert re.search(said, _refused("Identity-v0", "graph", 2))
+
+
+def test_gymnasium_environment_without_a_space_is_told_which() -> None:
+    assert "NoActions has no action_space: set one of" in _refused(give_env(NoActions), "gym", 2)
 
 
 @pytest.mark.parametrize("backend", ["graph", "envpool", "gym"])

@@ -75,13 +75,13 @@ def probed(container, tmp_path):
 
 
 def finished(process, code):
-    out, _ = process.communicate(timeout=240)
+    out, _ = process.communicate(timeout=400)
     assert process.returncode == code, out[-2000:].decode()
 
 
 def wait_for_checkpoint(run, after, process):
     """Waits until there is a checkpoint later than that step; returns its name."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline and process.poll() is None:
         there = sorted(path.name for path in (run / "checkpoints").glob("step_*"))
         if there and there[-1] > after:

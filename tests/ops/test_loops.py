@@ -32,6 +32,28 @@ def test_a_loop_gives_each_metric_what_it_asks_for(jit_compile):
     assert [loops.kind(metrics[name]) for name in metrics] == list(metrics)
 
 
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_repeat_stops_after_the_pass_that_asks_for_it(jit_compile):
+    passes = tf.Variable(0)
+
+    def body(i):
+        passes.assign_add(1)
+        return {"x": tf.cast(i, tf.float32)}
+
+    @tf.function(jit_compile=jit_compile, autograph=False)
+    def run():
+        return loops.repeat(100, body, stop=lambda metrics: metrics["x"] >= 2.0)
+
+    metrics, made = run()
+    assert made == 3.0 and passes == 3
+    assert metrics["x"] == 1.0  # the mean of 0, 1, 2
+
+
+def test_repeat_calls_the_body_once_when_it_asks_to_stop_at_once():
+    metrics, made = loops.repeat(5, lambda i: {"x": tf.constant(3.0)}, stop=lambda metrics: tf.constant(True))
+    assert made == 1.0 and metrics["x"] == 3.0
+
+
 def test_loops_within_loops_mean_the_same():
     """As PPO's minibatches within epochs: means of means; one sum, one extreme over all."""
 
@@ -54,10 +76,22 @@ def test_where_nothing_was_run_there_is_no_value():
 def test_nan_is_not_hidden_by_what_comes_before_or_after():
     pack = MetricPack()
     vectors = [pack.pack(all_kinds(tf.constant(x))).numpy() for x in (1.0, np.nan, 2.0)]
-    joined = pack.unpack(pack.join(pack.join(vectors[0], vectors[1]), vectors[2]))
-    found = numbers(joined)
-    assert all(np.isnan(found[name]) for name in ("mean", "sum", "max", "min"))
-    assert found["last"] == 2.0
+    total = vectors[0].copy()
+    for each in vectors[1:]:
+        pack.add(total, each)
+    for joined in (total, pack.join(pack.join(vectors[0], vectors[1]), vectors[2])):
+        found = numbers(pack.unpack(joined))
+        assert all(np.isnan(found[name]) for name in ("mean", "sum", "max", "min"))
+        assert found["last"] == 2.0
+
+
+def test_vectors_are_added_on_the_host_as_they_are_joined_in_the_graph():
+    pack, total = MetricPack(), MetricPack.empty()
+    for x in (3.0, -7.0, 5.0, 1.0):
+        pack.add(total, pack.pack(all_kinds(tf.constant(x))).numpy())
+    nothing = {"mean": tf.constant(0.0), "sum": Sum(0.0), "max": Max(-np.inf), "min": Min(np.inf)}
+    pack.add(total, pack.pack(nothing | {"last": Last(-np.inf)}).numpy())
+    assert numbers(pack.unpack(total)) == {"mean": 2.0, "sum": 2.0, "max": 5.0, "min": -7.0, "last": 1.0}
 
 
 def test_of_several_devices_sums_are_added_and_means_averaged():
@@ -66,6 +100,16 @@ def test_of_several_devices_sums_are_added_and_means_averaged():
     found = numbers(pack.unpack(pack.over_devices(vectors)))
     assert found == {"mean": 1.0, "sum": 2.0, "max": 4.0, "min": -2.0, "last": 4.0}
     assert pack.over_devices(vectors[:1]) is vectors[0]
+
+
+def test_of_several_learners_all_get_the_same_of_all(monkeypatch):
+    pack = MetricPack()
+    vectors = tf.stack([pack.pack(all_kinds(tf.constant(x))) for x in (4.0, -2.0)])
+    monkeypatch.setattr(loops.replicas, "count", lambda: 2)
+    monkeypatch.setattr(loops.replicas, "mean", lambda _: tf.reduce_mean(vectors, 0))
+    monkeypatch.setattr(loops.replicas, "gathered", lambda _: vectors)
+    found = numbers(pack.unpack(pack.over_learners(vectors[1])))
+    assert found == {"mean": 1.0, "sum": 2.0, "max": 4.0, "min": -2.0, "last": 4.0}
 
 
 def test_a_part_of_a_whole_weighs_means_alone():

@@ -64,16 +64,18 @@ def episodes(generator, steps=40, batch=3):
 
 def test_rewards_are_divided_by_the_deviation_of_the_discounted_return():
     reward, ended, mask = episodes(np.random.default_rng(0))
-    scaled = RewardScale(3, 0.9)(tf.constant(reward), tf.constant(ended), tf.constant(mask))
+    scale = RewardScale(3, 0.9)
+    scale.observe(tf.constant(reward), tf.constant(ended), tf.constant(mask))
+    scaled = scale.scaled(tf.constant(reward))
     np.testing.assert_allclose(scaled, reward / slow_scale(reward, ended, mask, 0.9), rtol=1e-3)
 
 
 def test_the_discounted_return_goes_on_from_rollout_to_rollout():
     reward, ended, mask = episodes(np.random.default_rng(1))
     whole, parts = RewardScale(3, 0.9), RewardScale(3, 0.9)
-    whole(tf.constant(reward), tf.constant(ended), tf.constant(mask))
+    whole.observe(tf.constant(reward), tf.constant(ended), tf.constant(mask))
     for part in (slice(0, 7), slice(7, 8), slice(8, 40)):
-        parts(*(tf.constant(each[part]) for each in (reward, ended, mask)))
+        parts.observe(*(tf.constant(each[part]) for each in (reward, ended, mask)))
     for name, variable in whole.variables.items():
         np.testing.assert_allclose(parts.variables[name], variable, rtol=1e-4, atol=1e-5, err_msg=name)
 
@@ -81,7 +83,7 @@ def test_the_discounted_return_goes_on_from_rollout_to_rollout():
 def test_an_episode_end_at_the_end_of_a_rollout_starts_the_return_anew():
     scale = RewardScale(2, 0.5)
     mask = tf.ones([2, 2])
-    scale(tf.constant([[1.0, 1.0], [3.0, 3.0]]), tf.constant([[False, False], [True, False]]), mask)
+    scale.observe(tf.constant([[1.0, 1.0], [3.0, 3.0]]), tf.constant([[False, False], [True, False]]), mask)
     # 3 + 0.5 * 1 = 3.5, forgotten where the episode ended
     np.testing.assert_allclose(scale.discounted_return, [0.0, 3.5])
 
@@ -90,7 +92,8 @@ def test_scaled_rewards_keep_their_sign_and_are_clipped_at_10():
     scale = RewardScale(1, 0.0)
     reward = np.zeros((1000, 1), np.float32)
     reward[0], reward[1] = 1.0, -1e-3
-    scaled = scale(tf.constant(reward), tf.zeros([1000, 1], tf.bool), tf.ones([1000, 1])).numpy()
+    scale.observe(tf.constant(reward), tf.zeros([1000, 1], tf.bool), tf.ones([1000, 1]))
+    scaled = scale.scaled(tf.constant(reward)).numpy()
     assert scaled[0, 0] == 10.0  # 1 / std = 1 / sqrt(0.001) = 31.6 without the clip
     np.testing.assert_allclose(scaled[1, 0], -1e-3 / np.std(reward), rtol=1e-2)
     assert (scaled[2:] == 0.0).all()
@@ -100,6 +103,6 @@ def test_the_reward_scale_counts_single_steps_however_many_there_have_been():
     scale = RewardScale(1, 0.0)
     scale.moments.count.assign(2**24)
     for reward in (1.0, -1.0, 1.0):
-        scale(tf.constant([[reward]]), tf.constant([[False]]), tf.ones([1, 1]))
+        scale.observe(tf.constant([[reward]]), tf.constant([[False]]), tf.ones([1, 1]))
     assert int(scale.variables["reward_scale/count"]) == 2**24 + 3
     np.testing.assert_allclose(scale.moments.variance, [1.0], rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Schedules at literal points, and loops that carry metrics."""
+"""Schedules at literal points."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from rl.hparams.merge import resolve
-from rl.ops import loops, schedules
+from rl.ops import schedules
 
 
 @pytest.mark.parametrize(("step", "value"), [(0, 1.0), (250, 0.775), (1000, 0.1), (5000, 0.1)])
@@ -68,36 +68,3 @@ def test_learning_rates_are_those_of_keras(step):
     for name, peer in of_keras.items():
         found = schedules.learning_rate(scheduled(name, 3e-4, 1e-5), tf.constant(step, tf.int64))
         np.testing.assert_allclose(found, peer(step), rtol=1e-5, err_msg=name)
-
-
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_repeat_returns_the_mean_of_each_metric_and_the_number_of_passes(jit_compile):
-    @tf.function(jit_compile=jit_compile, autograph=False)
-    def run():
-        return loops.repeat(4, lambda i: {"b": tf.cast(i, tf.float32) * 10.0, "a": tf.constant(7.0)})
-
-    metrics, made = run()
-    assert {name: float(value) for name, value in metrics.items()} == {"a": 7.0, "b": 15.0}
-    assert made == 4.0
-
-
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_repeat_stops_after_the_pass_that_asks_for_it(jit_compile):
-    passes = tf.Variable(0)
-
-    def body(i):
-        passes.assign_add(1)
-        return {"x": tf.cast(i, tf.float32)}
-
-    @tf.function(jit_compile=jit_compile, autograph=False)
-    def run():
-        return loops.repeat(100, body, stop=lambda metrics: metrics["x"] >= 2.0)
-
-    metrics, made = run()
-    assert made == 3.0 and passes == 3
-    assert metrics["x"] == 1.0  # the mean of 0, 1, 2
-
-
-def test_repeat_calls_the_body_once_when_it_asks_to_stop_at_once():
-    metrics, made = loops.repeat(5, lambda i: {"x": tf.constant(3.0)}, stop=lambda metrics: tf.constant(True))
-    assert made == 1.0 and metrics["x"] == 3.0

@@ -274,7 +274,7 @@ def test_a_newer_format_is_refused(tmp_path):
     body = json.loads((path / "manifest.json").read_text())
     body.pop("checksum")
     body["format"] = 3
-    (path / "manifest.json").write_text(json.dumps({"checksum": manifest._body_checksum(body), **body}))
+    (path / "manifest.json").write_text(json.dumps({"checksum": manifest.body_checksum(body), **body}))
     with pytest.raises(UsageError, match="newer version"):
         CheckpointManager(tmp_path).restore(filled(0))
 

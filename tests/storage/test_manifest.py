@@ -23,7 +23,7 @@ def rewrite(folder, change):
     body = json.loads((folder / MANIFEST).read_text())
     del body["checksum"]
     change(body)
-    text = json.dumps({"checksum": manifest._body_checksum(body), **body})
+    text = json.dumps({"checksum": manifest.body_checksum(body), **body})
     (folder / MANIFEST).write_text(text)
 
 

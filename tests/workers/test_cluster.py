@@ -79,8 +79,8 @@ from rl.workers.cluster import Cluster
 cluster = Cluster(None, 1)
 folder = cluster._folder
 print(sorted(each.name for each in folder.iterdir() if each.name in ("logs", "sockets")))
-cluster.tell_of_room(1)
-cluster.tell_of_room(10_000)
+cluster.tell_of_room()
+Cluster(None, 10_000).tell_of_room()  # another user of the same one
 cluster.close()
 print(folder.exists())
 """

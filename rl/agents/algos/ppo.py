@@ -8,7 +8,7 @@ loss - entropy_coef * entropy, where r is the ratio of the policy to the one tha
 With a recurrent model (lstm, gru) minibatches are whole sequences: groups of environments, shuffled anew in
 every epoch, each unrolled from the state that the rollout began with; `minibatches` has to divide `num_envs`.
 
-Deviations from the paper, all but the last two the reference implementation's (Engstrom et al. 2020,
+Deviations from the paper (1 to 4 are the reference implementation's: Engstrom et al. 2020,
 https://arxiv.org/abs/2005.12729; Huang et al. 2022, "The 37 implementation details of PPO"):
 
 1. Advantages are standardised per minibatch (`normalize_advantage`), or per microbatch

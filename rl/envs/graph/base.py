@@ -14,6 +14,8 @@ from gymnasium import spaces
 from rl.errors import UsageError
 from rl.types import Nest, Tensor, TimeStep
 
+BASE = "rl.envs.graph.base.GraphEnv"  # for messages
+
 
 class GraphState(NamedTuple):
     """The state of B environments."""
@@ -41,6 +43,7 @@ class GraphEnv:
     """
 
     backend = "graph"
+    frame_stack = 1  # as of host environments: one observation is one picture
     observation_space: spaces.Space
     action_space: spaces.Space
     max_episode_steps: int | None = None
@@ -107,6 +110,20 @@ class GraphEnv:
         if isinstance(self.action_space, spaces.Box):
             return tf.clip_by_value(action, self.action_space.low, self.action_space.high)
         return action
+
+
+def check_graph_env(env_id: str, env: object) -> None:
+    """Raises UsageError where a registered environment lacks a part of `GraphEnv`, which it names."""
+    if not isinstance(env, GraphEnv):
+        raise UsageError(f"environment {env_id}: {type(env).__name__} is not derived from {BASE}")
+    kind = type(env)
+    parts = ("initial", "dynamics", "observe") if kind.step is GraphEnv.step else ("reset", "step")
+    lacking = [f"{part}()" for part in parts if getattr(kind, part) is getattr(GraphEnv, part)]
+    for name in ("observation_space", "action_space"):
+        if not isinstance(getattr(env, name, None), spaces.Space):
+            lacking.append(name)
+    if lacking:
+        raise UsageError(f"environment {env_id}: {kind.__name__} lacks {', '.join(lacking)} (see {BASE})")
 
 
 def _where(condition: Tensor, new: Tensor, old: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ from rl.systems.slice.hosts import ENDPOINTS, PORTS, Hosts, server_environment
 from rl.systems.slice.links import Link, heard
 
 ROOT = Path(__file__).resolve().parents[3]  # where the package rl is
+SERVER = "rl.systems.slice.host_server"
 WAIT = 600.0  # seconds that machines may come one after the other: nodes are made, images are pulled
 START = 300.0  # seconds that a server may take to start: it loads TensorFlow and libtpu
 REMIND = 30.0  # seconds between two lines on who is waited for
@@ -91,13 +92,7 @@ class _Server:
     def __init__(self, hosts: Hosts, environment: dict[str, str]):
         path = [str(ROOT), *filter(None, [environment.get("PYTHONPATH")])]
         environment = server_environment(hosts, environment) | {"PYTHONPATH": os.pathsep.join(path)}
-        command = [
-            sys.executable,
-            "-m",
-            "rl.systems.slice.host_server",
-            str(os.getpid()),
-            str(hosts.server_port),
-        ]
+        command = [sys.executable, "-m", SERVER, str(os.getpid()), str(hosts.server_port)]
         # A group of its own: a key on the terminal is the keeper's to answer.
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, process_group=0

@@ -66,11 +66,23 @@ def ended(process, seconds=180):
     return process.returncode, out, err
 
 
-def wait_for(line, process):
+def lines_until(line, process):
+    """What the process has printed before that line."""
+    lines = []
     for read in process.stdout:
         if read.strip() == line:
-            return
+            return lines
+        lines.append(read.strip())
     raise AssertionError(f"{line!r} never came; exit code {process.wait()}\n{process.stderr.read()[-2000:]}")
+
+
+def assert_computed(lines, count):
+    """Checks what the program says of a slice of `count` machines."""
+    here, *there, added = lines
+    local = "/job:localhost/replica:0/task:0/device:CPU:0"
+    assert here == f"here {local} {local}", "what names no device stays in the program's process"
+    assert there == [f"there /job:worker/replica:0/task:{i}/device:CPU:0 42.0" for i in range(count)]
+    assert added == "added [21.0, 21.0]"
 
 
 def none_left(slice_of):
@@ -80,21 +92,14 @@ def none_left(slice_of):
     return slice_of.left() == []
 
 
-@pytest.mark.parametrize("code", [pytest.param(0, marks=pytest.mark.slow), 2])
-def test_the_program_computes_on_every_machine_and_its_exit_code_is_all_machines(slice_of, code):
+@pytest.mark.slow
+@pytest.mark.parametrize("code", [0, 2])
+def test_the_exit_code_of_the_program_is_all_machines(slice_of, code):
     first, *others = slice_of(3 if code else 2, "functions", code)
     returned, out, err = ended(first)
     assert returned == code, err
-    here, *there, added = out.splitlines()
-    local = "/job:localhost/replica:0/task:0/device:CPU:0"
-    assert here == f"here {local} {local}", "what names no device stays in the program's process"
-    assert there == [
-        f"there /job:worker/replica:0/task:{i}/device:CPU:0 42.0" for i in range(len(others) + 1)
-    ]
-    assert added == "added [21.0, 21.0]"
-    for other in others:
-        returned, out, err = ended(other)
-        assert (returned, out) == (code, "") and "its TPU cores serve machine 0 (127.0.0.1)" in err
+    assert_computed(out.splitlines(), len(others) + 1)
+    assert [ended(other)[:2] for other in others] == [(code, "")] * len(others)
     assert none_left(slice_of)
 
 
@@ -112,7 +117,7 @@ def test_servers_ask_the_program_by_its_name_but_not_for_what_spans_the_cores(sl
 
 def test_others_end_and_leave_nothing_when_the_first_machine_is_killed(slice_of):
     first, other = slice_of(2, "forever")
-    wait_for("begun", first)
+    lines_until("begun", first)
     assert len(slice_of.left()) == 5  # a keeper and a server each, and the program
     first.kill()
     code, _, err = ended(other, SECONDS)
@@ -123,7 +128,7 @@ def test_others_end_and_leave_nothing_when_the_first_machine_is_killed(slice_of)
 @pytest.mark.parametrize("what", ["machine", pytest.param("server", marks=pytest.mark.slow)])
 def test_the_program_and_all_machines_end_when_another_is_lost(slice_of, what):
     first, other, lost = slice_of(3, "forever")
-    wait_for("begun", first)
+    lines_until("begun", first)
     if what == "machine":
         lost.kill()
     else:
@@ -140,13 +145,15 @@ def test_the_program_and_all_machines_end_when_another_is_lost(slice_of, what):
 
 
 @pytest.mark.parametrize("asked", [pytest.param(0, marks=pytest.mark.slow), 1])
-def test_a_request_to_stop_any_machine_lets_the_program_save_on_all(slice_of, asked):
-    processes = slice_of(2, "forever")
-    wait_for("begun", processes[0])
-    processes[asked].send_signal(signal.SIGTERM)
-    code, out, err = ended(processes[0])
+def test_the_program_computes_on_every_machine_and_saves_where_any_is_asked_to_stop(slice_of, asked):
+    first, *others = slice_of(3, "forever")
+    assert_computed(lines_until("begun", first), 3)
+    [first, *others][asked].send_signal(signal.SIGTERM)
+    code, out, err = ended(first)
     assert (code, out) == (143, "saved\n"), err
-    assert ended(processes[1])[0] == 143
+    for other in others:
+        code, out, err = ended(other)
+        assert (code, out) == (143, "") and "its TPU cores serve machine 0 (127.0.0.1)" in err
     assert none_left(slice_of)
 
 
