@@ -5,7 +5,9 @@ Switches of all of them, each its paper's whole contribution:
 * `double`: van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461 (`ValueAgent.outputs`)
 * `dueling`: Wang et al. 2016, https://arxiv.org/abs/1511.06581 (the head, in `rl/models/networks.py`)
 * `noisy`: Fortunato et al. 2018, https://arxiv.org/abs/1706.10295 (explores in place of epsilon-greedy; drawn
-  anew for every rollout, all environments together, and for every update; evaluation has the mean weights)
+  anew for every rollout, all environments together, and for every update; evaluation has the mean weights;
+  `random_steps` fills the memory by a uniformly random policy first, as in Mnih et al. 2015: noise alone may
+  never try an action that the first weights do not choose)
 * `prioritized`: Schaul et al. 2016, https://arxiv.org/abs/1511.05952 (the memory)
 * `n_step`: Sutton 1988, as in Rainbow, https://arxiv.org/abs/1710.02298 (the memory)
 """
@@ -87,6 +89,10 @@ class ValueAgent(Agent[AnyDQN]):
 
     def updates_per_iteration(self) -> int:
         return self.hparams.updates_per_iteration
+
+    @property
+    def random_steps(self) -> int:
+        return self.hparams.random_steps
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         outputs = self.network(observation, training=training)

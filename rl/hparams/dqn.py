@@ -52,6 +52,7 @@ class DQNHParams(HParams):
     # act_select=per_worker_epsilon: environment i of N explores with base^(1 + exponent i / (N - 1))
     exploration_epsilon_base: Annotated[float, Field(gt=0, le=1)] = 0.4
     exploration_epsilon_exponent: Coefficient = 7.0  # exponent in exploration_epsilon_base's formula
+    random_steps: Count = 0  # environment steps at the start with uniformly random actions
     evaluation_epsilon: Fraction = 0.0  # share of random actions in evaluations
 
     @property
@@ -187,9 +188,8 @@ def noisy_dqn_cartpole() -> DQNHParams:
     return dqn_cartpole(
         train_steps=300_000,  # noise explores more slowly than random actions here
         noisy=True,
-        model=dict(
-            layer_norm=True,  # without it some seeds stand still at 9
-        ),
+        random_steps=1_000,  # without them some seeds never try the other action
+        model=dict(layer_norm=True),
     )
 
 

@@ -163,6 +163,18 @@ def test_a_noisy_policy_is_noisy_in_training_only(make_agent, make_batch):
     np.testing.assert_array_equal(agent.policy(observation, (), SEED, False).q_values, evaluation)
 
 
+def test_random_steps_come_before_what_the_network_says(make_agent, make_batch):
+    agent, observation = make_agent("dqn", noisy=True, random_steps=10), make_batch().observation
+    many = tf.repeat(observation[:1], 500, 0)
+
+    def actions(step):
+        return agent.act(many, (), SEED, tf.constant(step, tf.int64), True)[0].numpy()
+
+    count = int(agent.action_space.n)
+    assert np.bincount(actions(9), minlength=count).min() > 0.7 * 500 / count
+    assert len(set(actions(10))) == 1
+
+
 @pytest.mark.parametrize("space", [spaces.Box(-1.0, 1.0, (2,)), spaces.MultiDiscrete([2, 2])])
 def test_other_action_spaces_are_refused_by_name(make_agent, space):
     with pytest.raises(UsageError, match="dqn acts in Discrete action spaces, Test-v0 has"):
