@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 Tensor = Any  # tf.Tensor, or numpy.ndarray on the host side
 Nest = Any  # a Tensor or a nested structure of Tensors
-# What an algorithm's loss returns: loss [N] of each example, metrics as scalars, new priorities [N] or None.
-Loss = tuple[Tensor, dict[str, Tensor], Tensor | None]
+# What a loss returns: of each example [N], metrics (scalars, or scalars in `rl.ops.loops.Sum` and its like),
+# new priorities [N] or None.
+Loss = tuple[Tensor, dict[str, Any], Tensor | None]
 
 
 class TimeStep(NamedTuple):

@@ -12,6 +12,8 @@ import pytest
 
 from rl.cli import FAMILIES, registry_of
 from rl.errors import UsageError
+from rl.hparams.hparams import HParams
+from rl.hparams.merge import resolve
 from rl.registry import Registry, import_user_modules
 
 
@@ -254,3 +256,28 @@ def test_docstrings_of_sets_state_no_measured_results():
     for entry in registry_of("hparams").entries():
         text = registry_of("hparams").get(entry.name).__doc__
         assert not re.search(r"after [\d,]+ steps|seeds?, \d cores?|--hparams", text), entry.name
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "chosen"),
+    [
+        ("rainbow_cartpole", "memory=uniform", "memory=uniform and prioritized=true contradict each other"),
+        ("dqn_cartpole", "memory=prioritized,prioritized=false", "memory=prioritized and prioritized=false"),
+        ("sac_pendulum", "memory=uniform,prioritized=true", "memory=uniform and prioritized=true"),
+        ("noisy_dqn_cartpole", "act_select=epsilon_greedy", "act_select=epsilon_greedy and noisy=true"),
+        ("dqn_cartpole", "prioritized=true", ("prioritized", "epsilon_greedy")),
+        ("dqn_cartpole", "memory=prioritized", ("prioritized", "epsilon_greedy")),
+        ("dqn_cartpole", "memory=no_such,prioritized=true", ("no_such", "epsilon_greedy")),
+        ("rainbow_cartpole", "prioritized=false", ("uniform", "greedy")),
+        ("r2d2_cartpole", "prioritized=false", ("sequence", "epsilon_greedy")),
+    ],
+)
+def test_a_name_that_is_given_is_taken_as_said_or_refused(name, overrides, chosen):
+    if isinstance(chosen, str):
+        with pytest.raises(UsageError, match=chosen):
+            resolve(name, overrides)
+        return
+    hparams = resolve(name, overrides)
+    again = HParams.from_dict(hparams.to_dict()).freeze()  # a saved run is what it was
+    for each in (hparams, again):
+        assert (each.memory_name, each.act_select_name) == chosen

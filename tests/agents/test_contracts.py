@@ -18,6 +18,7 @@ from rl.memory.registry import registry as memories
 from rl.memory.replay import Replay
 from rl.models.registry import registry as models
 from rl.ops import random
+from rl.ops.loops import Sum
 from rl.registry import Entry
 from rl.types import Batch
 
@@ -60,6 +61,15 @@ def test_a_loss_is_one_number_for_each_example(make_batch, change, words, grad_c
     agent = agent_of(Changed, grad_comp=grad_comp)
     with pytest.raises(UsageError, match=f"^algorithm dqn: .*{words}.*$"):
         agent.update(make_batch(), SEED)
+
+
+def test_a_metric_may_be_a_sum(make_batch):
+    class Counting(DQN):
+        def loss(self, batch, seed):
+            loss, metrics, priorities = super().loss(batch, seed)
+            return loss, metrics | {"examples": Sum(tf.reduce_sum(batch.mask))}, priorities
+
+    assert float(agent_of(Counting).update(make_batch(), SEED).metrics["examples"].value) == 6.0
 
 
 def test_an_algorithm_says_what_it_learns_from_and_has_a_policy():
