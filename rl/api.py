@@ -62,7 +62,7 @@ class Policy:
     remembers what it was called with; `reset` begins a new episode.
     """
 
-    def __init__(self, agent: Agent):
+    def __init__(self, agent: Agent[Any]):
         self.agent = agent
         self._actors: dict[int, Actor] = {}
         self._calls = 0  # each with random numbers of its own

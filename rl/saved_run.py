@@ -65,13 +65,13 @@ def saved_hparams(
 
 def saved_agent(
     run_dir: Path, asked: HParams | None = None, eval_policy: str | None = None, env: str | None = None
-) -> Agent:
+) -> Agent[Any]:
     """Builds the agent as it was trained in `run_dir`, weights not read yet. As `saved_hparams`."""
     hparams, seed = saved_hparams(run_dir, asked, eval_policy, env)
     envs = eval_envs_of(hparams, 1)
     views = envs.observation_space, envs.action_space
     envs.close()
-    agent: Agent = get_algo(hparams.algo)(hparams, *views, seed)
+    agent: Agent[Any] = get_algo(hparams.algo)(hparams, *views, seed)
     return agent
 
 
@@ -82,7 +82,7 @@ def best_return(run_dir: Path) -> float | None:
     return read_manifest(path).meta["return_mean"] if patiently(path.is_dir, f"cannot read {path}") else None
 
 
-def read_weights(agent: Agent, run_dir: Path, which: str) -> int:
+def read_weights(agent: Agent[Any], run_dir: Path, which: str) -> int:
     """Reads the policy "best" or "last"; returns the step that it is of.
 
     Raises:

@@ -59,7 +59,7 @@ class Evaluator:
         UsageError: the environment cannot be made, or looks otherwise than where the agent was trained.
     """
 
-    def __init__(self, agent: Agent, episodes: int, env_kwargs: dict[str, Any] | None = None):
+    def __init__(self, agent: Agent[Any], episodes: int, env_kwargs: dict[str, Any] | None = None):
         hparams = agent.hparams
         self.episodes = episodes
         self._num_envs = min(episodes, MAX_PARALLEL)
@@ -143,7 +143,7 @@ class Evaluator:
         self._envs.close()
 
 
-def _check_spaces(agent: Agent, envs: HostEnv) -> None:
+def _check_spaces(agent: Agent[Any], envs: HostEnv) -> None:
     """Raises UsageError where the backend that trains calls other spaces by this id than Gymnasium does."""
     pairs = ((agent.observation_space, envs.observation_space), (agent.action_space, envs.action_space))
     for trained, evaluated in pairs:

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rl.agents.agent import Agent
 from rl.envs.make import eval_envs_of
@@ -37,7 +37,7 @@ class Player:
         UsageError: the environment cannot be made or drawn.
     """
 
-    def __init__(self, agent: Agent, mode: Literal["human", "rgb_array"]):
+    def __init__(self, agent: Agent[Any], mode: Literal["human", "rgb_array"]):
         hparams = agent.hparams
         self.env = eval_envs_of(hparams, 1, render_mode=mode)
         if mode == "rgb_array":

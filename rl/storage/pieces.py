@@ -123,4 +123,4 @@ def _row_size(variable: tf.Variable) -> int:
 
 
 def _size(variable: tf.Variable) -> int:
-    return int(variable.shape[0]) * _row_size(variable) if variable.shape.rank else 0
+    return int(variable.shape[0] * _row_size(variable)) if variable.shape.rank else 0
