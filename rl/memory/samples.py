@@ -49,7 +49,7 @@ def sampled_structure(make_memory: Callable[..., Memory], spec: MemorySpec, hpar
     Raises:
         UsageError: the hparams do not fit together.
     """
-    own = type(hparams)(**hparams.model_dump())
+    own = type(hparams).from_dict(hparams.to_dict())
     own.min_replay_size = 1
     own.replay_capacity = min(2 * spec.num_envs * spec.rollout_length, hparams.replay_capacity)
     while True:

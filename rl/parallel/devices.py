@@ -173,7 +173,7 @@ class Devices:
         divided = ["num_envs"]
         if experience != "rollout":
             divided += ["batch_size", "replay_capacity", "min_replay_size"]
-        own = type(hparams)(**hparams.model_dump())
+        own = type(hparams).from_dict(hparams.to_dict())
         for name in divided:
             value = getattr(hparams, name)
             if value % self.count and name != "min_replay_size":

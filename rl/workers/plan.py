@@ -85,7 +85,7 @@ def division(hparams: Any, workers: Workers, all_together: bool) -> Division:
         return Division(hparams, hparams.num_envs, hparams.num_envs)
     if hparams.num_envs % number:
         raise UsageError(f"{number} workers cannot share num_envs={hparams.num_envs}: take a divisor of it")
-    own = type(hparams)(**hparams.model_dump())
+    own = type(hparams).from_dict(hparams.to_dict())
     own.num_envs = hparams.num_envs // learners
     if hparams.buffer_shards and learners > 1:
         if hparams.batch_size % learners:
@@ -100,7 +100,7 @@ def shard_of(hparams: Any, batch_size: int) -> Any:
     batch_size: of one learner.
     """
     shards = hparams.buffer_shards
-    own = type(hparams)(**hparams.model_dump())
+    own = type(hparams).from_dict(hparams.to_dict())
     own.replay_capacity = hparams.replay_capacity // shards
     own.min_replay_size = -(-hparams.min_replay_size // shards)
     own.batch_size = batch_size
