@@ -28,7 +28,7 @@ def test_before_the_first_step_the_policy_is_the_one_that_acted(make_agent, make
     assert batch.advantage.shape == (4, 8)  # [B, T]
     metrics = agent.loss(batch, SEED)[1]
     np.testing.assert_allclose([metrics["approximate_kl"], metrics["clip_fraction"]], [0.0, 0.0], atol=1e-5)
-    _, output = agent._unroll(batch)
+    _, output = agent.unroll_sequences(batch)
     counted = rollout.mask.numpy().reshape(-1) > 0  # steps first, as the rollout is
     np.testing.assert_allclose(
         output.value.numpy()[counted], flat(rollout.extras["value"]).numpy()[counted], rtol=1e-3, atol=1e-5
@@ -39,9 +39,9 @@ def test_before_the_first_step_the_policy_is_the_one_that_acted(make_agent, make
 def test_the_state_starts_anew_after_an_autoreset_and_only_there(make_agent, make_rollout, model):
     agent = make_agent("ppo", **{"model.name": model}, **SMALL)
     batch = agent._advantages(make_rollout(agent))
-    value = tf.reshape(agent._unroll(batch)[1].value, [8, 4]).numpy()
+    value = tf.reshape(agent.unroll_sequences(batch)[1].value, [8, 4]).numpy()
     state = tf.nest.map_structure(lambda x: x + 0.5, batch.recurrent_state)
-    moved = tf.reshape(agent._unroll(batch._replace(recurrent_state=state))[1].value, [8, 4]).numpy()
+    moved = tf.reshape(agent.unroll_sequences(batch._replace(recurrent_state=state))[1].value, [8, 4]).numpy()
     reach = np.array([4, 6, 7, 8])  # steps until and with the autoreset row, which follows the end
     for b, steps in enumerate(reach):
         assert (moved[:steps, b] != value[:steps, b]).all()
@@ -55,7 +55,7 @@ def test_loss_is_that_of_the_steps_of_the_sequences(make_agent, make_rollout, mo
     batch = agent._advantages(make_rollout(agent))
     batch = batch._replace(log_prob=batch.log_prob + 0.2 * random.normal(SEED, [4, 8]))
     loss, metrics, _ = agent.loss(batch, SEED)
-    steps, output = agent._unroll(batch)
+    steps, output = agent.unroll_sequences(batch)
     ratio = tf.exp(output.distribution.log_prob(steps.action) - steps.log_prob)
     advantage = standardize(steps.advantage, steps.mask)
     surrogate = -tf.minimum(ratio * advantage, tf.clip_by_value(ratio, 0.85, 1.15) * advantage)

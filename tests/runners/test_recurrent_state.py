@@ -60,6 +60,9 @@ class Rememberer(Agent):
         distribution = distributions.of_space(self.action_space, output.parameters)
         return PolicyOutput(distribution=distribution, value=output.value, recurrent_state=output.state)
 
+    def updates_per_iteration(self):
+        return 1
+
     def update(self, batch, seed):
         self.seen = batch
         return Update({})
