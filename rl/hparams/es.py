@@ -71,7 +71,7 @@ def es_acrobot() -> ESHParams:
         num_envs=16,
         lr=0.1,
         lr_schedule="linear",
-        perturbation_std=0.2,
+        perturbation_std=0.1,
         model=dict(hidden=()),
     )
 
