@@ -51,6 +51,32 @@ def test_loss_and_priorities_equal_numpy(make_agent, make_batch, forward, double
     np.testing.assert_allclose(metrics["q_value"], chosen[counted].mean(), rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("double", "target"),
+    [
+        (False, [3.7, 2.0]),  # 1 + 0.9 * max(1, 3); the second state is terminal: its reward alone
+        (
+            True,
+            [1.9, 2.0],
+        ),  # the network prefers action 0 (2 > 1), worth 1 to the target network: 1 + 0.9 * 1
+    ],
+)
+def test_targets_are_those_worked_by_hand(make_agent, make_batch, double, target):
+    agent, batch = make_agent("dqn", double=double), make_batch(count=2)
+    selector, following = tf.constant([[2.0, 1.0], [0.0, 1.0]]), tf.constant([[1.0, 3.0], [5.0, 4.0]])
+    agent.network = lambda x, training: selector if x is batch.next_observation else tf.zeros([2, 2])
+    agent.target_network = lambda x, training: following
+    ones = tf.ones([2])
+    batch = batch._replace(
+        action=tf.constant([0, 1]),
+        reward=tf.constant([1.0, 2.0]),
+        discount=tf.constant([0.9, 0.0]),
+        mask=ones,
+        sample_weight=ones,
+    )
+    np.testing.assert_allclose(agent.loss(batch, SEED)[2], target, rtol=1e-6)
+
+
 def test_double_changes_the_target(make_agent, make_batch):
     batch = make_batch(count=50, discount=np.full(50, 0.9))
     losses = []

@@ -15,21 +15,6 @@ def test_select_takes_the_value_of_the_action():
     np.testing.assert_array_equal(found, [3.0, 4.0])
 
 
-def test_q_learning_target_bootstraps_from_the_largest_value_unless_discount_is_0():
-    # 1 + 0.9 * max(1, 3) = 3.7; the second state is terminal: its reward alone.
-    reward, discount = tf.constant([1.0, 2.0]), tf.constant([0.9, 0.0])
-    found = value.q_learning_target(reward, discount, tf.constant([[1.0, 3.0], [5.0, 4.0]]))
-    np.testing.assert_allclose(found, [3.7, 2.0])
-
-
-def test_double_q_learning_target_lets_the_selector_choose_and_the_other_value():
-    # The selector prefers action 0 (2 > 1), worth 1 to the other network: 1 + 0.9 * 1.
-    reward, discount = tf.constant([1.0, 2.0]), tf.constant([0.9, 0.0])
-    next_q, selector = tf.constant([[1.0, 3.0], [5.0, 4.0]]), tf.constant([[2.0, 1.0], [0.0, 1.0]])
-    found = value.double_q_learning_target(reward, discount, next_q, selector)
-    np.testing.assert_allclose(found, [1.9, 2.0])
-
-
 @pytest.mark.parametrize(
     ("delta", "error", "loss"),
     [
