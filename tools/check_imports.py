@@ -24,6 +24,7 @@ ROOMS = (
     ("rl.parallel",),
     ("rl.hparams",),
     ("rl.ops", "rl.parallel.replicas"),
+    ("rl.data",),
     ("rl.report",),
     ("rl.storage",),
     (

@@ -1,0 +1,235 @@
+"""A data set: episodes that were played, as columns in memory and as a folder on disk.
+
+On disk it is what Minari (https://minari.farama.org) reads and writes: `DIR/data/main_data.hdf5`, a group for
+each episode, and `DIR/data/metadata.json`. Nothing in it is code, and nothing in it is run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from gymnasium import spaces
+
+from rl.data import hdf5
+from rl.data.hdf5 import Damaged, Episode
+from rl.data.metadata import MAIN, METADATA, read_metadata, totals, write_metadata
+from rl.data.spaces import (
+    from_zero,
+    map_parts,
+    map_space,
+    narrow_space,
+    narrow_values,
+    values_from_zero,
+)
+from rl.errors import UsageError, nearest
+from rl.storage.files import (
+    TEMPORARY,
+    commit_folder,
+    ensure_writable_dir,
+    failure,
+    fsync_path,
+    reason,
+    tidy,
+)
+from rl.types import Nest
+
+_log = logging.getLogger("rl.data")
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """E episodes of N steps together, one after another.
+
+    `observation` has one row more for each episode: the true last one. Episode i has the rows
+    `starts[i] + i` to `starts[i] + i + lengths[i]` of it, both included, and `starts[i]` to
+    `starts[i] + lengths[i] - 1` of the others.
+    """
+
+    observation: Nest  # [N + E, ...]: an array, or a dict or tuple of them
+    action: Nest  # [N, ...]
+    reward: np.ndarray  # [N] float32, as stored where it was read exactly
+    terminated: np.ndarray  # [N] bool: the episode ended in a terminal state
+    truncated: np.ndarray  # [N] bool: it was cut there, values still follow
+    lengths: np.ndarray  # [E] int64: steps of each episode
+    observation_space: spaces.Space
+    action_space: spaces.Space
+    metadata: dict[str, Any] = dataclasses.field(default_factory=dict)  # rl.data.metadata
+    about: tuple[dict[str, Any], ...] = ()  # of each episode, what else is known: plain numbers and texts
+
+    @staticmethod
+    def of(
+        episodes: Iterable[Episode],
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Dataset:
+        """Returns the data set of at least one episode."""
+        listed = list(episodes)
+
+        def together(space: spaces.Space, *values: np.ndarray) -> np.ndarray:
+            return np.concatenate(values)
+
+        return Dataset(
+            map_parts(together, observation_space, *(each.observation for each in listed)),
+            map_parts(together, action_space, *(each.action for each in listed)),
+            np.concatenate([each.reward for each in listed]),
+            np.concatenate([each.terminated for each in listed]),
+            np.concatenate([each.truncated for each in listed]),
+            np.array([each.length for each in listed], np.int64),
+            map_space(observation_space, lambda each: each),
+            map_space(action_space, lambda each: each),
+            dict(metadata or {}),
+            tuple(each.about for each in listed),
+        )
+
+    @property
+    def starts(self) -> np.ndarray:
+        """The number of the first step of each episode, [E]."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    @property
+    def returns(self) -> np.ndarray:
+        """The undiscounted return of each episode, [E] float64."""
+        return np.add.reduceat(self.reward.astype(np.float64), self.starts)
+
+    @property
+    def env_id(self) -> str | None:
+        """The id of the environment that was played; None where nobody knows."""
+        if "env_id" in self.metadata:
+            return str(self.metadata["env_id"])
+        try:  # Minari's
+            return str(json.loads(self.metadata["env_spec"])["id"])
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def episodes(self) -> Iterator[Episode]:
+        """Yields the episodes; their arrays are views."""
+        for i, (start, length) in enumerate(zip(self.starts, self.lengths, strict=True)):
+            rows, seen = slice(start, start + length), slice(start + i, start + i + length + 1)
+            yield Episode(
+                map_parts(lambda _, x, seen=seen: x[seen], self.observation_space, self.observation),
+                map_parts(lambda _, x, rows=rows: x[rows], self.action_space, self.action),
+                self.reward[rows],
+                self.terminated[rows],
+                self.truncated[rows],
+                self.about[i] if self.about else {},
+            )
+
+
+def read(folder: str | os.PathLike[str], exact: bool = False) -> Dataset:
+    """Reads all complete episodes of a data set, those of a recording that is under way or was killed too.
+
+    exact: whether values stay as they are stored, to the bit. Else they are as agents see them: floats and
+        rewards float32, integers int32, discrete actions from 0; and an episode that ends without saying why
+        is truncated there.
+
+    Raises:
+        UsageError: there is no such folder, no data set or no whole episode in it.
+    """
+    data = data_folder(folder)
+    metadata = read_metadata(data)
+    observations, actions = metadata.pop("observation_space"), metadata.pop("action_space")
+    stored = stored_episodes(data, observations, actions, metadata)
+    episodes = [each if exact else as_seen(each, observations, actions) for each in stored]
+    if not episodes:
+        raise UsageError(f"there is no whole episode in the data set {folder}: record some, or name another")
+    if not exact:
+        observations, actions = map_space(observations, narrow_space), map_space(actions, from_zero)
+    return Dataset.of(episodes, observations, actions, metadata)
+
+
+def as_seen(episode: Episode, observations: spaces.Space, actions: spaces.Space) -> Episode:
+    """Returns an episode in the dtypes that agents see; the spaces are those that it was stored with."""
+    truncated = episode.truncated
+    if not (episode.terminated[-1] or truncated[-1]):
+        truncated = np.append(truncated[:-1], True)
+    return episode._replace(
+        observation=map_parts(narrow_values, observations, episode.observation),
+        action=map_parts(values_from_zero, actions, episode.action),
+        reward=np.asarray(episode.reward, np.float32),
+        truncated=truncated,
+    )
+
+
+def stored_episodes(
+    data: Path, observations: spaces.Space, actions: spaces.Space, metadata: dict[str, Any]
+) -> Iterator[Episode]:
+    """Yields the whole episodes of the folder `data`; warns of what is damaged, which is left out."""
+    jpeg = bool(metadata.get("jpeg_encoding", True))
+    main = data / MAIN
+    if main.exists():
+        try:
+            with h5py.File(main, "r") as file:
+                numbers = sorted(i for i in map(hdf5.number, file) if i is not None)
+                for i in numbers:
+                    try:
+                        yield hdf5.read_episode(file[f"{hdf5.GROUP}{i}"], observations, actions, jpeg)
+                    except (Damaged, KeyError, OSError) as error:
+                        _log.warning("%s: episode %d is damaged and left out: %s", main, i, error)
+        except OSError as error:
+            raise failure(f"cannot read {main}: {reason(error)}", error) from error
+
+
+def data_folder(folder: str | os.PathLike[str]) -> Path:
+    """Returns the folder in which the files of a data set are: `folder/data`, or `folder` itself.
+
+    Raises:
+        UsageError: there is no such folder (it names near ones), or no data set in it.
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        try:
+            beside = [each.name for each in path.parent.iterdir() if (each / "data" / METADATA).exists()]
+        except OSError:
+            beside = []
+        hint = f" ({nearest(path.name, beside)})" if beside else ""
+        raise UsageError(f"there is no data set {path}{hint}: record one by --record_data {path}")
+    for data in (path / "data", path):
+        if (data / METADATA).is_file():
+            return data
+    inside = sorted(each.name for each in path.iterdir() if (each / "data" / METADATA).is_file())
+    hint = f" but in {', '.join(inside[:8])}" if inside else ""
+    raise UsageError(f"{path} is no data set: there is no data/{METADATA} in it{hint}")
+
+
+def write(
+    folder: str | os.PathLike[str],
+    dataset: Dataset,
+    metadata: Mapping[str, Any] | None = None,
+    force: bool = False,
+) -> None:
+    """Writes a whole data set, which is there at once or not at all.
+
+    metadata: what is known of it, beside `dataset.metadata` (rl.data.metadata says what it may have).
+    force: whether it replaces one that is there.
+
+    Raises:
+        UsageError: something is there; it cannot be written (Unavailable, where that may pass).
+    """
+    folder = Path(folder)
+    final, temporary = folder / "data", folder / f"{TEMPORARY}data"
+    if not force and final.exists():
+        raise UsageError(f"{final} is there already: name another folder")
+    ensure_writable_dir(folder)
+    try:
+        tidy(folder)
+        temporary.mkdir()
+        with h5py.File(temporary / MAIN, "w", libver=hdf5.FORMAT) as file:
+            for i, episode in enumerate(dataset.episodes()):
+                hdf5.write_episode(file, i, episode, dataset.observation_space, dataset.action_space)
+        described = {**dataset.metadata, **(metadata or {}), "jpeg_encoding": False}
+        described |= totals(len(dataset.lengths), int(dataset.lengths.sum()), temporary)
+        write_metadata(temporary, folder.name, dataset.observation_space, dataset.action_space, described)
+        fsync_path(temporary / MAIN)
+        fsync_path(temporary)
+        commit_folder(temporary, final)
+    except OSError as error:
+        raise failure(f"cannot write {final}: {reason(error)}", error) from error

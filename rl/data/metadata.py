@@ -1,0 +1,87 @@
+"""What `metadata.json` of a data set says.
+
+Minari's own entries: `dataset_id`, `minari_version`, `data_format`, `jpeg_encoding`, `observation_space`,
+`action_space`, `total_episodes`, `total_steps`, `dataset_size` (MB), `env_spec`, `algorithm_name` and others
+that it leaves to authors. Ours beside them, all of them optional:
+
+    env_id, env_kwargs, env_wrappers, max_episode_steps     the environment, as hparams name it
+    policies    list of who played: hparams (set), algorithm, run (folder), step, which (training, best, last)
+    seed        of the run, or of the episodes
+    versions    of packages
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from gymnasium import spaces
+
+from rl.data.hdf5 import is_picture
+from rl.data.spaces import from_json, parts, to_json
+from rl.errors import UsageError
+from rl.storage.files import failure, read_text, reason, write_json_atomic
+
+MAIN, METADATA = "main_data.hdf5", "metadata.json"
+# The oldest version of Minari that reads what we write; pictures that are no JPEG, younger ones alone do.
+MINARI, MINARI_PICTURES = "0.5.0", "0.5.4"
+
+
+def read_metadata(data: Path) -> dict[str, Any]:
+    """Reads the metadata in the folder `data`, spaces as spaces.
+
+    Raises:
+        UsageError: they are damaged, or say of a format that is not read here.
+    """
+    path = data / METADATA
+    try:
+        found = json.loads(read_text(path))
+        if not isinstance(found, dict):
+            raise ValueError("no object of JSON")
+    except OSError as error:
+        raise failure(f"cannot read {path}: {reason(error)}", error) from error
+    except ValueError as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+    if found.get("data_format") != "hdf5":
+        raise UsageError(
+            f"{path}: data_format {found.get('data_format')!r} is not read here: take hdf5 "
+            "(minari: create_dataset(..., data_format='hdf5'))"
+        )
+    for key in ("observation_space", "action_space"):
+        try:
+            found[key] = from_json(found.get(key))
+        except ValueError as error:
+            raise UsageError(f"{path}: {key}: {error}") from error
+    return found
+
+
+def write_metadata(
+    data: Path, name: str, observations: spaces.Space, actions: spaces.Space, metadata: dict[str, Any]
+) -> None:
+    """Writes the metadata into the folder `data`, atomically.
+
+    name: of the data set, for Minari's `dataset_id` where there is none yet.
+    """
+    pictures = any(is_picture(each) for space in (observations, actions) for _, each in parts(space))
+    ours = {
+        "dataset_id": metadata.get("dataset_id") or dataset_id(name),
+        "minari_version": MINARI_PICTURES if pictures else MINARI,
+        "data_format": "hdf5",
+        "observation_space": to_json(observations),
+        "action_space": to_json(actions),
+    }
+    write_json_atomic(data / METADATA, {**metadata, **ours})
+
+
+def totals(episodes: int, steps: int, data: Path) -> dict[str, Any]:
+    """Returns the entries that count; `dataset_size` is of the files in `data` now."""
+    size = sum(each.stat().st_size for each in data.iterdir() if each.is_file())
+    return {"total_episodes": episodes, "total_steps": steps, "dataset_size": round(size / 1e6, 1)}
+
+
+def dataset_id(name: str) -> str:
+    """Returns a name as Minari takes it: letters, digits, - and _, and a version at the end."""
+    plain = re.sub(r"[^-\w]+", "-", name, flags=re.ASCII).strip("-") or "data"
+    return plain if re.search(r"-v\d+$", plain) else f"{plain}-v0"

@@ -1,0 +1,163 @@
+"""Data sets as files: what is written is read again, by us and by Minari, and the other way round."""
+
+import json
+import logging
+
+import h5py
+import numpy as np
+import optree
+import pytest
+from gymnasium import spaces
+from played import SPACES, episodes
+
+from rl.data.dataset import Dataset, read, write
+from rl.data.spaces import from_json, to_json
+from rl.errors import UsageError
+
+
+def leaves(nest):
+    return optree.tree_leaves(nest)
+
+
+def assert_equal(found, expected):
+    """That all columns of two data sets are the same, to the bit."""
+    for name in ("observation", "action", "reward", "terminated", "truncated", "lengths"):
+        pairs = zip(leaves(getattr(found, name)), leaves(getattr(expected, name)), strict=True)
+        for one, other in pairs:
+            assert one.dtype == other.dtype and one.shape == other.shape, name
+            assert one.tobytes() == other.tobytes(), name
+
+
+@pytest.mark.parametrize("kind", SPACES)
+def test_what_is_written_is_read_to_the_bit(tmp_path, kind):
+    data = Dataset.of(episodes(*SPACES[kind], reward_dtype=np.float64), *SPACES[kind], {"env_id": "My-v0"})
+    write(tmp_path / "mine", data, {"seed": 3})
+    found = read(tmp_path / "mine", exact=True)
+    assert_equal(found, data)
+    assert (found.observation_space, found.action_space) == SPACES[kind]
+    assert found.env_id == "My-v0" and found.metadata["seed"] == 3
+    assert found.metadata["total_episodes"] == 3 and found.metadata["total_steps"] == 15
+
+
+def test_agents_see_narrow_numbers_and_actions_from_0(tmp_path):
+    space = spaces.Box(-np.inf, np.inf, (2,), np.float64), spaces.Discrete(3, start=5)
+    data = Dataset.of(episodes(*space, reward_dtype=np.float64), *space)
+    data.truncated[:] = False  # the second episode ends without saying why
+    write(tmp_path, data)
+    found = read(tmp_path)
+    assert found.observation.dtype == found.reward.dtype == np.float32
+    assert found.action.dtype == np.int32 and (found.action == data.action - 5).all()
+    assert found.action_space == spaces.Discrete(3)
+    assert found.observation_space == spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    assert np.flatnonzero(found.truncated).tolist() == [5]
+    np.testing.assert_allclose(
+        found.returns, [data.reward[:5].sum(), data.reward[5], data.reward[6:].sum()], 1e-6
+    )
+
+
+@pytest.mark.parametrize("kind", SPACES)
+def test_minari_reads_ours(tmp_path, kind, monkeypatch):
+    minari = pytest.importorskip("minari")
+    data = Dataset.of(episodes(*SPACES[kind], reward_dtype=np.float64), *SPACES[kind])
+    write(tmp_path / "mine", data)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    found = minari.load_dataset("mine")
+    assert (found.observation_space, found.action_space) == SPACES[kind]
+    assert found.total_episodes == 3 and found.total_steps == 15 and found.spec.dataset_id == "mine-v0"
+    for theirs, ours in zip(found.iterate_episodes(), data.episodes(), strict=True):
+        for name in ("observation", "action", "reward"):
+            pairs = zip(leaves(getattr(theirs, f"{name}s")), leaves(getattr(ours, name)), strict=True)
+            for one, other in pairs:
+                assert one.dtype == other.dtype and one.tobytes() == other.tobytes()
+        assert (theirs.terminations == ours.terminated).all()
+        assert (theirs.truncations == ours.truncated).all()
+
+
+@pytest.mark.parametrize("kind", SPACES)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_we_read_minaris(tmp_path, kind, monkeypatch):
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    observations, actions = SPACES[kind]
+    data = Dataset.of(episodes(observations, actions, reward_dtype=np.float64), observations, actions)
+    buffers = [
+        minari.data_collector.EpisodeBuffer(
+            observations=each.observation,
+            actions=each.action,
+            rewards=each.reward,
+            terminations=each.terminated,
+            truncations=each.truncated,
+            infos={"place": np.arange(each.length)},
+        )
+        for each in data.episodes()
+    ]
+    theirs = minari.create_dataset_from_buffers(
+        "theirs-v3", buffers, observation_space=observations, action_space=actions
+    )
+    found = read(tmp_path / "theirs-v3", exact=True)
+    assert (found.observation_space, found.action_space) == SPACES[kind]
+    if kind == "picture":  # theirs are JPEG by default: what its own reader says of them counts
+        data.observation[:] = np.concatenate([each.observations for each in theirs.iterate_episodes()])
+    assert_equal(found, data)
+
+
+def test_spaces_are_written_as_minari_writes_them():
+    minari = pytest.importorskip("minari.serialization")
+    for pair in SPACES.values():
+        for space in pair:
+            assert to_json(space) == minari.serialize_space(space)
+            assert from_json(to_json(space)) == minari.deserialize_space(to_json(space)) == space
+
+
+def one_line(raised):
+    text = str(raised.value)
+    assert "\n" not in text
+    return text
+
+
+def test_what_is_no_data_set_is_refused_in_one_line(tmp_path):
+    data = Dataset.of(episodes(*SPACES["box"]), *SPACES["box"])
+    write(tmp_path / "pendulum", data)
+    with pytest.raises(UsageError) as raised:
+        read(tmp_path / "pendulm")
+    assert "did you mean pendulum?" in one_line(raised)
+    with pytest.raises(UsageError) as raised:
+        read(tmp_path)
+    assert "but in pendulum" in one_line(raised)
+    with pytest.raises(UsageError, match="is there already"):
+        write(tmp_path / "pendulum", data)
+    path = tmp_path / "pendulum" / "data" / "metadata.json"
+    metadata = json.loads(path.read_text())
+    path.write_text(json.dumps(metadata | {"data_format": "arrow"}))
+    with pytest.raises(UsageError, match="'arrow' is not read here: take hdf5"):
+        read(tmp_path / "pendulum")
+    path.write_text(json.dumps(metadata | {"observation_space": '{"type": "Box", "dtype": "O"}'}))
+    with pytest.raises(UsageError, match="observation_space"):
+        read(tmp_path / "pendulum")
+    path.write_text(json.dumps(metadata))
+    with h5py.File(tmp_path / "pendulum" / "data" / "main_data.hdf5", "a") as file:
+        for name in list(file):
+            del file[name]
+    with pytest.raises(UsageError, match="no whole episode"):
+        read(tmp_path / "pendulum")
+
+
+def test_a_damaged_episode_is_left_out_with_one_line(tmp_path, caplog):
+    data = Dataset.of(episodes(*SPACES["box"]), *SPACES["box"])
+    write(tmp_path, data)
+    (tmp_path / "secret.hdf5").write_bytes((tmp_path / "data" / "main_data.hdf5").read_bytes())
+    with h5py.File(tmp_path / "data" / "main_data.hdf5", "a") as file:
+        del file["episode_0/rewards"], file["episode_2/observations"]
+        file["episode_2/observations"] = h5py.ExternalLink("../secret.hdf5", "episode_2/observations")
+    with caplog.at_level(logging.WARNING, "rl.data"):
+        found = read(tmp_path, exact=True)
+    assert found.lengths.tolist() == [1]
+    assert [f"episode {i} is damaged" in line for i, line in zip((0, 2), caplog.messages, strict=True)]
+
+
+def test_a_data_set_takes_the_place_of_another_at_once(tmp_path):
+    first, second = (Dataset.of(episodes(*SPACES["box"], seed=i), *SPACES["box"]) for i in range(2))
+    write(tmp_path, first)
+    write(tmp_path, second, force=True)
+    assert_equal(read(tmp_path, exact=True), second)
+    assert [each.name for each in tmp_path.iterdir()] == ["data"]
