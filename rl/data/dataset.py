@@ -7,7 +7,6 @@ each episode, and `DIR/data/metadata.json`. Nothing in it is code, and nothing i
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from gymnasium import spaces
 
 from rl.data import hdf5, journal, shards, stored
 from rl.data.hdf5 import Episode
-from rl.data.metadata import MAIN, METADATA, read_metadata, totals, write_metadata
+from rl.data.metadata import MAIN, METADATA, env_id_of, read_metadata, totals, write_metadata
 from rl.data.spaces import (
     from_zero,
     map_parts,
@@ -98,12 +97,7 @@ class Dataset:
     @property
     def env_id(self) -> str | None:
         """The id of the environment that was played; None where nobody knows."""
-        if "env_id" in self.metadata:
-            return str(self.metadata["env_id"])
-        try:  # Minari's
-            return str(json.loads(self.metadata["env_spec"])["id"])
-        except (KeyError, TypeError, ValueError):
-            return None
+        return env_id_of(self.metadata)
 
     def episodes(self) -> Iterator[Episode]:
         """Yields the episodes; their arrays are views."""

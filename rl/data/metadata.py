@@ -71,6 +71,16 @@ def write_metadata(data: Path, metadata: Mapping[str, Any]) -> None:
     write_json_atomic(data / METADATA, {**metadata, **ours})
 
 
+def env_id_of(metadata: Mapping[str, Any]) -> str | None:
+    """Returns the id of the environment that was played; None where nobody knows."""
+    if metadata.get("env_id"):
+        return str(metadata["env_id"])
+    try:  # Minari's
+        return str(json.loads(metadata["env_spec"])["id"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
 def totals(episodes: int, steps: int, data: Path) -> dict[str, Any]:
     """Returns the entries that count; `dataset_size` is of the files in `data` now."""
     size = sum(each.stat().st_size for each in data.iterdir() if each.is_file())
