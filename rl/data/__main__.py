@@ -55,9 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
     one = command("merge", "puts data sets of one environment together")
     one.add_argument("sources", nargs="+", metavar="DIR")
     target(one, None, "the folder")
-    one = command(
-        "convert", "copies a data set: folders, D4RL's .hdf5 and .npz, RLlib's .json(l) or a folder of it"
-    )
+    one = command("convert", "copies a data set: folders, D4RL's .hdf5 and .npz, RLlib's .json(l)")
     one.add_argument("source", metavar="FROM")
     target(one, None, "a folder, or a file whose name ends on .hdf5, .npz or .jsonl")
     one.add_argument("--env", metavar="ID", help="environment of a file, which does not say its spaces")

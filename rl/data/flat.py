@@ -1,9 +1,10 @@
-"""Data sets of other libraries as one file: D4RL's columns in HDF5 or NPZ, RLlib's batches in JSON lines.
+"""Data sets of other libraries as one file: D4RL's columns in HDF5 or NPZ, RLlib's batches in JSON lines;
+d3rlpy's dump (HDF5) is read too.
 
-D4RL (https://github.com/Farama-Foundation/D4RL): `observations`, `actions`, `rewards`, `terminals`,
-`timeouts` and, not always, `next_observations`, all episodes one after another. RLlib: a SampleBatch a line,
-`obs`, `new_obs`, `actions`, `rewards`, `terminateds` (or `dones`), `truncateds`, `eps_id`. They hold one array
-of observations and one of actions.
+D4RL (https://github.com/Farama-Foundation/D4RL) has `observations`, `actions`, `rewards`, `terminals`,
+`timeouts` and, not always, `next_observations`, episodes one after another. RLlib has a SampleBatch a line:
+`obs`, `new_obs`, `actions`, `rewards`, `terminateds` (or `dones`), `truncateds`, `eps_id`. One array of
+observations, one of actions.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from rl.data.shards import unwritten
 from rl.errors import UsageError
 from rl.storage.files import failure, fsync_path, reason, remove_quietly
 
-FORMATS = (".hdf5", ".npz", ".json", ".jsonl")
+FORMATS = (".hdf5", ".h5", ".npz", ".json", ".jsonl")
 _NEEDED = ("observations", "actions", "rewards", "terminals")
 _KNOWN = (*_NEEDED, "timeouts", "next_observations")
 _RLLIB = {  # RLlib's names for D4RL's columns, the newer one first
@@ -50,7 +51,7 @@ def read_flat(
         UsageError: it is no such file, or its columns do not fit.
     """
     try:
-        if path.suffix == ".hdf5":
+        if path.suffix in (".hdf5", ".h5"):
             found = _of_hdf5(path)
         elif path.suffix == ".npz":
             found = _of_npz(path)
@@ -74,15 +75,32 @@ def read_flat(
 
 def _of_hdf5(path: Path) -> Columns:
     with h5py.File(path, "r") as file:
-        found = {}
-        for name in _KNOWN:
-            each = file.get(name)
-            if each is None:
-                continue
-            if not isinstance(each, h5py.Dataset) or each.external or each.is_virtual:
-                raise UsageError(f"{path}: {name} is no array in this file: it is not D4RL's")
-            found[name] = each[()]
-        return found
+        if "num_episodes" in file:
+            return _of_d3rlpy(path, file)
+        return {name: _array(path, file, name) for name in _KNOWN if name in file}
+
+
+def _array(path: Path, file: h5py.File, name: str) -> np.ndarray:
+    found = file.get(name)
+    if not isinstance(found, h5py.Dataset) or found.external or found.is_virtual:
+        raise UsageError(f"{path}: {name} is no array in this file: it takes D4RL's or d3rlpy's")
+    values: np.ndarray = found[()]
+    return values
+
+
+def _of_d3rlpy(path: Path, file: h5py.File) -> Columns:
+    count = int(_array(path, file, "num_episodes"))
+    names = "observations", "actions", "rewards"
+    parts = {name: [_array(path, file, f"{name}_{i}") for i in range(count)] for name in names}
+    found = {name: np.concatenate(each) for name, each in parts.items()}
+    if found["actions"].shape[1:] == (1,) and found["actions"].dtype.kind in "iu":
+        found["actions"] = found["actions"][:, 0]  # which it has of discrete ones
+    last = np.cumsum([len(each) for each in parts["rewards"]]) - 1
+    terminated = np.array([bool(_array(path, file, f"terminated_{i}")) for i in range(count)])
+    for name, ends in (("terminals", terminated), ("timeouts", ~terminated)):
+        found[name] = np.zeros(len(found["rewards"]), bool)
+        found[name][last[ends]] = True
+    return found
 
 
 def _of_npz(path: Path) -> Columns:
@@ -202,7 +220,8 @@ def _episodes(found: Columns) -> Iterator[Episode]:
 
 
 def columns_of(dataset: Dataset) -> Columns:
-    """Returns the columns of a data set by D4RL's names, `next_observations` among them.
+    """Returns the columns of a data set by D4RL's names, `next_observations` among them. A step is terminal
+    or a timeout, as there, never both.
 
     Raises:
         UsageError: its observations or actions are no single arrays.
@@ -212,9 +231,9 @@ def columns_of(dataset: Dataset) -> Columns:
             raise UsageError(
                 f"such a file holds one array of {name}, this data set has {type(space).__name__}"
             )
-    timeouts = dataset.truncated.copy()
-    last = np.cumsum(dataset.lengths) - 1
-    timeouts[last] |= ~dataset.terminated[last]
+    timeouts, last = dataset.truncated.copy(), np.cumsum(dataset.lengths) - 1
+    timeouts[last] = True
+    timeouts &= ~dataset.terminated
     rows = np.arange(len(dataset.reward)) + np.repeat(np.arange(len(last)), dataset.lengths)
     return {
         "observations": dataset.observation[rows],
@@ -232,7 +251,7 @@ def write_flat(path: Path, dataset: Dataset) -> None:
     temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == ".hdf5":
+        if path.suffix in (".hdf5", ".h5"):
             with h5py.File(temporary, "w") as file:
                 for name, each in columns.items():
                     file.create_dataset(name, data=each, compression="gzip")
