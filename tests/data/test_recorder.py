@@ -3,6 +3,9 @@
 import errno
 import logging
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -297,3 +300,32 @@ def test_actions_beyond_their_bounds_are_recorded_as_the_environment_takes_them(
         made.add(*rows)
     action = read(tmp_path).action
     assert action.min() == -1.0 and 0.0 <= action.max() <= 1.0
+
+
+ENDLESS = """
+import sys
+from test_recorder import Played, recorder
+played, made = Played(), recorder(sys.argv[1])
+made.begin()
+while True:
+    made.add(*played.rows(5))
+    print(played.step, flush=True)
+"""
+
+
+def test_a_process_that_is_killed_has_recorded_what_was_over(tmp_path):
+    paths = [str(Path(__file__).parent), str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
+    command = [sys.executable, "-c", ENDLESS, str(tmp_path / "killed")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        for _ in range(200):
+            step = int(process.stdout.readline())
+        process.kill()
+    found, expected = read(tmp_path / "killed", exact=True), recorded(tmp_path / "whole", step // 3)
+    count = len(expected.lengths)
+    assert len(found.lengths) >= count
+    assert found.reward[: len(expected.reward)].tobytes() == expected.reward.tobytes()
+    with recorder(tmp_path / "killed") as again:  # the same run, without a checkpoint
+        again.begin()
+        again.add(*Played().rows(step // 3))
+    assert_equal(read(tmp_path / "killed", exact=True), expected)
