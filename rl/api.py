@@ -11,8 +11,9 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
-from rl.envs.host import Purpose, purpose_seed
+from rl.envs.host import Purpose, action_encoder, purpose_seed
 from rl.envs.make import eval_envs_of
+from rl.envs.of_data import with_environment
 from rl.envs.own import check_importable, give_env
 from rl.errors import NotSent, UsageError
 from rl.experiment import tell_hints, train_one
@@ -66,9 +67,11 @@ class Policy:
         self.agent = agent
         self._actors: dict[int, Actor] = {}
         self._calls = 0  # each with random numbers of its own
-        env = eval_envs_of(agent.hparams, 1)
-        self._encode = env.encode
-        env.close()
+        self._encode = action_encoder(agent.action_space)
+        if agent.hparams.env:
+            env = eval_envs_of(agent.hparams, 1)
+            self._encode = env.encode
+            env.close()
 
     def __call__(self, observation: Nest, batched: bool = False) -> Nest:
         """Returns the action for one observation, or `[N, ...]` actions for `[N, ...]` observations if
@@ -102,7 +105,12 @@ class Policy:
         """Plays whole episodes on the Gymnasium environment it was trained for.
 
         seed: which episodes: others for each seed, and none that training evaluated or tested.
+
+        Raises:
+            UsageError: it learned from data, and of no environment that could be played.
         """
+        if not self.agent.hparams.env:
+            raise UsageError("there is no environment to evaluate in: load it with env=")
         evaluator = Evaluator(self.agent, episodes)
         try:
             return evaluator.run(purpose_seed(Purpose.USER, seed))
@@ -164,6 +172,7 @@ def train(
     if env is not None:
         overrides = {"env": give_env(env), **overrides}
     name, resolved = _resolved(hparams, overrides)
+    resolved = with_environment(resolved)
     if eval_episodes < 1 or seed < 0 or num_workers < 0:
         raise UsageError(
             f"eval_episodes={eval_episodes} must be at least 1, seed={seed} and num_workers={num_workers} "
