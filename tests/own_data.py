@@ -51,3 +51,17 @@ def play(folder, env_id, policy=None, episodes=20, seed=0, **env_kwargs):
     data = Dataset.of(played, env.observation_space, env.action_space)
     write(folder, data, {"env_id": env_id, "env_kwargs": env_kwargs})
     return data
+
+
+def mostly(right, space, share=0.9):
+    """A policy that does what is `right(observation)` mostly, else something random that is legal."""
+    anything = random(space)
+
+    def policy(observation, rng):
+        if rng.random() < share:
+            return right(observation)
+        if isinstance(observation, dict) and "action_mask" in observation:
+            return rng.choice(np.flatnonzero(observation["action_mask"]))
+        return anything(observation, rng)
+
+    return policy

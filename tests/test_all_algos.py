@@ -1,26 +1,32 @@
 """Every registered algorithm, on every kind of action space it acts in, in-graph and on the host.
 
 Nothing here names an algorithm: a new one is tested as soon as it is registered. Its hparams are the set
-called `<algo>_identity` if there is one, else the one called `<algo>`.
+called `<algo>_identity` if there is one, else the one called `<algo>`. One that learns from data gets some
+that were played here, mostly rightly.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import sys
+import tempfile
 import textwrap
+from pathlib import Path
 
 import gymnasium
 import numpy as np
+import own_data
 import pytest
 import tensorflow as tf
+import tiny_follow
 import tiny_parts
 from gymnasium import spaces
 
 from rl.agents.algos.registry import get_algo
 from rl.agents.algos.registry import registry as algos
-from rl.envs.graph.base import GraphEnv
+from rl.envs.make import make_gym_env
 from rl.envs.registry import registry as envs
 from rl.hparams.merge import resolve
 from rl.hparams.registry import registry as hparams_sets
@@ -30,56 +36,22 @@ from rl.runners.evaluate import Evaluator
 from rl.runners.iteration import Iteration
 from rl.storage.checkpoint import CheckpointManager
 
-ENV_ID = "Follow-v0"  # the name under which `Follow` is registered
 TINY = {
     # action space: environment, good return, steps of training for each step of the algorithm's set
     spaces.Discrete: ("Identity-v0", 18.0, 1),  # 20 at best, 5 at random
-    spaces.Box: (ENV_ID, 19.0, 4),  # 20 at best, 13.3 for standing still
+    spaces.Box: (tiny_follow.ENV_ID, 19.0, 4),  # 20 at best, 13.3 for standing still
 }
 BACKENDS = ("graph", "gym")
+TEMPORARY = tempfile.TemporaryDirectory()
+FOLDER = Path(TEMPORARY.name)  # of data
 RECURRENT = ("lstm", "gru")
-
-
-class Follow(GraphEnv):
-    """Name the number that is shown, between -1 and 1: reward 1 - error^2, 20 steps."""
-
-    max_episode_steps = 20
-    observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
-    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
-
-    def initial(self, seed):
-        return random.uniform(seed, [self.num_envs], -1.0, 1.0)
-
-    def dynamics(self, physics, action, seed):
-        reward = 1.0 - tf.square(action[:, 0] - physics)
-        return self.initial(seed), reward, tf.zeros([self.num_envs], tf.bool)
-
-    def observe(self, physics):
-        return physics[:, None]
-
-
-class FollowGym(gymnasium.Env):
-    """The same for Gymnasium."""
-
-    observation_space, action_space = Follow.observation_space, Follow.action_space
-
-    def __init__(self, render_mode=None):
-        self.render_mode = render_mode
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.shown = self.np_random.uniform(-1.0, 1.0, 1).astype(np.float32)
-        return self.shown, {}
-
-    def step(self, action):
-        reward = 1.0 - float((action[0] - self.shown[0]) ** 2)
-        return self.reset()[0], reward, False, False, {}
 
 
 @pytest.fixture(autouse=True)
 def _tiny_environments():
     """Registered for these tests alone."""
-    named = {ENV_ID: (Follow, FollowGym), tiny_parts.ENV_ID: (tiny_parts.Parts, tiny_parts.PartsGym)}
+    follow = (tiny_follow.Follow, tiny_follow.FollowGym)
+    named = {tiny_follow.ENV_ID: follow, tiny_parts.ENV_ID: (tiny_parts.Parts, tiny_parts.PartsGym)}
     for name, (graph, gym) in named.items():
         envs.register(graph)
         gymnasium.register(name, entry_point=gym, max_episode_steps=20)
@@ -99,7 +71,41 @@ def settings(algo, kind, backend):
     name = f"{algo}_identity" if f"{algo}_identity" in hparams_sets else algo
     env, _, factor = TINY[kind]
     steps = hparams_sets.get(name)().train_steps if name.endswith("_identity") else 8_000
-    return name, {"env": env, "env_backend": backend, "train_steps": factor * steps}
+    return name, with_data(algo, {"env": env, "env_backend": backend, "train_steps": factor * steps})
+
+
+def offline(algo):
+    """Whether an algorithm learns from data."""
+    return get_algo(algo).hparams_type().offline
+
+
+def with_data(algo, overrides):
+    """The overrides, for an algorithm that learns from data with some of that environment."""
+    if not offline(algo):
+        return overrides
+    return overrides | {"data": data_of(overrides["env"], **overrides.get("env_kwargs", {}))}
+
+
+@functools.cache
+def data_of(env_id, **env_kwargs):
+    """A folder with episodes of a tiny environment."""
+
+    def right(observation):
+        if env_id == tiny_follow.ENV_ID:
+            return observation
+        number = int(np.argmax(parts_of(observation)))
+        actions = env_kwargs.get("actions", "discrete")
+        return np.array([tiny_parts.place(number)], np.float32) if actions == "box" else number
+
+    def parts_of(observation):
+        if env_id != tiny_parts.ENV_ID:
+            return observation
+        return observation[0] if env_kwargs["form"] == "tuple" else observation["row"]
+
+    folder = FOLDER / f"{env_id}{sorted(env_kwargs.items())}"
+    space = make_gym_env(env_id, env_kwargs).action_space
+    own_data.play(folder, env_id, own_data.mostly(right, space), episodes=150, **env_kwargs)
+    return str(folder)
 
 
 def ids(each):
@@ -107,11 +113,13 @@ def ids(each):
 
 
 def one_backend_each(names):
-    """(name, backend): all pairs, of which `make test` runs each name on one backend, by turns."""
+    """(name, backend): all pairs, of which `make test` runs each name on one backend, by turns; where nothing
+    is played there is but one."""
     return [
         pytest.param(name, backend, marks=[] if (i + j) % 2 == 0 else pytest.mark.slow)
         for i, name in enumerate(names)
         for j, backend in enumerate(BACKENDS)
+        if not offline(name) or (i + j) % 2 == 0
     ]
 
 
@@ -120,7 +128,12 @@ def walk():
     from, one algorithm of each experience, in `make test-all` the others too."""
     walked, params = set(), []
     for name, kind in cases():
-        params.append(pytest.param(name, kind, "graph", id=f"{name}-{kind.__name__}-graph"))
+        # Of those that learn from data and act in both kinds, legal actions are a test of discrete ones.
+        several = offline(name) and kind is spaces.Discrete and spaces.Box in get_algo(name).action_spaces
+        marks = pytest.mark.slow if several else []
+        params.append(pytest.param(name, kind, "graph", marks=marks, id=f"{name}-{kind.__name__}-graph"))
+        if offline(name):  # there is no environment that would be played
+            continue
         experience = get_algo(name).experience
         marks = pytest.mark.slow if (experience, kind) in walked else []
         walked.add((experience, kind))
@@ -203,9 +216,15 @@ def save_restore_and_repeat(build, tmp_path, name, overrides):
 
 
 def parts_cases():
-    """(algorithm, kind of action space, kind of observation, backend). Dicts are where masks are, too."""
+    """(algorithm, kind of action space, kind of observation, backend). Dicts are where masks are, too. Data are
+    the same for all that learn from them: `make test` walks the first."""
     found = []
+    from_data = [name for name in algos.names() if offline(name)]
     for name in algos.names():
+        if name in from_data[1:]:
+            kind = spaces.Discrete if spaces.Discrete in get_algo(name).action_spaces else spaces.Box
+            found.append(pytest.param(name, kind, "tuple", "graph", marks=pytest.mark.slow))
+            continue
         if spaces.Discrete in get_algo(name).action_spaces:
             found.append((name, spaces.Discrete, "tuple", "graph"))
         else:
@@ -217,7 +236,7 @@ def parts_settings(algo, backend, form, actions):
     """(named set, overrides) for an algorithm where observations have parts of all kinds."""
     name, overrides = settings(algo, spaces.Box if actions == "box" else spaces.Discrete, backend)
     overrides |= {"env": tiny_parts.ENV_ID, "env_kwargs": {"form": form, "actions": actions}}
-    return name, overrides | {"model.part_hidden": (8,)}
+    return name, with_data(algo, overrides) | {"model.part_hidden": (8,)}
 
 
 @pytest.mark.parametrize(("algo", "backend"), one_backend_each(DISCRETE))
@@ -235,7 +254,8 @@ def test_it_learns_with_legal_actions_alone(build, monkeypatch, algo, backend):
     name, overrides = parts_settings(algo, backend, "dict", "masked")
     runner = build(name, **overrides)
     sums = runner.run(iterations_of(runner))
-    assert sums["transitions"] >= 1000 and sums["illegal"] == 0.0
+    if not offline(algo):
+        assert sums["transitions"] >= 1000 and sums["illegal"] == 0.0
     assert all(np.isfinite(value) for value in sums.values()), sums
     evaluator = Evaluator(runner.agent, 5)
     assert evaluator.run(0).returns.mean() >= 17.0  # 20 at best, 10 at random

@@ -33,6 +33,7 @@ FAMILIES = {  # siblings, each written as a change of one before it; algorithms 
     "Policy gradient": ("vpg", "a2c", "ppo", "impala", "appo"),
     "Policy gradient through action values": ("ddpg", "td3", "sac", "sac_discrete"),
     "Evolution": ("es", "ars"),
+    "From data": ("bc", "marwil"),
 }
 HEADER = "| algorithm | | actions | learns from | memory models | lines |"
 EXPERIENCE = {
