@@ -7,13 +7,10 @@ that were played here, mostly rightly.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import itertools
 import sys
-import tempfile
 import textwrap
-from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -26,7 +23,6 @@ from gymnasium import spaces
 
 from rl.agents.algos.registry import get_algo
 from rl.agents.algos.registry import registry as algos
-from rl.envs.make import make_gym_env
 from rl.envs.registry import registry as envs
 from rl.hparams.merge import resolve
 from rl.hparams.registry import registry as hparams_sets
@@ -42,8 +38,6 @@ TINY = {
     spaces.Box: (tiny_follow.ENV_ID, 19.0, 4),  # 20 at best, 13.3 for standing still
 }
 BACKENDS = ("graph", "gym")
-TEMPORARY = tempfile.TemporaryDirectory()
-FOLDER = Path(TEMPORARY.name)  # of data
 RECURRENT = ("lstm", "gru")
 
 
@@ -81,31 +75,8 @@ def offline(algo):
 
 def with_data(algo, overrides):
     """The overrides, for an algorithm that learns from data with some of that environment."""
-    if not offline(algo):
-        return overrides
-    return overrides | {"data": data_of(overrides["env"], **overrides.get("env_kwargs", {}))}
-
-
-@functools.cache
-def data_of(env_id, **env_kwargs):
-    """A folder with episodes of a tiny environment."""
-
-    def right(observation):
-        if env_id == tiny_follow.ENV_ID:
-            return observation
-        number = int(np.argmax(parts_of(observation)))
-        actions = env_kwargs.get("actions", "discrete")
-        return np.array([tiny_parts.place(number)], np.float32) if actions == "box" else number
-
-    def parts_of(observation):
-        if env_id != tiny_parts.ENV_ID:
-            return observation
-        return observation[0] if env_kwargs["form"] == "tuple" else observation["row"]
-
-    folder = FOLDER / f"{env_id}{sorted(env_kwargs.items())}"
-    space = make_gym_env(env_id, env_kwargs).action_space
-    own_data.play(folder, env_id, own_data.mostly(right, space), episodes=150, **env_kwargs)
-    return str(folder)
+    kwargs = overrides.get("env_kwargs", {})
+    return overrides | ({"data": own_data.tiny(overrides["env"], **kwargs)} if offline(algo) else {})
 
 
 def ids(each):
@@ -216,13 +187,13 @@ def save_restore_and_repeat(build, tmp_path, name, overrides):
 
 
 def parts_cases():
-    """(algorithm, kind of action space, kind of observation, backend). Dicts are where masks are, too. Data are
-    the same for all that learn from them: `make test` walks the first."""
+    """(algorithm, kind of action space, kind of observation, backend). Dicts are where masks are, too. Of
+    those that learn from data `make test` walks the first."""
     found = []
     from_data = [name for name in algos.names() if offline(name)]
     for name in algos.names():
         if name in from_data[1:]:
-            kind = spaces.Discrete if spaces.Discrete in get_algo(name).action_spaces else spaces.Box
+            kind = get_algo(name).action_spaces[0]
             found.append(pytest.param(name, kind, "tuple", "graph", marks=pytest.mark.slow))
             continue
         if spaces.Discrete in get_algo(name).action_spaces:

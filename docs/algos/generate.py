@@ -33,7 +33,7 @@ FAMILIES = {  # siblings, each written as a change of one before it; algorithms 
     "Policy gradient": ("vpg", "a2c", "ppo", "impala", "appo"),
     "Policy gradient through action values": ("ddpg", "td3", "sac", "sac_discrete"),
     "Evolution": ("es", "ars"),
-    "From data": ("bc", "marwil"),
+    "From data": ("bc", "marwil", "td3_bc", "awac", "iql"),
 }
 HEADER = "| algorithm | | actions | learns from | memory models | lines |"
 EXPERIENCE = {

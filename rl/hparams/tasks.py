@@ -85,3 +85,15 @@ OFFLINE = _with_ids(
         "Identity-v0": dict(train_steps=1_000, log_period=250, gamma=0.0, updates_per_iteration=10),
     }
 )
+# What most papers on learning from MuJoCo's data share.
+OFFLINE_LOCOMOTION: dict[str, Any] = dict(
+    model=dict(hidden=(256, 256), activation="relu", init="torch"),
+    train_steps=1_000_000,
+    batch_size=256,
+    gamma=0.99,
+    tau=0.005,
+    lr=3e-4,
+)
+OFFLINE_IDENTITY: dict[str, Any] = OFFLINE["Identity-v0"] | dict(
+    model=dict(hidden=(32, 32), activation="relu", init="torch"), lr=3e-3, batch_size=64, tau=0.05
+)

@@ -80,7 +80,7 @@ class TD3(ReplayActorCritic[TD3HParams]):
             return {name: value * float(period) for name, value in kept.items()}
 
         def nothing() -> dict[str, Tensor]:  # with the factor above, means over updates are right
-            return {"policy_loss": tf.constant(0.0), "policy_grad_norm": tf.constant(0.0)}
+            return dict.fromkeys((*self.policy_metrics, "policy_grad_norm"), tf.constant(0.0))
 
         self.updates.assign_add(1)
         kept = tf.cond(self.updates % period == 0, delayed, nothing)
