@@ -46,7 +46,7 @@ class Dataset:
         columns = n_step_columns(data.reward, data.terminated, data.lengths, n_step, hparams.gamma)
         # Places are int64: int32 variables live on the host, where code compiled for an accelerator cannot
         # reach them.
-        self._reward, self._discount, self._place, self._following = (
+        self._reward, self._discount, self._place, self._following, self._next = (
             tf.Variable(column, trainable=False) for column in columns
         )
         self.tree: Priorities | None = None
@@ -84,6 +84,7 @@ class Dataset:
             sample_weight=sample_weight,
             index=index,
             mask=mask,
+            next_action=_rows(self._action, tf.gather(self._next, index)),
         )
 
     def update_priorities(self, batch: Batch, priorities: Tensor, written: Tensor | None = None) -> None:
@@ -113,7 +114,7 @@ class Dataset:
 
 def n_step_columns(
     reward: np.ndarray, terminated: np.ndarray, lengths: np.ndarray, n: int, gamma: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, ...]:
     """What the n steps from each one on amount to (`rl.memory.replay.n_step_return`), cut at the end of its
     episode.
 
@@ -129,6 +130,7 @@ def n_step_columns(
         discount: float32 [N], gamma^m, or 0 where the last of them terminated.
         place: int64 [N], of each step's observation among [N + E], of which each episode has one more.
         following: int64 [N], of the observation after the m steps.
+        next: int64 [N], the step after the m steps; where the episode is over, its last one.
     """
     lengths = np.asarray(lengths, np.int64)
     first = np.cumsum(lengths) - lengths  # [E]
@@ -150,7 +152,8 @@ def n_step_columns(
     last = index + m - 1
     discount = np.where(ends & np.asarray(terminated)[last], 0.0, gamma**m)
     place = index + np.repeat(np.arange(len(lengths)), lengths)
-    return total.astype(np.float32), discount.astype(np.float32), place, place + m
+    following = np.where(ends, last, index + m)
+    return total.astype(np.float32), discount.astype(np.float32), place, place + m, following
 
 
 def _columns(spec: Nest, values: Nest) -> Nest:

@@ -53,6 +53,7 @@ def test_n_steps_end_with_their_episode_and_only_terminal_states_end_the_return(
     np.testing.assert_array_equal(found[1], np.array(discount, np.float32))
     np.testing.assert_array_equal(found[2], [0, 1, 2, 4, 5])
     np.testing.assert_array_equal(found[3], following)
+    np.testing.assert_array_equal(found[4], np.minimum(np.arange(5) + n, [2, 2, 2, 4, 4]))
 
 
 def test_a_transition_is_what_was_played_and_each_is_as_likely_as_the_next():
