@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,11 @@ from rl.report.video import headless_setup
 from rl.request import Request
 from rl.runners.actor import Actor
 from rl.runners.evaluate import Evaluation, Evaluator
+from rl.runners.recording import policy_recorder
 from rl.runners.trainer import Result
-from rl.saved_run import read_weights, saved_agent
+from rl.saved_run import read_saved, read_weights, saved_agent
 from rl.signals import StopRequest
-from rl.storage.address import default_output
+from rl.storage.address import check_recorded, default_output
 from rl.storage.storage import Storage, storage_at, storage_of, storages_of
 from rl.systems import use_system
 from rl.types import Nest
@@ -63,8 +65,9 @@ class Policy:
     remembers what it was called with; `reset` begins a new episode.
     """
 
-    def __init__(self, agent: Agent[Any]):
+    def __init__(self, agent: Agent[Any], origin: dict[str, Any] | None = None):
         self.agent = agent
+        self._origin = {"name": None, "address": "", **(origin or {})}  # of `policy_recorder`
         self._actors: dict[int, Actor] = {}
         self._calls = 0  # each with random numbers of its own
         self._encode = action_encoder(agent.action_space)
@@ -101,9 +104,12 @@ class Policy:
         for actor in self._actors.values():
             actor.forget()
 
-    def evaluate(self, episodes: int = 10, seed: int = 0) -> Evaluation:
+    def evaluate(
+        self, episodes: int = 10, seed: int = 0, record_data: str | Path | None = None
+    ) -> Evaluation:
         """Plays whole episodes on the Gymnasium environment it was trained for.
 
+        record_data: the folder of a data set to which they are added (`rl.data`).
         seed: which episodes: others for each seed, and none that training evaluated or tested.
 
         Raises:
@@ -111,11 +117,13 @@ class Policy:
         """
         if not self.agent.hparams.env:
             raise UsageError("there is no environment to evaluate in: load it with env=")
-        evaluator = Evaluator(self.agent, episodes)
-        try:
-            return evaluator.run(purpose_seed(Purpose.USER, seed))
-        finally:
-            evaluator.close()
+        with contextlib.closing(Evaluator(self.agent, episodes)) as evaluator:
+            if record_data is None:
+                return evaluator.run(purpose_seed(Purpose.USER, seed))
+            who = {**self._origin, "seed": seed}
+            with policy_recorder(str(record_data), self.agent, **who) as recorder:
+                recorder.begin()
+                return evaluator.run(purpose_seed(Purpose.USER, seed), recorder=recorder)
 
 
 def _batch(space: spaces.Space, observation: Nest, batched: bool) -> Nest:
@@ -142,6 +150,7 @@ def train(
     sys: str = "local",
     eval_episodes: int = 10,
     record_video: bool = False,
+    record_data: str | Path | None = None,
     num_workers: int = 0,
     ray_address: str | None = None,
     **overrides: Any,
@@ -160,6 +169,7 @@ def train(
         sys: local, gpu or tpu.
         eval_episodes: episodes of each evaluation.
         record_video: whether an episode is filmed at each evaluation (`video_period`).
+        record_data: folder of a data set to which the episodes of training are added (`rl.data`).
         num_workers: processes that act while this one learns; 0: none.
         ray_address: Ray cluster that they are to run on; None: this machine.
         overrides: single hyperparameters; nested ones as `model={"hidden": (64, 64)}`.
@@ -178,6 +188,8 @@ def train(
             f"eval_episodes={eval_episodes} must be at least 1, seed={seed} and num_workers={num_workers} "
             "at least 0"
         )
+    if record_data is not None:
+        check_recorded(str(record_data), num_workers)
     workers = _workers(resolved, num_workers, ray_address)
     use_system(sys)
     if record_video:
@@ -195,6 +207,7 @@ def train(
         sys=sys,
         seed=seed,
         record_video=record_video,
+        record_data=None if record_data is None else str(record_data),
         eval_episodes=eval_episodes,
         command=f"rl.train({name!r})",
         workers=workers,
@@ -257,5 +270,6 @@ def load(
     with storage.to_read():
         named = None if env is None else give_env(env)
         agent = saved_agent(storage.folder, eval_policy=eval_policy, env=named)
-        read_weights(agent, storage.folder, which)
-    return Policy(agent)
+        step = read_weights(agent, storage.folder, which)
+        name = (read_saved(storage.folder) or {}).get("name")
+    return Policy(agent, {"name": name, "address": storage.address, "which": which, "step": step})

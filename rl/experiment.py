@@ -20,6 +20,7 @@ from rl.report.video import has_display, headless_setup
 from rl.request import Request
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.player import Player
+from rl.runners.recording import policy_recorder, recorded, training_recorder
 from rl.runners.trainer import Result, Trainer
 from rl.saved_run import read_saved, read_weights, saved_agent, saved_hparams
 from rl.signals import PATIENCE, StopRequest
@@ -132,7 +133,7 @@ def one_copy(request: Request, storage: Storage, copy: int, stop: StopRequest) -
     with storage.to_train() if request.training else storage.to_read():
         result = train_one(request.of_copy(copy), storage, stop) if request.training else None
         if not stop.requested:
-            tests = _test(request, storage.folder, stop)
+            tests = _test(request, storage.folder, stop, storage.address)
             return [_summary(request, storage, result, tests)]
         return [] if result is None else [_summary(request, storage, result, {})]
 
@@ -178,6 +179,7 @@ def train_one(request: Request, storage: Storage, stop: StopRequest) -> Result:
     _check_same_run(hparams, run_dir, request.seed)
     trainer = Trainer(request, storage)
     try:
+        recorder = training_recorder(request, storage.address, trainer.runner)
         ensure_writable_dir(run_dir)
         storage.begin()
         saved = {
@@ -190,7 +192,8 @@ def train_one(request: Request, storage: Storage, stop: StopRequest) -> Result:
             },
         }
         write_run_files(run_dir, saved, request.command, trainer.runner.step if trainer.resumed else None)
-        return trainer.train(stop)
+        with recorded(trainer.runner, recorder, hparams.train_steps):
+            return trainer.train(stop)
     except SystemExit as error:  # a library's or an environment's: never this program's success
         raise RuntimeError(f"something called sys.exit({error.code}) while {run_dir} was trained") from error
     finally:
@@ -226,7 +229,7 @@ def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _test(request: Request, run_dir: Path, stop: StopRequest) -> dict[str, Evaluation]:
+def _test(request: Request, run_dir: Path, stop: StopRequest, address: str) -> dict[str, Evaluation]:
     """Plays test episodes of the best and of the last policy, the same for all runs, and none of those that
     chose the best; further ones of the best policy may be shown or filmed. Returns what they came to: where
     `stop` is requested, of those that were over by then."""
@@ -242,7 +245,14 @@ def _test(request: Request, run_dir: Path, stop: StopRequest) -> dict[str, Evalu
         with contextlib.closing(Evaluator(agent, episodes)) as evaluator:
             for which in ("last", "best"):  # the best one stays in the agent
                 step = read_weights(agent, run_dir, which)
-                tests[which] = evaluator.run(purpose_seed(Purpose.TEST), stopped)
+                with contextlib.ExitStack() as opened:
+                    recorder = None
+                    if request.record_data is not None and which == "best" and not request.training:
+                        name = (read_saved(run_dir) or {}).get("name")
+                        who = {"which": which, "step": step}
+                        recorder = policy_recorder(request.record_data, agent, name, address, **who)
+                        opened.enter_context(recorder).begin()
+                    tests[which] = evaluator.run(purpose_seed(Purpose.TEST), stopped, recorder)
                 other = evaluator.other(purpose_seed(Purpose.TEST), stopped) if which == "last" else None
                 if other is not None:
                     tests[other[0]] = other[1]

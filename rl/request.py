@@ -26,6 +26,7 @@ class Request:
     training: bool = True  # False: only tested
     render: bool = False
     record_video: bool = False
+    record_data: str | None = None  # the folder of a data set to which what is played is added
     eval_episodes: int = 10
     test_episodes: int = 10
     eval_policy: str | None = None  # of tests; None: as each run was trained

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import optree
 from gymnasium import spaces
 
 from rl.data.hdf5 import Episode
@@ -41,3 +42,17 @@ def episodes(observations, actions, lengths=(5, 1, 9), seed=0, reward_dtype=np.f
         flags = last & (i % 2 == 0), last & (i % 2 == 1)
         made.append(Episode(drawn(observations, length + 1), drawn(actions, length), reward, *flags))
     return made
+
+
+def leaves(nest):
+    """The arrays of a nest."""
+    return optree.tree_leaves(nest)
+
+
+def assert_equal(found, expected):
+    """That all columns of two data sets are the same, to the bit."""
+    for name in ("observation", "action", "reward", "terminated", "truncated", "lengths"):
+        pairs = zip(leaves(getattr(found, name)), leaves(getattr(expected, name)), strict=True)
+        for one, other in pairs:
+            assert one.dtype == other.dtype and one.shape == other.shape, name
+            assert one.tobytes() == other.tobytes(), name

@@ -7,8 +7,6 @@ each episode, and `DIR/data/metadata.json`. Nothing in it is code, and nothing i
 from __future__ import annotations
 
 import dataclasses
-import json
-import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,9 +16,9 @@ import h5py
 import numpy as np
 from gymnasium import spaces
 
-from rl.data import hdf5
-from rl.data.hdf5 import Damaged, Episode
-from rl.data.metadata import MAIN, METADATA, read_metadata, totals, write_metadata
+from rl.data import hdf5, journal, shards, stored
+from rl.data.hdf5 import Episode
+from rl.data.metadata import MAIN, METADATA, env_id_of, read_metadata, totals, write_metadata
 from rl.data.spaces import (
     from_zero,
     map_parts,
@@ -34,14 +32,10 @@ from rl.storage.files import (
     TEMPORARY,
     commit_folder,
     ensure_writable_dir,
-    failure,
     fsync_path,
-    reason,
     tidy,
 )
 from rl.types import Nest
-
-_log = logging.getLogger("rl.data")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,12 +97,7 @@ class Dataset:
     @property
     def env_id(self) -> str | None:
         """The id of the environment that was played; None where nobody knows."""
-        if "env_id" in self.metadata:
-            return str(self.metadata["env_id"])
-        try:  # Minari's
-            return str(json.loads(self.metadata["env_spec"])["id"])
-        except (KeyError, TypeError, ValueError):
-            return None
+        return env_id_of(self.metadata)
 
     def episodes(self) -> Iterator[Episode]:
         """Yields the episodes; their arrays are views."""
@@ -163,19 +152,11 @@ def stored_episodes(
     data: Path, observations: spaces.Space, actions: spaces.Space, metadata: dict[str, Any]
 ) -> Iterator[Episode]:
     """Yields the whole episodes of the folder `data`; warns of what is damaged, which is left out."""
-    jpeg = bool(metadata.get("jpeg_encoding", True))
-    main = data / MAIN
-    if main.exists():
-        try:
-            with h5py.File(main, "r") as file:
-                numbers = sorted(i for i in map(hdf5.number, file) if i is not None)
-                for i in numbers:
-                    try:
-                        yield hdf5.read_episode(file[f"{hdf5.GROUP}{i}"], observations, actions, jpeg)
-                    except (Damaged, KeyError, OSError) as error:
-                        _log.warning("%s: episode %d is damaged and left out: %s", main, i, error)
-        except OSError as error:
-            raise failure(f"cannot read {main}: {reason(error)}", error) from error
+    yield from stored.stored(data, observations, actions, bool(metadata.get("jpeg_encoding", True)))
+    for path in stored.journals(data):
+        if not stored.is_folded(data, stored.number_of(path)):
+            for whole in journal.episodes(path):
+                yield shards.episode_of(whole, observations, actions, {})
 
 
 def data_folder(folder: str | os.PathLike[str]) -> Path:
@@ -225,11 +206,12 @@ def write(
         with h5py.File(temporary / MAIN, "w", libver=hdf5.FORMAT) as file:
             for i, episode in enumerate(dataset.episodes()):
                 hdf5.write_episode(file, i, episode, dataset.observation_space, dataset.action_space)
-        described = {**dataset.metadata, **(metadata or {}), "jpeg_encoding": False}
+        described = {**dataset.metadata, "dataset_id": None, **(metadata or {}), "jpeg_encoding": False}
+        described |= {"observation_space": dataset.observation_space, "action_space": dataset.action_space}
         described |= totals(len(dataset.lengths), int(dataset.lengths.sum()), temporary)
-        write_metadata(temporary, folder.name, dataset.observation_space, dataset.action_space, described)
+        write_metadata(temporary, described)
         fsync_path(temporary / MAIN)
         fsync_path(temporary)
         commit_folder(temporary, final)
-    except OSError as error:
-        raise failure(f"cannot write {final}: {reason(error)}", error) from error
+    except (OSError, RuntimeError) as error:
+        raise shards.unwritten(final, error) from error

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-from gymnasium import spaces
 
 from rl.data.hdf5 import is_picture
 from rl.data.spaces import from_json, parts, to_json
@@ -57,22 +56,29 @@ def read_metadata(data: Path) -> dict[str, Any]:
     return found
 
 
-def write_metadata(
-    data: Path, name: str, observations: spaces.Space, actions: spaces.Space, metadata: dict[str, Any]
-) -> None:
-    """Writes the metadata into the folder `data`, atomically.
-
-    name: of the data set, for Minari's `dataset_id` where there is none yet.
-    """
+def write_metadata(data: Path, metadata: Mapping[str, Any]) -> None:
+    """Writes the metadata into the folder `data`, atomically; as `read_metadata` gives them, spaces as
+    spaces. Raises UsageError."""
+    observations, actions = metadata["observation_space"], metadata["action_space"]
     pictures = any(is_picture(each) for space in (observations, actions) for _, each in parts(space))
     ours = {
-        "dataset_id": metadata.get("dataset_id") or dataset_id(name),
+        "dataset_id": metadata.get("dataset_id") or dataset_id(data.resolve().parent.name),
         "minari_version": MINARI_PICTURES if pictures else MINARI,
         "data_format": "hdf5",
         "observation_space": to_json(observations),
         "action_space": to_json(actions),
     }
     write_json_atomic(data / METADATA, {**metadata, **ours})
+
+
+def env_id_of(metadata: Mapping[str, Any]) -> str | None:
+    """Returns the id of the environment that was played; None where nobody knows."""
+    if metadata.get("env_id"):
+        return str(metadata["env_id"])
+    try:  # Minari's
+        return str(json.loads(metadata["env_spec"])["id"])
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def totals(episodes: int, steps: int, data: Path) -> dict[str, Any]:

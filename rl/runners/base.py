@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from rl.data.recorder import Recorder
+from rl.errors import UsageError
 from rl.ops.loops import ADDED, NONE, MetricPack, places
 from rl.parallel.devices import Devices
 from rl.runners.iteration import Iteration
@@ -26,6 +28,7 @@ class Runner:
     backend = ""  # of the environments: "graph", "envpool" or "gym"
     starting = "compiling ..."  # what a person is told before the first iteration, which takes longer
     pack: MetricPack  # names the metrics
+    recorder: Recorder | None = None  # of what is played
 
     def __init__(self, iteration: Iteration, devices: Devices | None = None):
         self.iteration, self.devices = iteration, Devices() if devices is None else devices
@@ -136,6 +139,10 @@ class Runner:
 
     def restored(self, address: str) -> None:
         """Is called after a checkpoint of the run at that address has been read into `variables`."""
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Lets a recorder know of all that is played from now on. Raises UsageError where that cannot be."""
+        raise UsageError("--record_data: nothing is played in this process: leave it out")
 
     def close(self) -> None:
         """Frees what the runner holds outside TensorFlow."""

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from rl.heartbeat import doing
 from rl.runners.acting import Acting
-from rl.spaces import space_leaves
+from rl.spaces import space_leaves, space_structure
 from rl.types import Nest
 
 # Rows of a block's one array of numbers, [T, B] each; the agent's extras follow.
@@ -123,6 +123,7 @@ class Block:
         self.state: list[np.ndarray] = []  # of the network, before the first step
         self.numbers = np.zeros((len(NUMBERS) + len(extras), *lead), np.float32)
         self._extras = self.numbers[len(NUMBERS) :]
+        self._structures = space_structure(env.observation_space), space_structure(env.action_space)
         self._nested_observation = isinstance(env.observation_space, (spaces.Dict, spaces.Tuple))
         self._nested_action = isinstance(env.action_space, (spaces.Dict, spaces.Tuple))
 
@@ -149,6 +150,15 @@ class Block:
 
     def arrays(self) -> list[np.ndarray]:
         return [*self.observation, *self.action, *self.state, self.numbers]
+
+    def rows(self) -> tuple[Nest, Nest, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Returns observation [T + 1, B, ...], action [T, B, ...], reward, terminated, truncated and mask
+        [T, B], which the next rollout will overwrite."""
+        observation, action = (
+            optree.tree_unflatten(optree.tree_structure(structure), arrays)
+            for structure, arrays in zip(self._structures, (self.observation, self.action), strict=True)
+        )
+        return observation, action, *self.numbers[: MASK + 1]
 
     @staticmethod
     def _pairs(arrays: list[np.ndarray], value: Nest, nested: bool) -> Any:

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import optree
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
+from rl.data.recorder import Recorder
 from rl.envs.host import HostEnv
 from rl.envs.make import eval_envs_of
 from rl.errors import Stopped, UsageError
@@ -78,13 +80,17 @@ class Evaluator:
         """Says which of `rl.envs.make.BACKENDS` the episodes are played on."""
         return self._envs.backend
 
-    def run(self, seed: int, stopped: Callable[[], bool] | None = None) -> Evaluation:
+    def run(
+        self, seed: int, stopped: Callable[[], bool] | None = None, recorder: Recorder | None = None
+    ) -> Evaluation:
         """Plays the episodes of that seed (`rl.envs.host.purpose_seed`).
+
+        recorder: is told of them.
 
         Raises:
             Stopped: `stopped`, asked at each step, said so.
         """
-        return self._play(self._actors[self._sampled], seed, stopped)
+        return self._play(self._actors[self._sampled], seed, stopped, recorder)
 
     def other(self, seed: int, stopped: Callable[[], bool] | None = None) -> tuple[str, Evaluation] | None:
         """Plays what `eval_policy` did not ask for; returns its name, "sampled" or "greedy", and its
@@ -96,7 +102,13 @@ class Evaluator:
             self._actors[other] = Actor(self._agent, self._num_envs, False, 0, "compiled", other)
         return "sampled" if other else "greedy", self._play(self._actors[other], seed, stopped)
 
-    def _play(self, actor: Actor, seed: int, stopped: Callable[[], bool] | None) -> Evaluation:
+    def _play(
+        self,
+        actor: Actor,
+        seed: int,
+        stopped: Callable[[], bool] | None,
+        recorder: Recorder | None = None,
+    ) -> Evaluation:
         """Plays the episodes of a seed by `actor`.
 
         Each environment plays a number of episodes fixed beforehand: taking whichever end first would
@@ -120,7 +132,12 @@ class Evaluator:
                 actor.begin(t, BLOCK)
             action, _ = actor(observation, t % BLOCK, 0)
             doing("the environment's step, of an evaluation")
+            before = observation
             observation, reward, terminated, truncated = self._envs.step(action)
+            if recorder is not None:
+                wants = ~ended & (played < wanted)
+                rows = map(_row, (action, reward, terminated, truncated, wants))
+                recorder.add(t * count, _row(before, observation), *rows)
             actor.forget(ended)
             total = np.where(ended, 0.0, total) + reward
             length = np.where(ended, 0.0, length + 1.0)
@@ -144,6 +161,11 @@ class Evaluator:
 
     def close(self) -> None:
         self._envs.close()
+
+
+def _row(*nests: Any) -> Any:
+    """Returns one nest of arrays [steps, B, ...]."""
+    return optree.tree_map(lambda *leaves: np.stack(leaves), *nests)
 
 
 def _check_spaces(agent: Agent[Any], envs: HostEnv) -> None:

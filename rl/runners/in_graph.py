@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from rl.agents.agent import network_state
+from rl.data.recorder import Recorder
 from rl.heartbeat import doing
 from rl.ops import loops, random
 from rl.ops.episodes import Episodes, Running
@@ -21,6 +22,8 @@ from rl.parallel import replicas
 from rl.parallel.devices import Devices
 from rl.runners.base import GoOn, Runner
 from rl.runners.iteration import Iteration, first_seed, rollout_seeds
+from rl.runners.parts import start_mode
+from rl.runners.recording import RecordedLoop
 from rl.spaces import space_spec
 from rl.types import Nest, Tensor, TimeStep, Trajectory
 
@@ -118,6 +121,11 @@ class InGraphRunner(LoopRunner):
         leaves = tf.nest.flatten(self._carry)
         own = {f"env/{i}": variable for i, variable in enumerate(leaves)}
         return super().variables | self.devices.named(own)
+
+    def record_to(self, recorder: Recorder) -> None:
+        """See `Runner.record_to`."""
+        jit_compile = start_mode(self.agent, in_graph=True) == "xla"
+        self.recorder, self._loop = recorder, RecordedLoop(self, self._rollout, recorder, jit_compile)
 
     def _start_apart(self, place: int, start: Carry) -> None:
         """Gives one device a start of its own."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from rl.data.recorder import Recorder
 from rl.heartbeat import doing
 from rl.ops import loops
 from rl.ops.episodes import Episodes, Running, over_rollout
@@ -68,6 +69,10 @@ class SyncRunner(Runner):
             "host/running_length": self._running.length,
         }
         return super().variables | self.devices.named(found)
+
+    def record_to(self, recorder: Recorder) -> None:
+        """See `Runner.record_to`."""
+        self.recorder = recorder
 
     def restored(self, address: str) -> None:
         self._restored = True
@@ -126,7 +131,10 @@ class SyncRunner(Runner):
         self._add([each[: loops.MAX_METRICS] for each in vectors])
 
     def _collect(self, block: Block, iteration: int) -> None:
-        self.collector.collect(block, iteration, iteration * self.steps_per_iteration)
+        step = iteration * self.steps_per_iteration
+        self.collector.collect(block, iteration, step)
+        if self.recorder is not None:
+            self.recorder.add(step, *block.rows(), fresh=self.agent.experience == "parameters")
 
     def _learn_function(self, jit_compile: bool) -> Any:
         """The compiled function: a block's arrays in; packed metrics and new weights out, as one vector for

@@ -322,9 +322,13 @@ class Trainer:
         runner = self.runner
         meta = {"seed": self.seed, "best_return": self.best_return, "window": self.window.saved()}
         with self._stop.unhurried():
+            if runner.recorder is not None:
+                runner.recorder.flush()
             self.checkpoints.save(runner.variables, runner.step, meta, runner.appended())
             self._saved = runner.step, self.window.iterations
             runner.save(self.storage.address)
+            if runner.recorder is not None:
+                runner.recorder.saved()
         self._stop.kept = f"the checkpoint of step {runner.step:,} is kept"
 
     def _environment(self) -> str:

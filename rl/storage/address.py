@@ -24,13 +24,24 @@ def is_remote(address: str | os.PathLike[str]) -> bool:
     return scheme_of(address) is not None
 
 
-def check_whole(address: str | os.PathLike[str]) -> None:
+def check_whole(address: str | os.PathLike[str], flag: str = "--output_dir") -> None:
     """Raises UsageError for a path that was meant as an address, as `pathlib` leaves one: `gs:/bucket`."""
     torn = _TORN.match(os.fspath(address))
     if torn:
         root = "/" if torn[1].lower() == "file" else ""
         meant = f"{torn[1]}://{root}{os.fspath(address)[torn.end() :]}"
-        raise UsageError(f"--output_dir {os.fspath(address)}: did you mean {meant} (as text, not as a path)?")
+        raise UsageError(f"{flag} {os.fspath(address)}: did you mean {meant} (as text, not as a path)?")
+
+
+def check_recorded(folder: str, num_workers: int) -> None:
+    """Raises UsageError where --record_data cannot be: no folder of this machine, or others play."""
+    if not folder or is_remote(folder):
+        raise UsageError(f"--record_data {folder!r}: name a folder of this machine, such as data/cartpole")
+    check_whole(folder, "--record_data")
+    if num_workers:
+        raise UsageError(
+            "--record_data and --num_workers: workers cannot record what they play; take one of them"
+        )
 
 
 def join(address: str, *names: str) -> str:

@@ -5,27 +5,13 @@ import logging
 
 import h5py
 import numpy as np
-import optree
 import pytest
 from gymnasium import spaces
-from played import SPACES, episodes
+from played import SPACES, assert_equal, episodes, leaves
 
 from rl.data.dataset import Dataset, read, write
 from rl.data.spaces import from_json, to_json
 from rl.errors import UsageError
-
-
-def leaves(nest):
-    return optree.tree_leaves(nest)
-
-
-def assert_equal(found, expected):
-    """That all columns of two data sets are the same, to the bit."""
-    for name in ("observation", "action", "reward", "terminated", "truncated", "lengths"):
-        pairs = zip(leaves(getattr(found, name)), leaves(getattr(expected, name)), strict=True)
-        for one, other in pairs:
-            assert one.dtype == other.dtype and one.shape == other.shape, name
-            assert one.tobytes() == other.tobytes(), name
 
 
 @pytest.mark.parametrize("kind", SPACES)

@@ -1,0 +1,189 @@
+"""Tells what is in data sets, splits, merges, converts and repairs them: `python -m rl.data --help`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gymnasium import spaces
+
+from rl.cli import Parser, integer
+from rl.data import flat, shards, summary, tools
+from rl.data.dataset import Dataset, data_folder, read, write
+from rl.errors import AGAIN, Unavailable, UsageError
+from rl.imports import needing_packages
+from rl.storage.files import failure, folder_lock, reason
+
+COMMANDS = ("split", "merge", "convert", "repair")
+EXAMPLES = """examples:
+  python -m rl.data data/cartpole                                       what is in it
+  python -m rl.data split data/cartpole --to data/train data/test --share 0.9
+  python -m rl.data split data/expert --to data/ten data/rest --episodes 10
+  python -m rl.data merge data/random data/expert --to data/mixed
+  python -m rl.data convert hopper.hdf5 --to data/hopper --env Hopper-v5
+  python -m rl.data convert data/cartpole --to cartpole.npz
+  python -m rl.data repair data/cartpole                                after a crash or damage
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Builds the parser of all commands but the one without a name."""
+    parser = Parser(
+        prog="python -m rl.data",
+        description="Tells what is in a data set (python -m rl.data DIR ...), or makes others of it.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(dest="command", metavar="DIR|" + "|".join(COMMANDS))
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+
+    def target(made: argparse.ArgumentParser, count: int | None, text: str) -> None:
+        made.add_argument("--to", nargs=count, required=True, metavar="OUT", help=text)
+        made.add_argument("--force", action="store_true", help="replace what is there")
+
+    one = command("split", "draws episodes for one data set; the others go to a second one")
+    one.add_argument("source", metavar="DIR")
+    target(one, 2, "the two folders")
+    one.add_argument("--share", type=float, metavar="X", help="share of the episodes for the first one")
+    one.add_argument("--episodes", type=integer(1), metavar="N", help="episodes for the first one")
+    one.add_argument("--seed", type=integer(0), default=0, metavar="N", help="which ones (default 0)")
+    one = command("merge", "puts data sets of one environment together")
+    one.add_argument("sources", nargs="+", metavar="DIR")
+    target(one, None, "the folder")
+    one = command("convert", "copies a data set: folders, D4RL's .hdf5 and .npz, RLlib's .json(l)")
+    one.add_argument("source", metavar="FROM")
+    target(one, None, "a folder, or a file whose name ends on .hdf5, .npz or .jsonl")
+    one.add_argument("--env", metavar="ID", help="environment of a file, which does not say its spaces")
+    one = command("repair", "takes in what crashed recordings left, leaves out what is damaged")
+    one.add_argument("source", metavar="DIR")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        with needing_packages():
+            return _run(words)
+    except UsageError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return AGAIN if isinstance(error, Unavailable) else 2
+
+
+def _run(words: list[str]) -> int:
+    parser = build_parser()
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        flags = [word for word in words if word.startswith("-")]
+        if flags:
+            raise UsageError(f"unknown flag {flags[0]}: DIR ... are folders (all: --help)")
+        for i, folder in enumerate(words):
+            lines = summary.summary(folder)
+            title = [*([""] if i else []), f"{folder}:"] if len(words) > 1 else []
+            print("\n".join([*title, *lines]))
+        return 0
+    args = parser.parse_args(words)
+    if args.command is None:
+        raise UsageError(f"name a data set, or one of {', '.join(COMMANDS)} (all: --help)")
+    {"split": _split, "merge": _merge, "convert": _convert, "repair": _repair}[args.command](args)
+    return 0
+
+
+def _split(args: argparse.Namespace) -> None:
+    if (args.share is None) == (args.episodes is None):
+        raise UsageError("split: give either --share X or --episodes N")
+    if args.share is not None and not 0.0 < args.share < 1.0:
+        raise UsageError(f"--share {args.share}: needs a number between 0 and 1")
+    if Path(args.to[0]).resolve() == Path(args.to[1]).resolve():
+        raise UsageError(f"--to {args.to[0]} {args.to[1]}: name two folders")
+    targets = [_free(each, args.force, args.source) for each in args.to]
+    dataset = read(args.source, exact=True)
+    count = args.episodes or max(1, round(args.share * len(dataset.lengths)))
+    for target, part in zip(targets, tools.split(dataset, count, args.seed), strict=True):
+        _write(target, part, args.force)
+
+
+def _merge(args: argparse.Namespace) -> None:
+    target = _free(args.to, args.force, *args.sources)
+    datasets = [read(each, exact=True) for each in args.sources]
+    _write(target, tools.merge(args.sources, datasets), args.force)
+
+
+def _convert(args: argparse.Namespace) -> None:
+    source, target = Path(args.source), _free(args.to, args.force, args.source)
+    if target.suffix not in ("", *flat.FORMATS) and not target.is_dir():
+        raise UsageError(f"--to {target}: name a folder, or a file that ends on .hdf5, .npz or .jsonl")
+    if source.is_dir() and not list(source.glob("*.json*")):
+        if args.env:
+            raise UsageError(f"--env {args.env}: {source} is a data set, which says its environment itself")
+        dataset = read(source, exact=True)
+    else:
+        dataset = _read_file(source, args.env)
+    _write(target, dataset, args.force)
+
+
+def _read_file(source: Path, env: str | None) -> Dataset:
+    if not source.exists():
+        raise UsageError(
+            f"there is no {source}: name a data set's folder, or a file ({', '.join(flat.FORMATS)})"
+        )
+    if source.is_file() and source.suffix not in flat.FORMATS:
+        raise UsageError(f"{source}: the name of a file that is read ends on {', '.join(flat.FORMATS)}")
+    if env is None:
+        dataset = flat.read_flat(source)
+        print(
+            f"{source} does not say its spaces: taken for {dataset.observation_space} and "
+            f"{dataset.action_space}; --env ID says them",
+            file=sys.stderr,
+        )
+        return dataset
+    dataset = flat.read_flat(source, *_spaces(env))
+    dataset.metadata["env_id"] = env
+    return dataset
+
+
+def _spaces(env: str) -> tuple[spaces.Space, spaces.Space]:
+    from rl.envs.make import make_gym_env
+
+    made = make_gym_env(env)
+    made.close()
+    return made.observation_space, made.action_space
+
+
+def _free(target: str, force: bool, *sources: str) -> Path:
+    """Returns where to write; raises UsageError where something is that stays, or that is read."""
+    path = Path(target)
+    if any(path.resolve() == Path(each).resolve() for each in sources):
+        raise UsageError(f"--to {target}: that is what is read; name another")
+    there = path / "data" if path.is_dir() else path
+    if there.exists() and not force:
+        raise UsageError(f"{there} is there already: name another, or replace it by --force")
+    if path.is_file() and path.suffix not in flat.FORMATS:
+        raise UsageError(f"--to {target}: that is a file; name a folder")
+    return path
+
+
+def _write(target: Path, dataset: Dataset, force: bool) -> None:
+    if target.suffix in flat.FORMATS and not target.is_dir():
+        flat.write_flat(target, dataset)
+    else:
+        write(target, dataset, force=force)
+    print(f"wrote {target}: {len(dataset.lengths):,} episodes, {int(dataset.lengths.sum()):,} steps")
+
+
+def _repair(args: argparse.Namespace) -> None:
+    data = data_folder(args.source)
+    try:
+        with folder_lock(data, wait=True):
+            done = shards.repair(data)
+    except OSError as error:
+        raise failure(f"cannot repair {args.source}: {reason(error)}", error) from error
+    print("\n".join(done) or f"{args.source}: there is nothing to repair")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

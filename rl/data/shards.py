@@ -1,0 +1,265 @@
+"""Shards: what recordings add to a data set, a file each, to whose episodes `main_data.hdf5` links.
+
+So appending writes no file anew that holds episodes. A shard is written whole, then main_data.hdf5, which is
+small, is written anew and renamed into its place: that is the moment in which its episodes are there.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from gymnasium import spaces
+
+from rl.data import hdf5, journal
+from rl.data.hdf5 import GROUP, Episode
+from rl.data.metadata import MAIN, read_metadata, totals, write_metadata
+from rl.data.rows import Assembler, Whole
+from rl.data.spaces import nest_of, parts
+from rl.data.stored import (
+    ENTRY,
+    Shard,
+    is_folded,
+    journal_path,
+    journals,
+    listed,
+    listed_in,
+    next_number,
+    number_of,
+    opened,
+    shard_files,
+    shard_path,
+    trouble_of,
+)
+from rl.errors import UsageError
+from rl.storage.files import checksum, failure, fsync_path, patiently, reason, remove_quietly, set_aside
+
+
+def fold(data: Path, number: int, go_on: bool = False) -> int | None:
+    """Makes a shard of a journal, whose episodes main_data.hdf5 then has, and removes the journal. Hold the
+    folder's lock.
+
+    go_on: whether a new journal has the episodes that were running at its end.
+
+    Returns:
+        The number of the new journal, None where there is none.
+
+    Raises:
+        UsageError: a file cannot be written (Unavailable where that may pass); what was there is as it was.
+    """
+    path, shard = journal_path(data, number), shard_path(data, number)
+    following = None
+    if not is_folded(data, number):
+        _check_room(data, path)
+        head, assembler = journal.head(path), Assembler()
+        metadata, index = _with_policy(data, head.get("policy"))
+        spaces_of = metadata["observation_space"], metadata["action_space"]
+        written = write_shard(shard, journal.episodes(path, assembler), *spaces_of, index)
+        if go_on:
+            following = next_number(data)
+            _carry(head, assembler, journal_path(data, following))
+        if written is not None:
+            link(data, {shard.name: written})
+    remove_quietly(path)
+    return following
+
+
+def _check_room(data: Path, path: Path) -> None:
+    """Raises Unavailable where a shard as large as its journal would not fit, which HDF5 does not take
+    well."""
+    found = os.statvfs(data)
+    if found.f_bavail * found.f_frsize < path.stat().st_size:
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise failure(f"cannot write in {data}: {reason(full)}; {path.name} keeps the episodes", full)
+
+
+def _with_policy(data: Path, policy: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the metadata, which list that policy from now on, and what an episode says of its own."""
+    metadata = read_metadata(data)
+    if policy is None:
+        return metadata, {}
+    policies = metadata.setdefault("policies", [])
+    if policy not in policies:
+        policies.append(policy)
+        write_metadata(data, metadata)
+    return metadata, {"policy": policies.index(policy)}
+
+
+def _carry(head: dict[str, Any], assembler: Assembler, path: Path) -> None:
+    temporary = path.with_name(f".tmp-{path.name}")
+    remove_quietly(temporary)
+    following = journal.Journal(temporary)
+    try:
+        following.append(journal.HEAD, head)
+        if assembler.step is not None:
+            following.append_running(assembler)
+        following.sync()
+        os.rename(temporary, path)
+    except BaseException:
+        remove_quietly(temporary)
+        raise
+    finally:
+        following.close()
+
+
+def write_shard(
+    path: Path,
+    whole: Iterator[Whole],
+    observations: spaces.Space,
+    actions: spaces.Space,
+    about: dict[str, Any],
+) -> Shard | None:
+    """Writes a shard, durable and under its name when it is whole; None where there was no episode.
+
+    about: attributes of all its episodes.
+    """
+    temporary = path.with_name(f".tmp-{path.name}")
+    episodes = steps = 0
+    try:
+        with h5py.File(temporary, "w", libver=hdf5.FORMAT) as file:
+            for each in whole:
+                episode = episode_of(each, observations, actions, about)
+                hdf5.write_episode(file, episodes, episode, observations, actions)
+                episodes, steps = episodes + 1, steps + episode.length
+        if not episodes:
+            return None
+        fsync_path(temporary)
+        found = Shard(temporary.stat().st_size, checksum(temporary), episodes, steps)
+        os.rename(temporary, path)
+        return found
+    except (OSError, RuntimeError) as error:  # h5py's own for a full disk
+        raise unwritten(path, error) from error
+    finally:
+        remove_quietly(temporary)
+
+
+def episode_of(
+    whole: Whole, observations: spaces.Space, actions: spaces.Space, about: dict[str, Any]
+) -> Episode:
+    """Returns an episode of a journal in the dtypes of its spaces, with what is known of it."""
+
+    def nest(space: spaces.Space, columns: Any) -> Any:
+        pairs = zip(parts(space), columns, strict=True)
+        return nest_of(space, (values.astype(each.dtype, copy=False) for (_, each), values in pairs))
+
+    columns, total = whole.episode, float(whole.episode.reward.sum(dtype=np.float64))
+    return columns._replace(
+        observation=nest(observations, columns.observation),
+        action=nest(actions, columns.action),
+        about={**about, "step": whole.step, "return": total},
+    )
+
+
+def link(data: Path, new: dict[str, Shard]) -> None:
+    """Adds the episodes of shards to main_data.hdf5 and counts them in the metadata.
+
+    Episodes that main_data.hdf5 holds itself become a shard first.
+
+    Raises:
+        UsageError: it cannot be written (Unavailable where that may pass).
+    """
+    shards, links = _links(data)
+    for name, shard in new.items():
+        shards[name] = shard
+        links += [(name, f"/{GROUP}{i}") for i in range(shard.episodes)]
+    _write_main(data, shards, links)
+
+
+def _links(data: Path) -> tuple[dict[str, Shard], list[tuple[str, str]]]:
+    """Returns the shards, and for each episode its shard and its place in it."""
+    if not (data / MAIN).exists():
+        return {}, []
+    with opened(data / MAIN) as main:
+        shards, links, inside = listed_in(main), [], []
+        for i in sorted(i for i in map(hdf5.number, main) if i is not None):
+            found = main.get(f"{GROUP}{i}", getlink=True)
+            if isinstance(found, h5py.ExternalLink):
+                links.append((found.filename, found.path))
+            else:
+                inside.append(i)
+    if not inside:
+        return shards, links
+    own = shard_path(data, next_number(data))
+    patiently(lambda: os.link(data / MAIN, own), f"cannot write {own}")
+    metadata = read_metadata(data)
+    counts = int(metadata.get("total_episodes", 0)), int(metadata.get("total_steps", 0))
+    shards[own.name] = Shard(own.stat().st_size, checksum(own), *counts)
+    return shards, [(own.name, f"/{GROUP}{i}") for i in inside] + links
+
+
+def _write_main(data: Path, shards: dict[str, Shard], links: list[tuple[str, str]]) -> None:
+    temporary = data / f".tmp-{MAIN}"
+    try:
+        with h5py.File(temporary, "w", libver=hdf5.FORMAT) as file:
+            file.attrs[ENTRY] = json.dumps(shards)
+            for i, (name, place) in enumerate(links):
+                file[f"{GROUP}{i}"] = h5py.ExternalLink(name, place)
+        fsync_path(temporary)
+        os.replace(temporary, data / MAIN)
+        fsync_path(data)
+    except (OSError, RuntimeError) as error:
+        raise unwritten(data / MAIN, error) from error
+    finally:
+        remove_quietly(temporary)
+    _count(data, len(links), sum(each.steps for each in shards.values()))
+
+
+def _count(data: Path, episodes: int, steps: int) -> None:
+    write_metadata(data, {**read_metadata(data), **totals(episodes, steps, data)})
+
+
+def repair(data: Path) -> list[str]:
+    """Makes a data set again what all read, of what is in its files: journals whose writers are gone become
+    shards, damaged shards are left out, whole ones that nobody links to are taken in. Hold the folder's lock.
+
+    Returns:
+        A line for each of them.
+
+    Raises:
+        UsageError: it cannot be read or written.
+    """
+    done = []
+    try:
+        listed(data)
+    except UsageError as error:
+        set_aside(data / MAIN)
+        done.append(f"{error}: set aside")
+    for path in journals(data):
+        if not journal.is_open(path):
+            fold(data, number_of(path))
+            done.append(f"{path.name}: its episodes are part of the data set, as for all who read it")
+    known, links = _links(data)
+    troubles = {name: trouble_of(data / name, shard) for name, shard in known.items()}
+    lost = [path for path in shard_files(data) if path.name not in known and not trouble_of(path, None)]
+    if not lost and not any(troubles.values()):
+        return done
+    done += [f"{name} is damaged and left out: {trouble}" for name, trouble in troubles.items() if trouble]
+    done += [f"{path.name}: its episodes are part of the data set again" for path in lost]
+    kept = {name: shard for name, shard in known.items() if not troubles[name]}
+    links = [each for each in links if each[0] in kept]
+    for path in lost:
+        kept[path.name], places = _as_found(path)
+        links += [(path.name, place) for place in places]
+    _write_main(data, kept, links)
+    return done
+
+
+def _as_found(path: Path) -> tuple[Shard, list[str]]:
+    """Returns what is to be said of a shard, and the places of its episodes."""
+    with opened(path) as file:
+        found = sorted(i for i in map(hdf5.number, file) if i is not None)
+        steps = sum(len(file[f"{GROUP}{i}/rewards"]) for i in found)
+    return Shard(path.stat().st_size, checksum(path), len(found), steps), [f"/{GROUP}{i}" for i in found]
+
+
+def unwritten(path: Path, error: Exception) -> UsageError:
+    """Returns what to raise; HDF5 tells of a full disk in words."""
+    full = "No space left" in str(error)
+    cause = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if full else error
+    return failure(f"cannot write {path}: {reason(cause)}", cause)

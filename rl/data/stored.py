@@ -1,0 +1,163 @@
+"""What lies in the folder of a data set: main_data.hdf5, the shards that it links to, journals.
+
+`main_data.hdf5` holds episodes itself, as Minari writes it, or links to shards: files that recordings have
+added, a number of episodes each. It says each shard's size and CRC-32.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+from gymnasium import spaces
+
+from rl.data import hdf5
+from rl.data.hdf5 import GROUP, Damaged, Episode
+from rl.data.metadata import MAIN
+from rl.storage.files import checksum, failure, reason
+
+_log = logging.getLogger("rl.data")
+ENTRY = "shards"  # attribute of main_data.hdf5
+_JOURNAL, _SHARD = re.compile(r"journal_\d{6}\.bin"), re.compile(r"shard_\d{6}\.hdf5")
+
+
+class Shard(NamedTuple):
+    """What main_data.hdf5 says of a shard."""
+
+    size: int  # bytes
+    crc: int
+    episodes: int
+    steps: int
+
+
+def journal_path(data: Path, number: int) -> Path:
+    """Returns the file of a journal, of which the shard of that number is made."""
+    return data / f"journal_{number:06d}.bin"
+
+
+def shard_path(data: Path, number: int) -> Path:
+    """Returns the file of a shard."""
+    return data / f"shard_{number:06d}.hdf5"
+
+
+def number_of(path: Path) -> int:
+    """Returns the number of a journal, or a shard, by its name."""
+    return int(path.stem.rpartition("_")[2])
+
+
+def journals(data: Path) -> list[Path]:
+    """Returns the journals in a folder, in their order. Raises OSError."""
+    return sorted(data / name for name in os.listdir(data) if _JOURNAL.fullmatch(name))
+
+
+def shard_files(data: Path) -> list[Path]:
+    """Returns the shards in a folder, in their order. Raises OSError."""
+    return sorted(data / name for name in os.listdir(data) if _SHARD.fullmatch(name))
+
+
+def next_number(data: Path) -> int:
+    """Returns a number that no journal and no shard has."""
+    return max([0, *map(number_of, journals(data)), *map(number_of, shard_files(data))]) + 1
+
+
+def is_folded(data: Path, number: int) -> bool:
+    """Says whether the episodes of a journal are in a shard already. Raises UsageError."""
+    return shard_path(data, number).name in listed(data)
+
+
+def listed(data: Path) -> dict[str, Shard]:
+    """Reads what main_data.hdf5 says of its shards, by their names. Raises UsageError where it is damaged."""
+    if not (data / MAIN).exists():
+        return {}
+    with opened(data / MAIN) as file:
+        return listed_in(file)
+
+
+def listed_in(file: h5py.File) -> dict[str, Shard]:
+    """Reads what an open main_data.hdf5 says of its shards, by their names."""
+    try:
+        entries = json.loads(file.attrs.get(ENTRY, "{}"))
+        return {str(name): Shard(*map(int, values)) for name, values in entries.items()}
+    except (ValueError, TypeError, AttributeError, OSError):
+        _log.warning("%s does not say what its shards are: they are not checked", file.filename)
+        return {}
+
+
+def opened(path: Path) -> h5py.File:
+    """Opens an HDF5 file to be read. Raises UsageError."""
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        raise failure(f"cannot read {path}: {reason(error)} (python -m rl.data repair)", error) from error
+
+
+def stored(data: Path, observations: spaces.Space, actions: spaces.Space, jpeg: bool) -> Iterator[Episode]:
+    """Yields the episodes of main_data.hdf5; warns, in one line each, of damaged shards and episodes, which
+    are left out.
+
+    jpeg: whether pictures are stored as JPEG.
+
+    Raises:
+        UsageError: main_data.hdf5 itself cannot be read.
+    """
+    if not (data / MAIN).exists():
+        return
+    files: dict[str, h5py.File | None] = {}  # shards, None where one is damaged
+    with opened(data / MAIN) as main:
+        known = listed_in(main)
+        try:
+            for i in sorted(i for i in map(hdf5.number, main) if i is not None):
+                try:
+                    group = _group(data, main, i, known, files)
+                    if group is not None:
+                        yield hdf5.read_episode(group, observations, actions, jpeg)
+                except (Damaged, KeyError, OSError) as error:
+                    line = " ".join(str(error).split())
+                    _log.warning("%s: episode %d is damaged and left out: %s", data / MAIN, i, line)
+        finally:
+            for each in filter(None, files.values()):
+                each.close()
+
+
+def _group(
+    data: Path, main: h5py.File, i: int, known: dict[str, Shard], files: dict[str, h5py.File | None]
+) -> h5py.Group | None:
+    """Returns the group of an episode, None where its shard is damaged. Raises Damaged, KeyError, OSError."""
+    link = main.get(f"{GROUP}{i}", getlink=True)
+    if isinstance(link, h5py.HardLink):
+        return main[f"{GROUP}{i}"]
+    if not (isinstance(link, h5py.ExternalLink) and _SHARD.fullmatch(link.filename)):
+        raise Damaged("it stands in no shard of this data set")
+    if link.filename not in files:
+        path = data / link.filename
+        trouble = trouble_of(path, known.get(link.filename))
+        if trouble:
+            _log.warning("%s is damaged and left out: %s", path, trouble)
+        files[link.filename] = None if trouble else h5py.File(path, "r")
+    shard = files[link.filename]
+    if shard is None:
+        return None
+    if not isinstance(shard.get(link.path, getlink=True), h5py.HardLink):
+        raise Damaged("it stands in another file")
+    return shard[link.path]
+
+
+def trouble_of(path: Path, shard: Shard | None) -> str:
+    """Says what is wrong with a shard; empty where nothing is."""
+    try:
+        if shard is not None:
+            size = path.stat().st_size
+            if size != shard.size:
+                return f"it has {size} bytes, not {shard.size}"
+            if checksum(path) != shard.crc:
+                return "its CRC-32 is another one"
+        h5py.File(path, "r").close()
+    except OSError as error:
+        return reason(error)
+    return ""

@@ -1,0 +1,200 @@
+"""Recording what is played (`--record_data`): who tells a `Recorder` of it, and what it says of who plays."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import tensorflow as tf
+
+from rl.agents.agent import Agent
+from rl.data.recorder import Recorder
+from rl.errors import UsageError
+from rl.ops import loops
+from rl.report.versions import collect_versions
+from rl.request import Request
+from rl.runners.base import Runner
+from rl.spaces import space_spec
+from rl.storage.files import plain
+from rl.types import Tensor, Trajectory
+
+_log = logging.getLogger("rl")
+KEPT = 8 << 20  # bytes of rollouts that a call of the compiled loop returns at most
+
+
+def training_recorder(request: Request, address: str, runner: Runner) -> Recorder | None:
+    """Returns what records the training of a run; None where it is not asked for.
+
+    address: of the run.
+
+    Raises:
+        UsageError: the data set holds episodes of another environment; the runner cannot tell what is played.
+            Nothing is written.
+    """
+    if request.record_data is None:
+        return None
+    agent, hparams = runner.agent, runner.agent.hparams
+    options = hparams.env_kwargs | hparams.train_env_kwargs
+    policy = {"which": "training", "seed": request.seed, "backend": runner.backend}
+    settings = zlib.crc32(json.dumps(hparams.to_dict(), sort_keys=True, default=plain).encode())
+    described = _described(agent, request.name, address, policy)
+    views = agent.observation_space, agent.action_space
+    metadata = metadata_of(agent, options)
+    recorder = Recorder(request.record_data, *views, metadata, described, address, settings)
+    runner.record_to(recorder)
+    return recorder
+
+
+def policy_recorder(
+    folder: str, agent: Agent[Any], name: str | None, address: str, **policy: Any
+) -> Recorder:
+    """Returns what records episodes of a trained policy.
+
+    name: of its hparams.
+    address: of its run.
+    policy: what else is known of it: which, step, seed.
+
+    Raises:
+        UsageError: as `training_recorder`.
+    """
+    who = _described(agent, name, address, {**policy, "eval_policy": agent.hparams.eval_policy})
+    metadata = metadata_of(agent, agent.hparams.env_kwargs)
+    return Recorder(folder, agent.observation_space, agent.action_space, metadata, who)
+
+
+def _described(agent: Agent[Any], name: str | None, address: str, policy: dict[str, Any]) -> dict[str, Any]:
+    return {"hparams": name, "algorithm": agent.hparams.algo, "run": address, **policy}
+
+
+def metadata_of(agent: Agent[Any], env_kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Returns what a new data set says of the environment and of versions (rl.data.metadata)."""
+    hparams = agent.hparams
+    found = {
+        "env_id": hparams.env,
+        "env_kwargs": env_kwargs,
+        "env_wrappers": list(hparams.env_wrappers),
+        "max_episode_steps": hparams.max_episode_steps,
+        "algorithm_name": hparams.algo,
+        "versions": collect_versions(),
+    }
+    spec = gymnasium.registry.get(hparams.env)
+    if spec is not None and not hparams.env_wrappers:
+        with contextlib.suppress(TypeError, ValueError):  # not all can be written
+            made = gymnasium.spec(hparams.env)
+            made.kwargs = {**made.kwargs, **env_kwargs}
+            made.max_episode_steps = hparams.max_episode_steps or made.max_episode_steps
+            found["env_spec"] = made.to_json()
+    return found
+
+
+@contextlib.contextmanager
+def recorded(runner: Runner, recorder: Recorder | None, total: int) -> Iterator[None]:
+    """Records what `runner` plays within, from its step on; `total`: steps after which the run is over.
+
+    Raises:
+        UsageError: the data set cannot be written (Unavailable where that may pass).
+    """
+    if recorder is None or runner.step >= total:
+        if recorder is not None:
+            _log.warning("nothing is left to train, or to record: --training False records the test")
+        yield
+        return
+    recorder.begin(runner.step)
+    try:
+        yield
+    except BaseException:
+        recorder.abandon()
+        raise
+    recorder.close(go_on=runner.step < total)
+
+
+class RecordedLoop:
+    """The compiled loop of an in-graph runner, which gives the rollouts to a recorder as well.
+
+    Args:
+        runner: whose loop it is, of one device.
+        rollout: as `Iteration.run` takes it.
+        recorder: is told of the rollouts.
+        jit_compile: whether XLA compiles it.
+    """
+
+    def __init__(self, runner: Any, rollout: Any, recorder: Recorder, jit_compile: bool):
+        if runner.devices.count > 1:
+            raise UsageError("--record_data: in-graph environments are recorded on one device alone")
+        self._runner, self._rollout, self._recorder = runner, rollout, recorder
+        hparams = runner.agent.hparams
+        self._length = hparams.rollout_length
+        self._fresh = runner.agent.experience == "parameters"
+        self._specs = self._rows_of(runner)
+        size = sum(spec.dtype.size * int(np.prod(spec.shape)) for spec in tf.nest.flatten(self._specs))
+        self._most = max(1, KEPT // size)  # iterations of a call
+        signature = [tf.TensorSpec([], tf.int32), tf.TensorSpec([loops.MAX_METRICS], tf.float32)]
+        self._call = runner.devices.compile(self._iterate, signature, jit_compile)
+
+    def _rows_of(self, runner: Any) -> Trajectory:
+        lead = (self._length, runner.env.num_envs)
+        flag, number = tf.TensorSpec(lead, tf.bool), tf.TensorSpec(lead, tf.float32)
+        observation = space_spec(runner.env.observation_space, (lead[0] + 1, lead[1]))
+        action = space_spec(runner.env.action_space, lead)
+        return Trajectory(observation, action, number, flag, flag, number, {})
+
+    def __call__(self, arguments: list[list[Any]]) -> list[Any]:
+        """Makes iterations, as the loop without a recorder does."""
+        ((count, total),) = arguments
+        left = int(count)
+        while left:
+            made, step = min(left, self._most), self._runner.step
+            ((total, rows),) = self._call([[tf.constant(made), tf.constant(total)]])
+            self._tell(step, made, tf.nest.map_structure(np.asarray, rows))
+            left -= made
+        return [total]
+
+    def _iterate(self, iterations: Tensor, sums: Tensor) -> tuple[Tensor, Trajectory]:
+        """Adds the metrics of some iterations to `sums`; returns their rollouts too, [most, ...]."""
+        runner = self._runner
+
+        def body(i: Tensor, total: Tensor, kept: Trajectory) -> tuple[Tensor, Tensor, Trajectory]:
+            played = []
+
+            def rollout(seed: Tensor, step: Tensor) -> Any:
+                found = self._rollout(seed, step)
+                played.append(found[0]._replace(extras={}, recurrent_state=()))
+                return found
+
+            metrics = runner.pack.pack(runner.iteration.run(rollout))
+            kept = tf.nest.map_structure(lambda array, x: array.write(i, x), kept, played[0])
+            return i + 1, runner.pack.join(total, metrics), kept
+
+        arrays = tf.nest.map_structure(
+            lambda spec: tf.TensorArray(spec.dtype, self._most, element_shape=spec.shape), self._specs
+        )
+        _, total, kept = tf.while_loop(
+            lambda i, *_: i < iterations, body, (tf.constant(0), sums, arrays), maximum_iterations=self._most
+        )
+        return total, tf.nest.map_structure(lambda array: array.stack(), kept)
+
+    def _tell(self, step: int, made: int, rows: Trajectory) -> None:
+        length, per_iteration = self._length, self._runner.steps_per_iteration
+        if self._fresh:
+            for i in range(made):
+                self._add(step + i * per_iteration, tf.nest.map_structure(lambda x, i=i: x[i], rows))
+            return
+
+        def flat(x: np.ndarray) -> np.ndarray:  # [iterations, T, ...] -> [iterations * T, ...]
+            return x[:made].reshape(made * length, *x.shape[2:])
+
+        observation = tf.nest.map_structure(
+            lambda x: np.concatenate([flat(x[:, :length]), x[made - 1, length:]]), rows.observation
+        )
+        flattened = tf.nest.map_structure(flat, rows._replace(observation=()))
+        self._add(step, flattened._replace(observation=observation))
+
+    def _add(self, step: int, rows: Trajectory) -> None:
+        flags = rows.terminated, rows.truncated, rows.mask
+        self._recorder.add(step, rows.observation, rows.action, rows.reward, *flags, fresh=self._fresh)

@@ -1,0 +1,170 @@
+"""`python -m rl.data`: what it tells, and what it makes of data sets and of other libraries' files."""
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+from gymnasium import spaces
+from played import SPACES, assert_equal, episodes
+
+from rl.data.__main__ import main
+from rl.data.dataset import Dataset, read, write
+from rl.data.summary import histogram
+
+CARTPOLE = spaces.Box(-np.inf, np.inf, (4,), np.float32), spaces.Discrete(2)
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Three episodes, of 5, 1 and 9 steps; rewards count the steps of all of them."""
+    made = Dataset.of(episodes(*SPACES["discrete"]), *SPACES["discrete"])
+    made.reward[:] = np.arange(15)
+    about = {"env_id": "My-v0", "policies": [{"hparams": "mine", "which": "best", "seed": 3}]}
+    write(tmp_path / "data", made, about)
+    return made
+
+
+def refused(capsys, *words):
+    """The one line of a command that is refused."""
+    assert main(list(map(str, words))) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1 and captured.err.startswith("error: ")
+    return captured.err
+
+
+def test_it_tells_what_is_in_a_data_set(tmp_path, data, capsys):
+    assert main([str(tmp_path / "data")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "environment  My-v0" in lines and "actions      Discrete(3)" in lines
+    assert "episodes     3: 2 terminated, 1 truncated" in lines
+    assert "steps        15, 5.0 an episode (1 to 9)" in lines
+    # The returns are 0+1+2+3+4 = 10, 5, and 6+...+14 = 90.
+    assert "returns      35.0 +- 38.9" in lines
+    assert "             min 5, quartiles 7.5, 10.0, 50.0, max 90.0" in lines
+    assert "policy       hparams mine, which best, seed 3" in lines
+    assert sum(line.endswith("# 2") for line in lines) == sum(line.endswith("# 1") for line in lines) == 1
+    assert main([str(tmp_path / "data")] * 2) == 0
+    assert capsys.readouterr().out.count("data:\n") == 2
+
+
+def test_a_histogram_has_equal_bins_and_every_value():
+    lines = histogram(np.array([0.0, 1.0, 1.0, 10.0]))
+    assert [line.split()[-1] for line in lines] == ["1", "2", "0", "0", "0", "0", "0", "0", "0", "1"]
+    assert lines[1].count("#") == 2 * lines[0].count("#") == 40
+    assert histogram(np.full(7, 500.0)) == [f"     500.0  {'#' * 40} 7"]
+
+
+def test_split_and_merge_lose_and_double_nothing(tmp_path, data, capsys):
+    one, other, both = tmp_path / "one", tmp_path / "other", tmp_path / "both"
+    words = ["split", str(tmp_path / "data"), "--to", str(one), str(other), "--episodes", "2", "--seed", "1"]
+    assert main(words) == 0
+    assert len(read(one).lengths) == 2 and len(read(other).lengths) == 1
+    assert main(["merge", str(one), str(other), "--to", str(both)]) == 0
+    assert sorted(read(both).returns) == [5.0, 10.0, 90.0]
+    assert read(both).metadata["policies"] == [{"hparams": "mine", "which": "best", "seed": 3}]
+    assert read(both).metadata["dataset_id"] == "both-v0"
+    capsys.readouterr()
+    assert "is there already" in refused(capsys, *words)
+    assert main([*words, "--force"]) == 0
+    capsys.readouterr()
+    assert "both parts need one" in refused(capsys, *words[:-3], "3", "--force")
+    assert "either --share X or --episodes N" in refused(capsys, *words[:5])
+    write(tmp_path / "strange", Dataset.of(episodes(*SPACES["box"]), *SPACES["box"], {"env_id": "B-v0"}))
+    line = refused(capsys, "merge", one, tmp_path / "strange", "--to", tmp_path / "new")
+    assert "unlike" not in line and "of another environment" in line
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("suffix", [".hdf5", ".npz", ".jsonl"])
+def test_files_of_other_libraries_keep_every_number(tmp_path, suffix, capsys):
+    made = Dataset.of(episodes(*CARTPOLE), *CARTPOLE)
+    write(tmp_path / "data", made)
+    path = tmp_path / f"flat{suffix}"
+    assert main(["convert", str(tmp_path / "data"), "--to", str(path)]) == 0
+    assert main(["convert", str(path), "--to", str(tmp_path / "back"), "--env", "CartPole-v1"]) == 0
+    found = read(tmp_path / "back")
+    assert found.env_id == "CartPole-v1" and found.action_space == spaces.Discrete(2)
+    expected = read(tmp_path / "data")
+    assert_equal(found, expected)
+    capsys.readouterr()
+    assert main(["convert", str(path), "--to", str(tmp_path / "guessed")]) == 0
+    assert "does not say its spaces: taken for Box" in capsys.readouterr().err
+    assert read(tmp_path / "guessed").action_space == spaces.Discrete(2)
+    assert "name another --env" in refused(
+        capsys, "convert", path, "--to", tmp_path / "other", "--env", "MountainCar-v0"
+    )
+
+
+def test_d4rl_without_successors_ends_where_they_are_unknown(tmp_path, capsys):
+    with h5py.File(tmp_path / "old.hdf5", "w") as file:
+        file["observations"] = np.arange(9, dtype=np.float32)[:, None]
+        file["actions"] = np.zeros((9, 1), np.float32)
+        file["rewards"] = np.arange(9, dtype=np.float32)
+        file["terminals"] = np.arange(9) == 2
+        file["timeouts"] = np.arange(9) == 5
+        file["infos/qpos"] = np.zeros(3)
+    assert main(["convert", str(tmp_path / "old.hdf5"), "--to", str(tmp_path / "new")]) == 0
+    found = read(tmp_path / "new")
+    # 0 1 2 terminates; 3 4 5 is cut after 4, whose successor 5 is the last that is known; so is 6 7 8.
+    assert found.lengths.tolist() == [3, 2, 2]
+    assert found.observation[:, 0].tolist() == [0, 1, 2, 2, 3, 4, 5, 6, 7, 8]
+    assert found.terminated.tolist() == [False, False, True] + [False] * 4
+    assert np.flatnonzero(found.truncated).tolist() == [4, 6]
+
+
+def test_rllibs_batches_are_joined_by_episode(tmp_path, capsys):
+    rows = {"type": "SampleBatch", "actions": [0, 1, 1], "rewards": [1.0, 1.0, 1.0]}
+    first = rows | {"obs": [[0.0], [1.0], [9.0]], "new_obs": [[1.0], [2.0], [10.0]], "eps_id": [7, 7, 8]}
+    second = rows | {"obs": [[2.0], [3.0], [10.0]], "new_obs": [[3.0], [4.0], [11.0]], "eps_id": [7, 7, 8]}
+    folder = tmp_path / "rllib"
+    folder.mkdir()
+    lines = [
+        json.dumps(first | {"terminateds": [False] * 3, "truncateds": [False] * 3}),
+        json.dumps(second | {"terminateds": [False, True, False], "truncateds": [False] * 3}),
+    ]
+    (folder / "output.json").write_text("\n".join(lines))
+    assert main(["convert", str(folder), "--to", str(tmp_path / "new")]) == 0
+    found = read(tmp_path / "new")
+    assert found.lengths.tolist() == [4, 2]
+    assert found.observation[:, 0].tolist() == [0, 1, 2, 3, 4, 9, 10, 11]
+    assert np.flatnonzero(found.terminated).tolist() == [3]
+    assert np.flatnonzero(found.truncated).tolist() == [5]
+    capsys.readouterr()
+    (folder / "output.json").write_text(json.dumps(first | {"obs": "BCJNGGhAbQAAAA", "dones": [False] * 3}))
+    assert "obs is packed" in refused(capsys, "convert", folder, "--to", tmp_path / "packed")
+    (folder / "output.json").write_text('{"type": "MultiAgentBatch"}')
+    assert "no SampleBatch" in refused(capsys, "convert", folder, "--to", tmp_path / "packed")
+
+
+def test_mistakes_are_one_line_and_write_nothing(tmp_path, data, capsys):
+    names = sorted(path.name for path in tmp_path.rglob("*"))
+    source = tmp_path / "data"
+    assert "did you mean data?" in refused(capsys, tmp_path / "dat")
+    assert "unknown flag --what" in refused(capsys, source, "--what")
+    assert "name a data set" in refused(capsys)
+    assert "that is what is read" in refused(capsys, "convert", source, "--to", source, "--force")
+    assert "ends on .hdf5, .npz or .jsonl" in refused(capsys, "convert", source, "--to", tmp_path / "a.csv")
+    assert "says its environment itself" in refused(
+        capsys, "convert", source, "--to", tmp_path / "b", "--env", "CartPole-v1"
+    )
+    write(tmp_path / "nested", Dataset.of(episodes(*SPACES["nested"]), *SPACES["nested"]))
+    line = refused(capsys, "convert", tmp_path / "nested", "--to", tmp_path / "a.npz")
+    assert "holds one array of observations, this data set has Dict" in line
+    (tmp_path / "bad.npz").write_bytes(b"PK")
+    np.savez(tmp_path / "pickled.npz", observations=np.array([{}], object), rewards=np.zeros(1))
+    for name in ("bad.npz", "pickled.npz"):
+        assert "cannot read" in refused(capsys, "convert", tmp_path / name, "--to", tmp_path / "c")
+    np.savez(tmp_path / "short.npz", observations=np.zeros((3, 1)), rewards=np.zeros(3))
+    assert "it has no actions, terminals" in refused(
+        capsys, "convert", tmp_path / "short.npz", "--to", tmp_path / "c"
+    )
+    for name in ("nested", "bad.npz", "pickled.npz", "short.npz"):
+        assert (tmp_path / name).exists()
+    left = {path.name for path in tmp_path.iterdir()} - {"nested", "bad.npz", "pickled.npz", "short.npz"}
+    assert left == {"data"} and set(names) <= {path.name for path in tmp_path.rglob("*")}
+
+
+def test_what_is_whole_needs_no_repair(tmp_path, data, capsys):
+    assert main(["repair", str(tmp_path / "data")]) == 0
+    assert "nothing to repair" in capsys.readouterr().out

@@ -1,0 +1,331 @@
+"""Recording: what a crash takes, what a resumed run goes on with, what is damaged."""
+
+import errno
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from played import assert_equal
+
+from rl.data import journal, shards, stored
+from rl.data.dataset import Dataset, read, write
+from rl.data.recorder import Recorder
+from rl.errors import Unavailable, UsageError
+
+SPACES = spaces.Box(-np.inf, np.inf, (2,), np.float32), spaces.Discrete(3)
+WHO = {"env_id": "My-v0"}, {"hparams": "mine", "seed": 0}
+
+
+class Played:
+    """B environments whose episodes have lengths of their own; each number occurs once."""
+
+    def __init__(self, count=3):
+        self.count, self.step = count, 0
+        self.ages, self.ended = np.zeros(count, int), np.zeros(count, bool)
+        self.observation = self._observed()
+
+    def _observed(self):
+        place = np.arange(self.count)
+        return np.stack([self.step + place * 0.01, self.ages], 1).astype(np.float32)
+
+    def rows(self, steps):
+        """What a recorder is told of `steps` steps: environment b has episodes of b + 3 steps."""
+        seen, acts, rewards, dones, cuts, masks = [self.observation], [], [], [], [], []
+        begun = self.step
+        for _ in range(steps):
+            self.step += self.count
+            self.ages = np.where(self.ended, 0, self.ages + 1)
+            over = (self.ages >= np.arange(self.count) + 3) & ~self.ended
+            masks.append(~self.ended)
+            rewards.append(np.where(self.ended, 0.0, self.step / 7).astype(np.float32))
+            dones.append(over & (self.ages % 2 == 1))
+            cuts.append(over & (self.ages % 2 == 0))
+            acts.append((self.step + np.arange(self.count)).astype(np.int32) % 3)
+            self.ended = over
+            self.observation = self._observed()
+            seen.append(self.observation)
+        return begun, *map(np.stack, (seen, acts, rewards, dones, cuts, masks))
+
+
+def recorder(folder, owner="run", space=SPACES, env="My-v0", seed=0):
+    return Recorder(folder, *space, {"env_id": env}, {"hparams": "mine", "seed": seed}, owner)
+
+
+def recorded(folder, *parts, **options):
+    """The data set of a recording without interruption, of these numbers of steps."""
+    played = Played()
+    with recorder(folder, **options) as made:
+        made.begin()
+        for steps in parts:
+            made.add(*played.rows(steps))
+    return read(folder, exact=True)
+
+
+def test_whole_episodes_are_recorded_however_they_are_cut_into_rollouts(tmp_path):
+    found = recorded(tmp_path / "a", 40)
+    # Environments 0, 1 and 2 have episodes of 3, 4 and 5 steps, and a reset after each: 10, 8 and 6 of them
+    # in 40 steps; the last one of environment 2 is over at step 35, the next one runs.
+    assert sorted(found.lengths.tolist()) == [3] * 10 + [4] * 8 + [5] * 6
+    assert (found.observation[:, 1] <= 5).all() and len(found.observation) == found.lengths.sum() + 24
+    for episode in found.episodes():
+        assert (episode.observation[:, 1] == np.arange(episode.length + 1)).all()  # the true last one too
+        assert episode.terminated[-1] != episode.truncated[-1]
+        assert episode.terminated[-1] == (episode.length % 2 == 1)
+        assert not episode.terminated[:-1].any() and not episode.truncated[:-1].any()
+        assert episode.about["return"] == episode.reward.sum(dtype=np.float64)
+        assert episode.about["policy"] == 0
+    steps = [each["step"] for each in found.about]
+    assert steps == sorted(steps) and steps[0] == 9
+    assert found.metadata["policies"] == [{"hparams": "mine", "seed": 0}] and found.env_id == "My-v0"
+    assert (found.observation_space, found.action_space) == SPACES
+    assert_equal(recorded(tmp_path / "b", *[1] * 40), found)
+    assert_equal(recorded(tmp_path / "c", 7, 1, 20, 12), found)
+
+
+def test_a_killed_recording_loses_its_running_episodes_alone(tmp_path):
+    expected = recorded(tmp_path / "whole", 23)
+    killed, played = recorder(tmp_path / "killed", owner=""), Played()
+    killed.begin()
+    for _ in range(23):
+        killed.add(*played.rows(1))
+    killed.abandon()  # what is left of it when its process dies
+    assert_equal(read(tmp_path / "killed", exact=True), expected)
+    with recorder(tmp_path / "killed", owner="") as again:  # whoever records there next makes it Minari's
+        again.begin()
+        assert stored.journals(tmp_path / "killed" / "data") == [again._journal.path]
+        assert len(read(tmp_path / "killed").lengths) == len(expected.lengths)
+        again.add(*Played().rows(5))
+    found = read(tmp_path / "killed", exact=True)
+    assert len(found.lengths) == len(expected.lengths) + 3
+    assert found.metadata["total_episodes"] == len(found.lengths)
+    assert found.metadata["total_steps"] == found.lengths.sum()
+    assert stored.journals(tmp_path / "killed" / "data") == []
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_resumed_run_records_what_it_would_have_recorded(tmp_path, clean):
+    expected = recorded(tmp_path / "whole", 16, 20)
+    folder, played = tmp_path / "resumed", Played()
+    first = recorder(folder)
+    first.begin()
+    first.add(*played.rows(16))
+    first.flush()  # here is the checkpoint
+    if clean:
+        first.close(go_on=True)
+        assert len(read(folder).lengths) > 0 and stored.listed(folder / "data")
+    else:
+        rest = Played()
+        rest.rows(16)
+        first.add(*rest.rows(9))
+        first.abandon()
+    second = recorder(folder)
+    second.begin(step=48)
+    second.add(*played.rows(20))
+    second.close()
+    assert_equal(read(folder, exact=True), expected)
+    assert stored.journals(folder / "data") == []
+
+
+def test_a_run_without_its_checkpoint_begins_its_recording_again(tmp_path):
+    expected = recorded(tmp_path / "whole", 30)
+    first, played = recorder(tmp_path / "again"), Played()
+    first.begin()
+    first.add(*played.rows(17))
+    first.abandon()
+    assert_equal(recorded(tmp_path / "again", 30), expected)
+    other = recorded(tmp_path / "again", 30, seed=1)  # another run in the same place
+    assert len(other.lengths) == 2 * len(expected.lengths)
+    assert [each["policy"] for each in other.about] == [0] * 18 + [1] * 18
+
+
+def test_rows_before_a_known_beginning_are_no_episodes(tmp_path):
+    played = Played()
+    played.rows(4)
+    with recorder(tmp_path) as made:
+        made.begin(step=12)
+        made.add(*played.rows(8))
+    found = read(tmp_path, exact=True)
+    assert (found.observation[found.starts + np.arange(len(found.starts)), 1] == 0).all()
+    assert sorted(found.lengths.tolist()) == [3, 4, 5]
+
+
+def test_a_damaged_journal_costs_what_is_damaged(tmp_path, caplog):
+    made, played = recorder(tmp_path), Played()
+    made.begin()
+    for _ in range(3):
+        made.add(*played.rows(10))
+    made.abandon()
+    whole = read(tmp_path, exact=True)
+    (path,) = stored.journals(tmp_path / "data")
+    ends = [each.end for each in journal.records(path)]
+    content = path.read_bytes()
+    with caplog.at_level(logging.WARNING, "rl.data"):
+        path.write_bytes(content[: ends[2] + 50])  # torn
+        assert len(read(tmp_path).lengths) == sum(each["step"] <= 60 for each in whole.about)
+        assert caplog.messages == [f"{path} is damaged: its bytes {ends[2]} to {ends[2] + 50} are left out"]
+        caplog.clear()
+        middle = bytearray(content)
+        middle[ends[1] + 200] ^= 1
+        path.write_bytes(middle)
+        found = read(tmp_path)
+        assert caplog.messages == [f"{path} is damaged: its bytes {ends[1]} to {ends[2]} are left out"]
+    steps = [each["step"] for each in found.about]
+    assert steps and not any(30 < each <= 60 for each in steps)
+    for episode in found.episodes():
+        assert (episode.observation[:, 1] == np.arange(episode.length + 1)).all()
+
+
+def test_a_damaged_shard_is_left_out_with_one_line_and_repaired(tmp_path, caplog):
+    data = tmp_path / "data"
+    for seed in range(3):
+        found = recorded(tmp_path, 20, owner="", seed=seed)
+    each = len(found.lengths) // 3
+    shard = stored.shard_files(data)[1]
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    with caplog.at_level(logging.WARNING, "rl.data"):
+        found = read(tmp_path)
+    assert caplog.messages == [f"{shard} is damaged and left out: its CRC-32 is another one"]
+    assert [about["policy"] for about in found.about] == [0] * each + [2] * each
+    assert shards.repair(data) == [f"{shard.name} is damaged and left out: its CRC-32 is another one"]
+    assert read(tmp_path).metadata["total_episodes"] == 2 * each
+    (data / "main_data.hdf5").write_bytes(b"no HDF5")
+    with pytest.raises(UsageError, match="repair"):
+        read(tmp_path)
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    assert len(shards.repair(data)) == 4
+    assert len(read(tmp_path).lengths) == 3 * each
+
+
+def test_recording_goes_on_in_a_data_set_that_was_written_at_once(tmp_path):
+    data = recorded(tmp_path / "recorded", 30)
+    write(tmp_path / "one", data)
+    assert [each.name for each in sorted((tmp_path / "one" / "data").iterdir())] == [
+        "main_data.hdf5",
+        "metadata.json",
+    ]
+    both = recorded(tmp_path / "one", 30)
+    episodes = [each._replace(about={}) for each in (*data.episodes(), *data.episodes())]
+    assert_equal(both, Dataset.of(episodes, *SPACES))
+    assert both.metadata["total_episodes"] == len(episodes)
+
+
+def test_minari_reads_what_was_recorded(tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    for seed in range(2):
+        found = recorded(tmp_path / "mine", 20, seed=seed)
+    theirs = minari.MinariDataset(tmp_path / "mine" / "data")
+    assert theirs.total_episodes == len(found.lengths) and theirs.total_steps == found.lengths.sum()
+    for one, other in zip(theirs.iterate_episodes(), found.episodes(), strict=True):
+        assert one.observations.tobytes() == other.observation.tobytes()
+        assert one.actions.tobytes() == other.action.tobytes()
+    assert next(iter(theirs.storage.get_episode_metadata([0])))["return"] == found.about[0]["return"]
+
+
+def test_two_recordings_share_a_data_set(tmp_path):
+    one, other = recorder(tmp_path, owner="one"), recorder(tmp_path, owner="other")
+    one.begin()
+    other.begin()
+    one.add(*Played().rows(20))
+    other.add(*Played().rows(20))
+    assert len(read(tmp_path).lengths) == 2 * 12
+    one.close()
+    other.close()
+    assert len(read(tmp_path).lengths) == 2 * 12
+
+
+def test_a_large_journal_becomes_a_shard_while_the_recording_goes_on(tmp_path, monkeypatch):
+    expected = recorded(tmp_path / "whole", 40)
+    monkeypatch.setattr("rl.data.recorder.LARGE", 100)
+    played = Played()
+    with recorder(tmp_path / "large") as made:
+        made.begin()
+        for _ in range(4):
+            made.add(*played.rows(10))
+            made.flush()
+            made.saved()
+        assert len(stored.listed(tmp_path / "large" / "data")) == 4
+    assert_equal(read(tmp_path / "large", exact=True), expected)
+
+
+def test_a_full_disk_spoils_nothing_that_is_there(tmp_path, monkeypatch):
+    monkeypatch.setattr("rl.storage.files.PAUSES", (0.0,))
+    played, made = Played(), recorder(tmp_path)
+    made.begin()
+    made.add(*played.rows(20))
+    before = read(tmp_path, exact=True)
+    real = os.write
+
+    def half(descriptor, content):
+        real(descriptor, bytes(content)[:40])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, pytest.raises(Unavailable, match="No space left"):
+        patch.setattr(os, "write", half)
+        made.add(*played.rows(20))
+    assert_equal(read(tmp_path, exact=True), before)
+    with monkeypatch.context() as patch, pytest.raises(Unavailable, match="No space left"):
+        patch.setattr(os, "statvfs", lambda _: os.statvfs_result([1] * 10))
+        made.close()
+    assert len(read(tmp_path).lengths) == 24
+    again = recorder(tmp_path)
+    again.begin(step=60)
+    again.close()
+    assert_equal(read(tmp_path, exact=True), before)
+
+
+def test_another_environments_data_set_is_refused_before_anything_is_written(tmp_path):
+    recorded(tmp_path, 20)
+    names = sorted(os.listdir(tmp_path / "data"))
+    with pytest.raises(UsageError, match=r"holds episodes of My-v0, not of Other-v0"):
+        recorder(tmp_path, env="Other-v0")
+    with pytest.raises(UsageError, match="not of My-v0 as it is here"):
+        recorder(tmp_path, space=(SPACES[0], spaces.Discrete(4)))
+    assert sorted(os.listdir(tmp_path / "data")) == names
+
+
+def test_actions_beyond_their_bounds_are_recorded_as_the_environment_takes_them(tmp_path):
+    space = SPACES[0], spaces.Box(-1.0, 1.0, (1,), np.float32)
+    rows = list(Played().rows(5))
+    rows[2] = np.linspace(-3, 3, 15, dtype=np.float32).reshape(5, 3, 1)
+    with recorder(tmp_path, space=space) as made:
+        made.begin()
+        made.add(*rows)
+    action = read(tmp_path).action
+    assert action.min() == -1.0 and 0.0 <= action.max() <= 1.0
+
+
+ENDLESS = """
+import sys
+from test_recorder import Played, recorder
+played, made = Played(), recorder(sys.argv[1])
+made.begin()
+while True:
+    made.add(*played.rows(5))
+    print(played.step, flush=True)
+"""
+
+
+def test_a_process_that_is_killed_has_recorded_what_was_over(tmp_path):
+    paths = [str(Path(__file__).parent), str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
+    command = [sys.executable, "-c", ENDLESS, str(tmp_path / "killed")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        for _ in range(200):
+            step = int(process.stdout.readline())
+        process.kill()
+    found, expected = read(tmp_path / "killed", exact=True), recorded(tmp_path / "whole", step // 3)
+    count = len(expected.lengths)
+    assert len(found.lengths) >= count
+    assert found.reward[: len(expected.reward)].tobytes() == expected.reward.tobytes()
+    with recorder(tmp_path / "killed") as again:  # the same run, without a checkpoint
+        again.begin()
+        again.add(*Played().rows(step // 3))
+    assert_equal(read(tmp_path / "killed", exact=True), expected)

@@ -1,0 +1,130 @@
+"""Recording of training and of policies: what is in the data set, and that nothing else changes."""
+
+import json
+
+import numpy as np
+import pytest
+from played import assert_equal
+from small_runs import TINY, trainer_of
+
+import rl
+from rl.cli import main
+from rl.data.dataset import read
+from rl.hparams.merge import resolve
+from rl.runners.recording import recorded, training_recorder
+from rl.signals import StopRequest
+
+DQN = {"compile": "graph", "log_period": 64, "eval_period": 0, "train_steps": 256, "min_replay_size": 32}
+
+
+def slow(*case):
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
+def trained(run_dir, hparams, folder=None, stop_at=None, **request):
+    """Trains a run, or goes on with it; it dies after the checkpoint of step `stop_at`. Returns its
+    variables."""
+    trainer = trainer_of(hparams, run_dir, record_data=None if folder is None else str(folder), **request)
+    try:
+        recorder = training_recorder(trainer.request, str(run_dir), trainer.runner)
+        if stop_at is not None:
+            real = trainer._write_checkpoint
+
+            def write():
+                real()
+                raise KeyboardInterrupt
+
+            advance = trainer.runner.advance
+
+            def advanced(iterations, go_on=None):
+                made = advance(iterations, go_on)
+                if trainer.runner.step >= stop_at:
+                    write()
+                return made
+
+            trainer.runner.advance = advanced
+        with recorded(trainer.runner, recorder, hparams.train_steps):
+            trainer.train(StopRequest())
+        return {name: np.array(each.numpy()) for name, each in trainer.runner.variables.items()}
+    finally:
+        trainer.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        slow("es_cartpole", {"compile": "graph", "train_steps": 3000, "eval_period": 0}),
+        ("dqn_cartpole", {**DQN, "env_backend": "gym", "num_envs": 2, "rollout_length": 3}),
+        slow("ppo_pendulum", {**TINY, "env_backend": "gym", "train_steps": 1024, "max_episode_steps": 30}),
+        slow("dqn_cartpole", {**DQN, "num_envs": 4, "compile": "xla"}),
+        slow("sac_pendulum", {**DQN, "num_envs": 2, "compile": "xla", "max_episode_steps": 30}),
+    ],
+)
+def test_recording_changes_nothing_and_has_every_finished_episode(
+    tmp_path, name, overrides, assert_same_bits
+):
+    hparams = resolve(name, overrides)
+    plain = trained(tmp_path / "plain", hparams)
+    state = trained(tmp_path / "recorded", hparams, tmp_path / "data")
+    assert_same_bits(state, plain)
+    csvs = [(tmp_path / each / "metrics.csv").read_text() for each in ("plain", "recorded")]
+    assert csvs[0] == csvs[1]
+    lines = csvs[0].splitlines()
+    column = lines[0].split(",").index("episode/count")
+    data = read(tmp_path / "data")
+    finished = sum(float(line.split(",")[column]) for line in lines[1:])
+    assert len(data.lengths) == finished > 2
+    assert (data.terminated | data.truncated).sum() == len(data.lengths)
+    assert data.env_id == hparams.env and data.metadata["policies"][0]["which"] == "training"
+    if hparams.env == "CartPole-v1":
+        assert (data.returns == data.lengths).all()
+        starts = data.observation[data.starts + np.arange(len(data.starts))]
+        assert (np.abs(starts) <= 0.05).all()
+        ends = data.observation[np.cumsum(data.lengths + 1) - 1]
+        assert ((np.abs(ends[:, 0]) > 2.4) | (np.abs(ends[:, 2]) > 0.2094)).all()
+    else:
+        assert (np.abs(data.action) <= 2.0).all() and (data.lengths == 30).all()
+
+
+def test_an_in_graph_run_that_is_killed_and_resumed_records_each_episode_once(tmp_path, assert_same_bits):
+    overrides = {**TINY, "num_envs": 4, "train_steps": 512, "log_period": 64, "eval_period": 0}
+    hparams = resolve("ppo_cartpole", overrides)
+    plain = trained(tmp_path / "plain", hparams)
+    assert_same_bits(trained(tmp_path / "whole", hparams, tmp_path / "one"), plain)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "killed", hparams, tmp_path / "two", stop_at=192)
+    assert_same_bits(trained(tmp_path / "killed", hparams, tmp_path / "two"), plain)
+    assert_equal(read(tmp_path / "two", exact=True), read(tmp_path / "one", exact=True))
+
+
+def test_what_workers_play_is_not_recorded(tmp_path):
+    words = ["--hparams", "impala_cartpole", "--num_workers", "2", "--record_data", str(tmp_path / "data")]
+    assert main([*words, "--output_dir", str(tmp_path / "run")]) == 2
+    assert main([*words[:2], "--record_data", "gs://bucket/data", "--output_dir", str(tmp_path / "run")]) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tested_policy_is_recorded_by_command_and_from_python(tmp_path):
+    run, data = tmp_path / "run", tmp_path / "data"
+    hparams = resolve("dqn_cartpole", {**DQN, "num_envs": 4, "rollout_length": 1, "train_steps": 64})
+    trained(run / "run_0", hparams)
+    saved = {"name": "dqn_cartpole", "seed": 0, "hparams": hparams.to_dict()}
+    (run / "run_0" / "hparams.json").write_text(json.dumps(saved))
+    words = ["--output_dir", str(run), "--training", "False", "--test_episodes", "5"]
+    assert main([*words, "--record_data", str(data)]) == 0
+    found = read(data)
+    assert len(found.lengths) == 5
+    (policy,) = found.metadata["policies"]
+    assert policy == {
+        "hparams": "dqn_cartpole",
+        "algorithm": "dqn",
+        "run": str(run / "run_0"),
+        "which": "best",
+        "step": 64,
+        "eval_policy": "greedy",
+    }
+    evaluation = rl.load(run).evaluate(episodes=3, seed=7, record_data=data)
+    found = read(data)
+    assert sorted(found.returns[5:]) == sorted(evaluation.returns)
+    assert [each["policy"] for each in found.about] == [0] * 5 + [1] * 3
+    assert found.metadata["policies"][1]["seed"] == 7
