@@ -301,6 +301,11 @@ class HParams(Checked):
             )
         if self.lr_end > self.lr:
             raise UsageError(f"hparam lr_end={self.lr_end:g} is above lr={self.lr:g}: schedules only go down")
+        if self.microbatches > 1 and self.grad_comp == "backprop":
+            raise UsageError(
+                f"hparam microbatches={self.microbatches}: grad_comp backprop takes a batch whole, take "
+                "grad_comp=accumulate"
+            )
         if self.weight_decay and self.optimizer != "adamw" and self.grad_comp != "evolution":
             raise UsageError(
                 f"hparam weight_decay={self.weight_decay:g}: optimizer {self.optimizer} has none, take "
