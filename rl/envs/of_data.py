@@ -3,11 +3,8 @@ and which environment it is of. No TensorFlow."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from rl.data.dataset import data_folder
-from rl.data.metadata import read_metadata
+from rl.data.metadata import env_id_of, read_metadata
 from rl.envs.gym_ids import gym_has
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
@@ -44,17 +41,10 @@ def with_environment(hparams: HParams) -> HParams:
     if hparams.env or not hparams.data:
         return hparams
     metadata = read_metadata(data_folder(hparams.data))
-    env = _env_id(metadata)
+    env = env_id_of(metadata)
     if not env or ":" in env or not gym_has(env):
         return hparams
     own = hparams.thawed()
-    own.assign({"env": env, "env_kwargs": dict(metadata.get("env_kwargs") or {})})
+    limit = metadata.get("max_episode_steps")
+    own.assign({"env": env, "env_kwargs": dict(metadata.get("env_kwargs") or {}), "max_episode_steps": limit})
     return own.freeze()
-
-
-def _env_id(metadata: dict[str, Any]) -> str:
-    """Returns the id of the environment that was played, "" where the metadata do not say."""
-    try:  # Minari has it within a text
-        return str(metadata.get("env_id") or json.loads(metadata["env_spec"])["id"])
-    except (KeyError, TypeError, ValueError):
-        return ""

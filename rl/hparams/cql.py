@@ -46,4 +46,4 @@ def cql_hopper() -> CQLHParams:
 @register
 def cql_identity() -> CQLHParams:
     """CQL from data of Identity-v0's continuous sibling: the smallest test that anything is learned."""
-    return cql(OFFLINE_IDENTITY, temperature=0.1, conservative_weight=1.0, critic_lr=3e-3)
+    return cql(OFFLINE_IDENTITY, temperature=0.1, conservative_weight=0.1, critic_lr=3e-3)
