@@ -18,6 +18,7 @@ import tensorflow as tf
 import tiny_parts
 from gymnasium import spaces
 
+from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.agents.algos.registry import registry as algos
 from rl.envs.graph.base import GraphEnv
@@ -106,26 +107,29 @@ def ids(each):
     return getattr(each, "__name__", each)
 
 
-def one_backend_each(names):
-    """(name, backend): all pairs, of which `make test` runs each name on one backend, by turns."""
-    return [
-        pytest.param(name, backend, marks=[] if (i + j) % 2 == 0 else pytest.mark.slow)
-        for i, name in enumerate(names)
-        for j, backend in enumerate(BACKENDS)
-    ]
+def family(name):
+    """What an algorithm shares with its siblings: the last base that it has before `Agent`."""
+    bases = get_algo(name).__mro__
+    return bases[bases.index(Agent) - 1]
+
+
+def first_of_each(cases, key):
+    """Params of cases, of which `make test` runs the first of each key, `make test-all` the others too."""
+    seen, params = set(), []
+    for case in cases:
+        params.append(pytest.param(*case, marks=pytest.mark.slow if key(*case) in seen else []))
+        seen.add(key(*case))
+    return params
 
 
 def walk():
     """(algorithm, kind of action space, backend): all in-graph; on the host, which differs by what is learned
     from, one algorithm of each experience, in `make test-all` the others too."""
-    walked, params = set(), []
-    for name, kind in cases():
-        params.append(pytest.param(name, kind, "graph", id=f"{name}-{kind.__name__}-graph"))
-        experience = get_algo(name).experience
-        marks = pytest.mark.slow if (experience, kind) in walked else []
-        walked.add((experience, kind))
-        params.append(pytest.param(name, kind, "gym", marks=marks, id=f"{name}-{kind.__name__}-gym"))
-    return params
+
+    def differs(name, kind, backend):
+        return (name if backend == "graph" else get_algo(name).experience), kind, backend
+
+    return first_of_each([(*case, backend) for case in cases() for backend in BACKENDS], differs)
 
 
 DISCRETE = [name for name, kind in cases() if kind is spaces.Discrete]
@@ -149,7 +153,7 @@ def test_every_algorithm_acts_in_a_space_that_is_walked():
     assert {name for name, _ in cases()} == set(algos.names())
 
 
-@pytest.mark.parametrize(("algo", "kind", "backend"), walk())
+@pytest.mark.parametrize(("algo", "kind", "backend"), walk(), ids=ids)
 def test_it_learns_and_is_saved_and_restored_whole_and_repeats_itself(build, tmp_path, algo, kind, backend):
     name, overrides = settings(algo, kind, backend)
     runner, before = save_restore_and_repeat(build, tmp_path, name, overrides)
@@ -210,7 +214,7 @@ def parts_cases():
             found.append((name, spaces.Discrete, "tuple", "graph"))
         else:
             found += [(name, spaces.Box, "tuple", "graph"), (name, spaces.Box, "dict", "gym")]
-    return found
+    return first_of_each(found, lambda name, *case: (family(name), *case))
 
 
 def parts_settings(algo, backend, form, actions):
@@ -220,7 +224,10 @@ def parts_settings(algo, backend, form, actions):
     return name, overrides | {"model.part_hidden": (8,)}
 
 
-@pytest.mark.parametrize(("algo", "backend"), one_backend_each(DISCRETE))
+@pytest.mark.parametrize(
+    ("algo", "backend"),
+    first_of_each(itertools.product(DISCRETE, BACKENDS), lambda name, backend: (family(name), backend)),
+)
 def test_it_learns_with_legal_actions_alone(build, monkeypatch, algo, backend):
     """Half of the legal actions are right. Gymnasium's form of the environment raises at an illegal one."""
     learn = Iteration.learn
