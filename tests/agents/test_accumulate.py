@@ -28,7 +28,12 @@ def updated(make_agent, snapshot, name, learn, **overrides):
 
 @pytest.mark.parametrize(
     ("microbatches", "model", "jit_compile"),
-    [(2, "mlp", False), (4, "mlp", True), (2, "lstm", False), (4, "gru", False), (2, "gru", True)],
+    [
+        (4, "mlp", True),
+        (2, "lstm", False),
+        pytest.param(4, "gru", False, marks=pytest.mark.slow),
+        pytest.param(2, "gru", True, marks=pytest.mark.slow),
+    ],
 )
 def test_a_rollout_in_microbatches_gives_the_full_gradient(
     make_agent, make_rollout, snapshot, microbatches, model, jit_compile
