@@ -12,8 +12,9 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
-from rl.envs.host import Purpose, purpose_seed
+from rl.envs.host import Purpose, action_encoder, purpose_seed
 from rl.envs.make import eval_envs_of
+from rl.envs.of_data import with_environment
 from rl.envs.own import check_importable, give_env
 from rl.errors import NotSent, UsageError
 from rl.experiment import tell_hints, train_one
@@ -69,9 +70,11 @@ class Policy:
         self._origin = {"name": None, "address": "", **(origin or {})}  # of `policy_recorder`
         self._actors: dict[int, Actor] = {}
         self._calls = 0  # each with random numbers of its own
-        env = eval_envs_of(agent.hparams, 1)
-        self._encode = env.encode
-        env.close()
+        self._encode = action_encoder(agent.action_space)
+        if agent.hparams.env:
+            env = eval_envs_of(agent.hparams, 1)
+            self._encode = env.encode
+            env.close()
 
     def __call__(self, observation: Nest, batched: bool = False) -> Nest:
         """Returns the action for one observation, or `[N, ...]` actions for `[N, ...]` observations if
@@ -108,7 +111,12 @@ class Policy:
 
         record_data: the folder of a data set to which they are added (`rl.data`).
         seed: which episodes: others for each seed, and none that training evaluated or tested.
+
+        Raises:
+            UsageError: it learned from data, and of no environment that could be played.
         """
+        if not self.agent.hparams.env:
+            raise UsageError("there is no environment to evaluate in: load it with env=")
         with contextlib.closing(Evaluator(self.agent, episodes)) as evaluator:
             if record_data is None:
                 return evaluator.run(purpose_seed(Purpose.USER, seed))
@@ -174,6 +182,7 @@ def train(
     if env is not None:
         overrides = {"env": give_env(env), **overrides}
     name, resolved = _resolved(hparams, overrides)
+    resolved = with_environment(resolved)
     if eval_episodes < 1 or seed < 0 or num_workers < 0:
         raise UsageError(
             f"eval_episodes={eval_episodes} must be at least 1, seed={seed} and num_workers={num_workers} "

@@ -211,8 +211,10 @@ def _run(argv: Sequence[str]) -> int:
     if code is not None:
         return code
     from rl.envs.checks import check_environment  # takes NumPy: after the processes have been divided
+    from rl.envs.of_data import with_environment
 
     if hparams is not None:
+        hparams = with_environment(hparams)
         check_environment(hparams, training, args.num_workers > 0)
     import_tensorflow()
     from rl.experiment import run

@@ -34,6 +34,7 @@ log = logging.getLogger("rl")
 # May differ between a run and its continuation. Some still shape what is to come: schedules run to
 # `train_steps`, rows and evaluations stand where the periods say, `compile` rounds differently.
 FREE_TO_CHANGE = {
+    "data",  # its place; the runner looks whether it is the same
     "train_steps",
     "log_period",
     "eval_period",
@@ -133,16 +134,18 @@ def one_copy(request: Request, storage: Storage, copy: int, stop: StopRequest) -
         result = train_one(request.of_copy(copy), storage, stop) if request.training else None
         if not stop.requested:
             tests = _test(request, storage.folder, stop, storage.address)
-            return [_summary(storage, result, tests, request.test_episodes)]
-        return [] if result is None else [_summary(storage, result, {}, 0)]
+            return [_summary(request, storage, result, tests)]
+        return [] if result is None else [_summary(request, storage, result, {})]
 
 
 def tell_hints(hparams: HParams) -> None:
     """Warns of what is hardly meant; to be called once, where a run begins and not where it goes on."""
     told = hints(hparams)
+    if not hparams.env:
+        told.append("no environment is named (--env): what is learned from the data is not evaluated")
     with contextlib.suppress(UsageError):
-        told += filter(None, [text_hint(hparams.env, left_out(hparams))])
-    if hparams.model.name == "mlp":
+        told += filter(None, [text_hint(hparams.env, left_out(hparams))] if hparams.env else [])
+    if hparams.env and hparams.model.name == "mlp":
         with contextlib.suppress(UsageError):  # for whoever builds the run to say
             env = eval_envs_of(hparams, 1)
             env.close()
@@ -183,7 +186,7 @@ def train_one(request: Request, storage: Storage, stop: StopRequest) -> Result:
             "name": request.name,
             "seed": request.seed,
             "hparams": hparams.to_dict(),
-            "backends": {"training": trainer.runner.backend, "evaluation": trainer.evaluator.backend},
+            "backends": {"training": trainer.runner.backend, "evaluation": trainer.evaluation_backend},
             "difference_from_default": {
                 key: list(pair) for key, pair in difference(hparams, HParams()).items()
             },
@@ -235,6 +238,8 @@ def _test(request: Request, run_dir: Path, stop: StopRequest, address: str) -> d
     def stopped() -> bool:
         return stop.requested
 
+    if not saved_hparams(run_dir, request.hparams)[0].env:
+        return tests
     with contextlib.suppress(Stopped):
         agent, episodes = saved_agent(run_dir, request.hparams, request.eval_policy), request.test_episodes
         with contextlib.closing(Evaluator(agent, episodes)) as evaluator:
@@ -265,8 +270,9 @@ def _test(request: Request, run_dir: Path, stop: StopRequest, address: str) -> d
 
 
 def _summary(
-    storage: Storage, result: Result | None, tests: dict[str, Evaluation], episodes: int
+    request: Request, storage: Storage, result: Result | None, tests: dict[str, Evaluation]
 ) -> dict[str, Any]:
+    unit = "updates" if request.hparams is not None and request.hparams.offline else "steps"
     row: dict[str, Any] = {"run": storage.address}
     titles = {"best": "best checkpoint", "last": "last checkpoint"}
     for way in ("sampled", "greedy"):  # the policy that `eval_policy` does not say
@@ -277,14 +283,14 @@ def _summary(
             returns = tests[which].returns
             digits = 1 if abs(returns.mean()) >= 10 else 3  # as the progress line has them
             spread = f"{returns.mean():.{digits}f} +- {returns.std():.{digits}f}"
-            row[f"return, {title}"] = f"{spread} ({episodes} episodes)"
+            row[f"return, {title}"] = f"{spread} ({request.test_episodes} episodes)"
     if result is not None:
-        row["steps"] = result.step
+        row[unit] = result.step
         if result.first_step:
-            row["steps"] = f"{result.step:,}, {result.step - result.first_step:,} of them now"
+            row[unit] = f"{result.step:,}, {result.step - result.first_step:,} of them now"
         row["time"] = f"{result.seconds:.1f} s"
         if result.steps_per_second:
-            rate = f"{result.steps_per_second:,.{0 if result.steps_per_second >= 10 else 2}f} steps/s"
+            rate = f"{result.steps_per_second:,.{0 if result.steps_per_second >= 10 else 2}f} {unit}/s"
             rest = f"{result.seconds - result.train_seconds:.1f} s"
             row["time"] += f": {result.train_seconds:.1f} s training at {rate}"
             row["time"] += f", {rest} compiling (first window), evaluating, saving"

@@ -68,9 +68,15 @@ def saved_agent(
 ) -> Agent[Any]:
     """Builds the agent as it was trained in `run_dir`, weights not read yet. As `saved_hparams`."""
     hparams, seed = saved_hparams(run_dir, asked, eval_policy, env)
-    envs = eval_envs_of(hparams, 1)
-    views = envs.observation_space, envs.action_space
-    envs.close()
+    if hparams.env:
+        envs = eval_envs_of(hparams, 1)
+        views = envs.observation_space, envs.action_space
+        envs.close()
+    else:
+        from rl.data.dataset import read  # only where no environment says it
+
+        data = read(hparams.data)
+        views = data.observation_space, data.action_space
     agent: Agent[Any] = get_algo(hparams.algo)(hparams, *views, seed)
     return agent
 

@@ -52,6 +52,7 @@ class Batch(NamedTuple):
     sample_weight: Tensor  # [N] importance-sampling weight, 1 for uniform sampling
     index: Tensor  # [N] int32 place in the memory, for priority updates
     mask: Tensor  # [N] float32: 0 where the place holds no transition
+    next_action: Nest = ()  # [N, ...] what was done at next_observation, of data; () of what is played
 
 
 class SequenceBatch(NamedTuple):

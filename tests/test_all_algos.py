@@ -1,7 +1,8 @@
 """Every registered algorithm, on every kind of action space it acts in, in-graph and on the host.
 
 Nothing here names an algorithm: a new one is tested as soon as it is registered. Its hparams are the set
-called `<algo>_identity` if there is one, else the one called `<algo>`.
+called `<algo>_identity` if there is one, else the one called `<algo>`. One that learns from data gets some
+that were played here, mostly rightly.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import textwrap
 
 import gymnasium
 import numpy as np
+import own_data
 import pytest
 import tensorflow as tf
+import tiny_follow
 import tiny_parts
 from gymnasium import spaces
 
+from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.agents.algos.registry import registry as algos
-from rl.envs.graph.base import GraphEnv
 from rl.envs.registry import registry as envs
 from rl.hparams.merge import resolve
 from rl.hparams.registry import registry as hparams_sets
@@ -30,56 +33,20 @@ from rl.runners.evaluate import Evaluator
 from rl.runners.iteration import Iteration
 from rl.storage.checkpoint import CheckpointManager
 
-ENV_ID = "Follow-v0"  # the name under which `Follow` is registered
 TINY = {
     # action space: environment, good return, steps of training for each step of the algorithm's set
     spaces.Discrete: ("Identity-v0", 18.0, 1),  # 20 at best, 5 at random
-    spaces.Box: (ENV_ID, 19.0, 4),  # 20 at best, 13.3 for standing still
+    spaces.Box: (tiny_follow.ENV_ID, 19.0, 4),  # 20 at best, 13.3 for standing still
 }
 BACKENDS = ("graph", "gym")
 RECURRENT = ("lstm", "gru")
 
 
-class Follow(GraphEnv):
-    """Name the number that is shown, between -1 and 1: reward 1 - error^2, 20 steps."""
-
-    max_episode_steps = 20
-    observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
-    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
-
-    def initial(self, seed):
-        return random.uniform(seed, [self.num_envs], -1.0, 1.0)
-
-    def dynamics(self, physics, action, seed):
-        reward = 1.0 - tf.square(action[:, 0] - physics)
-        return self.initial(seed), reward, tf.zeros([self.num_envs], tf.bool)
-
-    def observe(self, physics):
-        return physics[:, None]
-
-
-class FollowGym(gymnasium.Env):
-    """The same for Gymnasium."""
-
-    observation_space, action_space = Follow.observation_space, Follow.action_space
-
-    def __init__(self, render_mode=None):
-        self.render_mode = render_mode
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.shown = self.np_random.uniform(-1.0, 1.0, 1).astype(np.float32)
-        return self.shown, {}
-
-    def step(self, action):
-        reward = 1.0 - float((action[0] - self.shown[0]) ** 2)
-        return self.reset()[0], reward, False, False, {}
-
-
 @pytest.fixture(autouse=True)
 def _tiny_environments():
     """Registered for these tests alone."""
-    named = {ENV_ID: (Follow, FollowGym), tiny_parts.ENV_ID: (tiny_parts.Parts, tiny_parts.PartsGym)}
+    follow = (tiny_follow.Follow, tiny_follow.FollowGym)
+    named = {tiny_follow.ENV_ID: follow, tiny_parts.ENV_ID: (tiny_parts.Parts, tiny_parts.PartsGym)}
     for name, (graph, gym) in named.items():
         envs.register(graph)
         gymnasium.register(name, entry_point=gym, max_episode_steps=20)
@@ -99,33 +66,52 @@ def settings(algo, kind, backend):
     name = f"{algo}_identity" if f"{algo}_identity" in hparams_sets else algo
     env, _, factor = TINY[kind]
     steps = hparams_sets.get(name)().train_steps if name.endswith("_identity") else 8_000
-    return name, {"env": env, "env_backend": backend, "train_steps": factor * steps}
+    return name, with_data(algo, {"env": env, "env_backend": backend, "train_steps": factor * steps})
+
+
+def offline(algo):
+    """Whether an algorithm learns from data."""
+    return get_algo(algo).hparams_type().offline
+
+
+def with_data(algo, overrides):
+    """The overrides, for an algorithm that learns from data with some of that environment."""
+    kwargs = overrides.get("env_kwargs", {})
+    return overrides | ({"data": own_data.tiny(overrides["env"], **kwargs)} if offline(algo) else {})
 
 
 def ids(each):
     return getattr(each, "__name__", each)
 
 
-def one_backend_each(names):
-    """(name, backend): all pairs, of which `make test` runs each name on one backend, by turns."""
-    return [
-        pytest.param(name, backend, marks=[] if (i + j) % 2 == 0 else pytest.mark.slow)
-        for i, name in enumerate(names)
-        for j, backend in enumerate(BACKENDS)
-    ]
+def backends(name):
+    """Where an algorithm is walked: what learns from data alone plays nothing on the host."""
+    return ("graph",) if offline(name) else BACKENDS
+
+
+def family(name):
+    """What an algorithm shares with its siblings: the last base that it has before `Agent`."""
+    bases = get_algo(name).__mro__
+    return bases[bases.index(Agent) - 1]
+
+
+def first_of_each(cases, key):
+    """Params of cases, of which `make test` runs the first of each key, `make test-all` the others too."""
+    seen, params = set(), []
+    for case in cases:
+        params.append(pytest.param(*case, marks=pytest.mark.slow if key(*case) in seen else []))
+        seen.add(key(*case))
+    return params
 
 
 def walk():
     """(algorithm, kind of action space, backend): all in-graph; on the host, which differs by what is learned
     from, one algorithm of each experience, in `make test-all` the others too."""
-    walked, params = set(), []
-    for name, kind in cases():
-        params.append(pytest.param(name, kind, "graph", id=f"{name}-{kind.__name__}-graph"))
-        experience = get_algo(name).experience
-        marks = pytest.mark.slow if (experience, kind) in walked else []
-        walked.add((experience, kind))
-        params.append(pytest.param(name, kind, "gym", marks=marks, id=f"{name}-{kind.__name__}-gym"))
-    return params
+
+    def differs(name, kind, backend):
+        return (name if backend == "graph" else get_algo(name).experience), kind, backend
+
+    return first_of_each([(*case, backend) for case in cases() for backend in backends(case[0])], differs)
 
 
 DISCRETE = [name for name, kind in cases() if kind is spaces.Discrete]
@@ -149,7 +135,7 @@ def test_every_algorithm_acts_in_a_space_that_is_walked():
     assert {name for name, _ in cases()} == set(algos.names())
 
 
-@pytest.mark.parametrize(("algo", "kind", "backend"), walk())
+@pytest.mark.parametrize(("algo", "kind", "backend"), walk(), ids=ids)
 def test_it_learns_and_is_saved_and_restored_whole_and_repeats_itself(build, tmp_path, algo, kind, backend):
     name, overrides = settings(algo, kind, backend)
     runner, before = save_restore_and_repeat(build, tmp_path, name, overrides)
@@ -177,28 +163,35 @@ def test_it_learns_in_bfloat16_too(build):
 
 
 def save_restore_and_repeat(build, tmp_path, name, overrides):
-    """Returns the runner after 16 iterations, and its variables before them."""
-    first = build(name, seed=0, **overrides)
+    """Returns the runner after 16 iterations, and its variables before them.
+
+    An in-graph runner is no more than its variables: it repeats itself from where another one of its seed
+    starts, and one that was only built takes all that was saved. Host environments keep state of their own:
+    there the other one plays.
+    """
+    first, again = (build(name, seed=0, **overrides) for _ in range(2))
     before = state(first)
+    assert_same(state(again), before)
     early = first.run(8)
     saved = state(first)
     manager = CheckpointManager(tmp_path)
     manager.save(first.variables, first.step)
     late = first.run(8)
-
-    again = build(name, seed=0, **overrides)
-    assert again.run(8) == early
-    assert_same(state(again), saved)
-
-    again.run(3)
-    moved = state(again)
-    assert all((moved[key] != value).any() for key, value in saved.items() if key.startswith("network/torso"))
+    after = state(first)
+    assert all((after[key] != value).any() for key, value in saved.items() if key.startswith("network/torso"))
+    if overrides["env_backend"] != "graph":
+        assert again.run(8) == early
+        assert_same(state(again), saved)
+        again.run(3)
     manager.restore(again.variables)
     again.restored(tmp_path)
     assert_same(state(again), saved)
-    if overrides["env_backend"] == "graph":  # of host environments the state is not saved
-        assert again.run(8) == late
-        assert_same(state(again), state(first))
+    if overrides["env_backend"] == "graph":
+        for start, sums, end in ((before, early, saved), (state(again), late, after)):
+            for key, variable in first.variables.items():
+                variable.assign(start[key])
+            assert first.run(8) == sums
+            assert_same(state(first), end)
     return first, before
 
 
@@ -209,18 +202,25 @@ def parts_cases():
         if spaces.Discrete in get_algo(name).action_spaces:
             found.append((name, spaces.Discrete, "tuple", "graph"))
         else:
-            found += [(name, spaces.Box, "tuple", "graph"), (name, spaces.Box, "dict", "gym")]
-    return found
+            found.append((name, spaces.Box, "tuple", "graph"))
+            found += [(name, spaces.Box, "dict", each) for each in backends(name) if each == "gym"]
+    return first_of_each(found, lambda name, *case: (family(name), *case))
 
 
 def parts_settings(algo, backend, form, actions):
     """(named set, overrides) for an algorithm where observations have parts of all kinds."""
     name, overrides = settings(algo, spaces.Box if actions == "box" else spaces.Discrete, backend)
     overrides |= {"env": tiny_parts.ENV_ID, "env_kwargs": {"form": form, "actions": actions}}
-    return name, overrides | {"model.part_hidden": (8,)}
+    return name, with_data(algo, overrides) | {"model.part_hidden": (8,)}
 
 
-@pytest.mark.parametrize(("algo", "backend"), one_backend_each(DISCRETE))
+@pytest.mark.parametrize(
+    ("algo", "backend"),
+    first_of_each(
+        [(name, backend) for name in DISCRETE for backend in backends(name)],
+        lambda name, backend: (family(name), backend),
+    ),
+)
 def test_it_learns_with_legal_actions_alone(build, monkeypatch, algo, backend):
     """Half of the legal actions are right. Gymnasium's form of the environment raises at an illegal one."""
     learn = Iteration.learn
@@ -235,7 +235,8 @@ def test_it_learns_with_legal_actions_alone(build, monkeypatch, algo, backend):
     name, overrides = parts_settings(algo, backend, "dict", "masked")
     runner = build(name, **overrides)
     sums = runner.run(iterations_of(runner))
-    assert sums["transitions"] >= 1000 and sums["illegal"] == 0.0
+    if not offline(algo):
+        assert sums["transitions"] >= 1000 and sums["illegal"] == 0.0
     assert all(np.isfinite(value) for value in sums.values()), sums
     evaluator = Evaluator(runner.agent, 5)
     assert evaluator.run(0).returns.mean() >= 17.0  # 20 at best, 10 at random

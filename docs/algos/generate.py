@@ -33,6 +33,9 @@ FAMILIES = {  # siblings, each written as a change of one before it; algorithms 
     "Policy gradient": ("vpg", "a2c", "ppo", "impala", "appo"),
     "Policy gradient through action values": ("ddpg", "td3", "sac", "sac_discrete"),
     "Evolution": ("es", "ars"),
+    "From data, policies": ("bc", "marwil", "awac", "iql"),
+    "From data, action values": ("cql_discrete", "bcq_discrete"),
+    "From data, policies through action values": ("td3_bc", "rebrac", "cql", "bcq"),
 }
 HEADER = "| algorithm | | actions | learns from | memory models | lines |"
 EXPERIENCE = {

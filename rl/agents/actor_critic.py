@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import keras
 import tensorflow as tf
@@ -35,6 +35,7 @@ class ReplayActorCritic(Agent[AnyActorCritic]):
     experience = "transition"
     critics = 2  # how many there are, side by side
     target_policy = True  # whether the actor has a target network too
+    policy_metrics: ClassVar[tuple[str, ...]] = ("policy_loss",)  # those of `policy_loss` that are logged
     actions: BoxActions | DiscreteActions
 
     def build(self) -> None:
@@ -58,7 +59,7 @@ class ReplayActorCritic(Agent[AnyActorCritic]):
         return Critic(self.hparams, self.encoder, size, self.initializers, count=self.critics, name=name)
 
     def policy_loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The actor's loss, as `loss`; its metrics have "policy_loss"."""
+        """The actor's loss, as `loss`; its metrics have all `policy_metrics`."""
         raise NotImplementedError
 
     def updates_per_iteration(self) -> int:
@@ -79,7 +80,8 @@ class ReplayActorCritic(Agent[AnyActorCritic]):
     def policy_step(self, batch: Batch, seed: Tensor) -> dict[str, Tensor]:
         """A step of the actor; returns its metrics."""
         metrics = self.gradient_step(batch, seed, "network", self.policy_loss).metrics
-        return {"policy_loss": metrics["policy_loss"], "policy_grad_norm": metrics["grad_norm"]}
+        kept = {name: metrics[name] for name in self.policy_metrics}
+        return kept | {"policy_grad_norm": metrics["grad_norm"]}
 
     def after_update(self) -> None:
         self.follow(self.hparams.tau)

@@ -165,7 +165,9 @@ class Agent(Generic[AnyHParams]):
 
     @property
     def steps_per_iteration(self) -> int:
-        """Environment steps of an iteration, of all learners together."""
+        """Environment steps of an iteration, of all learners together; updates where nothing is played."""
+        if self.hparams.offline:
+            return self.updates_per_iteration()
         learners = 1 if self.experience == "parameters" else replicas.count()  # a population is one
         return int(learners * self.hparams.num_envs * self.hparams.rollout_length)
 

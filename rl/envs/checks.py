@@ -7,6 +7,7 @@ from typing import Any
 from rl.agents.algos.registry import action_spaces_of
 from rl.envs.gym_ids import gym_has, gym_look, gym_spec, pictures_of_ale
 from rl.envs.make import chosen_backend, eval_envs_of
+from rl.envs.of_data import check_data
 from rl.report.video import headless_setup
 from rl.spaces import check_action_space
 
@@ -14,14 +15,19 @@ IN_GRAPH = "rl.envs.graph_gym:"  # what Gymnasium makes by it is computed by Ten
 
 
 def check_environment(hparams: Any, training: bool = True, workers: bool = False) -> None:
-    """Finds the environment, looks at it as evaluation has it, and asks whether the algorithm can act in it.
+    """Finds the environment, looks at it as evaluation has it, and asks whether the algorithm can act in it;
+    finds the data that it learns from in place of it.
 
     Raises:
-        UsageError: no backend has that id, or not the one that is to train; it cannot be made; the
-            algorithm cannot act in it.
+        UsageError: there are no data; no backend has that id, or not the one that is to train; it cannot be
+            made; the algorithm cannot act in it.
     """
     backend, chosen, wrappers = hparams.env_backend, "", hparams.env_wrappers
-    if training:
+    if hparams.offline and training:
+        check_data(hparams)
+    if not hparams.env:  # all there is are data
+        return
+    if training and not hparams.offline:
         chosen = chosen_backend(hparams.env, "host" if workers and backend == "auto" else backend, wrappers)
     headless_setup()
     space = None

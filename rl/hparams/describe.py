@@ -9,7 +9,8 @@ import textwrap
 import tokenize
 from typing import Any, NamedTuple
 
-from rl.hparams.hparams import Checked, HParams, accepted
+from rl.hparams.accepted import accepted
+from rl.hparams.hparams import Checked, HParams
 
 
 class Described(NamedTuple):

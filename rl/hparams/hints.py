@@ -55,6 +55,8 @@ def updates_of_run(hparams: Any) -> int:
 
     (With workers, whose rollouts have a row more, learning may begin an iteration earlier.)
     """
+    if hparams.offline:
+        return -(-hparams.train_steps // _updates_per_iteration(hparams)) * _updates_per_iteration(hparams)
     iterations = -(-hparams.train_steps // (hparams.num_envs * hparams.rollout_length))
     return max(iterations - _idle_iterations(hparams), 0) * _updates_per_iteration(hparams)
 
@@ -86,6 +88,8 @@ def _updates_per_iteration(hparams: Any) -> int:
 
 
 def _rounded_up(hparams: Any) -> str | None:
+    if hparams.offline:
+        return None
     # Workers that make each rollout together divide the environments; several learners have as many each.
     learners = 1 if hparams.sync_workers else hparams.num_learners
     steps = learners * hparams.num_envs * hparams.rollout_length
@@ -108,7 +112,7 @@ def _nothing_learned(hparams: Any) -> str | None:
 
 
 def _all_random(hparams: Any) -> str | None:
-    if getattr(hparams, "random_steps", 0) < hparams.train_steps:
+    if hparams.offline or getattr(hparams, "random_steps", 0) < hparams.train_steps:
         return None
     return (
         f"every action of training will be random: random_steps={hparams.random_steps} is not below "

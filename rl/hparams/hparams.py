@@ -25,6 +25,7 @@ from pydantic import (
 
 from rl import other_names
 from rl.errors import UsageError, nearest
+from rl.hparams.accepted import accepted
 
 
 def _whole(value: Any) -> Any:
@@ -159,10 +160,15 @@ class ModelHParams(Checked):
 
 
 class HParams(Checked):
-    """What every algorithm has. Periods and lengths count environment steps unless they say otherwise."""
+    """What every algorithm has. Periods and lengths count environment steps unless they say otherwise; where
+    nothing is played (memory=dataset), gradient updates."""
 
     algo: str = ""  # name in the registry algos
     env: str = ""  # environment id
+    # Folder of a data set, which memory=dataset holds; its own environment is evaluated where env is empty.
+    data: str = ""
+    # With data: rewards are scaled so that the returns of its episodes span this; None: as they are.
+    return_span: PositiveFloat | None = None
     env_backend: Literal["auto", "graph", "envpool", "gym"] = "auto"  # steps training; evaluation prefers gym
     # Options of the environment, as gymnasium.make takes them.
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -178,7 +184,7 @@ class HParams(Checked):
     normalize_reward: bool = False  # divides by the standard deviation of the discounted return
     num_envs: PositiveInt = 8  # environments stepped side by side
     rollout_length: PositiveInt = 32  # steps of each environment between two learning phases
-    train_steps: PositiveInt = 100_000  # steps of all environments together
+    train_steps: PositiveInt = 100_000  # steps of all environments together; memory=dataset: updates
     gamma: Fraction = 0.99  # discount per step
 
     model: ModelHParams = Field(default_factory=ModelHParams)
@@ -277,14 +283,29 @@ class HParams(Checked):
         `act_select`."""
         return self.act_select
 
+    @property
+    def offline(self) -> bool:
+        """Returns whether all there is to learn from are `data`, and nothing is played."""
+        return self.memory_name == "dataset"
+
     def check(self) -> None:
         """Raises UsageError unless an algorithm and an environment are named and the rest fits together."""
         if not self.algo:
             raise UsageError("the hparams name no algorithm: add a set of one, such as --hparams default-dqn")
-        if not self.env:
+        if not self.env and not (self.offline and self.data):
             raise UsageError("the hparams name no environment: give --env ID, or a set such as dqn_cartpole")
+        if self.data and not self.offline:
+            raise UsageError(
+                f"hparam data={self.data}: memory {self.memory_name} is filled by playing, take "
+                "memory=dataset"
+            )
         if self.lr_end > self.lr:
             raise UsageError(f"hparam lr_end={self.lr_end:g} is above lr={self.lr:g}: schedules only go down")
+        if self.microbatches > 1 and self.grad_comp == "backprop":
+            raise UsageError(
+                f"hparam microbatches={self.microbatches}: grad_comp backprop takes a batch whole, take "
+                "grad_comp=accumulate"
+            )
         if self.weight_decay and self.optimizer != "adamw" and self.grad_comp != "evolution":
             raise UsageError(
                 f"hparam weight_decay={self.weight_decay:g}: optimizer {self.optimizer} has none, take "
@@ -370,29 +391,3 @@ def usage_error(error: ValidationError, kind: type[Checked]) -> UsageError:
         return UsageError(f"hparam {key}={first['input']!r}: {first['ctx']['error']}")
     shown = f"{key} holds {first['input']!r}" if len(path) > 1 else f"{key}={first['input']!r}"
     return UsageError(f"hparam {shown}: needs {accepted(kind, field)}")
-
-
-def accepted(kind: type[Checked], field: str) -> str:
-    """Returns words for what a field takes, such as "an integer >= 1"."""
-    schema = kind.model_json_schema()
-    return _schema_words(schema["properties"][field])
-
-
-def _schema_words(schema: dict[str, Any]) -> str:
-    if "anyOf" in schema:
-        return " or ".join(_schema_words(each) for each in schema["anyOf"])
-    if "enum" in schema:
-        return "one of " + ", ".join(schema["enum"])
-    if schema.get("type") == "array":
-        return f"a list, each item {_schema_words(schema.get('items', {}))}"
-    words = {
-        "integer": "an integer",
-        "number": "a number",
-        "boolean": "true or false",
-        "string": "text",
-        "null": "none",
-        "object": "a mapping such as {key:value}",
-    }.get(schema.get("type", ""), "hparams of its own: " + ", ".join(ModelHParams.keys()))
-    limits = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
-    bounds = [f"{sign} {schema[name]:g}" for name, sign in limits.items() if name in schema]
-    return f"{words} {' and '.join(bounds)}" if bounds else words

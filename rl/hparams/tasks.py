@@ -1,8 +1,8 @@
 """What each task asks for, whatever learns it: how long to train, how often to evaluate, how to see it.
 
-Three tables by what the algorithms learn from, because replay needs about a tenth of the steps that rollouts
-do, and populations play whole episodes. A set begins with its task and says what it has otherwise:
-`A2CHParams.of(ROLLOUT["CartPole-v1"], lr=1e-3)`.
+Tables by what the algorithms learn from, because replay needs about a tenth of the steps that rollouts do,
+populations play whole episodes, and the steps of those that learn from data are gradient updates. A set
+begins with its task and says what it has otherwise: `A2CHParams.of(ROLLOUT["CartPole-v1"], lr=1e-3)`.
 """
 
 from __future__ import annotations
@@ -72,4 +72,28 @@ PARAMETERS = _with_ids(
             train_steps=12_800, log_period=1_000, normalize_observation=False, rollout_length=20
         ),
     }
+)
+
+# what learns from data: the steps are gradient updates
+_LOCOMOTION = dict(train_steps=1_000_000, eval_period=50_000, log_period=10_000)
+OFFLINE = _with_ids(
+    {
+        "CartPole-v1": dict(train_steps=20_000, eval_period=5_000, log_period=1_000),
+        "Pendulum-v1": dict(train_steps=50_000, eval_period=10_000, log_period=1_000),
+        "HalfCheetah-v5": _LOCOMOTION,
+        "Hopper-v5": _LOCOMOTION,
+        "Identity-v0": dict(train_steps=1_000, log_period=250, gamma=0.0, updates_per_iteration=10),
+    }
+)
+# What most papers on learning from MuJoCo's data share.
+OFFLINE_LOCOMOTION: dict[str, Any] = dict(
+    model=dict(hidden=(256, 256), activation="relu", init="torch"),
+    train_steps=1_000_000,
+    batch_size=256,
+    gamma=0.99,
+    tau=0.005,
+    lr=3e-4,
+)
+OFFLINE_IDENTITY: dict[str, Any] = OFFLINE["Identity-v0"] | dict(
+    model=dict(hidden=(32, 32), activation="relu", init="torch"), lr=3e-3, batch_size=64, tau=0.05
 )

@@ -73,6 +73,14 @@ class ReplayHParams(RingHParams, Protocol):
     n_step: int
 
 
+class DatasetHParams(Protocol):
+    """The hyperparameters that a memory of transitions from files reads; `n_step` too, and `prioritized` with
+    those of priorities, where the algorithm has them."""
+
+    batch_size: int
+    gamma: float
+
+
 class PrioritizedHParams(ReplayHParams, PriorityHParams, Protocol):
     """The hyperparameters that a prioritized memory of transitions reads."""
 

@@ -61,8 +61,12 @@ class BoxActions:
 
     def deterministic(self, output: Tensor) -> Distribution:
         """Over the environment's actions: all weight on one."""
-        action = self._low + self._half * (tf.tanh(output) + 1.0)
-        return Deterministic(tf.reshape(action, [output.shape[0], *self.shape]), self.low, self.high)
+        return self.certain(tf.tanh(output))
+
+    def certain(self, code: Tensor) -> Distribution:
+        """Over the environment's actions: all weight on the one of that code, [N, K]."""
+        action = self._low + self._half * (code + 1.0)
+        return Deterministic(tf.reshape(action, [code.shape[0], *self.shape]), self.low, self.high)
 
     def squashed_gaussian(self, output: Tensor) -> TanhGaussian:
         """Over actions as vectors [N, K], from mean and log standard deviation side by side [N, 2 K]."""

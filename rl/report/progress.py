@@ -31,7 +31,7 @@ class Progress:
     On a terminal it draws one live line (steps, steps/s, mean returns, time left). Elsewhere, and in the
     file `log_path`, it writes the same as a timestamped line at most every `interval` seconds, and once at
     the end. Inside it, warnings of the `rl` loggers become messages. The rate leaves out the time before
-    the first update, which is mostly compilation. `step` is where the run goes on.
+    the first update, which is mostly compilation. `step` is where the run goes on; `unit` what is counted.
     """
 
     def __init__(
@@ -42,7 +42,9 @@ class Progress:
         interval: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
         step: int = 0,
+        unit: str = "steps",
     ):
+        self._unit = unit
         self._total = total_steps
         self._log_path = None if log_path is None else Path(log_path)
         self._stream = sys.stdout if stream is None else stream
@@ -138,10 +140,10 @@ class Progress:
     def line(self) -> str:
         """Returns `12,800/100,000 steps  5,120 steps/s  train return 123.4  eval return 145.0  ETA 0:17`,
         without what is not known yet."""
-        parts = [f"{self._step:,}/{self._total:,} steps"]
+        parts = [f"{self._step:,}/{self._total:,} {self._unit}"]
         rate = self.steps_per_second
         if rate is not None:
-            parts.append(f"{rate:,.0f} steps/s" if rate >= 10 else f"{rate:.2f} steps/s")
+            parts.append(f"{rate:,.{0 if rate >= 10 else 2}f} {self._unit}/s")
         for whose, mean in sorted(self._returns.items(), reverse=True):
             parts.append(f"{whose} return {mean:.{1 if abs(mean) >= 10 else 3}f}")
         if rate:

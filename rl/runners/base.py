@@ -78,11 +78,13 @@ class Runner:
     def row(self) -> dict[str, float]:
         """Returns the row that is logged of the window; what has no data is left out."""
         rest, kinds = self.sums(), self._kinds_so_far()
-        episodes, updates = rest.pop("episodes"), rest.pop("updates")
-        rest.pop("transitions")
-        sums = {name: rest.pop(f"episode_{name}") for name in ("return", "length")}
+        updates, row = rest.pop("updates"), {}
+        episodes = rest.pop("episodes", None)  # None: nothing is played
+        rest.pop("transitions", None)
+        sums = {name: rest.pop(f"episode_{name}", 0.0) for name in ("return", "length")}
         least, most = (rest.pop(f"episode_return_{name}", None) for name in ("min", "max"))
-        row = {"episode/count": episodes}
+        if episodes is not None:
+            row = {"episode/count": episodes}
         if episodes:
             row |= {f"episode/{name}_mean": total / episodes for name, total in sums.items()}
         if least is not None and most is not None and not self._began_without_extremes:

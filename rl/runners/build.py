@@ -25,6 +25,10 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     Raises:
         UsageError: parts that do not fit together.
     """
+    if hparams.offline:
+        from rl.runners.offline import build_offline  # reads files of a format that the rest need not know
+
+        return build_offline(hparams, seed, workers, strategy)
     make_agent = get_algo(hparams.algo)
     check_roles(make_agent, hparams, workers)
     if workers is not None:

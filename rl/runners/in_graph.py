@@ -53,55 +53,19 @@ class Record(NamedTuple):
     running: Running
 
 
-class InGraphRunner(Runner):
-    """Runs an environment made of tensor functions.
+class LoopRunner(Runner):
+    """Makes iterations in one compiled loop, of which Python sees the sums alone.
 
-    Args:
-        env: a GraphEnv of `num_envs` environments.
-        iteration: agent and memory.
-        jit_compile: whether XLA compiles the loop.
-        devices: those that share the environments; `env` is of one device's part.
+    A subclass says what `Iteration.run` is to be given, and calls `compile` when all it reads is there.
     """
 
-    def __init__(self, env: Any, iteration: Iteration, jit_compile: bool, devices: Devices):
-        with devices.scope():
-            super().__init__(iteration, devices)
-            self.env = env
-            start = self._start(first_seed(iteration.root_seed))
-            self._carry = tf.nest.map_structure(lambda x: tf.Variable(x, trainable=False), start)
-        for place in range(1, devices.count):
-            self._start_apart(place, self._start(first_seed(iteration.root_seed, place)))
-        self.pack = loops.MetricPack()
-        self._totals = [loops.MetricPack.empty() for _ in range(devices.count)]
+    def compile(self, source: Any, jit_compile: bool) -> None:
+        """Compiles the loop. source: as `Iteration.run` takes it."""
+        self.pack, self._source = loops.MetricPack(), source
+        self._totals = [loops.MetricPack.empty() for _ in range(self.devices.count)]
         self._chunk = 1  # iterations of the next call
-        self._collect = devices.compiled_part(self._rollout, jit_compile)
         signature = [tf.TensorSpec([], tf.int32), tf.TensorSpec([loops.MAX_METRICS], tf.float32)]
-        self._loop = devices.compile(self._iterate, signature, jit_compile)
-
-    @property
-    def variables(self) -> dict[str, Any]:
-        leaves = tf.nest.flatten(self._carry)
-        own = {f"env/{i}": variable for i, variable in enumerate(leaves)}
-        return super().variables | self.devices.named(own)
-
-    def record_to(self, recorder: Recorder) -> None:
-        """See `Runner.record_to`."""
-        jit_compile = start_mode(self.agent, in_graph=True) == "xla"
-        self.recorder, self._loop = recorder, RecordedLoop(self, self._rollout, recorder, jit_compile)
-
-    def _start_apart(self, place: int, start: Carry) -> None:
-        """Gives one device a start of its own."""
-        for variable, value in zip(tf.nest.flatten(self._carry), tf.nest.flatten(start), strict=True):
-            self.devices.values(variable)[place].assign(value)
-
-    def _start(self, seed: Tensor) -> Carry:
-        """The beginning of an episode in every environment."""
-        env = self.env
-        state, first = env.reset(seed)
-        zeros = tf.zeros([env.num_envs])
-        recurrent_state = self.agent.initial_state(env.num_envs)
-        never = tf.zeros([env.num_envs], tf.bool)
-        return Carry(state, first.observation, recurrent_state, never, Running(zeros, zeros))
+        self._loop = self.devices.compile(self._iterate, signature, jit_compile)
 
     def advance(self, iterations: int, go_on: GoOn | None = None) -> int:
         made = 0
@@ -127,9 +91,55 @@ class InGraphRunner(Runner):
         """Adds the metrics of some iterations to `sums`."""
 
         def body(i: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
-            return i + 1, self.pack.join(total, self.pack.pack(self.iteration.run(self._collect)))
+            return i + 1, self.pack.join(total, self.pack.pack(self.iteration.run(self._source)))
 
         return tf.while_loop(lambda i, _: i < iterations, body, (tf.constant(0), sums))[1]
+
+
+class InGraphRunner(LoopRunner):
+    """Runs an environment made of tensor functions.
+
+    Args:
+        env: a GraphEnv of `num_envs` environments.
+        iteration: agent and memory.
+        jit_compile: whether XLA compiles the loop.
+        devices: those that share the environments; `env` is of one device's part.
+    """
+
+    def __init__(self, env: Any, iteration: Iteration, jit_compile: bool, devices: Devices):
+        with devices.scope():
+            super().__init__(iteration, devices)
+            self.env = env
+            start = self._start(first_seed(iteration.root_seed))
+            self._carry = tf.nest.map_structure(lambda x: tf.Variable(x, trainable=False), start)
+        for place in range(1, devices.count):
+            self._start_apart(place, self._start(first_seed(iteration.root_seed, place)))
+        self.compile(devices.compiled_part(self._rollout, jit_compile), jit_compile)
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        leaves = tf.nest.flatten(self._carry)
+        own = {f"env/{i}": variable for i, variable in enumerate(leaves)}
+        return super().variables | self.devices.named(own)
+
+    def record_to(self, recorder: Recorder) -> None:
+        """See `Runner.record_to`."""
+        jit_compile = start_mode(self.agent, in_graph=True) == "xla"
+        self.recorder, self._loop = recorder, RecordedLoop(self, self._rollout, recorder, jit_compile)
+
+    def _start_apart(self, place: int, start: Carry) -> None:
+        """Gives one device a start of its own."""
+        for variable, value in zip(tf.nest.flatten(self._carry), tf.nest.flatten(start), strict=True):
+            self.devices.values(variable)[place].assign(value)
+
+    def _start(self, seed: Tensor) -> Carry:
+        """The beginning of an episode in every environment."""
+        env = self.env
+        state, first = env.reset(seed)
+        zeros = tf.zeros([env.num_envs])
+        recurrent_state = self.agent.initial_state(env.num_envs)
+        never = tf.zeros([env.num_envs], tf.bool)
+        return Carry(state, first.observation, recurrent_state, never, Running(zeros, zeros))
 
     def _rollout(self, seed: Tensor, step: Tensor) -> tuple[Trajectory, Episodes]:
         """`rollout_length` steps of every environment, from where the last rollout stopped.

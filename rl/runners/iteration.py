@@ -33,7 +33,7 @@ class Iteration:
         augment: reward augmentation (rl.envs.rewards); None: the environment's own reward.
         workers: how many processes send rollouts, in any order; None where each goes on from the last.
         late: whether older weights acted in the rollouts: the values noted there are then computed anew.
-        in_graph: whether `run` plays the rollout; else it ends with the noise of the next rollout's policy.
+        in_graph: whether `run` plays the rollout, or none is; else it ends with noise for the next rollout.
     """
 
     def __init__(self, agent: Agent, memory: Any, seed: int = 0, augment: Any = None,
@@ -53,19 +53,19 @@ class Iteration:
         return {"iteration": self.number, **self.agent.variables, **memory, **scale}
 
     def step(self) -> Tensor:
-        """Returns environment steps before this iteration, int64 scalar."""
+        """Returns environment steps before this iteration (updates where nothing is played), int64 scalar."""
         return self.number * self.steps_per_iteration
 
-    def run(self, source: Callable[..., Any] | Samples, worker: Tensor | None = None) -> loops.Metrics:
+    def run(self, source: Callable[..., Any] | Samples | None, worker: Any = None) -> loops.Metrics:
         """Makes one iteration; returns sums: over finished episodes, and of each metric over the updates.
 
         source: the rollout: (seed, environment steps so far) to its trajectory and `episodes.Episodes`, None
-            where who played adds these up. Or the batches that buffers in other processes have sampled.
+            where who played adds these up. Or what buffers elsewhere have sampled. None: nothing is played.
         worker: who made the rollout, int32 scalar.
         """
         seed, learn_seed = iteration_seeds(self.root_seed, self.number)
         step = self.step()
-        if isinstance(source, Samples):
+        if source is None or isinstance(source, Samples):
             self.agent.schedule(step)
             metrics = loops.summed(self._updates(learn_seed, step, source))
         else:

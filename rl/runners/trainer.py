@@ -73,12 +73,13 @@ class Trainer:
         self.hparams, self.run_dir, self.seed = hparams, run_dir, request.seed
         self.runner = build_runner(hparams, request.seed, workers, systems.strategy())
         self.agent = self.runner.agent
-        self.evaluator = Evaluator(self.agent, request.eval_episodes)
+        # None where data are all there is, and no environment to play in.
+        self.evaluator = Evaluator(self.agent, request.eval_episodes) if hparams.env else None
         self.level_evaluator = None  # of the levels trained on, where the evaluation is on others
-        if hparams.train_env_kwargs.get("num_levels"):
+        if hparams.train_env_kwargs.get("num_levels") and not hparams.offline:
             options = hparams.env_kwargs | hparams.train_env_kwargs
             self.level_evaluator = Evaluator(self.agent, request.eval_episodes, options)
-        self.player = Player(self.agent, "rgb_array") if request.record_video else None
+        self.player = Player(self.agent, "rgb_array") if request.record_video and hparams.env else None
         self.checkpoints = CheckpointManager(
             run_dir / "checkpoints", hparams.keep_checkpoints, saved=self.storage.saved
         )
@@ -122,10 +123,12 @@ class Trainer:
         logger = Logger(self.run_dir, self.hparams.histograms, row_step)
         with (
             logger,
-            Progress(total, self.run_dir / "train.log", step=self.first_step) as progress,
+            Progress(total, self.run_dir / "train.log", step=self.first_step, unit=self.unit) as progress,
             Watch(self.run_dir, lambda: progress.step, self._hang_limit),
         ):
             progress.message(self._environment())
+            if self.hparams.offline:
+                progress.message("nothing is played: steps are gradient updates")
             if not self.resumed:
                 logger.log_hparams({"hparams": self.request.name, "seed": self.seed} | self.hparams.flat())
                 logger.log_graph(self._policy_graph())
@@ -233,10 +236,19 @@ class Trainer:
             "observations, or take a smaller lr or max_grad_norm, normalize_reward or normalize_observation"
         )
 
+    @property
+    def evaluation_backend(self) -> str | None:
+        """Returns which of `rl.envs.make.BACKENDS` evaluates; None where nothing does."""
+        return None if self.evaluator is None else self.evaluator.backend
+
+    @property
+    def unit(self) -> str:
+        """Returns what steps are."""
+        return "updates" if self.hparams.offline else "steps"
+
     def close(self) -> None:
         self.runner.close()
-        self.evaluator.close()
-        for each in (self.level_evaluator, self.player):
+        for each in (self.evaluator, self.level_evaluator, self.player):
             if each is not None:
                 each.close()
 
@@ -248,7 +260,7 @@ class Trainer:
     ) -> Evaluation | None:
         """Evaluates where a multiple of `eval_period` was passed, and at the end; keeps the best policy."""
         step = self.runner.step
-        if not _is_due(before, step, self.hparams.eval_period, total):
+        if self.evaluator is None or not _is_due(before, step, self.hparams.eval_period, total):
             return None
         begun = time.perf_counter()
         seed = purpose_seed(Purpose.EVALUATION, self.seed, step)
@@ -322,7 +334,11 @@ class Trainer:
     def _environment(self) -> str:
         """Says which environment is played where, in words."""
         names = {"graph": "in-graph", "envpool": "on EnvPool", "gym": "on Gymnasium"}
-        training, evaluation = names[self.runner.backend], names[self.evaluator.backend]
+        names["data"] = f"from the data in {self.hparams.data}"
+        training = names[self.runner.backend]
+        if self.evaluator is None:
+            return f"trained {training}, not evaluated: no environment is named (--env)"
+        evaluation = names[self.evaluator.backend]
         lacking = "" if self.evaluator.backend == "gym" else ", since Gymnasium has none of that id"
         return f"{self.hparams.env}: trained {training}, evaluated {evaluation}{lacking}"
 

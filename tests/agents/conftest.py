@@ -44,8 +44,9 @@ def make_batch():
             sample_weight=generator.random(count) + 0.1,
             index=np.arange(count),
             mask=np.ones(count),
+            next_action=generator.integers(0, 3, count),
         )._replace(**fields)
-        integers = ("action", "index")
+        integers = ("action", "index", "next_action")
         dtypes = [tf.int32 if name in integers else tf.float32 for name in Batch._fields]
         return Batch(*(tf.constant(x, dtype) for x, dtype in zip(batch, dtypes, strict=True)))
 

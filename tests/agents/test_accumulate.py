@@ -28,7 +28,12 @@ def updated(make_agent, snapshot, name, learn, **overrides):
 
 @pytest.mark.parametrize(
     ("microbatches", "model", "jit_compile"),
-    [(2, "mlp", False), (4, "mlp", True), (2, "lstm", False), (4, "gru", False), (2, "gru", True)],
+    [
+        (4, "mlp", True),
+        (2, "lstm", False),
+        pytest.param(4, "gru", False, marks=pytest.mark.slow),
+        pytest.param(2, "gru", True, marks=pytest.mark.slow),
+    ],
 )
 def test_a_rollout_in_microbatches_gives_the_full_gradient(
     make_agent, make_rollout, snapshot, microbatches, model, jit_compile
@@ -197,3 +202,8 @@ def test_sums_and_extremes_of_microbatches_are_those_of_the_whole(make_batch):
     metrics = get_grad_comp("accumulate")(hparams)(loss, batch, [variable], optimizer).metrics
     found = {name: float(getattr(each, "value", each)) for name, each in metrics.items()}
     assert found == {"sum": 10.0, "max": 4.0, "last": 2.0, "mean": 2.5, "loss": 2.5, "grad_norm": 2.5}
+
+
+def test_microbatches_that_nobody_makes_are_refused():
+    with pytest.raises(UsageError, match=r"microbatches=2: grad_comp backprop .*take grad_comp=accumulate"):
+        resolve("ppo_identity", {"microbatches": 2})

@@ -11,6 +11,7 @@ from scipy import special, stats
 from rl.agents.algos.ppo import Minibatch
 from rl.errors import UsageError
 from rl.ops import random
+from rl.ops.loops import Max, Sum
 from rl.types import Trajectory, Update
 
 SEED = random.key(0)
@@ -210,6 +211,20 @@ def test_the_minibatch_that_goes_too_far_is_not_applied(make_agent, snapshot, pa
     assert metrics["updates"] == iterations(agent) == refused
     np.testing.assert_allclose(metrics["approximate_kl"], np.mean(kl[: refused + 1]), rtol=1e-3)
     assert metrics["grad_norm"] > 0.0
+
+
+def test_an_early_stop_keeps_the_sums_and_extremes_that_a_loss_logs(make_agent, monkeypatch):
+    agent = make_agent("ppo", target_kl=1e3, **SMALL)  # never reached: 16 minibatches
+    plain = agent.loss
+
+    def loss(batch, seed):
+        losses, metrics, priorities = plain(batch, seed)
+        return losses, metrics | {"made": Sum(1.0), "largest": Max(metrics["value_loss"])}, priorities
+
+    monkeypatch.setattr(agent, "loss", loss)
+    metrics = agent.update(trajectory(agent, ends=False), SEED).metrics
+    assert metrics["made"] == Sum(16.0) and metrics["updates"] == 16.0
+    assert metrics["largest"].value > metrics["value_loss"] > 0.0
 
 
 def test_the_next_iteration_updates_again_after_an_early_stop(make_agent):

@@ -37,14 +37,17 @@ def _sampled_actions(env: GraphEnv, steps: int = STEPS) -> np.ndarray:
     )  # [T, B]
 
 
-def _rollout(env: GraphEnv, actions: np.ndarray, seed: int, compiled: bool = True) -> list[np.ndarray]:
-    """observation, reward, terminated, truncated, elapsed_steps, all [T+1, B, ...], from one loop."""
-    function = _loop(env, len(actions), compiled)
+def _rollout(env: GraphEnv, actions: np.ndarray, seed: int, how: str = "graph") -> list[np.ndarray]:
+    """observation, reward, terminated, truncated, elapsed_steps, all [T+1, B, ...], from one loop.
+
+    XLA takes several times as long to compile, so that one test has it.
+    """
+    function = _loop(env, len(actions), how)
     return [each.numpy() for each in function(random.key(seed), tf.constant(actions))]
 
 
 @functools.cache
-def _loop(env: GraphEnv, steps: int, compiled: bool) -> Callable[[tf.Tensor, tf.Tensor], list[tf.Tensor]]:
+def _loop(env: GraphEnv, steps: int, how: str) -> Callable[[tf.Tensor, tf.Tensor], list[tf.Tensor]]:
     def run(seed: tf.Tensor, actions: tf.Tensor) -> list[tf.Tensor]:
         state, first = env.reset(seed)
         first = [*first, state.elapsed_steps]
@@ -59,7 +62,7 @@ def _loop(env: GraphEnv, steps: int, compiled: bool) -> Callable[[tf.Tensor, tf.
         *_, written = tf.while_loop(lambda t, *_: t < steps, body, loop, maximum_iterations=steps)
         return [tf.concat([each[None], array.stack()], 0) for each, array in zip(first, written, strict=True)]
 
-    return tf.function(run, jit_compile=True) if compiled else run
+    return run if how == "eager" else tf.function(run, jit_compile=how == "xla")
 
 
 @pytest.mark.parametrize("env_id", IDS)
@@ -113,8 +116,8 @@ def test_equal_seeds_give_equal_bits_and_others_do_not(env_id: str) -> None:
 def test_compiled_loop_equals_eager_steps(env_id: str) -> None:
     env = _graph(env_id, max_episode_steps=LIMIT)
     actions = _sampled_actions(env)
-    eager = _rollout(env, actions, 1, compiled=False)
-    for one, two in zip(_rollout(env, actions, 1), eager, strict=True):
+    eager = _rollout(env, actions, 1, "eager")
+    for one, two in zip(_rollout(env, actions, 1, "xla"), eager, strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
 
 

@@ -20,9 +20,10 @@ from rl.parallel import replicas
 from rl.parallel.devices import Devices
 
 SCRIPT = Path(__file__).parents[1] / "device_equality.py"
-# One of each kind of experience and update, and one that draws discrete actions while it learns.
-FEW = ["dqn:Discrete", "es:Box", "ppo:Box", "td3:Box", "ddpg:Discrete"]
-CASES = [f"{name}:{kind.__name__}" for name in algos.names() for kind in algos.get(name).action_spaces]
+# One of each kind of experience and update.
+FEW = ["dqn:Discrete", "es:Box", "ppo:Box", "td3:Box"]
+PLAYING = [name for name in algos.names() if not algos.get(name).hparams_type().offline]
+CASES = [f"{name}:{kind.__name__}" for name in PLAYING for kind in algos.get(name).action_spaces]
 REST = [case for case in CASES if case not in FEW]
 PARTS = json.dumps({"grad_comp": "accumulate", "microbatches": 2})  # of each device's part of the batch
 IN_PARTS = ["td3:Box", "sac:Box", "sac_discrete:Discrete", "ddpg:Discrete", "iqn:Discrete"]

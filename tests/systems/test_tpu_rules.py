@@ -5,6 +5,7 @@ operation that it refuses. The walk names no algorithm and no environment: new o
 from __future__ import annotations
 
 import numpy as np
+import own_data
 import pytest
 import tensorflow as tf
 from gymnasium import spaces
@@ -21,23 +22,25 @@ from rl.runners.build import build_runner
 
 # Pictures of games of ten by ten need the smaller convolutions, where a model remembers.
 SMALL = {"num_envs": 4, "rollout_length": 4, "compile": "xla", "model.image": "minatar_cnn"}
+OFFLINE = [name for name in algos.names() if get_algo(name).hparams_type().offline]
+PLAYING = [name for name in algos.names() if name not in OFFLINE]
 OPTIONAL = {"minibatches": 2, "min_replay_size": 8, "batch_size": 8, "burn_in": 0, "unroll_length": 4}
 
 
 def cases():
     """(algorithm, environment) for all pairs that fit. Walked every time: each environment once, and each
-    algorithm once with each type of action; all other pairs are slow."""
+    algorithm once; all other pairs are slow."""
     spaces_of = {env: make_env(env, "graph", 1).action_space for env in envs.names()}
     fitting = {
-        env: [algo for algo in algos.names() if isinstance(space, get_algo(algo).action_spaces)]
+        env: [algo for algo in PLAYING if isinstance(space, get_algo(algo).action_spaces)]
         for env, space in spaces_of.items()
     }
     known, chosen = set(), set()
     for first in (True, False):  # one algorithm that is new for each environment, then those that are left
         for env in fitting:
-            new = [algo for algo in fitting[env] if (algo, type(spaces_of[env])) not in known]
+            new = [algo for algo in fitting[env] if algo not in known]
             for algo in (new or fitting[env])[:1] if first else new:
-                known.add((algo, type(spaces_of[env])))
+                known.add(algo)
                 chosen.add((algo, env))
     return [
         pytest.param(algo, env, marks=[] if (algo, env) in chosen else pytest.mark.slow)
@@ -78,6 +81,16 @@ def test_so_is_what_options_add(name, overrides):
     function, concrete = compiled(name, **overrides)
     assert broken_rules(concrete) == []
     assert broken_in_xla(function, tf.constant(1), tf.constant(loops.MetricPack.empty())) == []
+
+
+@pytest.mark.parametrize("algo", OFFLINE)
+def test_so_is_what_learns_from_data(algo, tmp_path):
+    for env in ("CartPole-v1", "Pendulum-v1"):
+        if isinstance(make_env(env, "graph", 1).action_space, get_algo(algo).action_spaces):
+            own_data.play(tmp_path / env, env, episodes=1)
+            function, concrete = compiled(algo, env=env, data=str(tmp_path / env))
+            assert broken_rules(concrete) == []
+            assert broken_in_xla(function, tf.constant(1), tf.constant(loops.MetricPack.empty())) == []
 
 
 UNSUITABLE = {
@@ -134,6 +147,6 @@ def test_the_walk_is_of_every_algorithm_and_environment():
     walked = {case.values for case in cases() if not case.marks}
     assert {env for _, env in walked} == set(envs.names())
     by_type = {(algo, type(make_env(env, "graph", 1).action_space)) for algo, env in walked}
-    assert {algo for algo, _ in by_type} == set(algos.names())
+    assert {algo for algo, _ in by_type} == set(PLAYING)
     assert ("sac", spaces.Box) in by_type and ("dqn", spaces.Box) not in by_type
     assert {("ppo", spaces.Box), ("ppo", spaces.Discrete)} <= by_type

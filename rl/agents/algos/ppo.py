@@ -135,15 +135,15 @@ class PPO(PolicyGradient[PPOHParams]):
             if not limited:
                 return metrics | {"updates": made}
             applied = made - tf.cast(metrics["refused"] > 0.0, tf.float32)  # the last one may be refused
-            sums = {name: made * value for name, value in metrics.items()}  # epochs may be cut short
-            return sums | {"updates": applied, "examined": made}
+            # Epochs may be cut short: their means count by the minibatches examined.
+            return loops.weighted(metrics, made) | {"updates": applied, "examined": made}
 
         metrics, made = loops.repeat(hparams.epochs, one_epoch, stop)
         updates = metrics.pop("updates") * made
         if limited:
             del metrics["refused"]
             examined = metrics.pop("examined")
-            metrics = {name: value / examined for name, value in metrics.items()}
+            metrics = loops.weighted(metrics, 1.0 / examined)
             updates = tf.round(updates)  # a mean times its number
         return Update(metrics | {"updates": updates})
 

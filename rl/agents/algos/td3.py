@@ -45,13 +45,17 @@ class TD3(ReplayActorCritic[TD3HParams]):
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         return PolicyOutput(distribution=self.actions.deterministic(self.network(observation)))
 
-    def target(self, batch: Batch, seed: Tensor) -> Tensor:
-        """What the critics' values are to become, [N]."""
+    def target_action(self, batch: Batch, seed: Tensor) -> Tensor:
+        """The target policy's next action with clipped noise, [N, K]."""
         hparams = self.hparams
         next_action = self.actions.greedy(self.target_network(batch.next_observation))  # [N, K]
         noise = hparams.target_noise * random.normal(random.rows(seed), next_action.shape)
         noise = tf.clip_by_value(noise, -hparams.target_noise_clip, hparams.target_noise_clip)
-        next_action = tf.clip_by_value(next_action + noise, -1.0, 1.0)
+        return tf.clip_by_value(next_action + noise, -1.0, 1.0)
+
+    def target(self, batch: Batch, seed: Tensor) -> Tensor:
+        """What the critics' values are to become, [N]."""
+        next_action = self.target_action(batch, seed)
         next_q_values = self.target_critic(batch.next_observation, next_action)[:, :, 0]  # [2, N]
         return batch.reward + batch.discount * tf.reduce_min(next_q_values, 0)
 
@@ -80,7 +84,7 @@ class TD3(ReplayActorCritic[TD3HParams]):
             return {name: value * float(period) for name, value in kept.items()}
 
         def nothing() -> dict[str, Tensor]:  # with the factor above, means over updates are right
-            return {"policy_loss": tf.constant(0.0), "policy_grad_norm": tf.constant(0.0)}
+            return dict.fromkeys((*self.policy_metrics, "policy_grad_norm"), tf.constant(0.0))
 
         self.updates.assign_add(1)
         kept = tf.cond(self.updates % period == 0, delayed, nothing)

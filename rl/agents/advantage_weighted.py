@@ -1,0 +1,79 @@
+"""What IQL and AWAC share: critics, and a policy that makes better actions of the data likelier."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.actor_critic import ReplayActorCritic
+from rl.agents.value import replay_loss
+from rl.hparams.awac import AdvantageWeightedHParams
+from rl.models.continuous import BoxActions, Critic, DiscreteActions
+from rl.models.policies import PolicyNetwork
+from rl.ops.policy import masked_mean
+from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor
+
+AnyWeighted = TypeVar("AnyWeighted", bound=AdvantageWeightedHParams)
+
+
+class AdvantageWeighted(ReplayActorCritic[AnyWeighted]):
+    """Base of policies that minimise -exp(`inverse_temperature` A(s, a)) log pi(a | s) on the data's actions.
+
+    A subclass writes `advantage`, and `target` of the critics.
+    """
+
+    action_spaces = (spaces.Box, spaces.Discrete)
+    target_policy = False
+    policy_metrics = ("policy_loss", "log_prob", "advantage")
+
+    def build(self) -> None:
+        space = self.action_space
+        self.discrete = isinstance(space, spaces.Discrete)
+        self.actions = DiscreteActions(space) if self.discrete else BoxActions(space, self.hparams.algo)
+        super().build()
+
+    def make_actor(self, name: str) -> PolicyNetwork:
+        return PolicyNetwork(self.hparams, self.encoder, self.action_space, self.initializers, name)
+
+    def make_critic(self, name: str) -> Critic:
+        parts = self.hparams, self.encoder, self.actions.size, self.initializers
+        return Critic(*parts, count=self.critics, linear=self.discrete, name=name)
+
+    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
+        return PolicyOutput(distribution=self.network(observation))
+
+    def advantage(self, batch: Batch, seed: Tensor) -> Tensor:
+        """By how much the data's actions are better than others, [N]."""
+        raise NotImplementedError
+
+    def target(self, batch: Batch, seed: Tensor) -> Tensor:
+        """What the critics' values are to become, [N]."""
+        raise NotImplementedError
+
+    def least(self, critic: Critic, observation: Nest, action: Tensor) -> Tensor:
+        """The least of the critics' values of actions' codes [N, K], [N]."""
+        return tf.reduce_min(critic(observation, action)[:, :, 0], 0)
+
+    def loss(self, batch: Batch, seed: Tensor) -> Loss:
+        """The critics'."""
+        target = tf.stop_gradient(self.target(batch, seed))
+        q_values = self.critic(batch.observation, self.actions.encode(batch.action))[:, :, 0]  # [2, N]
+        error = target - q_values
+        loss = 0.5 * tf.reduce_sum(tf.square(error), 0)
+        size = tf.reduce_mean(tf.abs(error), 0)  # [N]
+        return replay_loss(loss, tf.reduce_mean(q_values, 0), size, batch)
+
+    def policy_loss(self, batch: Batch, seed: Tensor) -> Loss:
+        hparams, mask = self.hparams, batch.mask
+        advantage = tf.stop_gradient(self.advantage(batch, seed))
+        weight = tf.minimum(tf.exp(hparams.inverse_temperature * advantage), hparams.max_weight)  # [N]
+        log_prob = self.network(batch.observation).log_prob(batch.action)
+        loss = -weight * log_prob
+        metrics = {
+            "policy_loss": masked_mean(loss, mask),
+            "log_prob": masked_mean(log_prob, mask),
+            "advantage": masked_mean(advantage, mask),
+        }
+        return loss * mask, metrics, None

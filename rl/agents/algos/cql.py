@@ -1,0 +1,79 @@
+"""CQL: conservative Q-learning, SAC that values what is not in the data low.
+
+Kumar et al. 2020, "Conservative Q-learning for offline reinforcement learning",
+https://arxiv.org/abs/2006.04779, CQL(H): to the loss of SAC's critics comes, for each of them,
+`conservative_weight` times log sum_a' exp Q(s, a') - Q(s, a) (equation 4). The sum is estimated by importance
+sampling (appendix F): of `sampled_actions` uniformly random actions, as many of the policy's in s, and as
+many of those in s', each weighed by its density.
+
+Deviations from the paper:
+
+1. The weight is fixed; the paper's Lagrange variant adapts it.
+2. Targets are without the policy's entropy, as in the authors' code (`deterministic_backup`).
+3. The policy climbs its critics from the first update on; the authors' begins as behaviour cloning in some
+   tasks.
+4. Those of SAC (`rl/agents/algos/sac.py`) that are not about playing.
+"""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+from rl.agents.algos.registry import register
+from rl.agents.algos.sac import SAC
+from rl.hparams.cql import CQLHParams
+from rl.ops import random
+from rl.ops.policy import masked_mean
+from rl.types import Batch, Loss, Nest, Tensor
+
+
+@register
+class CQL(SAC):
+    """Conservative Q-learning: bounded continuous actions."""
+
+    hparams: CQLHParams
+    hparams_type = CQLHParams
+
+    def target(self, batch: Batch, seed: Tensor) -> Tensor:
+        distribution = self.actions.squashed_gaussian(self.network(batch.next_observation))
+        next_action, _ = distribution.unit_sample(random.rows(seed))  # [N, K]
+        next_q_values = self.target_critic(batch.next_observation, next_action)[:, :, 0]  # [2, N]
+        return batch.reward + batch.discount * tf.reduce_min(next_q_values, 0)
+
+    def loss(self, batch: Batch, seed: Tensor) -> Loss:
+        """The critics'."""
+        target_seed, sample_seed = random.split(seed, 2)
+        loss, metrics, priorities = super().loss(batch, target_seed)
+        q_values = self.critic(batch.observation, self.actions.encode(batch.action))[:, :, 0]  # [2, N]
+        gap = tf.reduce_sum(self.soft_maximum(batch, sample_seed) - q_values, 0)  # [N]
+        penalty = self.hparams.conservative_weight * gap * batch.sample_weight * batch.mask
+        return loss + penalty, metrics | {"conservative_gap": masked_mean(gap, batch.mask) / 2.0}, priorities
+
+    def soft_maximum(self, batch: Batch, seed: Tensor) -> Tensor:
+        """log sum_a exp Q(s, a) of each critic, estimated; the sum is an integral, [2, N]."""
+        uniform_seed, now_seed, next_seed = random.split(seed, 3)
+        count, draws, size = batch.mask.shape[0], self.hparams.sampled_actions, self.actions.size
+        shape = [count, draws, size]
+        uniform = random.uniform(random.rows(uniform_seed), shape) * 2.0 - 1.0
+        density = tf.fill([count, draws], -size * math.log(2.0))
+        now, now_density = self.drawn(batch.observation, now_seed)
+        following, next_density = self.drawn(batch.next_observation, next_seed)
+        action = tf.concat([uniform, now, following], 1)  # [N, 3 D, K]
+        log_density = tf.concat([density, now_density, next_density], 1)  # [N, 3 D]
+        repeated = tf.nest.map_structure(lambda x: tf.repeat(x, 3 * draws, 0), batch.observation)
+        q_values = self.critic(repeated, tf.reshape(action, [count * 3 * draws, size]))
+        q_values = tf.reshape(q_values, [self.critics, count, 3 * draws])
+        return tf.reduce_logsumexp(q_values - log_density, -1) - math.log(3.0 * draws)
+
+    def drawn(self, observation: Nest, seed: Tensor) -> tuple[Tensor, Tensor]:
+        """`sampled_actions` of the policy's for each observation, and their log densities, without gradient:
+        [N, D, K] and [N, D]."""
+        output = self.network(observation)  # [N, 2 K]
+        count, draws = output.shape[0], self.hparams.sampled_actions
+        seeds = random.split(random.rows(seed), draws)
+        distribution = self.actions.squashed_gaussian(output)
+        found = [distribution.unit_sample(each) for each in seeds]
+        action, log_prob = (tf.stop_gradient(tf.stack(each, 1)) for each in zip(*found, strict=True))
+        return tf.reshape(action, [count, draws, self.actions.size]), log_prob

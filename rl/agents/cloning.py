@@ -1,0 +1,33 @@
+"""What BC and its kin share: a policy that repeats the data's actions, some of them more than others."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from gymnasium import spaces
+
+from rl.agents.agent import Agent
+from rl.hparams.bc import BCHParams
+from rl.models.policies import PolicyNetwork
+from rl.types import Nest, PolicyOutput, Tensor
+
+AnyBC = TypeVar("AnyBC", bound=BCHParams)
+
+
+class Cloning(Agent[AnyBC]):
+    """Base of policies that make the data's actions likely; a subclass writes `loss`."""
+
+    experience = "transition"
+    action_spaces = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
+
+    def build(self) -> None:
+        """Makes the policy's network and its optimizer."""
+        policy = PolicyNetwork(self.hparams, self.encoder, self.action_space, self.initializers)
+        self.network = self.add_network("network", policy)
+        self.add_optimizer("network", self.network.trainable_variables)
+
+    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
+        return PolicyOutput(distribution=self.network(observation))
+
+    def updates_per_iteration(self) -> int:
+        return self.hparams.updates_per_iteration

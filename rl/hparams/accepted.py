@@ -1,0 +1,36 @@
+"""Words for what a hyperparameter takes, from the schema that pydantic has of its class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+
+def accepted(kind: type[BaseModel], field: str) -> str:
+    """Returns words for what a field takes, such as "an integer >= 1"."""
+    schema = kind.model_json_schema()["properties"][field]
+    nested = kind.model_fields[field].annotation
+    if isinstance(nested, type) and issubclass(nested, BaseModel):
+        return "hparams of its own: " + ", ".join(f"{field}.{name}" for name in nested.model_fields)
+    return _schema_words(schema)
+
+
+def _schema_words(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_schema_words(each) for each in schema["anyOf"])
+    if "enum" in schema:
+        return "one of " + ", ".join(schema["enum"])
+    if schema.get("type") == "array":
+        return f"a list, each item {_schema_words(schema.get('items', {}))}"
+    words = {
+        "integer": "an integer",
+        "number": "a number",
+        "boolean": "true or false",
+        "string": "text",
+        "null": "none",
+        "object": "a mapping such as {key:value}",
+    }[schema["type"]]
+    limits = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
+    bounds = [f"{sign} {schema[name]:g}" for name, sign in limits.items() if name in schema]
+    return f"{words} {' and '.join(bounds)}" if bounds else words

@@ -1,0 +1,67 @@
+"""A policy alone: observations to distributions over actions of any kind, for what learns from data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.hparams.hparams import HParams
+from rl.models import torso
+from rl.models.layers import Initializers, ObservationEncoder, dense
+from rl.ops import distributions
+from rl.ops.distributions import Distribution, parameter_count
+from rl.types import Nest, Tensor
+
+LOG_STD_LIMITS = (-5.0, 2.0)  # of actions in half ranges: data that agree on an action ask for no deviation
+
+
+class PolicyNetwork(keras.Model):
+    """Observations `[N, ...]` to the distribution over actions of `action_space`.
+
+    Discrete actions have logits. Those of a Box have independent normals, whose deviations do not depend on
+    the observation; where the Box is bounded, means lie within it (through tanh), and deviations are in its
+    half ranges. A sample may lie outside: environments take it for the nearest action that they have.
+    """
+
+    def __init__(
+        self,
+        hparams: HParams,
+        encoder: ObservationEncoder,
+        action_space: Any,
+        initializers: Initializers,
+        name: str = "network",
+    ):
+        super().__init__(name=name)
+        self.encoder, self.space = encoder, action_space
+        self.torso = torso.make_torso(hparams.model, encoder, initializers, "torso")
+        count = parameter_count(action_space)
+        self.policy = dense(self.torso.size, count, initializers.output(0.01), "policy")
+        self.log_std = None
+        if isinstance(action_space, spaces.Box):
+            self.log_std = self.add_weight(shape=(count,), initializer="zeros", name="log_std")
+            self._bounded = action_space.is_bounded()
+            low, high = (x.astype(np.float32).reshape(-1) for x in (action_space.low, action_space.high))
+            self._low, self._half = low, (high - low) / 2.0
+        self.built = True
+
+    def initial_state(self, count: int) -> Nest:
+        """State of the torso at the start of `count` episodes; () where it keeps none."""
+        return torso.initial_state(self.torso, count)
+
+    def call(self, observation: Nest) -> Distribution:
+        return self.distribution(self.torso(self.encoder(observation)), observation)
+
+    def distribution(self, features: Tensor, observation: Nest) -> Distribution:
+        """The distribution by the torso's features [N, F] of the observations."""
+        parameters = self.policy(features)
+        if self.log_std is None:
+            return distributions.of_space(self.space, self.encoder.mask_illegal(parameters, observation))
+        log_std = tf.clip_by_value(tf.convert_to_tensor(self.log_std), *LOG_STD_LIMITS)
+        if self._bounded:
+            parameters = self._low + self._half * (tf.tanh(parameters) + 1.0)
+            log_std += np.log(self._half)
+        return distributions.of_space(self.space, parameters, log_std)

@@ -1,0 +1,182 @@
+"""Learning from data: what a run counts, resumes, evaluates and refuses."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+
+import numpy as np
+import own_data
+import pytest
+from small_runs import trainer_of
+from stop_after import StopAfter
+
+import rl
+from rl.data.dataset import read, write
+from rl.errors import UsageError
+from rl.hparams.merge import resolve
+from rl.runners.offline import build_offline, checked_data, fingerprint, running_returns
+
+OFFLINE = {"memory": "dataset", "batch_size": 32, "model.hidden": (16,), "updates_per_iteration": 5}
+RUN = OFFLINE | {"train_steps": 200, "log_period": 50, "eval_period": 100, "compile": "graph"}
+
+
+@pytest.fixture(scope="module")
+def cartpole(tmp_path_factory):
+    """A folder with twenty episodes of random actions."""
+    folder = tmp_path_factory.mktemp("cartpole") / "data"
+    own_data.play(folder, "CartPole-v1")
+    return str(folder)
+
+
+def nested(overrides):
+    """Overrides as `rl.train` takes them."""
+    found = {key: value for key, value in overrides.items() if "." not in key}
+    return found | {"model": {"hidden": overrides["model.hidden"]}}
+
+
+def rows(folder):
+    with (folder / "run_0" / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_steps_are_updates_by_which_everything_goes(cartpole, tmp_path, capsys):
+    run = rl.train(
+        "dqn_cartpole", output_dir=tmp_path, data=cartpole, eval_episodes=2, **nested(RUN), lr_end=1e-5
+    )
+    found = rows(tmp_path)
+    assert [int(row["step"]) for row in found] == [50, 100, 150, 200] and run.step == 200
+    assert [bool(row["eval/return_mean"]) for row in found] == [False, True, False, True]
+    assert not any(key.startswith("episode/") for key in found[0])
+    assert float(found[-1]["train/learning_rate"]) == pytest.approx(1e-5)  # linear, over train_steps
+    log = (tmp_path / "run_0" / "train.log").read_text()
+    assert f"CartPole-v1: trained from the data in {cartpole}, evaluated on Gymnasium" in log
+    assert "nothing is played: steps are gradient updates" in log and "200/200 updates" in log
+    assert rl.load(tmp_path, "last")(np.zeros(4)) in (0, 1)
+
+
+def train(hparams, run_dir, looks=10**9):
+    """Trains in a runner of its own, from the checkpoint in `run_dir` if there is one."""
+    trainer = trainer_of(hparams, run_dir, 3)
+    try:
+        result = trainer.train(StopAfter(looks))
+        return result.step, {name: np.array(each.numpy()) for name, each in trainer.runner.variables.items()}
+    finally:
+        trainer.close()
+
+
+RESUMED = RUN | {"prioritized": True, "normalize_observation": True, "normalize_reward": True, "n_step": 3}
+
+
+def test_a_run_that_goes_on_is_the_one_that_was_never_stopped(cartpole, tmp_path, assert_same_bits):
+    hparams = resolve("dqn_cartpole", RESUMED | {"data": cartpole})
+    step, straight = train(hparams, tmp_path / "straight")
+    assert step == 200
+    assert not any(name.startswith("memory/observation") for name in straight), "data are read again"
+    for looks in (1, 6, 9):
+        assert train(hparams, tmp_path / "parts", looks)[0] < 200
+    step, resumed = train(hparams, tmp_path / "parts")
+    assert step == 200
+    assert_same_bits(resumed, straight)
+    metrics = (tmp_path / "straight/metrics.csv").read_bytes()
+    assert metrics.count(b"\n") == 5
+    assert (tmp_path / "parts/metrics.csv").read_bytes() == metrics
+
+
+def test_other_data_are_refused_and_the_same_elsewhere_are_not(cartpole, tmp_path):
+    settings = nested(RUN) | {"output_dir": tmp_path / "run", "eval_episodes": 1}
+    rl.train("dqn_cartpole", data=cartpole, **settings | {"train_steps": 100})
+    own_data.play(tmp_path / "other", "CartPole-v1", episodes=3, seed=1)
+    with pytest.raises(UsageError, match=r"learned from other data than those that are in .*other now"):
+        rl.train("dqn_cartpole", data=str(tmp_path / "other"), **settings)
+    own_data.play(tmp_path / "same", "CartPole-v1")
+    assert rl.train("dqn_cartpole", data=str(tmp_path / "same"), **settings).step == 200
+
+
+def test_statistics_are_those_of_the_data(cartpole, build):
+    data = read(cartpole)
+    wanted = {"normalize_observation": True, "normalize_reward": True, "gamma": 0.9}
+    runner = build("dqn_cartpole", data=cartpole, **RUN, **wanted)
+    np.testing.assert_allclose(runner.agent.encoder.mean.numpy(), data.observation.mean(0), atol=1e-5)
+    np.testing.assert_allclose(runner.agent.encoder.variance.numpy(), data.observation.var(0), rtol=1e-4)
+    # Of an episode of k steps with a reward of 1 each: (1 - 0.9^k) / 0.1.
+    returns = np.concatenate([(1.0 - 0.9 ** np.arange(1, each + 1)) / 0.1 for each in data.lengths])
+    np.testing.assert_allclose(running_returns(data.reward, data.lengths, 0.9), returns, rtol=1e-5)
+    moments = runner.iteration.reward_scale.moments
+    np.testing.assert_allclose(moments.variance.numpy(), [returns.var()], rtol=1e-4)
+
+
+def test_rewards_are_scaled_so_that_returns_span_what_is_asked(cartpole):
+    raw, scaled = (
+        read(cartpole),
+        checked_data(resolve("dqn", RUN | {"data": cartpole, "env": "x", "return_span": 10.0})),
+    )
+    assert scaled.returns.max() - scaled.returns.min() == pytest.approx(10.0, rel=1e-5)
+    np.testing.assert_allclose(scaled.reward, 10.0 / (raw.returns.max() - raw.returns.min()), rtol=1e-6)
+
+
+def test_the_environment_is_the_one_of_the_data_where_none_is_named(cartpole, tmp_path):
+    run = rl.train("dqn", output_dir=tmp_path, data=cartpole, eval_episodes=1, **nested(RUN))
+    assert run.best_return >= 8.0
+    assert rl.load(tmp_path).agent.hparams.env == "CartPole-v1"
+
+
+def test_without_an_environment_nothing_is_evaluated(tmp_path, command, monkeypatch):
+    """As a stranger's data may be: only who trains knows what they are good for."""
+    data = own_data.play(tmp_path / "first", "CartPole-v1", episodes=3)
+    write(tmp_path / "data", dataclasses.replace(data, metadata={}))
+    words = ["--hparams", "dqn", "--train_steps", 100, "--output_dir", "out", "--hparam_override"]
+    done = command(*words, "memory=dataset,compile=graph,data=data", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "no environment is named (--env): what is learned from the data is not evaluated" in done.stderr
+    assert "trained from the data in data, not evaluated" in done.stdout
+    assert "return" not in done.stdout and "updates/s" in done.stdout
+    monkeypatch.chdir(tmp_path)
+    policy = rl.load("out")
+    assert policy(np.zeros(4)) in (0, 1)
+    with pytest.raises(UsageError, match="there is no environment to evaluate in"):
+        policy.evaluate(1)
+
+
+def refused(**settings):
+    with pytest.raises(UsageError) as caught:
+        rl.train("dqn_cartpole", **settings)
+    return str(caught.value)
+
+
+def test_what_does_not_fit_is_one_line_and_writes_nothing(cartpole, tmp_path):
+    settings = nested(RUN) | {"output_dir": tmp_path / "run", "eval_episodes": 1}
+    line = refused(**settings)
+    assert "dqn with memory=dataset learns from a data set, and none is named" in line
+    assert "python train.py --hparams dqn_cartpole --record_data DIR" in line
+    line = refused(**settings, data=str(tmp_path / "nowhere"))
+    assert f"there is no data set {tmp_path}/nowhere" in line and "--record_data" in line
+    line = refused(**settings, data=cartpole, env="Acrobot-v1")
+    assert "Acrobot-v1 has" in line and "python -m rl.data" in line
+    line = refused(**settings | {"memory": "uniform"}, data=cartpole)
+    assert "memory uniform is filled by playing, take memory=dataset" in line
+    line = refused(**settings, data=cartpole, reward_augmentation="clip_sign")
+    assert "reward_augmentation changes what is played" in line
+    line = refused(**settings, data=cartpole, num_workers=1)
+    assert "leave --num_workers out" in line
+    with pytest.raises(UsageError, match=r"sac acts in Box action spaces, the data in .* are of Discrete"):
+        build_offline(resolve("sac", {"memory": "dataset", "data": cartpole, "env": "Pendulum-v1"}), 0)
+    with pytest.raises(UsageError, match="memory dataset is for transition experience, ppo learns"):
+        build_offline(resolve("ppo", {"memory": "dataset", "data": cartpole, "env": "CartPole-v1"}), 0)
+    data = read(cartpole)
+    data.reward[3] = np.nan
+    write(tmp_path / "nan", data)
+    assert "hold a reward that is NaN or infinite" in refused(**settings, data=str(tmp_path / "nan"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_fingerprint_is_of_what_the_data_are_and_not_of_where_they_lie(cartpole):
+    data = read(cartpole)
+    assert fingerprint(data) == fingerprint(read(cartpole))
+    for change in (
+        {"reward": data.reward + 1.0},
+        {"observation": data.observation * 2.0},
+        {"terminated": ~data.terminated},
+        {"lengths": data.lengths[::-1]},
+    ):
+        assert fingerprint(dataclasses.replace(data, **change)) != fingerprint(data)
