@@ -35,7 +35,7 @@ def training_recorder(request: Request, address: str, runner: Runner) -> Recorde
 
     Raises:
         UsageError: the data set holds episodes of another environment; the runner cannot tell what is played.
-            Nothing is written.
+            or its folder cannot be written. Nothing is.
     """
     if request.record_data is None:
         return None
@@ -48,6 +48,7 @@ def training_recorder(request: Request, address: str, runner: Runner) -> Recorde
     metadata = metadata_of(agent, options)
     recorder = Recorder(request.record_data, *views, metadata, described, address, settings)
     runner.record_to(recorder)
+    recorder.check_writable()
     return recorder
 
 
