@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +22,7 @@ from rl.report.versions import collect_versions
 from rl.request import Request
 from rl.runners.base import Runner
 from rl.spaces import space_spec
+from rl.storage.address import is_remote
 from rl.storage.files import plain
 from rl.types import Tensor, Trajectory
 
@@ -46,7 +48,8 @@ def training_recorder(request: Request, address: str, runner: Runner) -> Recorde
     described = _described(agent, request.name, address, policy)
     views = agent.observation_space, agent.action_space
     metadata = metadata_of(agent, options)
-    recorder = Recorder(request.record_data, *views, metadata, described, address, settings)
+    owner = address if is_remote(address) else os.path.abspath(address)
+    recorder = Recorder(request.record_data, *views, metadata, described, owner, settings)
     runner.record_to(recorder)
     recorder.check_writable()
     return recorder
