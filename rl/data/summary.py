@@ -84,7 +84,7 @@ def summary(folder: str | os.PathLike[str]) -> list[str]:
 
 
 def _environment(metadata: dict[str, Any]) -> str:
-    kwargs = metadata.get("env_kwargs") or {}
+    kwargs = (metadata.get("env_kwargs") or {}) | (metadata.get("train_env_kwargs") or {})
     options = f" {json.dumps(kwargs)}" if kwargs else ""
     wrappers = metadata.get("env_wrappers") or []
     return f"{env_id_of(metadata) or 'unknown'}{options}{''.join(f' in {each}' for each in wrappers)}"

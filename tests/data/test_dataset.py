@@ -89,6 +89,13 @@ def test_we_read_minaris(tmp_path, kind, monkeypatch):
     assert_equal(found, data)
 
 
+def test_returns_to_go_end_with_their_episodes():
+    data = Dataset.of(episodes(*SPACES["box"], lengths=(3, 1, 2)), *SPACES["box"])
+    data.reward[:] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    assert data.returns_to_go(0.5).tolist() == [3.0, 4.0, 4.0, 8.0, 32.0, 32.0]
+    assert data.returns_to_go().tolist() == [7.0, 6.0, 4.0, 8.0, 48.0, 32.0]
+
+
 @pytest.mark.parametrize(("name", "length"), [("cartpole-small-v0", 615), ("pendulum-small-v0", 1000)])
 def test_data_sets_that_are_shipped_are_whole(name, length):
     data = read(Path(__file__).parent / "sets" / name)
