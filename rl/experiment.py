@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rl.agents.agent import Agent
+from rl.data.recorder import Recorder
 from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import check_window, eval_envs_of, left_out
 from rl.errors import NotFinite, NotSent, Stopped, Unavailable, UsageError
@@ -229,7 +232,23 @@ def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _test(request: Request, run_dir: Path, stop: StopRequest, address: str) -> dict[str, Evaluation]:
+@contextlib.contextmanager
+def _recording(
+    request: Request | None, run_dir: Path, agent: Agent[Any], played: dict[str, Any]
+) -> Iterator[Recorder | None]:
+    """Gives what records the test of a run that is not trained; None where that is not asked for."""
+    if request is None or request.record_data is None or request.training:
+        yield None
+        return
+    name = (read_saved(run_dir) or {}).get("name")
+    with policy_recorder(request.record_data, agent, name, **played) as recorder:
+        recorder.begin()
+        yield recorder
+
+
+def _test(
+    request: Request, run_dir: Path, stop: StopRequest, address: str | None = None
+) -> dict[str, Evaluation]:
     """Plays test episodes of the best and of the last policy, the same for all runs, and none of those that
     chose the best; further ones of the best policy may be shown or filmed. Returns what they came to: where
     `stop` is requested, of those that were over by then."""
@@ -245,13 +264,8 @@ def _test(request: Request, run_dir: Path, stop: StopRequest, address: str) -> d
         with contextlib.closing(Evaluator(agent, episodes)) as evaluator:
             for which in ("last", "best"):  # the best one stays in the agent
                 step = read_weights(agent, run_dir, which)
-                with contextlib.ExitStack() as opened:
-                    recorder = None
-                    if request.record_data is not None and which == "best" and not request.training:
-                        name = (read_saved(run_dir) or {}).get("name")
-                        who = {"which": which, "step": step}
-                        recorder = policy_recorder(request.record_data, agent, name, address, **who)
-                        opened.enter_context(recorder).begin()
+                played = {"which": which, "step": step, "address": address or str(run_dir)}
+                with _recording(request if which == "best" else None, run_dir, agent, played) as recorder:
                     tests[which] = evaluator.run(purpose_seed(Purpose.TEST), stopped, recorder)
                 other = evaluator.other(purpose_seed(Purpose.TEST), stopped) if which == "last" else None
                 if other is not None:
