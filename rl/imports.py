@@ -16,6 +16,7 @@ from rl.errors import UsageError
 _REQUIRED = {
     "ai_edge_litert",
     "gymnasium",
+    "h5py",
     "keras",
     "lz4",
     "numpy",
