@@ -137,7 +137,7 @@ def test_a_run_from_before_a_hyperparameter_existed_goes_on_with_its_default(tra
     path.write_text(json.dumps(saved))
     assert rl.train("ppo_identity", output_dir=folder, seed=4, **QUICK).step == 2_048
     with pytest.raises(rl.UsageError, match="microbatches is 1 there, 2 here"):
-        rl.train("ppo_identity", output_dir=folder, seed=4, microbatches=2, **QUICK)
+        rl.train("ppo_identity", output_dir=folder, seed=4, grad_comp="accumulate", microbatches=2, **QUICK)
 
 
 def test_hparams_objects_are_taken_and_left_as_they_are(tmp_path):

@@ -99,7 +99,7 @@ REST = "11.2 s compiling (first window), evaluating, saving"
 )
 def test_the_summary_says_what_the_rate_is_of(first_step, rate, steps, time):
     result = Result(Path("x"), 50_000, 31.2, 20.0, rate, None, None, 0, first_step)
-    row = experiment._summary(Storage("runs/x/run_0"), result, {}, 1)
+    row = experiment._summary(Request(None), Storage("runs/x/run_0"), result, {})
     assert (row["steps"], row["time"]) == (steps, time) and "steps/s" not in row
 
 
@@ -109,5 +109,5 @@ def test_the_summary_says_what_the_rate_is_of(first_step, rate, steps, time):
 )
 def test_small_returns_are_told_with_three_digits(returns, shown):
     test = Evaluation(np.array(returns), np.ones(2))
-    row = experiment._summary(Storage("runs/x/run_0"), None, {"best": test}, 2)
+    row = experiment._summary(Request(None, test_episodes=2), Storage("runs/x/run_0"), None, {"best": test})
     assert row["return, best checkpoint"] == shown
