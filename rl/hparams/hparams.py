@@ -295,7 +295,11 @@ class HParams(Checked):
         """Raises UsageError unless an algorithm and an environment are named and the rest fits together."""
         if not self.algo:
             raise UsageError("the hparams name no algorithm: add a set of one, such as --hparams default-dqn")
-        if not self.env and not (self.offline and self.data):
+        if self.offline and not self.env and not self.data:
+            raise UsageError(
+                f"{self.algo} learns from data, and the hparams name none: give --hparam_override data=DIR"
+            )
+        if not self.env and not self.offline:
             raise UsageError("the hparams name no environment: give --env ID, or a set such as dqn_cartpole")
         if self.data and self.memory_name == "rollout":
             raise UsageError(f"hparam data={self.data}: {self.algo} learns from what it plays itself, alone")

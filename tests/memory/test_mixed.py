@@ -27,10 +27,9 @@ def memory(kind=Uniform, **hparams):
     last = np.arange(8) == 7
     seen = np.zeros((9, 1), np.float32)
     data = Data(seen, np.full(8, 9), reward, never, last, np.array([8]), SEEN, ACTS)
-    settings = {"batch_size": 8, "min_replay_size": 4, "replay_capacity": 64, "train_steps": 10} | hparams
-    return Mixed(
-        kind, MemorySpec(SEEN, ACTS, 2, 4, data=data), DQNHParams(data="x", env="Test-v0", **settings)
-    )
+    hparams = {"batch_size": 8, "min_replay_size": 4, "replay_capacity": 64, "train_steps": 10} | hparams
+    made = DQNHParams(env="Test-v0", data="x", **hparams)
+    return Mixed(kind, MemorySpec(SEEN, ACTS, 2, 4, data=data), made)
 
 
 def play(made, steps=4):
