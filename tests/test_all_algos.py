@@ -21,6 +21,7 @@ import tiny_follow
 import tiny_parts
 from gymnasium import spaces
 
+from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.agents.algos.registry import registry as algos
 from rl.envs.registry import registry as envs
@@ -83,33 +84,34 @@ def ids(each):
     return getattr(each, "__name__", each)
 
 
-def one_backend_each(names):
-    """(name, backend): all pairs, of which `make test` runs each name on one backend, by turns; where nothing
-    is played there is but one."""
-    return [
-        pytest.param(name, backend, marks=[] if (i + j) % 2 == 0 else pytest.mark.slow)
-        for i, name in enumerate(names)
-        for j, backend in enumerate(BACKENDS)
-        if not offline(name) or (i + j) % 2 == 0
-    ]
+def backends(name):
+    """Where an algorithm is walked: what learns from data alone plays nothing on the host."""
+    return ("graph",) if offline(name) else BACKENDS
+
+
+def family(name):
+    """What an algorithm shares with its siblings: the last base that it has before `Agent`."""
+    bases = get_algo(name).__mro__
+    return bases[bases.index(Agent) - 1]
+
+
+def first_of_each(cases, key):
+    """Params of cases, of which `make test` runs the first of each key, `make test-all` the others too."""
+    seen, params = set(), []
+    for case in cases:
+        params.append(pytest.param(*case, marks=pytest.mark.slow if key(*case) in seen else []))
+        seen.add(key(*case))
+    return params
 
 
 def walk():
     """(algorithm, kind of action space, backend): all in-graph; on the host, which differs by what is learned
     from, one algorithm of each experience, in `make test-all` the others too."""
-    walked, params = set(), []
-    for name, kind in cases():
-        # Of those that learn from data and act in both kinds, legal actions are a test of discrete ones.
-        several = offline(name) and kind is spaces.Discrete and spaces.Box in get_algo(name).action_spaces
-        marks = pytest.mark.slow if several else []
-        params.append(pytest.param(name, kind, "graph", marks=marks, id=f"{name}-{kind.__name__}-graph"))
-        if offline(name):  # there is no environment that would be played
-            continue
-        experience = get_algo(name).experience
-        marks = pytest.mark.slow if (experience, kind) in walked else []
-        walked.add((experience, kind))
-        params.append(pytest.param(name, kind, "gym", marks=marks, id=f"{name}-{kind.__name__}-gym"))
-    return params
+
+    def differs(name, kind, backend):
+        return (name if backend == "graph" else get_algo(name).experience), kind, backend
+
+    return first_of_each([(*case, backend) for case in cases() for backend in backends(case[0])], differs)
 
 
 DISCRETE = [name for name, kind in cases() if kind is spaces.Discrete]
@@ -133,7 +135,7 @@ def test_every_algorithm_acts_in_a_space_that_is_walked():
     assert {name for name, _ in cases()} == set(algos.names())
 
 
-@pytest.mark.parametrize(("algo", "kind", "backend"), walk())
+@pytest.mark.parametrize(("algo", "kind", "backend"), walk(), ids=ids)
 def test_it_learns_and_is_saved_and_restored_whole_and_repeats_itself(build, tmp_path, algo, kind, backend):
     name, overrides = settings(algo, kind, backend)
     runner, before = save_restore_and_repeat(build, tmp_path, name, overrides)
@@ -161,46 +163,48 @@ def test_it_learns_in_bfloat16_too(build):
 
 
 def save_restore_and_repeat(build, tmp_path, name, overrides):
-    """Returns the runner after 16 iterations, and its variables before them."""
-    first = build(name, seed=0, **overrides)
+    """Returns the runner after 16 iterations, and its variables before them.
+
+    An in-graph runner is no more than its variables: it repeats itself from where another one of its seed
+    starts, and one that was only built takes all that was saved. Host environments keep state of their own:
+    there the other one plays.
+    """
+    first, again = (build(name, seed=0, **overrides) for _ in range(2))
     before = state(first)
+    assert_same(state(again), before)
     early = first.run(8)
     saved = state(first)
     manager = CheckpointManager(tmp_path)
     manager.save(first.variables, first.step)
     late = first.run(8)
-
-    again = build(name, seed=0, **overrides)
-    assert again.run(8) == early
-    assert_same(state(again), saved)
-
-    again.run(3)
-    moved = state(again)
-    assert all((moved[key] != value).any() for key, value in saved.items() if key.startswith("network/torso"))
+    after = state(first)
+    assert all((after[key] != value).any() for key, value in saved.items() if key.startswith("network/torso"))
+    if overrides["env_backend"] != "graph":
+        assert again.run(8) == early
+        assert_same(state(again), saved)
+        again.run(3)
     manager.restore(again.variables)
     again.restored(tmp_path)
     assert_same(state(again), saved)
-    if overrides["env_backend"] == "graph":  # of host environments the state is not saved
-        assert again.run(8) == late
-        assert_same(state(again), state(first))
+    if overrides["env_backend"] == "graph":
+        for start, sums, end in ((before, early, saved), (state(again), late, after)):
+            for key, variable in first.variables.items():
+                variable.assign(start[key])
+            assert first.run(8) == sums
+            assert_same(state(first), end)
     return first, before
 
 
 def parts_cases():
-    """(algorithm, kind of action space, kind of observation, backend). Dicts are where masks are, too. Of
-    those that learn from data `make test` walks the first."""
+    """(algorithm, kind of action space, kind of observation, backend). Dicts are where masks are, too."""
     found = []
-    from_data = [name for name in algos.names() if offline(name)]
     for name in algos.names():
-        if name in from_data[1:]:
-            kind = get_algo(name).action_spaces[0]
-            found.append(pytest.param(name, kind, "tuple", "graph", marks=pytest.mark.slow))
-            continue
         if spaces.Discrete in get_algo(name).action_spaces:
             found.append((name, spaces.Discrete, "tuple", "graph"))
         else:
-            found += [(name, spaces.Box, "tuple", "graph"), (name, spaces.Box, "dict", "gym")]
-    return found
+            found.append((name, spaces.Box, "tuple", "graph"))
+            found += [(name, spaces.Box, "dict", each) for each in backends(name) if each == "gym"]
+    return first_of_each(found, lambda name, *case: (family(name), *case))
 
 
 def parts_settings(algo, backend, form, actions):
@@ -210,7 +214,13 @@ def parts_settings(algo, backend, form, actions):
     return name, with_data(algo, overrides) | {"model.part_hidden": (8,)}
 
 
-@pytest.mark.parametrize(("algo", "backend"), one_backend_each(DISCRETE))
+@pytest.mark.parametrize(
+    ("algo", "backend"),
+    first_of_each(
+        [(name, backend) for name in DISCRETE for backend in backends(name)],
+        lambda name, backend: (family(name), backend),
+    ),
+)
 def test_it_learns_with_legal_actions_alone(build, monkeypatch, algo, backend):
     """Half of the legal actions are right. Gymnasium's form of the environment raises at an illegal one."""
     learn = Iteration.learn

@@ -124,12 +124,13 @@ def n_step_return(reward: Tensor, flags: Tensor, gamma: float) -> tuple[Tensor, 
     running = tf.ones_like(total, tf.bool)
     terminated = tf.zeros_like(running)
     steps = tf.zeros_like(total, tf.int32)
-    for k in range(reward.shape[1]):
-        total += tf.where(running, discount * reward[:, k], 0.0)
+    columns = (tf.unstack(x, axis=1) for x in (reward, _has(flags, TERMINATED), ~_has(flags, EPISODE_END)))
+    for step_reward, terminal, goes_on in zip(*columns, strict=True):
+        total += tf.where(running, discount * step_reward, 0.0)
         discount = tf.where(running, discount * gamma, discount)
         steps += tf.cast(running, tf.int32)
-        terminated |= running & _has(flags[:, k], TERMINATED)
-        running &= ~_has(flags[:, k], EPISODE_END)
+        terminated |= running & terminal
+        running &= goes_on
     return total, tf.where(terminated, 0.0, discount), steps
 
 

@@ -21,7 +21,8 @@ import tensorflow as tf
 from rl.parallel import replicas
 from rl.types import Tensor
 
-_ALGORITHM = "philox"  # the one that eager, graph and XLA code all implement, to the same bits
+_PHILOX = 1  # TensorFlow's number of the algorithm that eager, graph and XLA code implement to the same bits
+_SCRAMBLE = 0x02461E293EC8F720  # the key by which TensorFlow scrambles seeds
 
 
 class Rows(NamedTuple):
@@ -94,7 +95,7 @@ def fold_in(seed: Any, data: Any) -> Any:
         return seed
     if isinstance(seed, Rows):
         return Rows(fold_in(seed.seed, data))
-    return tf.random.experimental.stateless_fold_in(seed, tf.cast(data, tf.int32), alg=_ALGORITHM)
+    return tf.stack([_bits(seed, [], tf.int32), tf.cast(data, tf.int32)])
 
 
 def split(seed: Any, n: int) -> list[Any]:
@@ -103,14 +104,13 @@ def split(seed: Any, n: int) -> list[Any]:
         return [seed] * n
     if isinstance(seed, Rows):
         return [Rows(each) for each in split(seed.seed, n)]
-    return tf.unstack(tf.random.experimental.stateless_split(seed, n, alg=_ALGORITHM))
+    return tf.unstack(_bits(seed, [n, 2], tf.int32))
 
 
 def split_array(seed: Tensor, shape: list[int]) -> Tensor:
     """Independent seeds as one tensor, int32 `[*shape, 2]`: one operation for a whole loop's seeds."""
     count = int(np.prod(shape))
-    seeds = tf.random.experimental.stateless_split(seed, count, alg=_ALGORITHM)
-    return tf.reshape(seeds, [*shape, 2])
+    return tf.reshape(_bits(seed, [count, 2], tf.int32), [*shape, 2])
 
 
 def uniform(seed: Any, shape: Any, minval: float = 0.0, maxval: float = 1.0) -> Tensor:
@@ -120,8 +120,8 @@ def uniform(seed: Any, shape: Any, minval: float = 0.0, maxval: float = 1.0) -> 
     if isinstance(seed, Rows):
         return _own(lambda *each: uniform(each[0], each[1], minval, maxval), seed, shape)
     # From the bits, since TensorFlow's kernel and XLA turn the same bits into different floats.
-    bits = tf.random.stateless_uniform(shape, seed, None, None, tf.uint32, alg=_ALGORITHM)
-    unit = tf.cast(tf.bitwise.right_shift(bits, _uint(8)), tf.float32) * 2.0**-24
+    bits = tf.bitwise.right_shift(_bits(seed, shape, tf.uint32), _uint(8))
+    unit = tf.cast(bits, tf.float32) * 2.0**-24
     return unit if (minval, maxval) == (0.0, 1.0) else unit * (maxval - minval) + minval
 
 
@@ -148,7 +148,10 @@ def randint(seed: Any, shape: Any, maxval: Any) -> Tensor:
         return seed.draw("randint", shape, int(maxval))
     if isinstance(seed, Rows):
         return _own(lambda *each: randint(each[0], each[1], maxval), seed, shape)
-    return tf.random.stateless_uniform(shape, seed, 0, maxval, tf.int32, alg=_ALGORITHM)
+    key, counter = _key_counter(seed)
+    return tf.raw_ops.StatelessRandomUniformIntV2(
+        shape=shape, key=key, counter=counter, alg=_PHILOX, minval=0, maxval=maxval
+    )
 
 
 def permutation(seed: Tensor, n: int) -> Tensor:
@@ -161,7 +164,7 @@ def permutation(seed: Tensor, n: int) -> Tensor:
     if n & (n - 1) or n < 4:
         return tf.argsort(uniform(seed, [n]), stable=True)
     rounds = 8
-    keys = tf.random.stateless_uniform([rounds], seed, None, None, tf.uint32, alg=_ALGORITHM)
+    keys = _bits(seed, [rounds], tf.uint32)
     right_bits = (n.bit_length() - 1) // 2
     left_bits = n.bit_length() - 1 - right_bits
     index = tf.range(n, dtype=tf.int32)
@@ -173,6 +176,25 @@ def permutation(seed: Tensor, n: int) -> Tensor:
         left, right = right, tf.bitwise.bitwise_xor(left, mixed)
         left_bits, right_bits = right_bits, left_bits
     return tf.cast(tf.bitwise.bitwise_or(tf.bitwise.left_shift(left, _uint(right_bits)), right), tf.int32)
+
+
+def _bits(seed: Tensor, shape: Any, dtype: tf.DType) -> Tensor:
+    """Random bits as integers of a type and shape."""
+    key, counter = _key_counter(seed)
+    return tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=shape, key=key, counter=counter, alg=_PHILOX, dtype=dtype
+    )
+
+
+def _key_counter(seed: Tensor) -> tuple[Tensor, Tensor]:
+    """What Philox takes in place of a seed, uint64 [1] and [2]: as tf.random.stateless_uniform scrambles it,
+    in a third of its operations, of which a program has dozens to trace."""
+    counter = tf.cast(seed, tf.uint64)
+    mixed = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=[2, 2], key=tf.constant([_SCRAMBLE], tf.uint64), counter=counter, alg=_PHILOX, dtype=tf.uint32
+    )
+    key, last = tf.split(tf.bitcast(mixed, tf.uint64), 2)
+    return key, tf.concat([tf.zeros([1], tf.uint64), last], 0)
 
 
 def _uint(value: int) -> Tensor:

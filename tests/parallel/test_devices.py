@@ -20,8 +20,8 @@ from rl.parallel import replicas
 from rl.parallel.devices import Devices
 
 SCRIPT = Path(__file__).parents[1] / "device_equality.py"
-# One of each kind of experience and update, and one that draws discrete actions while it learns.
-FEW = ["dqn:Discrete", "es:Box", "ppo:Box", "td3:Box", "ddpg:Discrete"]
+# One of each kind of experience and update.
+FEW = ["dqn:Discrete", "es:Box", "ppo:Box", "td3:Box"]
 PLAYING = [name for name in algos.names() if not algos.get(name).hparams_type().offline]
 CASES = [f"{name}:{kind.__name__}" for name in PLAYING for kind in algos.get(name).action_spaces]
 REST = [case for case in CASES if case not in FEW]

@@ -27,7 +27,7 @@ def rates(runner):
 @pytest.mark.parametrize("case", CASES)
 def test_learning_rates_anneal_to_their_end_whatever_updates_were_made(build, case):
     name, overrides = CASES[case]
-    runner = build(name, **LINEAR, **overrides, compile="eager")
+    runner = build(name, **LINEAR, **overrides)
     assert runner.steps_per_iteration == 8
     runner.run(6)
     middle = rates(runner)

@@ -27,7 +27,7 @@ CASES = [  # environment, frame [H, W, 3], frames a second
     pytest.param("CartPole-v1", (400, 600, 3), 50.0, id="gym"),
     pytest.param("MinAtar/Breakout-v1", (320, 320, 3), 15.0, id="minatar"),
     pytest.param("Pong-v5", (210, 160, 3), 15.0, id="atari"),
-    pytest.param("coinrun", (512, 512, 3), 15.0, id="procgen"),
+    pytest.param("coinrun", (512, 512, 3), 15.0, id="procgen", marks=pytest.mark.slow),
     pytest.param("HalfCheetah-v5", (480, 480, 3), 20.0, id="mujoco", marks=needs_mujoco),
 ]
 

@@ -67,7 +67,7 @@ def _bandit():
 OVERRIDES = {"env": ENV_ID, "train_steps": 16_384, "gamma": 0.0, "compile": "graph"}
 
 
-@pytest.mark.parametrize("backend", ["graph", "gym"])
+@pytest.mark.parametrize("backend", ["graph", pytest.param("gym", marks=pytest.mark.slow)])
 def test_a_policy_without_memory_learns_to_stay_with_what_was_paid(build, backend):
     runner = build("ppo_identity", env_backend=backend, previous_action_reward=True, **OVERRIDES)
     iterations = OVERRIDES["train_steps"] // runner.steps_per_iteration

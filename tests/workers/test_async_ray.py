@@ -49,7 +49,11 @@ BUFFERS = {"buffer_shards": 2, "min_replay_size": 32, "replay_capacity": 400, "p
 
 
 @pytest.mark.parametrize(
-    "name, overrides", [("ppo", {"minibatches": 4}), ("dqn", {"updates_per_iteration": 3, **BUFFERS})]
+    "name, overrides",
+    [
+        ("ppo", {"minibatches": 4}),
+        pytest.param("dqn", {"updates_per_iteration": 3, **BUFFERS}, marks=pytest.mark.slow),
+    ],
 )
 def test_together_the_same_seed_gives_the_same_run(build, state_of, assert_same_bits, name, overrides):
     settings = {"env": "CartPole-v1", "num_envs": 4, "rollout_length": 16, "sync_workers": True}

@@ -135,6 +135,7 @@ def test_a_lost_buffer_is_replaced_and_what_it_held_is_counted(build):
     assert runner.run(8)["updates"] > 0.0  # it fills again
 
 
+@pytest.mark.slow
 def test_a_buffer_that_does_not_answer_is_passed_over_until_it_does(build, monkeypatch):
     monkeypatch.setattr(buffers, "PATIENCE", 0.5)
     runner = build("dqn", workers=TWO, **SMALL)
