@@ -13,6 +13,7 @@ from stop_after import StopAfter
 
 import rl
 from rl.data.dataset import read, write
+from rl.envs.of_data import with_environment
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.runners.from_data import checked_data, fingerprint
@@ -120,6 +121,15 @@ def test_the_environment_is_the_one_of_the_data_where_none_is_named(cartpole, tm
     run = rl.train("dqn", output_dir=tmp_path, data=cartpole, eval_episodes=1, **nested(RUN))
     assert run.best_return >= 8.0
     assert rl.load(tmp_path).agent.hparams.env == "CartPole-v1"
+
+
+@pytest.mark.parametrize("env_id", ["somebodys_module:Env-v0", "NoSuch-v0", None])
+def test_an_environment_that_data_name_is_not_imported(tmp_path, env_id):
+    data = own_data.play(tmp_path / "first", "CartPole-v1", episodes=1)
+    own = {} if env_id is None else {"env_id": env_id}
+    write(tmp_path / "data", dataclasses.replace(data, metadata=own))
+    hparams = resolve("dqn", RUN | {"data": str(tmp_path / "data")})
+    assert with_environment(hparams).env == ""
 
 
 def test_without_an_environment_nothing_is_evaluated(tmp_path, command, monkeypatch):
