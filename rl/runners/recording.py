@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import logging
 import os
@@ -93,7 +94,7 @@ def metadata_of(agent: Agent[Any], train_env_kwargs: dict[str, Any] | None = Non
     spec = gymnasium.registry.get(hparams.env)
     if spec is not None and not hparams.env_wrappers:
         with contextlib.suppress(TypeError, ValueError):  # not all can be written
-            made = gymnasium.spec(hparams.env)
+            made = copy.deepcopy(spec)
             made.kwargs = {**made.kwargs, **hparams.env_kwargs, **options}
             made.max_episode_steps = hparams.max_episode_steps or made.max_episode_steps
             found["env_spec"] = made.to_json()

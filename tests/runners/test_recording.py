@@ -2,6 +2,7 @@
 
 import json
 
+import gymnasium
 import numpy as np
 import pytest
 from played import SPACES, assert_equal, episodes
@@ -76,6 +77,11 @@ def test_recording_changes_nothing_and_has_every_finished_episode(
     finished = sum(float(line.split(",")[column]) for line in lines[1:])
     assert len(data.lengths) == finished > 2
     assert (data.terminated | data.truncated).sum() == len(data.lengths)
+    spec = json.loads(data.metadata["env_spec"])
+    assert spec["max_episode_steps"] == (hparams.max_episode_steps or 500)
+    assert (
+        gymnasium.spec(hparams.env).max_episode_steps == {"CartPole-v1": 500, "Pendulum-v1": 200}[hparams.env]
+    )
     assert data.env_id == hparams.env and data.metadata["policies"][0]["which"] == "training"
     if hparams.env == "CartPole-v1":
         assert (data.returns == data.lengths).all()
