@@ -141,6 +141,27 @@ def run(tmp_path_factory):
     return str(path)
 
 
+def test_a_policy_that_draws_its_actions_is_recorded_with_their_probabilities(run, tmp_path, capsys):
+    played = rl.load(run, eval_policy="sample")
+    played.evaluate(5, record_data=tmp_path)
+    data = read(tmp_path)
+    found = DataPolicy(played.agent, data, "data").log_prob()
+    np.testing.assert_allclose(data.log_prob, found, rtol=1e-4, atol=1e-6)
+    assert found.min() < -0.1
+    words = ["--run", run, "--data", str(tmp_path), "--eval_policy", "sample", "--estimators", "is"]
+    assert main([*words, "--json"]) == 0
+    estimated = json.loads(capsys.readouterr().out)
+    assert estimated["behaviour"] == "recorded with the data"
+    rows = estimated["estimates"]  # of the policy that played
+    assert rows["is"]["estimate"] == pytest.approx(rows["data"]["estimate"], rel=1e-4)
+    assert rows["is"]["effective_sample_size"] == pytest.approx(5.0, rel=1e-4)
+    rl.load(run, eval_policy="greedy").evaluate(1, record_data=tmp_path)
+    both = read(tmp_path)
+    np.testing.assert_array_equal(both.log_prob[: len(data.log_prob)], data.log_prob)
+    assert np.isnan(both.log_prob[len(data.log_prob) :]).all(), "nobody knows those of best actions"
+    assert behaviour.recorded(both) is None and behaviour.recorded(data) is not None
+
+
 def test_the_command_prints_a_table_or_json(run, folder, capsys, monkeypatch):
     monkeypatch.setattr(behaviour, "UPDATES", 100)
     words = ["--run", run, "--data", folder, "--eval_policy", "sample"]

@@ -101,7 +101,7 @@ def _checked(args: argparse.Namespace) -> Dataset:
 def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
     """Returns what is printed, by name."""
     from rl.api import load
-    from rl.estimate.behaviour import clone
+    from rl.estimate.behaviour import clone, recorded
     from rl.estimate.estimators import BY_RATIOS, BY_VALUES, TITLES, chosen, estimates
     from rl.estimate.fqe import FQE, default_hparams, fitted
     from rl.estimate.policy import DataPolicy
@@ -129,9 +129,12 @@ def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
         left = [name for name in left if name not in BY_VALUES]
     log_ratio = values = behaviour = None
     if set(left) & set(BY_RATIOS):
-        behaviour = "cloned from the data, which do not say how likely their actions were"
-        cloned = DataPolicy(clone(data, args.data, agent.hparams, args.seed), data, args.data)
-        log_ratio = policy.log_prob() - cloned.log_prob()
+        played, behaviour = recorded(data), "recorded with the data"
+        if played is None:
+            behaviour = "cloned from the data, which do not say how likely their actions were"
+            cloned = DataPolicy(clone(data, args.data, agent.hparams, args.seed), data, args.data)
+            played = cloned.log_prob()
+        log_ratio = policy.log_prob() - played
     if set(left) & set(BY_VALUES):
         values, error = fitted(policy, data, fqe, args.seed)
         notes.append(f"fitted Q evaluation: mean temporal difference error {error:.3g}")

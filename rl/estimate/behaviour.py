@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
@@ -16,6 +17,21 @@ from rl.models.images import for_images
 from rl.runners.offline import on_data
 
 UPDATES = 10_000  # of the cloning
+
+
+def recorded(data: Dataset) -> np.ndarray | None:
+    """Returns the log-probabilities [N] of the data's actions, by the policies that took them, as recorded;
+    None where some episode does not say.
+
+    Actions of a Box that lie on its bounds were cut off there when they were recorded, and the densities are
+    of what they were before: such data do not say either.
+    """
+    found, space = data.log_prob, data.action_space
+    if found is None or np.isnan(found).any():
+        return None
+    if isinstance(space, spaces.Box) and np.any((data.action <= space.low) | (data.action >= space.high)):
+        return None
+    return np.asarray(found, np.float64)
 
 
 def clone(data: Dataset, folder: str, hparams: HParams, seed: int) -> Agent[Any]:
