@@ -155,7 +155,7 @@ def ddpg_pendulum() -> DDPGHParams:
 @register
 def ddpg_mountaincar_continuous() -> DDPGHParams:
     """DDPG on MountainCarContinuous-v0: noise correlated in time, shaped reward in training."""
-    return ddpg(MOUNTAINCAR_CONTINUOUS, act_select="ou_noise", exploration_noise=0.3)
+    return ddpg(MOUNTAINCAR_CONTINUOUS, train_steps=150_000, act_select="ou_noise", exploration_noise=0.3)
 
 
 @register

@@ -188,7 +188,7 @@ def test_sequences_are_taken_whole_with_their_own_state(make_agent, make_rollout
 
 
 def test_sums_and_extremes_of_microbatches_are_those_of_the_whole(make_batch):
-    hparams = resolve("dqn", {"env": "Test-v0", "microbatches": 2})
+    hparams = resolve("dqn", {"env": "Test-v0", "grad_comp": "accumulate", "microbatches": 2})
     batch = make_batch(count=4)._replace(reward=tf.constant([1.0, 4.0, 3.0, 2.0]))
     variable = keras.Variable(1.0)
     optimizer = keras.optimizers.SGD(0.1)
