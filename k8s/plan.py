@@ -156,6 +156,11 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
         division(hparams, Workers(train.num_workers), hparams.sync_workers)
     claim, mount = _claim(own, name), _mount(own)
     _check_output(train.output_dir, claim, mount)
+    if train.record_data is not None and (claim is None or not _below(train.record_data, mount)):
+        raise UsageError(
+            f"--record_data {train.record_data} would be lost with the Pod: give --pvc NAME (or "
+            f"--pvc_size 50Gi) and a folder under {mount}"
+        )
     buffers = bool(train.num_workers and hparams.buffer_shards and hparams.save_buffers)
     shared = buffers or kind in ("copies", "hosts")
     given = {name: getattr(own, name) for name in (*CHECKED, *COUNTS)}

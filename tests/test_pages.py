@@ -27,7 +27,9 @@ from k8s import generate
 from rl import experiment
 from rl.agents.algos.registry import get_algo
 from rl.cli import checked, main, parse
+from rl.data import __main__ as data_tool
 from rl.envs import own
+from rl.estimate import __main__ as estimate
 from rl.report.video import has_display
 from rl.runners import trainer
 from rl.runners.build import build_runner
@@ -55,6 +57,7 @@ CANNOT = {
     "runner -> environment": "a drawing",
     "learner                       weights": "a drawing",
     "learner                        buffer": "a drawing",
+    "DIR/data/main_data.hdf5": "a list of files",
 }
 NO_DISPLAY = "--render: there is no display here"
 SHORT = "import rl; full = rl.train\nrl.train = lambda *a, **k: full(*a, **{**k, 'train_steps': 2048})\n"
@@ -121,6 +124,15 @@ class Understood(Exception):
         raise cls
 
 
+def made_up(recorder, agent):
+    """Lets a recorder know of 12 episodes of one step each that nobody has played."""
+    if recorder is not None:
+        seen, taken = agent.observation_space, agent.action_space
+        rows = np.stack([[seen.sample() for _ in range(12)] for _ in range(2)])
+        ends, never = np.ones((1, 12), bool), np.zeros((1, 12), bool)
+        recorder.add(0, rows, np.stack([[taken.sample() for _ in range(12)]]), ends, ends, never, ends)
+
+
 @pytest.fixture
 def nothing_is_trained(monkeypatch):
     """Runs are asked to stop before their first window, and no episodes are played; workers are left out."""
@@ -140,13 +152,20 @@ def nothing_is_trained(monkeypatch):
         alone = dataclasses.replace(request, parallel=1)
         return experiment._all_copies(alone, dict(enumerate(storages)), stop)
 
-    def played(self, *_):
+    def played(self, seed, stopped=None, recorder=None):
+        made_up(recorder, self._agent)
         return Evaluation(np.zeros(self.episodes), np.ones(self.episodes))
 
-    monkeypatch.setattr(trainer.Trainer, "train", lambda self, _: train(self, StopAfter(0)))
+    def not_trained(self, _):
+        made_up(self.runner.recorder, self.agent)
+        return train(self, StopAfter(0))
+
+    monkeypatch.setattr(trainer.Trainer, "train", not_trained)
     monkeypatch.setattr(trainer, "build_runner", alone)
     monkeypatch.setattr("rl.workers.copies.side_by_side", one_by_one)
     monkeypatch.setattr("rl.cli.supervised", lambda: None)
+    for name in ("behaviour", "fqe"):
+        monkeypatch.setattr(f"rl.estimate.{name}.fit", lambda *_: {"train/td_error": 0.0})
     monkeypatch.setattr(Evaluator, "run", played)
     monkeypatch.setattr(Evaluator, "other", lambda *_: None)
     for name in ("film", "play"):
@@ -180,7 +199,12 @@ def folder(tmp_path, monkeypatch):
 
 def typed(words: list[str]) -> int:
     """The exit code of a command, in this process."""
-    program = {"train.py": main, "k8s.generate": generate.main}
+    program = {
+        "train.py": main,
+        "k8s.generate": generate.main,
+        "rl.data": data_tool.main,
+        "rl.estimate": estimate.main,
+    }
     name = next(word for word in words[1:3] if word in program)
     try:
         return program[name](words[words.index(name) + 1 :])

@@ -98,6 +98,18 @@ class Dataset:
         """The undiscounted return of each episode, [E] float64."""
         return np.add.reduceat(self.reward.astype(np.float64), self.starts)
 
+    def returns_to_go(self, gamma: float = 1.0) -> np.ndarray:
+        """Returns the discounted return from each step to the end of its episode, [N] float32; where an
+        episode was truncated, of the rewards until then."""
+        found = np.zeros(len(self.reward))
+        running = np.zeros(len(self.lengths))  # of each episode
+        last = self.starts + self.lengths - 1
+        for back in range(int(self.lengths.max())):
+            alive = self.lengths > back
+            rows = last[alive] - back
+            running[alive] = found[rows] = self.reward[rows] + gamma * running[alive]
+        return found.astype(np.float32)
+
     @property
     def env_id(self) -> str | None:
         """The id of the environment that was played; None where nobody knows."""

@@ -5,6 +5,7 @@ Minari's own entries: `dataset_id`, `minari_version`, `data_format`, `jpeg_encod
 that it leaves to authors. Ours beside them, all of them optional:
 
     env_id, env_kwargs, env_wrappers, max_episode_steps     the environment, as hparams name it
+    train_env_kwargs    options that it had where training was recorded, beside env_kwargs
     policies    list of who played: hparams (set), algorithm, run (folder), step, which (training, best, last)
     seed        of the run, or of the episodes
     versions    of packages

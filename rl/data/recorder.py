@@ -90,6 +90,10 @@ class Recorder:
         ):
             raise UsageError(f"{self.folder} holds pictures as JPEG: record into another folder")
 
+    def check_writable(self) -> None:
+        """Makes the folder. Raises UsageError where it cannot be written, with nothing left of it."""
+        ensure_writable_dir(self._data, "--record_data")
+
     def begin(self, step: int = 0) -> None:
         """Opens the data set, which is made where there is none; what crashed recordings have left becomes
         part of it.
@@ -99,7 +103,7 @@ class Recorder:
         Raises:
             UsageError: it cannot be written (Unavailable where that may pass).
         """
-        ensure_writable_dir(self._data)
+        self.check_writable()
         with folder_lock(self._data, wait=True):
             self._check()
             if not (self._data / METADATA).exists():

@@ -14,6 +14,7 @@ from gymnasium import spaces
 
 from rl.data import journal, stored
 from rl.data.dataset import data_folder
+from rl.data.hdf5 import Episode
 from rl.data.metadata import env_id_of, read_metadata
 from rl.errors import UsageError
 
@@ -36,13 +37,17 @@ def played(data: Path) -> Iterator[Played]:
         UsageError: they cannot be read.
     """
     nothing = spaces.Dict({})
-    found = [each for each in stored.stored(data, nothing, nothing, jpeg=False)]
+    for each in stored.stored(data, nothing, nothing, jpeg=False):
+        yield _played(each)
     for path in stored.journals(data):
         if not stored.is_folded(data, stored.number_of(path)):
-            found += [whole.episode for whole in journal.episodes(path)]
-    for each in found:
-        total = float(each.reward.sum(dtype=np.float64))
-        yield Played(total, each.length, bool(each.terminated[-1]), each.about.get("policy"))
+            for whole in journal.episodes(path):
+                yield _played(whole.episode)
+
+
+def _played(episode: Episode) -> Played:
+    total = float(episode.reward.sum(dtype=np.float64))
+    return Played(total, episode.length, bool(episode.terminated[-1]), episode.about.get("policy"))
 
 
 def summary(folder: str | os.PathLike[str]) -> list[str]:
@@ -79,7 +84,7 @@ def summary(folder: str | os.PathLike[str]) -> list[str]:
 
 
 def _environment(metadata: dict[str, Any]) -> str:
-    kwargs = metadata.get("env_kwargs") or {}
+    kwargs = (metadata.get("env_kwargs") or {}) | (metadata.get("train_env_kwargs") or {})
     options = f" {json.dumps(kwargs)}" if kwargs else ""
     wrappers = metadata.get("env_wrappers") or []
     return f"{env_id_of(metadata) or 'unknown'}{options}{''.join(f' in {each}' for each in wrappers)}"

@@ -35,7 +35,6 @@ from rl.hparams.hparams import HParams, PositiveFloat, PositiveInt
 from rl.models.continuous import BoxActions, Critic
 from rl.ops.policy import masked_mean
 from rl.ops.value import select
-from rl.runners.offline import running_returns
 from rl.spaces import space_spec
 from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor
 
@@ -157,8 +156,7 @@ def fitted(policy: DataPolicy, data: Dataset, hparams: FQEHParams, seed: int) ->
     of_policy = policy.probabilities() if discrete else policy.actions()  # [N + E, ...]
     episode = np.repeat(np.arange(len(data.lengths)), data.lengths)
     before = np.arange(len(data.reward)) + episode
-    reversed_returns = running_returns(data.reward[::-1], data.lengths[::-1], hparams.gamma)
-    scale = float(np.abs(reversed_returns).max()) or 1.0
+    scale = float(np.abs(data.returns_to_go(hparams.gamma)).max()) or 1.0
     scaled = dataclasses.replace(data, reward=np.asarray(data.reward / scale, np.float32))
     agent = FQE(hparams, scaled, of_policy[before + 1], seed)
     error = fit(agent, scaled, seed)["train/td_error"]

@@ -28,7 +28,14 @@ def cql() -> CQLHParams:
 @register
 def cql_pendulum() -> CQLHParams:
     """CQL from data of Pendulum-v1."""
-    return cql(OFFLINE["Pendulum-v1"], model=dict(hidden=(64, 64)), lr=3e-4, critic_lr=1e-3)
+    return cql(
+        OFFLINE["Pendulum-v1"],
+        model=dict(hidden=(64, 64)),
+        lr=3e-4,
+        critic_lr=1e-3,
+        conservative_weight=1.0,
+        sampled_actions=4,
+    )
 
 
 @register

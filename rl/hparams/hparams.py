@@ -165,9 +165,12 @@ class HParams(Checked):
 
     algo: str = ""  # name in the registry algos
     env: str = ""  # environment id
-    # Folder of a data set, which memory=dataset holds; its own environment is evaluated where env is empty.
+    # Folder of a data set. memory=dataset learns from it alone, evaluated in its environment where env is
+    # empty; other memories mix it with what is played.
     data: str = ""
-    # With data: rewards are scaled so that the returns of its episodes span this; None: as they are.
+    # With data and a memory of what is played: the part of each batch that is from the data.
+    data_share: Fraction = 0.5
+    # memory=dataset: rewards are scaled so that the returns of its episodes span this; None: as they are.
     return_span: PositiveFloat | None = None
     env_backend: Literal["auto", "graph", "envpool", "gym"] = "auto"  # steps training; evaluation prefers gym
     # Options of the environment, as gymnasium.make takes them.
@@ -292,13 +295,14 @@ class HParams(Checked):
         """Raises UsageError unless an algorithm and an environment are named and the rest fits together."""
         if not self.algo:
             raise UsageError("the hparams name no algorithm: add a set of one, such as --hparams default-dqn")
-        if not self.env and not (self.offline and self.data):
-            raise UsageError("the hparams name no environment: give --env ID, or a set such as dqn_cartpole")
-        if self.data and not self.offline:
+        if self.offline and not self.env and not self.data:
             raise UsageError(
-                f"hparam data={self.data}: memory {self.memory_name} is filled by playing, take "
-                "memory=dataset"
+                f"{self.algo} learns from data, and the hparams name none: give --hparam_override data=DIR"
             )
+        if not self.env and not self.offline:
+            raise UsageError("the hparams name no environment: give --env ID, or a set such as dqn_cartpole")
+        if self.data and self.memory_name == "rollout":
+            raise UsageError(f"hparam data={self.data}: {self.algo} learns from what it plays itself, alone")
         if self.lr_end > self.lr:
             raise UsageError(f"hparam lr_end={self.lr_end:g} is above lr={self.lr:g}: schedules only go down")
         if self.microbatches > 1 and self.grad_comp == "backprop":

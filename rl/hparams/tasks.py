@@ -79,7 +79,7 @@ _LOCOMOTION = dict(train_steps=1_000_000, eval_period=50_000, log_period=10_000)
 OFFLINE = _with_ids(
     {
         "CartPole-v1": dict(train_steps=20_000, eval_period=5_000, log_period=1_000),
-        "Pendulum-v1": dict(train_steps=50_000, eval_period=10_000, log_period=1_000),
+        "Pendulum-v1": dict(train_steps=20_000, eval_period=5_000, log_period=1_000),
         "HalfCheetah-v5": _LOCOMOTION,
         "Hopper-v5": _LOCOMOTION,
         "Identity-v0": dict(train_steps=1_000, log_period=250, gamma=0.0, updates_per_iteration=10),

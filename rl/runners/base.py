@@ -11,6 +11,7 @@ from rl.data.recorder import Recorder
 from rl.errors import UsageError
 from rl.ops.loops import ADDED, NONE, MetricPack, places
 from rl.parallel.devices import Devices
+from rl.runners.from_data import Fingerprint
 from rl.runners.iteration import Iteration
 
 # Asked now and then with the iterations made so far by a call of `Runner.advance`: False ends that call.
@@ -29,6 +30,7 @@ class Runner:
     starting = "compiling ..."  # what a person is told before the first iteration, which takes longer
     pack: MetricPack  # names the metrics
     recorder: Recorder | None = None  # of what is played
+    fingerprint: Fingerprint | None = None  # of the data that it learns from
 
     def __init__(self, iteration: Iteration, devices: Devices | None = None):
         self.iteration, self.devices = iteration, Devices() if devices is None else devices
@@ -41,7 +43,8 @@ class Runner:
     @property
     def variables(self) -> dict[str, Any]:
         """All state by name, for checkpoints."""
-        return self.devices.named(self.iteration.variables)
+        data = {} if self.fingerprint is None else {"data/fingerprint": self.fingerprint.variable}
+        return self.devices.named(self.iteration.variables) | data
 
     def appended(self) -> dict[str, int]:
         """Returns variables that change nowhere but where rows are appended, by name, with the rows ever
@@ -138,7 +141,13 @@ class Runner:
         what is kept elsewhere follows."""
 
     def restored(self, address: str) -> None:
-        """Is called after a checkpoint of the run at that address has been read into `variables`."""
+        """Is called after a checkpoint of the run at that address has been read into `variables`.
+
+        Raises:
+            UsageError: it learned from other data.
+        """
+        if self.fingerprint is not None:
+            self.fingerprint.check(address)
 
     def record_to(self, recorder: Recorder) -> None:
         """Lets a recorder know of all that is played from now on. Raises UsageError where that cannot be."""

@@ -10,6 +10,7 @@ from rl.envs.make import chosen_backend, make_env
 from rl.hparams.hparams import HParams
 from rl.parallel.devices import Devices
 from rl.runners.base import Runner
+from rl.runners.from_data import Fingerprint, check_fits, data_beside
 from rl.runners.in_graph import InGraphRunner
 from rl.runners.iteration import Iteration
 from rl.runners.parts import make_memory, reward_augmentation, start_mode
@@ -31,6 +32,7 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
         return build_offline(hparams, seed, workers, strategy)
     make_agent = get_algo(hparams.algo)
     check_roles(make_agent, hparams, workers)
+    data = data_beside(hparams, workers, strategy)
     if workers is not None:
         from rl.workers.build_async import build_async
 
@@ -47,7 +49,9 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     env = make_env(hparams.env, backend, played, options, limit, extended, hparams.frame_stack, wrappers)
     with devices.scope():
         agent: Agent = make_agent(own, env.observation_space, env.action_space, seed)
-        memory = make_memory(agent, own.num_envs, hparams.rollout_length, env.frame_stack)
+        if data is not None:
+            check_fits(hparams, data, agent)
+        memory = make_memory(agent, own.num_envs, hparams.rollout_length, env.frame_stack, data)
         in_graph = env.backend == "graph"
         late = hparams.overlap and not in_graph
         iteration = Iteration(agent, memory, seed, reward_augmentation(agent), late=late, in_graph=in_graph)
@@ -55,4 +59,6 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     kind = InGraphRunner if in_graph else SyncRunner
     runner: Runner = kind(env, iteration, jit_compile, devices)
     runner.backend = env.backend
+    if data is not None:
+        runner.fingerprint = Fingerprint(data, hparams.data)
     return runner

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import optree
-from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.data.recorder import Recorder
@@ -17,13 +16,12 @@ from rl.envs.host import HostEnv
 from rl.envs.make import eval_envs_of
 from rl.errors import Stopped, UsageError
 from rl.heartbeat import doing
-from rl.ops.distributions import parameter_count
 from rl.runners.actor import Actor
+from rl.runners.from_data import check_same_spaces
 from rl.spaces import space_spec
 
 log = logging.getLogger("rl")
 
-DISCRETE = (spaces.Discrete, spaces.MultiDiscrete)
 MAX_PARALLEL = 32  # episodes played side by side
 BLOCK = 64  # steps that random numbers are drawn for at a time
 
@@ -174,19 +172,11 @@ def _check_spaces(agent: Agent[Any], envs: HostEnv) -> None:
     """Raises UsageError where the backend that trains calls other spaces by this id than Gymnasium does."""
     pairs = ((agent.observation_space, envs.observation_space), (agent.action_space, envs.action_space))
     hparams = agent.hparams
+    if hparams.offline:
+        check_same_spaces(hparams, *zip(*pairs, strict=True))
     for trained, evaluated in pairs:
-        if hparams.offline and _counts(trained) != _counts(evaluated):
-            raise UsageError(
-                f"the data in {hparams.data} are of {trained}, {hparams.env} has {evaluated}: name the "
-                f"environment that they are of by --env (python -m rl.data {hparams.data} tells more of them)"
-            )
         if space_spec(trained) != space_spec(evaluated):
             raise UsageError(
                 f"{hparams.env} has other spaces where it is trained ({trained}) than where it is "
                 f"evaluated ({evaluated}): take env_backend={envs.backend}"
             )
-
-
-def _counts(space: spaces.Space) -> Any:
-    """What space a policy's networks are made for: tensors, and how many values discrete ones have."""
-    return space_spec(space), parameter_count(space) if isinstance(space, DISCRETE) else None

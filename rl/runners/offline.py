@@ -9,8 +9,6 @@ rows and checkpoints count these.
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 from typing import Any
 
 import numpy as np
@@ -18,12 +16,13 @@ import tensorflow as tf
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
-from rl.data.dataset import Dataset, read
+from rl.data.dataset import Dataset
 from rl.envs.of_data import check_data
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.ops.normalize import Moments, assign_moments, merge_moments, no_moments
 from rl.parallel.devices import Devices
+from rl.runners.from_data import Fingerprint, checked_data
 from rl.runners.in_graph import LoopRunner
 from rl.runners.iteration import Iteration
 from rl.runners.parts import memory_class, memory_spec, start_mode
@@ -33,35 +32,16 @@ from rl.spaces import space_spec
 class OfflineRunner(LoopRunner):
     """Learns from a memory that holds a data set.
 
-    Checkpoints hold no data: a run that goes on reads them again, and `restored` looks whether they are what
-    it began with.
-
     Args:
         iteration: agent and memory.
         jit_compile: whether XLA compiles the loop.
-        folder: where the data are.
-        fingerprint: `fingerprint` of them.
     """
 
     backend = "data"
 
-    def __init__(self, iteration: Iteration, jit_compile: bool, folder: str, fingerprint: int):
+    def __init__(self, iteration: Iteration, jit_compile: bool):
         super().__init__(iteration)
-        self._folder, self._expected = folder, fingerprint
-        self._fingerprint = tf.Variable(fingerprint, dtype=tf.int64, trainable=False, name="fingerprint")
         self.compile(None, jit_compile)
-
-    @property
-    def variables(self) -> dict[str, Any]:
-        return super().variables | {"data/fingerprint": self._fingerprint}
-
-    def restored(self, address: str) -> None:
-        """Raises UsageError where the run learned from other data."""
-        if int(self._fingerprint.numpy()) != self._expected:
-            raise UsageError(
-                f"the run in {address} learned from other data than those that are in {self._folder} now: "
-                "bring them back, or choose another --output_dir"
-            )
 
 
 def build_offline(hparams: HParams, seed: int, workers: Any = None, strategy: Any = None) -> OfflineRunner:
@@ -101,42 +81,9 @@ def on_data(agent: Agent, data: Dataset, seed: int) -> OfflineRunner:
         rows = tf.nest.map_structure(lambda each, x: tf.constant(x, each.dtype), specs, data.observation)
         agent.encoder.observe(rows, tf.ones([len(data.reward) + len(data.lengths)]))
     jit_compile = start_mode(agent, in_graph=False) == "xla"
-    return OfflineRunner(iteration, jit_compile, hparams.data, fingerprint(data))
-
-
-def checked_data(hparams: HParams) -> Dataset:
-    """Reads the data set of the hparams, rewards scaled as they say.
-
-    Raises:
-        UsageError: there is none, or it holds numbers that are none.
-    """
-    data = read(hparams.data)
-    columns = {"an observation": data.observation, "an action": data.action, "a reward": data.reward}
-    for name, column in columns.items():
-        for leaf in tf.nest.flatten(column):
-            if not np.isfinite(np.asarray(leaf)).all():
-                raise UsageError(f"the data in {hparams.data} hold {name} that is NaN or infinite")
-    if hparams.return_span is None:
-        return data
-    span = float(data.returns.max() - data.returns.min())
-    if span == 0.0:
-        raise UsageError(
-            f"return_span={hparams.return_span:g}: all episodes in {hparams.data} have a return of "
-            f"{data.returns[0]:g}, leave it out"
-        )
-    scaled = np.asarray(data.reward * (hparams.return_span / span), np.float32)
-    return dataclasses.replace(data, reward=scaled)
-
-
-def fingerprint(data: Dataset) -> int:
-    """Returns a number that other data hardly have, in [-2^63, 2^63): of their columns, not of files."""
-    digest = hashlib.sha256()
-    columns = (data.observation, data.action, data.reward, data.terminated, data.truncated, data.lengths)
-    for leaf in tf.nest.flatten(columns):
-        array = np.ascontiguousarray(leaf)
-        digest.update(f"{array.shape}".encode())
-        digest.update(array.data)
-    return int.from_bytes(digest.digest()[:8], "little", signed=True)
+    runner = OfflineRunner(iteration, jit_compile)
+    runner.fingerprint = Fingerprint(data, hparams.data)
+    return runner
 
 
 def running_returns(reward: np.ndarray, lengths: np.ndarray, gamma: float) -> np.ndarray:

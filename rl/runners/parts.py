@@ -10,19 +10,26 @@ import tensorflow as tf
 from rl.agents.agent import Agent, network_state
 from rl.envs.rewards import get_reward_augmentation
 from rl.errors import UsageError
+from rl.memory.mixed import Mixed
 from rl.memory.registry import get_memory
 from rl.memory.spec import MemorySpec
 from rl.models.images import convolves
 from rl.parallel import replicas
 
 
-def make_memory(agent: Agent, num_envs: int, length: int, frame_stack: int) -> Any:
-    """Returns the memory by hparams, for trajectories `[length, num_envs]`.
+def make_memory(agent: Agent, num_envs: int, length: int, frame_stack: int, data: Any = None) -> Any:
+    """Returns the memory by hparams, for trajectories `[length, num_envs]`; one that mixes them with `data`
+    (rl.data.dataset.Dataset) where there are some.
 
     Raises:
         UsageError: it is not one for that algorithm.
     """
-    return memory_class(agent)(memory_spec(agent, num_envs, length, frame_stack), agent.hparams)
+    kind, spec = memory_class(agent), memory_spec(agent, num_envs, length, frame_stack)
+    if data is None:
+        return kind(spec, agent.hparams)
+    if agent.experience != "transition":
+        raise UsageError(f"data={agent.hparams.data}: {agent.hparams.algo} learns from no transitions")
+    return Mixed(kind, spec._replace(data=data), agent.hparams)
 
 
 def memory_class(agent: Agent) -> Any:

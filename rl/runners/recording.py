@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import logging
+import os
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +23,7 @@ from rl.report.versions import collect_versions
 from rl.request import Request
 from rl.runners.base import Runner
 from rl.spaces import space_spec
+from rl.storage.address import is_remote
 from rl.storage.files import plain
 from rl.types import Tensor, Trajectory
 
@@ -35,19 +38,20 @@ def training_recorder(request: Request, address: str, runner: Runner) -> Recorde
 
     Raises:
         UsageError: the data set holds episodes of another environment; the runner cannot tell what is played.
-            Nothing is written.
+            or its folder cannot be written. Nothing is.
     """
     if request.record_data is None:
         return None
     agent, hparams = runner.agent, runner.agent.hparams
-    options = hparams.env_kwargs | hparams.train_env_kwargs
     policy = {"which": "training", "seed": request.seed, "backend": runner.backend}
     settings = zlib.crc32(json.dumps(hparams.to_dict(), sort_keys=True, default=plain).encode())
     described = _described(agent, request.name, address, policy)
     views = agent.observation_space, agent.action_space
-    metadata = metadata_of(agent, options)
-    recorder = Recorder(request.record_data, *views, metadata, described, address, settings)
+    metadata = metadata_of(agent, hparams.train_env_kwargs)
+    owner = address if is_remote(address) else os.path.abspath(address)
+    recorder = Recorder(request.record_data, *views, metadata, described, owner, settings)
     runner.record_to(recorder)
+    recorder.check_writable()
     return recorder
 
 
@@ -64,7 +68,7 @@ def policy_recorder(
         UsageError: as `training_recorder`.
     """
     who = _described(agent, name, address, {**policy, "eval_policy": agent.hparams.eval_policy})
-    metadata = metadata_of(agent, agent.hparams.env_kwargs)
+    metadata = metadata_of(agent)
     return Recorder(folder, agent.observation_space, agent.action_space, metadata, who)
 
 
@@ -72,12 +76,16 @@ def _described(agent: Agent[Any], name: str | None, address: str, policy: dict[s
     return {"hparams": name, "algorithm": agent.hparams.algo, "run": address, **policy}
 
 
-def metadata_of(agent: Agent[Any], env_kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Returns what a new data set says of the environment and of versions (rl.data.metadata)."""
-    hparams = agent.hparams
+def metadata_of(agent: Agent[Any], train_env_kwargs: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Returns what a new data set says of the environment and of versions (rl.data.metadata).
+
+    train_env_kwargs: options that it had beside those of evaluations.
+    """
+    hparams, options = agent.hparams, train_env_kwargs or {}
     found = {
         "env_id": hparams.env,
-        "env_kwargs": env_kwargs,
+        "env_kwargs": hparams.env_kwargs,
+        "train_env_kwargs": options,
         "env_wrappers": list(hparams.env_wrappers),
         "max_episode_steps": hparams.max_episode_steps,
         "algorithm_name": hparams.algo,
@@ -86,8 +94,8 @@ def metadata_of(agent: Agent[Any], env_kwargs: dict[str, Any]) -> dict[str, Any]
     spec = gymnasium.registry.get(hparams.env)
     if spec is not None and not hparams.env_wrappers:
         with contextlib.suppress(TypeError, ValueError):  # not all can be written
-            made = gymnasium.spec(hparams.env)
-            made.kwargs = {**made.kwargs, **env_kwargs}
+            made = copy.deepcopy(spec)
+            made.kwargs = {**made.kwargs, **hparams.env_kwargs, **options}
             made.max_episode_steps = hparams.max_episode_steps or made.max_episode_steps
             found["env_spec"] = made.to_json()
     return found

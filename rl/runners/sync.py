@@ -75,6 +75,7 @@ class SyncRunner(Runner):
         self.recorder = recorder
 
     def restored(self, address: str) -> None:
+        super().restored(address)
         self._restored = True
         self.actor.sync()
 

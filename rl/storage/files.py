@@ -290,8 +290,10 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
-def ensure_writable_dir(path: str | os.PathLike[str]) -> Path:
+def ensure_writable_dir(path: str | os.PathLike[str], flag: str = "--output_dir") -> Path:
     """Creates a folder and proves, by writing and removing a probe file, that a run can write there.
+
+    flag: that names it, for messages.
 
     Raises UsageError (one line: not a folder, unwritable) or Unavailable (disk full); folders made on the way
     are removed again.
@@ -316,13 +318,13 @@ def ensure_writable_dir(path: str | os.PathLike[str]) -> Path:
         for folder in missing:
             with contextlib.suppress(OSError):
                 folder.rmdir()
-        raise failure(_unwritable(path, error), error) from error
+        raise failure(_unwritable(path, error, flag), error) from error
     return path
 
 
-def _unwritable(path: Path, error: OSError) -> str:
+def _unwritable(path: Path, error: OSError, flag: str) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return f"no space left in {path} ({reason(error)}): free some, or choose another --output_dir"
+        return f"no space left in {path} ({reason(error)}): free some, or choose another {flag}"
     if error.errno in (errno.EEXIST, errno.ENOTDIR):
-        return f"{path} is not a folder, or a part of it is a file: choose another --output_dir"
-    return f"cannot write in {path} ({reason(error)}): make it writable, or choose another --output_dir"
+        return f"{path} is not a folder, or a part of it is a file: choose another {flag}"
+    return f"cannot write in {path} ({reason(error)}): make it writable, or choose another {flag}"

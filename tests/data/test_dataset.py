@@ -2,7 +2,9 @@
 
 import json
 import logging
+from pathlib import Path
 
+import gymnasium
 import h5py
 import numpy as np
 import pytest
@@ -85,6 +87,22 @@ def test_we_read_minaris(tmp_path, kind, monkeypatch):
     if kind == "picture":  # theirs are JPEG by default: what its own reader says of them counts
         data.observation[:] = np.concatenate([each.observations for each in theirs.iterate_episodes()])
     assert_equal(found, data)
+
+
+def test_returns_to_go_end_with_their_episodes():
+    data = Dataset.of(episodes(*SPACES["box"], lengths=(3, 1, 2)), *SPACES["box"])
+    data.reward[:] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    assert data.returns_to_go(0.5).tolist() == [3.0, 4.0, 4.0, 8.0, 32.0, 32.0]
+    assert data.returns_to_go().tolist() == [7.0, 6.0, 4.0, 8.0, 48.0, 32.0]
+
+
+@pytest.mark.parametrize(("name", "length"), [("cartpole-small-v0", 615), ("pendulum-small-v0", 1000)])
+def test_data_sets_that_are_shipped_are_whole(name, length):
+    data = read(Path(__file__).parent / "sets" / name)
+    assert data.lengths.sum() == data.metadata["total_steps"] == length
+    assert (data.terminated | data.truncated).sum() == len(data.lengths)
+    made = gymnasium.make(data.env_id)
+    assert (made.observation_space, made.action_space) == (data.observation_space, data.action_space)
 
 
 def test_spaces_are_written_as_minari_writes_them():

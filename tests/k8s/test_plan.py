@@ -45,6 +45,10 @@ WRONG = [
     (["--hparams", "ppo_cartpole", "--image", "a b", *BUCKET], "--image 'a b': needs REGISTRY/NAME:TAG"),
     (["--hparams", "ppo_cartpole", *IMAGE], "--output_dir is missing"),
     (["--hparams", "ppo_cartpole", *IMAGE, "--output_dir", "runs/x"], "runs/x would be lost with the Pod"),
+    (
+        ["--hparams", "ppo_cartpole", *IMAGE, "--output_dir", "gs://b/x", "--record_data", "d"],
+        "--record_data d would be lost with the Pod",
+    ),
     (["--hparams", "ppo_cartpole", *IMAGE, "--output_dir", "ram://x"], "ram://x would be lost with the Pod"),
     (["--hparams", "ppo_cartpole", *IMAGE, "--output_dir", "gs:///x"], "gs:///x would be lost with the Pod"),
     ([*GOOD, "--pvc", "a"], "the claim is mounted at /data: name a folder there, such as /data/x"),

@@ -13,9 +13,11 @@ from stop_after import StopAfter
 
 import rl
 from rl.data.dataset import read, write
+from rl.envs.of_data import with_environment
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
-from rl.runners.offline import build_offline, checked_data, fingerprint, running_returns
+from rl.runners.from_data import checked_data, fingerprint
+from rl.runners.offline import build_offline, running_returns
 
 OFFLINE = {"memory": "dataset", "batch_size": 32, "model.hidden": (16,), "updates_per_iteration": 5}
 RUN = OFFLINE | {"train_steps": 200, "log_period": 50, "eval_period": 100, "compile": "graph"}
@@ -73,7 +75,7 @@ def test_a_run_that_goes_on_is_the_one_that_was_never_stopped(cartpole, tmp_path
     step, straight = train(hparams, tmp_path / "straight")
     assert step == 200
     assert not any(name.startswith("memory/observation") for name in straight), "data are read again"
-    for looks in (1, 6, 9):
+    for looks in (1, 9):
         assert train(hparams, tmp_path / "parts", looks)[0] < 200
     step, resumed = train(hparams, tmp_path / "parts")
     assert step == 200
@@ -121,6 +123,15 @@ def test_the_environment_is_the_one_of_the_data_where_none_is_named(cartpole, tm
     assert rl.load(tmp_path).agent.hparams.env == "CartPole-v1"
 
 
+@pytest.mark.parametrize("env_id", ["somebodys_module:Env-v0", "NoSuch-v0", None])
+def test_an_environment_that_data_name_is_not_imported(tmp_path, env_id):
+    data = own_data.play(tmp_path / "first", "CartPole-v1", episodes=1)
+    own = {} if env_id is None else {"env_id": env_id}
+    write(tmp_path / "data", dataclasses.replace(data, metadata=own))
+    hparams = resolve("dqn", RUN | {"data": str(tmp_path / "data")})
+    assert with_environment(hparams).env == ""
+
+
 def test_without_an_environment_nothing_is_evaluated(tmp_path, command, monkeypatch):
     """As a stranger's data may be: only who trains knows what they are good for."""
     data = own_data.play(tmp_path / "first", "CartPole-v1", episodes=3)
@@ -153,8 +164,12 @@ def test_what_does_not_fit_is_one_line_and_writes_nothing(cartpole, tmp_path):
     assert f"there is no data set {tmp_path}/nowhere" in line and "--record_data" in line
     line = refused(**settings, data=cartpole, env="Acrobot-v1")
     assert "Acrobot-v1 has" in line and "python -m rl.data" in line
-    line = refused(**settings | {"memory": "uniform"}, data=cartpole)
-    assert "memory uniform is filled by playing, take memory=dataset" in line
+    online = settings | {"memory": "uniform"}
+    assert "data are of" in refused(**online, data=cartpole, env="Acrobot-v1").replace(f"in {cartpole} ", "")
+    assert "return_span scales rewards of data alone" in refused(**online, data=cartpole, return_span=1.0)
+    assert "workers bring no data" in refused(**online, data=cartpole, num_workers=1)
+    with pytest.raises(UsageError, match="ppo learns from what it plays itself"):
+        resolve("ppo_cartpole", {"data": cartpole})
     line = refused(**settings, data=cartpole, reward_augmentation="clip_sign")
     assert "reward_augmentation changes what is played" in line
     line = refused(**settings, data=cartpole, num_workers=1)
@@ -168,6 +183,28 @@ def test_what_does_not_fit_is_one_line_and_writes_nothing(cartpole, tmp_path):
     write(tmp_path / "nan", data)
     assert "hold a reward that is NaN or infinite" in refused(**settings, data=str(tmp_path / "nan"))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("backend", ["graph", pytest.param("gym", marks=pytest.mark.slow)])
+def test_what_is_played_is_mixed_with_data_and_goes_on_from_a_checkpoint(
+    cartpole, tmp_path, assert_same_bits, backend
+):
+    """Half of each batch is from the data; in-graph the rest of it resumes to the bit."""
+    own = {"num_envs": 2, "rollout_length": 8, "log_period": 64, "train_steps": 320, "min_replay_size": 32}
+    settings = RUN | own | {"memory": "uniform", "data": cartpole, "env_backend": backend}
+    hparams = resolve("dqn_cartpole", settings)
+    step, straight = train(hparams, tmp_path / "straight")
+    assert step == 320
+    header = (tmp_path / "straight/metrics.csv").read_text().splitlines()[0]
+    assert "episode/return_mean" in header and "train/td_error" in header
+    assert train(hparams, tmp_path / "parts", 8)[0] < 320
+    step, resumed = train(hparams, tmp_path / "parts")
+    assert step == 320
+    if backend == "graph":
+        assert_same_bits(resumed, straight)
+    own_data.play(tmp_path / "other", "CartPole-v1", episodes=3, seed=1)
+    with pytest.raises(UsageError, match="learned from other data"):
+        train(resolve("dqn_cartpole", settings | {"data": str(tmp_path / "other")}), tmp_path / "parts")
 
 
 def test_the_fingerprint_is_of_what_the_data_are_and_not_of_where_they_lie(cartpole):

@@ -2,14 +2,16 @@
 
 import json
 
+import gymnasium
 import numpy as np
 import pytest
-from played import assert_equal
+from played import SPACES, assert_equal, episodes
 from small_runs import TINY, trainer_of
 
 import rl
 from rl.cli import main
-from rl.data.dataset import read
+from rl.data.dataset import Dataset, read, write
+from rl.errors import UsageError
 from rl.estimate.policy import DataPolicy
 from rl.hparams.merge import resolve
 from rl.runners.recording import recorded, training_recorder
@@ -76,6 +78,11 @@ def test_recording_changes_nothing_and_has_every_finished_episode(
     finished = sum(float(line.split(",")[column]) for line in lines[1:])
     assert len(data.lengths) == finished > 2
     assert (data.terminated | data.truncated).sum() == len(data.lengths)
+    spec = json.loads(data.metadata["env_spec"])
+    assert spec["max_episode_steps"] == (hparams.max_episode_steps or 500)
+    assert (
+        gymnasium.spec(hparams.env).max_episode_steps == {"CartPole-v1": 500, "Pendulum-v1": 200}[hparams.env]
+    )
     assert data.env_id == hparams.env and data.metadata["policies"][0]["which"] == "training"
     if hparams.env == "CartPole-v1":
         assert (data.returns == data.lengths).all()
@@ -117,6 +124,18 @@ def test_what_workers_play_is_not_recorded(tmp_path):
     assert main([*words, "--output_dir", str(tmp_path / "run")]) == 2
     assert main([*words[:2], "--record_data", "gs://bucket/data", "--output_dir", str(tmp_path / "run")]) == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_recorded_is_refused_before_a_run_begins(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    for place in ("file", "file/below"):
+        with pytest.raises(UsageError, match="choose another --record_data"):
+            trained(tmp_path / "run", resolve("dqn_cartpole", DQN), tmp_path / place)
+    write(tmp_path / "other", Dataset.of(episodes(*SPACES["box"]), *SPACES["box"], {"env_id": "My-v0"}))
+    words = ["--hparams", "dqn_cartpole", "--output_dir", str(tmp_path / "run")]
+    assert main([*words, "--record_data", str(tmp_path / "other")]) == 2
+    assert "holds episodes of My-v0, not of CartPole-v1" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_tested_policy_is_recorded_by_command_and_from_python(tmp_path):

@@ -70,10 +70,7 @@ class CQL(SAC):
     def drawn(self, observation: Nest, seed: Tensor) -> tuple[Tensor, Tensor]:
         """`sampled_actions` of the policy's for each observation, and their log densities, without gradient:
         [N, D, K] and [N, D]."""
-        output = self.network(observation)  # [N, 2 K]
-        count, draws = output.shape[0], self.hparams.sampled_actions
-        seeds = random.split(random.rows(seed), draws)
-        distribution = self.actions.squashed_gaussian(output)
-        found = [distribution.unit_sample(each) for each in seeds]
-        action, log_prob = (tf.stop_gradient(tf.stack(each, 1)) for each in zip(*found, strict=True))
-        return tf.reshape(action, [count, draws, self.actions.size]), log_prob
+        draws = self.hparams.sampled_actions
+        output = tf.repeat(tf.stop_gradient(self.network(observation)), draws, 0)  # [N D, 2 K]
+        action, log_prob = self.actions.squashed_gaussian(output).unit_sample(random.rows(seed))
+        return tf.reshape(action, [-1, draws, self.actions.size]), tf.reshape(log_prob, [-1, draws])

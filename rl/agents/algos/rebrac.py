@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from rl.agents.algos.registry import register
 from rl.agents.algos.td3 import TD3
+from rl.errors import UsageError
 from rl.hparams.rebrac import ReBRACHParams
 from rl.models.continuous import Critic
 from rl.ops.policy import masked_mean, mean_of_all
@@ -32,6 +33,11 @@ class ReBRAC(TD3):
     hparams: ReBRACHParams
     hparams_type = ReBRACHParams
     policy_metrics = ("policy_loss", "action_distance")
+
+    def build(self) -> None:
+        if not self.hparams.offline:
+            raise UsageError("rebrac needs to know what was done next, as data alone do: take memory=dataset")
+        super().build()
 
     def make_critic(self, name: str) -> Critic:
         model = self.hparams.model.model_copy(update={"layer_norm": self.hparams.critic_layer_norm})

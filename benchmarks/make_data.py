@@ -1,0 +1,92 @@
+"""Makes data sets by our own agents: `python benchmarks/make_data.py --tasks cartpole pendulum`.
+
+Four for each task, named as D4RL names them: random (actions drawn), medium (a policy stopped at a part of
+its steps, played), medium-replay (all that was played until then), expert (a finished run, played). A command
+that was interrupted goes on; data sets of played policies that are there stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class Task(NamedTuple):
+    """How the data of a task are made."""
+
+    hparams: str  # the set that learns it
+    medium: int  # environment steps after which its policy is medium
+    sampled: bool  # whether what plays draws its actions, as D4RL's does
+
+
+TASKS = {
+    "cartpole": Task("dqn_cartpole", 8192, sampled=False),
+    "pendulum": Task("sac_pendulum", 4000, sampled=True),
+    "hopper": Task("sac_hopper", 150_000, sampled=True),
+    "halfcheetah": Task("sac_halfcheetah", 50_000, sampled=True),
+}
+
+
+def commands(
+    task: str, folder: Path, seed: int, random_steps: int, episodes: int
+) -> Iterator[tuple[Path, list[str]]]:
+    """Yields (data set, words of the command that makes it), in their order."""
+    hparams, medium, sampled = TASKS[task]
+    runs = folder / "runs"
+    train = ["python", "train.py", "--hparams", hparams, "--seed", str(seed), "--test_episodes", "1"]
+    play = ["python", "train.py", "--training", "False", "--test_episodes", str(episodes)]
+    play += ["--eval_policy", "sample"] if sampled else []
+
+    def named(quality: str) -> tuple[Path, Path]:
+        return folder / f"{task}-{quality}-v0", runs / f"{task}-{quality}"
+
+    data, run = named("random")
+    drawn = f"random_steps={random_steps},min_replay_size={random_steps},eval_period=0"
+    steps = ["--train_steps", str(random_steps), "--hparam_override", drawn]
+    yield data, [*train, *steps, "--output_dir", str(run), "--record_data", str(data)]
+
+    (replay, _), (data, run) = named("medium-replay"), named("medium")
+    steps = ["--train_steps", str(medium), "--hparam_override", "eval_period=0"]
+    yield replay, [*train, *steps, "--output_dir", str(run), "--record_data", str(replay)]
+    yield data, [*play, "--output_dir", str(run), "--record_data", str(data)]
+
+    data, run = named("expert")
+    yield run, [*train, "--output_dir", str(run)]
+    yield data, [*play, "--output_dir", str(run), "--record_data", str(data)]
+
+
+def main() -> None:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=["cartpole", "pendulum"])
+    parser.add_argument("--output_dir", default="data", help="folder of the data sets (default data)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--random_steps", type=int, default=10_000, help="steps of the random data sets")
+    parser.add_argument("--episodes", type=int, default=100, help="episodes of medium and of expert")
+    parser.add_argument("--print", action="store_true", help="print the commands, run none")
+    args = parser.parse_args()
+    folder = Path(args.output_dir)
+    for task in args.tasks:
+        for place, words in commands(task, folder, args.seed, args.random_steps, args.episodes):
+            print(f"$ {shlex.join(words)}", flush=True)
+            if "False" in words and (place / "data" / "metadata.json").exists():
+                print(f"{place} is there already", flush=True)
+            elif not args.print:
+                subprocess.run([sys.executable, str(ROOT / words[1]), *words[2:]], check=True)
+        if not args.print:
+            made = [place for place, words in commands(task, folder, 0, 1, 1) if "--record_data" in words]
+            sets = [str(place.resolve()) for place in made]
+            subprocess.run([sys.executable, "-m", "rl.data", *sets], cwd=ROOT, check=True)
+
+
+if __name__ == "__main__":
+    main()

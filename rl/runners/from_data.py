@@ -1,0 +1,116 @@
+"""The data set that a run learns from: read, looked at, and known again when the run goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.agent import Agent
+from rl.data.dataset import Dataset, read
+from rl.errors import UsageError
+from rl.hparams.hparams import HParams
+from rl.ops.distributions import parameter_count
+from rl.parallel.devices import Devices
+from rl.spaces import space_spec
+
+
+class Fingerprint:
+    """What a checkpoint holds of the data, which are read again when the run goes on.
+
+    Args:
+        data: what the run learns from.
+        folder: where they are.
+    """
+
+    def __init__(self, data: Dataset, folder: str):
+        self._folder, self._expected = folder, fingerprint(data)
+        self.variable = tf.Variable(self._expected, dtype=tf.int64, trainable=False, name="fingerprint")
+
+    def check(self, address: str) -> None:
+        """Raises UsageError where the run at that address, which was read into `variable`, learned from
+        other data."""
+        if int(self.variable.numpy()) != self._expected:
+            raise UsageError(
+                f"the run in {address} learned from other data than those that are in {self._folder} now: "
+                "bring them back, or choose another --output_dir"
+            )
+
+
+def checked_data(hparams: HParams) -> Dataset:
+    """Reads the data set of the hparams, rewards scaled as they say.
+
+    Raises:
+        UsageError: there is none, or it holds numbers that are none.
+    """
+    data = read(hparams.data)
+    columns = {"an observation": data.observation, "an action": data.action, "a reward": data.reward}
+    for name, column in columns.items():
+        for leaf in tf.nest.flatten(column):
+            if not np.isfinite(np.asarray(leaf)).all():
+                raise UsageError(f"the data in {hparams.data} hold {name} that is NaN or infinite")
+    if hparams.return_span is None:
+        return data
+    span = float(data.returns.max() - data.returns.min())
+    if span == 0.0:
+        raise UsageError(
+            f"return_span={hparams.return_span:g}: all episodes in {hparams.data} have a return of "
+            f"{data.returns[0]:g}, leave it out"
+        )
+    scaled = np.asarray(data.reward * (hparams.return_span / span), np.float32)
+    return dataclasses.replace(data, reward=scaled)
+
+
+def fingerprint(data: Dataset) -> int:
+    """Returns a number that other data hardly have, in [-2^63, 2^63): of their columns, not of files."""
+    digest = hashlib.sha256()
+    columns = (data.observation, data.action, data.reward, data.terminated, data.truncated, data.lengths)
+    for leaf in tf.nest.flatten(columns):
+        array = np.ascontiguousarray(leaf)
+        digest.update(f"{array.shape}".encode())
+        digest.update(array.data)
+    return int.from_bytes(digest.digest()[:8], "little", signed=True)
+
+
+def data_beside(hparams: HParams, workers: Any, strategy: Any) -> Dataset | None:
+    """Reads the data set that a run learns from beside what it plays; None where it has none.
+
+    Raises:
+        UsageError: as `checked_data`; something is asked for that cannot be with data.
+    """
+    if not hparams.data:
+        return None
+    if workers is not None:
+        raise UsageError(f"data={hparams.data}: workers bring no data, leave --num_workers out")
+    if Devices(strategy).count > 1:
+        raise UsageError(f"data={hparams.data}: data are for one device, show it one of them")
+    if hparams.return_span is not None:
+        raise UsageError("return_span scales rewards of data alone, which would not be those that are played")
+    return checked_data(hparams)
+
+
+def check_fits(hparams: HParams, data: Dataset, agent: Agent) -> None:
+    """Raises UsageError where the data are of other spaces than the environment that is played."""
+    played = agent.observation_space, agent.action_space
+    check_same_spaces(hparams, (data.observation_space, data.action_space), played)
+
+
+def check_same_spaces(hparams: HParams, of_data: Sequence[Any], of_env: Sequence[Any]) -> None:
+    """Raises UsageError where networks for the one pair of spaces do not do for the other."""
+    for data, env in zip(of_data, of_env, strict=True):
+        if _looks(data) != _looks(env):
+            raise UsageError(
+                f"the data in {hparams.data} are of {data}, {hparams.env} has {env}: name the environment "
+                f"that they are of by --env (python -m rl.data {hparams.data} tells more of them)"
+            )
+
+
+def _looks(space: spaces.Space) -> Any:
+    """What networks are made for: tensors, and how many values discrete ones have."""
+    discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+    return space_spec(space), parameter_count(space) if discrete else None
