@@ -2,10 +2,11 @@
 
     python benchmarks/estimation.py --output_dir build/estimation
 
-Trains `ppo_cartpole` for eight numbers of steps. Three of these policies play the data, 60 episodes each,
-drawn from their distributions; the other five are estimated from the data by `python -m rl.estimate`, and
-played for `--episodes` episodes to know what their return is. What `--output_dir` has already is not made
-again. Writes estimation.md in `--results`.
+Trains `ppo_cartpole` for eight numbers of steps. Five of these policies are estimated from data by
+`python -m rl.estimate`, and played for `--episodes` episodes to know what their return is. Three policies
+play the data, 60 episodes each, drawn from their distributions: in one data set three of the five, in the
+other one the three that are left. What `--output_dir` has already is not made again.
+Writes estimation.md in `--results`.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-PLAYED = (4_096, 49_152, 16_384)  # steps of training of those who play the data
-ESTIMATED = (2_048, 24_576, 8_192, 65_536, 98_304)  # and of those who are estimated
+ESTIMATED = (2_048, 24_576, 8_192, 65_536, 98_304)  # steps of training of the policies that are estimated
+PLAYED = {"own": (2_048, 24_576, 98_304), "others": (4_096, 49_152, 16_384)}  # and of those who play the data
+TITLES = {"own": "Data of three of the five", "others": "Data of three other policies"}
 GAMMA = 0.995  # with the set's own, 0.98, all that live for 200 steps have nearly the same return
 EACH = 60  # episodes that each policy has in the data
 
@@ -46,12 +48,16 @@ def discounted_lengths(lengths: np.ndarray) -> np.ndarray:
     return (1.0 - GAMMA**lengths) / (1.0 - GAMMA)
 
 
-def estimated(run: Path, data: Path) -> dict[str, Any]:
-    """Returns what the command says of a run, read from its JSON."""
-    words = ["--which", "last", "--eval_policy", "sample", "--gamma", str(GAMMA), "--json"]
-    command = [sys.executable, "-m", "rl.estimate", "--run", str(run), "--data", str(data), *words]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    return dict(json.loads(done.stdout))
+def estimated(folder: Path, name: str, steps: int) -> dict[str, Any]:
+    """Returns what the command says of a run by the data of that name, read from its JSON."""
+    kept = folder / f"data_of_{name}_{steps}.json"
+    if not kept.exists():
+        words = ["--which", "last", "--eval_policy", "sample", "--gamma", str(GAMMA), "--json"]
+        places = ["--run", str(folder / f"ppo_{steps}"), "--data", str(folder / f"data_of_{name}")]
+        command = [sys.executable, "-m", "rl.estimate", *places, *words]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        kept.write_text(done.stdout)
+    return dict(json.loads(kept.read_text()))
 
 
 def rank_correlation(one: list[float], other: list[float]) -> float:
@@ -60,21 +66,12 @@ def rank_correlation(one: list[float], other: list[float]) -> float:
     return float(np.corrcoef(*ranks)[0, 1])
 
 
-def page(played: dict[int, np.ndarray], found: dict[int, dict[str, Any]], episodes: int) -> list[str]:
-    """Returns the lines of estimation.md."""
-    any_of = next(iter(found.values()))
-    names, how = list(any_of["estimates"])[1:], any_of["behaviour"]
+def table(played: dict[int, np.ndarray], found: dict[int, dict[str, Any]]) -> list[str]:
+    """Returns the lines of a table, of one data set."""
+    names = list(next(iter(found.values()))["estimates"])[1:]
     true = {steps: float(discounted_lengths(played[steps]).mean()) for steps in ESTIMATED}
     lines = [
-        "# Estimates of five policies of CartPole",
-        "",
-        f"Written by `python {shlex.join(['benchmarks/estimation.py', *sys.argv[1:]])}`. Returns are "
-        f"discounted by {GAMMA}; policies are `ppo_cartpole` after so many steps, drawn from their "
-        f"distributions. The data: {EACH} episodes each of three other policies "
-        f"({', '.join(f'{each:,}' for each in PLAYED)} steps). How likely their actions were is "
-        f"{how.partition(',')[0]}.",
-        "",
-        f"| steps | length | return, {episodes} episodes | {' | '.join(names)} | effective sample size |",
+        f"| steps | length | return | {' | '.join(names)} | effective sample size |",
         "| --- |" + " --- |" * (len(names) + 3),
     ]
     for steps in sorted(ESTIMATED, key=lambda each: true[each]):
@@ -87,13 +84,7 @@ def page(played: dict[int, np.ndarray], found: dict[int, dict[str, Any]], episod
         values = [found[steps]["estimates"][name]["estimate"] for steps in ESTIMATED]
         known = None not in values
         ranks.append(f"{rank_correlation(values, list(true.values())):.1f}" if known else "-")
-    return [
-        *lines,
-        f"| rank correlation | | | {' | '.join(ranks)} | |",
-        "",
-        "In brackets: 95 % intervals.",
-        "",
-    ]
+    return [*lines, f"| rank correlation | | | {' | '.join(ranks)} | |"]
 
 
 def _cell(row: dict[str, Any]) -> str:
@@ -113,17 +104,29 @@ def main() -> int:
     import rl
 
     folder = args.output_dir.resolve()
-    runs = {steps: trained(folder, steps) for steps in (*PLAYED, *ESTIMATED)}
-    data = folder / "data_of_three"
-    if not data.exists():
-        for steps in PLAYED:
-            rl.load(runs[steps], "last", "sample").evaluate(EACH, record_data=data)
-    played, found = {}, {}
-    for steps in ESTIMATED:
-        played[steps] = rl.load(runs[steps], "last", "sample").evaluate(args.episodes, seed=1).lengths
-        found[steps] = estimated(runs[steps], data)
-        print(f"{steps:,}: {discounted_lengths(played[steps]).mean():.1f}", found[steps], file=sys.stderr)
-    lines = page(played, found, args.episodes)
+    everyone = sorted({*ESTIMATED, *PLAYED["own"], *PLAYED["others"]})
+    runs = {steps: trained(folder, steps) for steps in everyone}
+    played = {
+        steps: rl.load(runs[steps], "last", "sample").evaluate(args.episodes, seed=1).lengths
+        for steps in ESTIMATED
+    }
+    lines = [
+        "# Estimates of five policies of CartPole",
+        "",
+        f"Written by `python {shlex.join(['benchmarks/estimation.py', *sys.argv[1:]])}`. Policies are "
+        "`ppo_cartpole` after so many steps, drawn from their distributions. Returns, of "
+        f"{args.episodes} episodes, are discounted by {GAMMA}; in brackets are 95 % intervals. Data have "
+        f"{EACH} episodes of each policy that plays, and say how likely its actions were.",
+    ]
+    for name, players in PLAYED.items():
+        if not (folder / f"data_of_{name}").exists():
+            for steps in players:
+                policy = rl.load(runs[steps], "last", "sample")
+                policy.evaluate(EACH, record_data=folder / f"data_of_{name}")
+        found = {steps: estimated(folder, name, steps) for steps in ESTIMATED}
+        who = ", ".join(f"{steps:,}" for steps in players)
+        lines += ["", f"## {TITLES[name]}", "", f"Of {who} steps.", "", *table(played, found)]
+    lines.append("")
     args.results.mkdir(parents=True, exist_ok=True)
     (args.results / "estimation.md").write_text("\n".join(lines))
     print("\n".join(lines))
