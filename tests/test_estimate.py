@@ -202,3 +202,17 @@ def test_a_run_beside_is_named_and_data_of_another_environment_refused(run, tmp_
     assert main(["--run", run, "--data", str(tmp_path)]) == 2
     err = capsys.readouterr().err
     assert f"with observations Box(0.0, 1.0, (2,), float32), the data in {tmp_path}, of CartPole-v1" in err
+
+
+def test_an_offline_run_logs_estimates_beside_its_evaluations(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(behaviour, "UPDATES", 100)
+    settings = {"compile": "graph", "train_steps": 100, "log_period": 50, "eval_period": 50}
+    done = rl.train("bc", data=folder, output_dir=tmp_path, eval_episodes=1, estimate=True, **settings)
+    header, *rows = (done.run_dir / "metrics.csv").read_text().splitlines()
+    found = [dict(zip(header.split(","), row.split(","), strict=True)) for row in rows]
+    assert len(found) == 2
+    for row in found:
+        assert 0.0 < float(row["estimate/wpdis"]) < 8.0 and 0.0 < float(row["estimate/wis"]) < 8.0
+        assert 1.0 <= float(row["estimate/effective_sample_size"]) <= 400.0
+    with pytest.raises(UsageError, match="estimates are from data, take memory=dataset"):
+        rl.train("dqn_cartpole", estimate=True)
