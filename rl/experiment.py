@@ -37,6 +37,7 @@ log = logging.getLogger("rl")
 # May differ between a run and its continuation. Some still shape what is to come: schedules run to
 # `train_steps`, rows and evaluations stand where the periods say, `compile` rounds differently.
 FREE_TO_CHANGE = {
+    "estimate",
     "data",  # its place; the runner looks whether it is the same
     "train_steps",
     "log_period",

@@ -29,6 +29,7 @@ from rl.agents.algos.registry import get_algo
 from rl.cli import checked, main, parse
 from rl.data import __main__ as data_tool
 from rl.envs import own
+from rl.estimate import __main__ as estimate
 from rl.report.video import has_display
 from rl.runners import trainer
 from rl.runners.build import build_runner
@@ -163,6 +164,8 @@ def nothing_is_trained(monkeypatch):
     monkeypatch.setattr(trainer, "build_runner", alone)
     monkeypatch.setattr("rl.workers.copies.side_by_side", one_by_one)
     monkeypatch.setattr("rl.cli.supervised", lambda: None)
+    for name in ("behaviour", "fqe"):
+        monkeypatch.setattr(f"rl.estimate.{name}.fit", lambda *_: {"train/td_error": 0.0})
     monkeypatch.setattr(Evaluator, "run", played)
     monkeypatch.setattr(Evaluator, "other", lambda *_: None)
     for name in ("film", "play"):
@@ -196,7 +199,12 @@ def folder(tmp_path, monkeypatch):
 
 def typed(words: list[str]) -> int:
     """The exit code of a command, in this process."""
-    program = {"train.py": main, "k8s.generate": generate.main, "rl.data": data_tool.main}
+    program = {
+        "train.py": main,
+        "k8s.generate": generate.main,
+        "rl.data": data_tool.main,
+        "rl.estimate": estimate.main,
+    }
     name = next(word for word in words[1:3] if word in program)
     try:
         return program[name](words[words.index(name) + 1 :])

@@ -67,6 +67,7 @@ Those under `train/` stand on the algorithms' pages; they are means over the upd
 | `episode/return_mean`, `episode/return_min`, `episode/return_max` | their returns |
 | `episode/length_mean` | their lengths in steps |
 | `eval/*` | whole Gymnasium episodes, by `eval_policy`: without exploration unless that is `sample` |
+| `estimate/*` | with `estimate=true`: the discounted return by the data ([how](../offline.md)) |
 | `perf/*` | in `perf.csv`: rates and memory |"""
 HPARAMS_INTRODUCTION = f"""\
 # Hyperparameters

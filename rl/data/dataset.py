@@ -57,6 +57,9 @@ class Dataset:
     action_space: spaces.Space
     metadata: dict[str, Any] = dataclasses.field(default_factory=dict)  # rl.data.metadata
     about: tuple[dict[str, Any], ...] = ()  # of each episode, what else is known: plain numbers and texts
+    # [N] float32: log-probabilities of the actions, by the policies that took them, NaN where nobody knows;
+    # None where that is everywhere.
+    log_prob: np.ndarray | None = None
 
     @staticmethod
     def of(
@@ -82,6 +85,7 @@ class Dataset:
             map_space(action_space, lambda each: each),
             dict(metadata or {}),
             tuple(each.about for each in listed),
+            _log_prob(listed),
         )
 
     @property
@@ -122,7 +126,20 @@ class Dataset:
                 self.terminated[rows],
                 self.truncated[rows],
                 self.about[i] if self.about else {},
+                self._log_prob_of(rows),
             )
+
+    def _log_prob_of(self, rows: slice) -> np.ndarray | None:
+        known = self.log_prob is not None and not np.isnan(self.log_prob[rows]).any()
+        return self.log_prob[rows] if self.log_prob is not None and known else None
+
+
+def _log_prob(episodes: list[Episode]) -> np.ndarray | None:
+    if all(each.log_prob is None for each in episodes):
+        return None
+    unknown = [np.full(each.length, np.nan, np.float32) for each in episodes]
+    pairs = zip(episodes, unknown, strict=True)
+    return np.concatenate([rows if each.log_prob is None else each.log_prob for each, rows in pairs])
 
 
 def read(folder: str | os.PathLike[str], exact: bool = False) -> Dataset:

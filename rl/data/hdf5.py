@@ -22,6 +22,7 @@ FORMAT = ("v110", "v110")  # of HDF5: groups of a few arrays take a fifth of the
 PICTURE = 1024  # bytes from which a row of bytes is a picture, and compressed
 GROUP = "episode_"
 COLUMNS = ("rewards", "terminations", "truncations")
+LOG_PROB = "infos/log_prob"  # of the actions, by the policy that took them; where it is known
 ABOUT = ("policy", "step", "return", "seed")  # attributes that are read
 
 
@@ -34,6 +35,7 @@ class Episode(NamedTuple):
     terminated: np.ndarray  # [L] bool
     truncated: np.ndarray  # [L] bool
     about: dict[str, Any] = {}  # noqa: RUF012 - what else is known: numbers, of `ABOUT`; never written to
+    log_prob: np.ndarray | None = None  # [L] float32, of the actions, by the policy that took them
 
     @property
     def length(self) -> int:
@@ -76,6 +78,8 @@ def write_episode(file: h5py.Group, i: int, episode: Episode, observations: Any,
             _write_array(group, _name(name, path), np.asarray(part(nest, path), each.dtype))
     for name, values in zip(COLUMNS, (episode.reward, episode.terminated, episode.truncated), strict=True):
         _write_array(group, name, values)
+    if episode.log_prob is not None:
+        _write_array(group, LOG_PROB, np.asarray(episode.log_prob, np.float32))
     counted = {"id": i, "total_steps": episode.length}
     for key, value in (episode.about | counted).items():
         number = np.asarray(value)
@@ -125,12 +129,16 @@ def read_episode(group: h5py.Group, observations: spaces.Space, actions: spaces.
         observation = _read_nest(group, "observations", observations, steps + 1, jpeg)
         action = _read_nest(group, "actions", actions, steps, jpeg)
         about = {key: _number(group, key) for key in ABOUT if h5a.exists(group.id, key.encode())}
+        log_prob = _array(group, LOG_PROB) if LOG_PROB in group else None
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
         raise Damaged(" ".join(str(error).split())) from error
     shapes = {each.shape for each in (reward, terminated, truncated)}
     if not steps or shapes != {(steps,)} or reward.dtype.kind not in "iuf":
         raise Damaged(f"rewards and flags of shapes {sorted(shapes)}")
-    return Episode(observation, action, reward, terminated.astype(bool), truncated.astype(bool), about)
+    if log_prob is not None and (log_prob.shape != (steps,) or log_prob.dtype.kind != "f"):
+        log_prob = None  # something else, by another author
+    flags = terminated.astype(bool), truncated.astype(bool)
+    return Episode(observation, action, reward, *flags, about, log_prob)
 
 
 def _read_nest(group: h5py.Group, name: str, space: spaces.Space, rows: int, jpeg: bool) -> Nest:

@@ -170,6 +170,7 @@ class Recorder:
         truncated: np.ndarray,
         mask: np.ndarray,
         fresh: bool = False,
+        log_prob: np.ndarray | None = None,
     ) -> None:
         """Records S steps of B environments, which follow those before.
 
@@ -181,14 +182,17 @@ class Recorder:
             reward, terminated, truncated: [S, B].
             mask: [S, B], 0 where a row is no step.
             fresh: whether they begin with fresh episodes, the running ones cut off.
+            log_prob: [S, B], of the actions, by the policy that took them; None: nobody knows. In journals it
+                stands as a last column of the actions.
 
         Raises:
             UsageError: the journal cannot be written (Unavailable where that may pass).
         """
+        columns = [_bounded(space, np.array(part(action, path))) for path, space in self._acted]
         rows = Rows(
             step,
             [np.array(part(observation, path)) for path in self._observed],
-            [_bounded(space, np.array(part(action, path))) for path, space in self._acted],
+            columns if log_prob is None else [*columns, np.array(log_prob, np.float32)],
             np.array(reward, np.float32),
             np.array(terminated, bool),
             np.array(truncated, bool),

@@ -149,10 +149,12 @@ def episode_of(
         return nest_of(space, (values.astype(each.dtype, copy=False) for (_, each), values in pairs))
 
     columns, total = whole.episode, float(whole.episode.reward.sum(dtype=np.float64))
+    count = len(list(parts(actions)))
     return columns._replace(
         observation=nest(observations, columns.observation),
-        action=nest(actions, columns.action),
+        action=nest(actions, columns.action[:count]),
         about={**about, "step": whole.step, "return": total},
+        log_prob=columns.action[count] if len(columns.action) > count else None,
     )
 
 

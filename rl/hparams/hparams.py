@@ -172,6 +172,7 @@ class HParams(Checked):
     data_share: Fraction = 0.5
     # memory=dataset: rewards are scaled so that the returns of its episodes span this; None: as they are.
     return_span: PositiveFloat | None = None
+    estimate: bool = False  # memory=dataset: evaluations log what the data say of the return, too
     env_backend: Literal["auto", "graph", "envpool", "gym"] = "auto"  # steps training; evaluation prefers gym
     # Options of the environment, as gymnasium.make takes them.
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -303,6 +304,8 @@ class HParams(Checked):
             raise UsageError("the hparams name no environment: give --env ID, or a set such as dqn_cartpole")
         if self.data and self.memory_name == "rollout":
             raise UsageError(f"hparam data={self.data}: {self.algo} learns from what it plays itself, alone")
+        if self.estimate and not self.offline:
+            raise UsageError("hparam estimate=true: estimates are from data, take memory=dataset")
         if self.lr_end > self.lr:
             raise UsageError(f"hparam lr_end={self.lr_end:g} is above lr={self.lr:g}: schedules only go down")
         if self.microbatches > 1 and self.grad_comp == "backprop":

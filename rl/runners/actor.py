@@ -81,7 +81,8 @@ class _Tracer:
         self._structure = space_spec(agent.observation_space, (num_envs,))
         self._head = [*tf.nest.flatten(self._structure), *(tf.TensorSpec(x.shape, x.dtype) for x in leaves)]
         self.observations = len(self._head) - len(leaves)
-        self._extras = agent.trajectory_extras if training else ()
+        drawn = ("log_prob",) if sampled and "log_prob" in agent.trajectory_extras else ()
+        self._extras = agent.trajectory_extras if training else drawn
         tape = random.NoiseTape()
         # A first pass in a graph of its own finds out which random numbers are wanted.
         with tf.Graph().as_default():

@@ -122,7 +122,7 @@ class Block:
         self.action = empty(env.action_space, lead)
         self.state: list[np.ndarray] = []  # of the network, before the first step
         self.numbers = np.zeros((len(NUMBERS) + len(extras), *lead), np.float32)
-        self._extras = self.numbers[len(NUMBERS) :]
+        self._kept, self._extras = extras, self.numbers[len(NUMBERS) :]
         self._structures = space_structure(env.observation_space), space_structure(env.action_space)
         self._nested_observation = isinstance(env.observation_space, (spaces.Dict, spaces.Tuple))
         self._nested_action = isinstance(env.action_space, (spaces.Dict, spaces.Tuple))
@@ -159,6 +159,11 @@ class Block:
             for structure, arrays in zip(self._structures, (self.observation, self.action), strict=True)
         )
         return observation, action, *self.numbers[: MASK + 1]
+
+    def extra(self, name: str) -> np.ndarray | None:
+        """Returns what the algorithm keeps beside the transition, [T, B], as `rows`; None where it does
+        not."""
+        return self._extras[self._kept.index(name)] if name in self._kept else None
 
     @staticmethod
     def _pairs(arrays: list[np.ndarray], value: Nest, nested: bool) -> Any:

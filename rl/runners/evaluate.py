@@ -128,14 +128,16 @@ class Evaluator:
                 raise Stopped
             if t % BLOCK == 0:
                 actor.begin(t, BLOCK)
-            action, _ = actor(observation, t % BLOCK, 0)
+            action, extras = actor(observation, t % BLOCK, 0)
             doing("the environment's step, of an evaluation")
             before = observation
             observation, reward, terminated, truncated = self._envs.step(action)
             if recorder is not None:
                 wants = ~ended & (played < wanted)
-                rows = map(_row, (action, reward, terminated, truncated, wants))
-                recorder.add(t * count, _row(before, observation), *rows)
+                numbers = _row(reward), _row(terminated), _row(truncated), _row(wants)
+                log_prob = _row(extras[0]) if extras else None  # of a policy that draws its actions
+                columns = _row(before, observation), _row(action)
+                recorder.add(t * count, *columns, *numbers, log_prob=log_prob)
             actor.forget(ended)
             total = np.where(ended, 0.0, total) + reward
             length = np.where(ended, 0.0, length + 1.0)

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
+from rl.data.dataset import Dataset
 from rl.envs.of_data import check_data
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
@@ -60,6 +61,15 @@ def build_offline(hparams: HParams, seed: int, workers: Any = None, strategy: An
             f"{data.action_space}: choose another algorithm (--list algos)"
         )
     agent: Agent = make_agent(hparams, data.observation_space, data.action_space, seed)
+    return on_data(agent, data, seed)
+
+
+def on_data(agent: Agent, data: Dataset, seed: int) -> OfflineRunner:
+    """Builds memory and runner for an agent that learns from data which have been read.
+
+    seed: of everything random but the initial weights.
+    """
+    hparams = agent.hparams
     spec = memory_spec(agent, 1, 1, 1)._replace(data=data)
     memory = memory_class(agent)(spec, hparams)
     iteration = Iteration(agent, memory, seed, in_graph=True)

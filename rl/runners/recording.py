@@ -139,6 +139,7 @@ class RecordedLoop:
         hparams = runner.agent.hparams
         self._length = hparams.rollout_length
         self._fresh = runner.agent.experience == "parameters"
+        self._kept = [name for name in runner.agent.trajectory_extras if name == "log_prob"]
         self._specs = self._rows_of(runner)
         size = sum(spec.dtype.size * int(np.prod(spec.shape)) for spec in tf.nest.flatten(self._specs))
         self._most = max(1, KEPT // size)  # iterations of a call
@@ -150,7 +151,9 @@ class RecordedLoop:
         flag, number = tf.TensorSpec(lead, tf.bool), tf.TensorSpec(lead, tf.float32)
         observation = space_spec(runner.env.observation_space, (lead[0] + 1, lead[1]))
         action = space_spec(runner.env.action_space, lead)
-        return Trajectory(observation, action, number, flag, flag, number, {})
+        return Trajectory(
+            observation, action, number, flag, flag, number, {name: number for name in self._kept}
+        )
 
     def __call__(self, arguments: list[list[Any]]) -> list[Any]:
         """Makes iterations, as the loop without a recorder does."""
@@ -172,7 +175,8 @@ class RecordedLoop:
 
             def rollout(seed: Tensor, step: Tensor) -> Any:
                 found = self._rollout(seed, step)
-                played.append(found[0]._replace(extras={}, recurrent_state=()))
+                extras = {name: found[0].extras[name] for name in self._kept}
+                played.append(found[0]._replace(extras=extras, recurrent_state=()))
                 return found
 
             metrics = runner.pack.pack(runner.iteration.run(rollout))
@@ -205,4 +209,5 @@ class RecordedLoop:
 
     def _add(self, step: int, rows: Trajectory) -> None:
         flags = rows.terminated, rows.truncated, rows.mask
-        self._recorder.add(step, rows.observation, rows.action, rows.reward, *flags, fresh=self._fresh)
+        columns = rows.observation, rows.action, rows.reward, *flags
+        self._recorder.add(step, *columns, fresh=self._fresh, log_prob=rows.extras.get("log_prob"))

@@ -135,7 +135,8 @@ class SyncRunner(Runner):
         step = iteration * self.steps_per_iteration
         self.collector.collect(block, iteration, step)
         if self.recorder is not None:
-            self.recorder.add(step, *block.rows(), fresh=self.agent.experience == "parameters")
+            fresh, log_prob = self.agent.experience == "parameters", block.extra("log_prob")
+            self.recorder.add(step, *block.rows(), fresh=fresh, log_prob=log_prob)
 
     def _learn_function(self, jit_compile: bool) -> Any:
         """The compiled function: a block's arrays in; packed metrics and new weights out, as one vector for

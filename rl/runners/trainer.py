@@ -75,6 +75,7 @@ class Trainer:
         self.agent = self.runner.agent
         # None where data are all there is, and no environment to play in.
         self.evaluator = Evaluator(self.agent, request.eval_episodes) if hparams.env else None
+        self.estimator = self._make_estimator()
         self.level_evaluator = None  # of the levels trained on, where the evaluation is on others
         if hparams.train_env_kwargs.get("num_levels") and not hparams.offline:
             options = hparams.env_kwargs | hparams.train_env_kwargs
@@ -252,6 +253,13 @@ class Trainer:
             if each is not None:
                 each.close()
 
+    def _make_estimator(self) -> Any:
+        if not self.hparams.estimate:
+            return None
+        from rl.estimate.metrics import DataEstimator  # reads files of a format that the rest need not know
+
+        return DataEstimator(self.agent, self.seed)
+
     def _is_asked_to_stop(self) -> bool:
         return self._stop.requested
 
@@ -260,7 +268,11 @@ class Trainer:
     ) -> Evaluation | None:
         """Evaluates where a multiple of `eval_period` was passed, and at the end; keeps the best policy."""
         step = self.runner.step
-        if self.evaluator is None or not _is_due(before, step, self.hparams.eval_period, total):
+        if not _is_due(before, step, self.hparams.eval_period, total):
+            return None
+        if self.estimator is not None:
+            row |= self.estimator.metrics()
+        if self.evaluator is None:
             return None
         begun = time.perf_counter()
         seed = purpose_seed(Purpose.EVALUATION, self.seed, step)

@@ -12,6 +12,7 @@ import rl
 from rl.cli import main
 from rl.data.dataset import Dataset, read, write
 from rl.errors import UsageError
+from rl.estimate.policy import DataPolicy
 from rl.hparams.merge import resolve
 from rl.runners.recording import recorded, training_recorder
 from rl.signals import StopRequest
@@ -91,6 +92,20 @@ def test_recording_changes_nothing_and_has_every_finished_episode(
         assert ((np.abs(ends[:, 0]) > 2.4) | (np.abs(ends[:, 2]) > 0.2094)).all()
     else:
         assert (np.abs(data.action) <= 2.0).all() and (data.lengths == 30).all()
+
+
+@pytest.mark.parametrize("backend", ["graph", "gym"])
+def test_training_is_recorded_with_the_probabilities_that_the_algorithm_keeps(tmp_path, backend):
+    """Of a policy that hardly learns, those are of the policy at the end."""
+    settings = {**TINY, "env_backend": backend, "train_steps": 256, "eval_period": 0, "lr": 1e-12}
+    trained(tmp_path / "run", resolve("ppo_cartpole", settings), tmp_path / "data")
+    data = read(tmp_path / "data")
+    assert data.log_prob is not None and len(data.log_prob) == len(data.reward)
+    agent = trainer_of(
+        resolve("ppo_cartpole", settings | {"eval_policy": "sample"}), tmp_path / "other"
+    ).agent
+    found = DataPolicy(agent, data, "data").log_prob()  # of the same seed
+    np.testing.assert_allclose(data.log_prob, found, rtol=1e-4, atol=1e-6)
 
 
 def test_an_in_graph_run_that_is_killed_and_resumed_records_each_episode_once(tmp_path, assert_same_bits):

@@ -1,0 +1,1 @@
+"""Off-policy estimation: how good a policy is, by data that others played (`python -m rl.estimate`)."""

@@ -1,0 +1,192 @@
+"""Estimates how good a trained policy is by data that others played: `python -m rl.estimate --help`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rl.cli import NOT_FINITE, Parser, integer
+from rl.data.dataset import Dataset, data_folder, read
+from rl.errors import AGAIN, NotFinite, Unavailable, UsageError, nearest
+from rl.hparams.overrides import parse_overrides
+from rl.imports import import_tensorflow, needing_packages
+from rl.report.tables import plain_table
+from rl.storage.address import is_remote
+
+EXAMPLES = """examples:
+  python -m rl.estimate --run runs/ppo_cartpole --data data/cartpole
+  python -m rl.estimate --run runs/ppo_cartpole --data data/cartpole --eval_policy sample --estimators wis,wdr
+  python -m rl.estimate --run runs/dqn_cartpole --data data/cartpole --estimators dm --json
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Builds the parser of all flags."""
+    parser = Parser(
+        prog="python -m rl.estimate",
+        description="Estimates the discounted return of a trained policy by data that others played.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--run", required=True, metavar="RUN", help="a run's folder or address, or the folder that it is in")
+    add("--data", required=True, metavar="DIR", help="a data set of the same environment")
+    add("--which", default="best", metavar="best|last", help="policy of the run (default best)")
+    policies = "the policy's best actions, or ones drawn from its distribution (default: the run's)"
+    add("--eval_policy", metavar="greedy|sample", help=policies)
+    add("--estimators", metavar="NAME,...", help="of is, wis, pdis, wpdis, dm, dr, wdr (default: all)")
+    add("--gamma", type=_discount, metavar="X", help="discount of a step (default: the run's)")
+    add("--seed", type=integer(0), default=0, metavar="N", help="of resamples and fits (default 0)")
+    text = "bootstrap resamples of the episodes (default 1000)"
+    add("--resamples", type=integer(1), default=1000, metavar="N", help=text)
+    text = "hyperparameters of fitted Q evaluation, such as train_steps=50000,model.hidden=[256,256]"
+    add("--hparam_override", default="", metavar="NAME=VALUE,...", help=text)
+    add("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _discount(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"needs a number from 0 to 1, not {text!r}")
+    return value
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
+    try:
+        with needing_packages():
+            args = build_parser().parse_args(argv)
+            data = _checked(args)
+            import_tensorflow()
+            found = _estimated(args, data)
+    except (UsageError, NotFinite) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return AGAIN if isinstance(error, Unavailable) else NOT_FINITE if isinstance(error, NotFinite) else 2
+    if args.json:
+        print(json.dumps(_plain(found), indent=2))
+    else:
+        _print(found)
+    return 0
+
+
+def _checked(args: argparse.Namespace) -> Dataset:
+    """Reads the data; raises UsageError for what can be known to be wrong before TensorFlow is there."""
+    run, places = Path(args.run), ("hparams.json", "run_0/hparams.json")
+    if not is_remote(args.run) and not any((run / place).exists() for place in places):
+        parent = run.parent if run.parent.is_dir() else Path()
+        near = [each.name for each in parent.iterdir() if any((each / place).exists() for place in places)]
+        hint = f" ({nearest(run.name, near)})" if near else ""
+        raise UsageError(f"there is no run in {run}{hint}: train one there first, or name another --run")
+    for flag, value, known in (
+        ("--which", args.which, ("best", "last")),
+        ("--eval_policy", args.eval_policy, ("greedy", "sample", None)),
+    ):
+        if value not in known:
+            raise UsageError(f"{flag} {value}: {nearest(value, filter(None, known))}")
+    parse_overrides(args.hparam_override)
+    data_folder(args.data)
+    return read(args.data)
+
+
+def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
+    """Returns what is printed, by name."""
+    from rl.api import load
+    from rl.estimate.behaviour import clone, recorded
+    from rl.estimate.estimators import BY_RATIOS, BY_VALUES, TITLES, chosen, estimates
+    from rl.estimate.fqe import FQE, default_hparams, fitted
+    from rl.estimate.policy import DataPolicy
+
+    names = chosen(args.estimators)
+    agent = load(args.run, args.which, args.eval_policy).agent
+    gamma = agent.hparams.gamma if args.gamma is None else args.gamma
+    policy = DataPolicy(agent, data, args.data)
+    fqe = default_hparams(agent.hparams, args.data, gamma, parse_overrides(args.hparam_override))
+    notes, left = [], names
+    if not policy.has_density:
+        note = (
+            "a policy of one action in a continuous space never takes the data's actions, which leaves no "
+            "importance ratios: take fitted Q evaluation (--estimators dm)"
+        )
+        left = [name for name in names if name not in BY_RATIOS]
+        if not left or (args.estimators and left != names):
+            raise UsageError(note)
+        notes.append(note)
+    if not isinstance(data.action_space, FQE.action_spaces):
+        note = f"fitted Q evaluation is for Discrete and Box actions, and the data have {data.action_space}"
+        if args.estimators and set(left) & set(BY_VALUES):
+            raise UsageError(f"{note}: take --estimators is,wis,pdis,wpdis")
+        notes.append(note)
+        left = [name for name in left if name not in BY_VALUES]
+    log_ratio = values = behaviour = None
+    if set(left) & set(BY_RATIOS):
+        played, behaviour = recorded(data), "recorded with the data"
+        if played is None:
+            behaviour = "cloned from the data, which do not say how likely their actions were"
+            cloned = DataPolicy(clone(data, args.data, agent.hparams, args.seed), data, args.data)
+            played = cloned.log_prob()
+        log_ratio = policy.log_prob() - played
+    if set(left) & set(BY_VALUES):
+        values, error = fitted(policy, data, fqe, args.seed)
+        notes.append(f"fitted Q evaluation: mean temporal difference error {error:.3g}")
+    rows = estimates(left, data, gamma, log_ratio, values, args.resamples, args.seed)
+    cut = int((~data.terminated[data.starts + data.lengths - 1]).sum())
+    if cut and set(left) & set(BY_VALUES) and gamma ** int(data.lengths.max()) > 1e-3:
+        notes.append(
+            f"{cut:,} episodes were cut: dm, dr and wdr count the value of what would follow, others do not"
+        )
+    return {
+        "run": args.run,
+        "which": args.which,
+        "eval_policy": agent.hparams.eval_policy,
+        "data": args.data,
+        "episodes": len(data.lengths),
+        "steps": len(data.reward),
+        "gamma": gamma,
+        "behaviour": behaviour,
+        "notes": notes,
+        "estimates": {name: row._asdict() for name, row in rows.items()},
+        "titles": {"data": "average of the data", **{name: TITLES[name] for name in left}},
+    }
+
+
+def _plain(found: Any) -> Any:
+    """Returns JSON's own values: null for what is no finite number."""
+    if isinstance(found, dict):
+        return {key: _plain(value) for key, value in found.items() if key != "titles"}
+    return None if isinstance(found, float) and not math.isfinite(found) else found
+
+
+def _print(found: dict[str, Any]) -> None:
+    print(f"policy     {found['run']}, {found['which']}, {found['eval_policy']}")
+    print(f"data       {found['data']}: {found['episodes']:,} episodes, {found['steps']:,} steps")
+    if found["behaviour"]:
+        print(f"behaviour  {found['behaviour']}")
+    print(f"returns    discounted by {found['gamma']:g} a step\n")
+    rows = [["", "estimator", "return", "95 % interval", "effective sample size"]]
+    for name, row in found["estimates"].items():
+        interval = f"{_number(row['low'])} to {_number(row['high'])}"
+        size = f"{row['effective_sample_size']:,.1f}"
+        rows.append([name, found["titles"][name], _number(row["estimate"]), interval, size])
+    plain_table(rows, sys.stdout)
+    if found["notes"]:
+        print("\n" + "\n".join(found["notes"]))
+
+
+def _number(value: float) -> str:
+    if not math.isfinite(value):
+        return "-"
+    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Who played the data, where the data do not say how likely their actions were: behaviour cloning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rl.agents.agent import Agent
+from rl.agents.algos.registry import get_algo
+from rl.data.dataset import Dataset
+from rl.errors import NotFinite
+from rl.hparams.hparams import HParams
+from rl.hparams.merge import resolve
+from rl.models.images import for_images
+from rl.runners.offline import on_data
+
+UPDATES = 10_000  # of the cloning
+
+
+def recorded(data: Dataset) -> np.ndarray | None:
+    """Returns the log-probabilities [N] of the data's actions, by the policies that took them, as recorded;
+    None where some episode does not say.
+
+    Actions of a Box that lie on its bounds were cut off there when they were recorded, and the densities are
+    of what they were before: such data do not say either.
+    """
+    found, space = data.log_prob, data.action_space
+    if found is None or np.isnan(found).any():
+        return None
+    if isinstance(space, spaces.Box) and np.any((data.action <= space.low) | (data.action >= space.high)):
+        return None
+    return np.asarray(found, np.float64)
+
+
+def clone(data: Dataset, folder: str, hparams: HParams, seed: int) -> Agent[Any]:
+    """Fits a policy to the data's actions (`rl.agents.algos.bc`), whoever they are of: ratios to it have less
+    variance than those to the policy that really played (Hanna et al. 2019,
+    https://arxiv.org/abs/1806.01347).
+
+    hparams: of the policy that is estimated, whose model it takes where that is one for pictures.
+    seed: of the weights and of what is sampled.
+    """
+    own = {"data": folder, "env": hparams.env, "eval_policy": "sample", "normalize_observation": True}
+    plan = {"train_steps": UPDATES, "lr_schedule": "linear", "compile": hparams.compile}
+    agent: Agent[Any] = get_algo("bc")(
+        resolve("bc", own | plan | model_of(hparams)), data.observation_space, data.action_space, seed
+    )
+    fit(agent, data, seed)
+    return agent
+
+
+def model_of(hparams: HParams) -> dict[str, Any]:
+    """Returns the model that values or actions are fitted with: that of the policy where observations are
+    pictures, else dense layers."""
+    if for_images(hparams.model.name):
+        return {"model": {key: getattr(hparams.model, key) for key in type(hparams.model).model_fields}}
+    return {"model": {"name": "mlp", "hidden": (64, 64), "activation": "relu", "init": "torch"}}
+
+
+def fit(agent: Agent[Any], data: Dataset, seed: int) -> dict[str, float]:
+    """Makes the updates that the agent's hparams ask for, in one compiled loop; returns the last window's
+    metrics.
+
+    Raises:
+        NotFinite: they came to NaN or infinity.
+    """
+    runner = on_data(agent, data, seed)
+    iterations = max(1, agent.hparams.train_steps // runner.steps_per_iteration)
+    last = max(1, iterations // 10)
+    if iterations > last:
+        runner.run(iterations - last)
+    runner.begin_window()
+    runner.advance(last)
+    row = runner.row()
+    runner.close()
+    if not all(np.isfinite(list(row.values()))):
+        raise NotFinite(f"{agent.hparams.algo} came to NaN or infinity: take a smaller lr")
+    return row
