@@ -144,7 +144,7 @@ def ppo_cartpole_no_velocity() -> PPOHParams:
         eval_period=10_000,
         num_envs=8,
         rollout_length=64,
-        lr=2e-3,
+        lr=1e-3,
         lr_schedule="linear",
         gae_lambda=0.9,
         gamma=0.98,
