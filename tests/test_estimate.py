@@ -16,9 +16,9 @@ from rl.data.dataset import Dataset, read
 from rl.data.hdf5 import Episode
 from rl.errors import UsageError
 from rl.estimate import behaviour
-from rl.estimate.__main__ import main
+from rl.estimate.__main__ import cautions, main
 from rl.estimate.behaviour import clone
-from rl.estimate.estimators import TITLES, estimates
+from rl.estimate.estimators import TITLES, Estimated, estimates
 from rl.estimate.fqe import default_hparams, fitted
 from rl.estimate.policy import DataPolicy, in_blocks
 from rl.hparams.merge import resolve
@@ -175,6 +175,16 @@ def test_the_command_prints_a_table_or_json(run, folder, capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"policy     {run}, best, sample" and "returns    discounted by 0.9 a step" in lines
     assert [line.split()[0] for line in lines[5:]] == ["estimator", "data", "wpdis"]
+
+
+def test_what_makes_estimates_doubtful_is_said():
+    few, many = (Estimated(1.0, 0.5, 1.5, size) for size in (3.2, 30.0))
+    assert cautions({"data": many, "wis": many}) == []
+    assert [line[:40] for line in cautions({"data": few, "wis": few})] == [
+        "importance ratios rest on 3.2 episodes: "
+    ]
+    assert [line[:28] for line in cautions({"data": few, "dm": few})] == ["the intervals of dm, dr and "]
+    assert len(cautions({"data": many, "dr": few})) == 2
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ EXAMPLES = """examples:
   python -m rl.estimate --run runs/dqn_cartpole --data data/cartpole --estimators dm --json
 """
 
+FEW = 10.0  # effective episodes below which a word is said
+
 
 def build_parser() -> argparse.ArgumentParser:
     """Builds the parser of all flags."""
@@ -139,6 +141,7 @@ def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
         values, error = fitted(policy, data, fqe, args.seed)
         notes.append(f"fitted Q evaluation: mean temporal difference error {error:.3g}")
     rows = estimates(left, data, gamma, log_ratio, values, args.resamples, args.seed)
+    notes += cautions(rows)
     cut = int((~data.terminated[data.starts + data.lengths - 1]).sum())
     if cut and set(left) & set(BY_VALUES) and gamma ** int(data.lengths.max()) > 1e-3:
         notes.append(
@@ -157,6 +160,20 @@ def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
         "estimates": {name: row._asdict() for name, row in rows.items()},
         "titles": {"data": "average of the data", **{name: TITLES[name] for name in left}},
     }
+
+
+def cautions(rows: dict[str, Any]) -> list[str]:
+    """Returns what must be known of the estimates, by name, before they are believed."""
+    found = []
+    sizes = [row.effective_sample_size for name, row in rows.items() if name not in ("data", "dm")]
+    if sizes and min(sizes) < FEW:
+        found.append(
+            f"importance ratios rest on {min(sizes):.1f} episodes: the policy acts unlike those that played, "
+            "and even its fitted values are guesses there (own data of it would tell: --record_data)"
+        )
+    if any(name in rows for name in ("dm", "dr", "wdr")):
+        found.append("the intervals of dm, dr and wdr do not hold what fitted Q evaluation gets wrong")
+    return found
 
 
 def _plain(found: Any) -> Any:
