@@ -7,7 +7,6 @@ import re
 # Of Stable-Baselines3, RLlib, CleanRL, Dopamine: in lower case -> the hparam here.
 HPARAMS = {
     "learning_rate": "lr",
-    "alpha": "lr",
     "discount": "gamma",
     "discount_factor": "gamma",
     "n_envs": "num_envs",

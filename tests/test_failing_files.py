@@ -40,7 +40,7 @@ class Evaluated:
     def __init__(self, *_):
         pass
 
-    def run(self, seed, stopped=None):
+    def run(self, seed, stopped=None, recorder=None):
         return Evaluation(np.full(1, 1.0), np.ones(1))
 
     def other(self, *_):

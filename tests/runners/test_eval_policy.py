@@ -118,7 +118,7 @@ def test_the_test_and_its_summary_show_both_where_they_differ(trained):
     run_dir = trained["greedy"].run_dir
     for policy, titles in ((None, "sampled"), ("sample", "greedy")):
         tests = outcome_of(run_dir, policy)
-        row = experiment._summary(Storage(run_dir), None, tests, EPISODES)
+        row = experiment._summary(Request(None), Storage(run_dir), None, tests)
         means = {title: float(text.split()[0]) for title, text in row.items() if title.startswith("return")}
         first, second = (0.0, 1.0) if policy is None else (1.0, 0.0)
         assert means == {
@@ -138,7 +138,7 @@ def test_a_test_that_asks_for_no_policy_plays_the_runs_own(trained):
 def test_a_difference_within_the_noise_is_not_shown(shift, shown):
     returns = np.array([-1.0, 1.0] * 4)
     tests = {"last": Evaluation(returns, np.ones(8)), "sampled": Evaluation(returns + shift, np.ones(8))}
-    row = experiment._summary(Storage("runs/x/run_0"), None, tests, 8)
+    row = experiment._summary(Request(None), Storage("runs/x/run_0"), None, tests)
     assert ("return, last checkpoint, sampled" in row) == shown
 
 
