@@ -292,6 +292,11 @@ class HParams(Checked):
         """Returns whether all there is to learn from are `data`, and nothing is played."""
         return self.memory_name == "dataset"
 
+    @property
+    def demonstrated(self) -> bool:
+        """Returns whether `data` show what is to be done, beside rollouts that are played."""
+        return False
+
     def check(self) -> None:
         """Raises UsageError unless an algorithm and an environment are named and the rest fits together."""
         if not self.algo:
@@ -302,7 +307,7 @@ class HParams(Checked):
             )
         if not self.env and not self.offline:
             raise UsageError("the hparams name no environment: give --env ID, or a set such as dqn_cartpole")
-        if self.data and self.memory_name == "rollout":
+        if self.data and self.memory_name == "rollout" and not self.demonstrated:
             raise UsageError(f"hparam data={self.data}: {self.algo} learns from what it plays itself, alone")
         if self.estimate and not self.offline:
             raise UsageError("hparam estimate=true: estimates are from data, take memory=dataset")
