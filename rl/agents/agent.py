@@ -154,14 +154,6 @@ class Agent(Generic[AnyHParams]):
     def after_update(self) -> None:
         """What follows every gradient step: target networks, temperature."""
 
-    def take_demonstrations(self, memory: Any) -> None:
-        """Takes a memory of transitions that others have played, to learn from beside rollouts.
-
-        Raises:
-            UsageError: the algorithm has no use for them.
-        """
-        raise UsageError(f"data={self.hparams.data}: {self.hparams.algo} learns from no transitions")
-
     def scalars(self, step: int) -> dict[str, float]:
         """What else is logged with every row, read from Python: learning rates and exploration."""
         rates = {name: schedules.learning_rate(self.hparams, step, lr) for name, lr in self._rates.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.errors import UsageError
 from rl.hparams.hparams import PositiveFloat, PositiveInt
 from rl.hparams.ppo import PPOHParams
@@ -13,14 +15,11 @@ class GAILHParams(PPOHParams):
     """PPO's, and the discriminator's."""
 
     algo: str = "gail"
+    demonstrated: ClassVar[bool] = True
 
     discriminator_lr: PositiveFloat = 3e-4  # learning rate of what tells the policy's steps from the data's
     discriminator_updates: PositiveInt = 8  # its gradient updates in an iteration
     batch_size: PositiveInt = 128  # the policy's steps in each of them, and as many of the data's
-
-    @property
-    def demonstrated(self) -> bool:
-        return True
 
     def check(self) -> None:
         """Raises UsageError where rewards are to be scaled that nobody looks at."""

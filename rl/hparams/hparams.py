@@ -168,8 +168,8 @@ class HParams(Checked):
     # Folder of a data set. memory=dataset learns from it alone, evaluated in its environment where env is
     # empty; other memories mix it with what is played.
     data: str = ""
-    # With data and a memory of what is played: the part of each batch that is from the data.
-    data_share: Fraction = 0.5
+    demonstrated: ClassVar[bool] = False  # whether an algorithm needs data beside what it plays
+    data_share: Fraction = 0.5  # with data and a memory of what is played: the data's part of each batch
     # memory=dataset: rewards are scaled so that the returns of its episodes span this; None: as they are.
     return_span: PositiveFloat | None = None
     estimate: bool = False  # memory=dataset: evaluations log what the data say of the return, too
@@ -291,11 +291,6 @@ class HParams(Checked):
     def offline(self) -> bool:
         """Returns whether all there is to learn from are `data`, and nothing is played."""
         return self.memory_name == "dataset"
-
-    @property
-    def demonstrated(self) -> bool:
-        """Returns whether `data` show what is to be done, beside rollouts that are played."""
-        return False
 
     def check(self) -> None:
         """Raises UsageError unless an algorithm and an environment are named and the rest fits together."""

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from rl.agents.agent import Agent, network_state
+from rl.agents.contracts import Imitates
 from rl.envs.rewards import get_reward_augmentation
 from rl.errors import UsageError
 from rl.memory.dataset import Dataset
@@ -30,6 +31,8 @@ def make_memory(agent: Agent, num_envs: int, length: int, frame_stack: int, data
         return kind(spec, agent.hparams)
     if agent.experience == "transition":
         return Mixed(kind, spec._replace(data=data), agent.hparams)
+    if not isinstance(agent, Imitates):
+        raise UsageError(f"data={agent.hparams.data}: {agent.hparams.algo} learns from no transitions")
     agent.take_demonstrations(Dataset(spec._replace(data=data), agent.hparams))
     return kind(spec, agent.hparams)
 
