@@ -77,7 +77,8 @@ def offline(algo):
 def with_data(algo, overrides):
     """The overrides, for an algorithm that learns from data with some of that environment."""
     kwargs = overrides.get("env_kwargs", {})
-    return overrides | ({"data": own_data.tiny(overrides["env"], **kwargs)} if offline(algo) else {})
+    needed = offline(algo) or get_algo(algo).hparams_type().demonstrated
+    return overrides | ({"data": own_data.tiny(overrides["env"], **kwargs)} if needed else {})
 
 
 def ids(each):

@@ -161,3 +161,11 @@ def _described(x: Any) -> str:
     if tf.is_tensor(x):
         return str(x.shape.as_list())
     return f"{len(x)} values" if isinstance(x, tuple) else type(x).__name__
+
+
+@runtime_checkable
+class Imitates(Protocol):
+    """An algorithm that learns from rollouts, and from what others have played beside."""
+
+    def take_demonstrations(self, memory: Any) -> None:
+        """Takes a memory of transitions to sample from (rl.memory.contract.Memory)."""

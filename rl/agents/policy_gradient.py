@@ -28,7 +28,12 @@ class PolicyGradient(Agent[AnyPolicyGradient]):
     """
 
     experience = "rollout"
-    action_spaces = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
+    action_spaces: ClassVar[tuple[type, ...]] = (
+        spaces.Discrete,
+        spaces.MultiDiscrete,
+        spaces.MultiBinary,
+        spaces.Box,
+    )
     trajectory_extras: ClassVar[tuple[str, ...]] = ("value",)
     recurrent = True
 

@@ -23,7 +23,7 @@ def check_environment(hparams: Any, training: bool = True, workers: bool = False
             made; the algorithm cannot act in it.
     """
     backend, chosen, wrappers = hparams.env_backend, "", hparams.env_wrappers
-    if training and (hparams.offline or hparams.data):
+    if training and (hparams.offline or hparams.demonstrated or hparams.data):
         check_data(hparams)
     if not hparams.env:  # all there is are data
         return

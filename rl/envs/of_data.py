@@ -21,9 +21,9 @@ PLAYS = {
 def check_data(hparams: HParams) -> None:
     """Raises UsageError, with the command that makes one, where a run needs a data set and has none."""
     if not hparams.data:
-        command = recording(hparams.env)
+        command, alone = recording(hparams.env), " with memory=dataset" if hparams.offline else ""
         raise UsageError(
-            f"{hparams.algo} with memory=dataset learns from a data set, and none is named: give "
+            f"{hparams.algo}{alone} learns from a data set, and none is named: give "
             f"--hparam_override data=DIR ({command} records one)"
         )
     data_folder(hparams.data)

@@ -168,8 +168,8 @@ class HParams(Checked):
     # Folder of a data set. memory=dataset learns from it alone, evaluated in its environment where env is
     # empty; other memories mix it with what is played.
     data: str = ""
-    # With data and a memory of what is played: the part of each batch that is from the data.
-    data_share: Fraction = 0.5
+    demonstrated: ClassVar[bool] = False  # whether an algorithm needs data beside what it plays
+    data_share: Fraction = 0.5  # with data and a memory of what is played: the data's part of each batch
     # memory=dataset: rewards are scaled so that the returns of its episodes span this; None: as they are.
     return_span: PositiveFloat | None = None
     estimate: bool = False  # memory=dataset: evaluations log what the data say of the return, too
@@ -302,7 +302,7 @@ class HParams(Checked):
             )
         if not self.env and not self.offline:
             raise UsageError("the hparams name no environment: give --env ID, or a set such as dqn_cartpole")
-        if self.data and self.memory_name == "rollout":
+        if self.data and self.memory_name == "rollout" and not self.demonstrated:
             raise UsageError(f"hparam data={self.data}: {self.algo} learns from what it plays itself, alone")
         if self.estimate and not self.offline:
             raise UsageError("hparam estimate=true: estimates are from data, take memory=dataset")

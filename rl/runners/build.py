@@ -7,6 +7,7 @@ from typing import Any
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.envs.make import chosen_backend, make_env
+from rl.envs.of_data import check_data
 from rl.hparams.hparams import HParams
 from rl.parallel.devices import Devices
 from rl.runners.base import Runner
@@ -32,6 +33,8 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
         return build_offline(hparams, seed, workers, strategy)
     make_agent = get_algo(hparams.algo)
     check_roles(make_agent, hparams, workers)
+    if hparams.demonstrated:
+        check_data(hparams)
     data = data_beside(hparams, workers, strategy)
     if workers is not None:
         from rl.workers.build_async import build_async

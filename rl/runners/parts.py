@@ -8,8 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from rl.agents.agent import Agent, network_state
+from rl.agents.contracts import Imitates
 from rl.envs.rewards import get_reward_augmentation
 from rl.errors import UsageError
+from rl.memory.dataset import Dataset
 from rl.memory.mixed import Mixed
 from rl.memory.registry import get_memory
 from rl.memory.spec import MemorySpec
@@ -19,7 +21,7 @@ from rl.parallel import replicas
 
 def make_memory(agent: Agent, num_envs: int, length: int, frame_stack: int, data: Any = None) -> Any:
     """Returns the memory by hparams, for trajectories `[length, num_envs]`; one that mixes them with `data`
-    (rl.data.dataset.Dataset) where there are some.
+    (rl.data.dataset.Dataset) where there are some, or gives these to an agent that learns from rollouts.
 
     Raises:
         UsageError: it is not one for that algorithm.
@@ -27,9 +29,12 @@ def make_memory(agent: Agent, num_envs: int, length: int, frame_stack: int, data
     kind, spec = memory_class(agent), memory_spec(agent, num_envs, length, frame_stack)
     if data is None:
         return kind(spec, agent.hparams)
-    if agent.experience != "transition":
+    if agent.experience == "transition":
+        return Mixed(kind, spec._replace(data=data), agent.hparams)
+    if not isinstance(agent, Imitates):
         raise UsageError(f"data={agent.hparams.data}: {agent.hparams.algo} learns from no transitions")
-    return Mixed(kind, spec._replace(data=data), agent.hparams)
+    agent.take_demonstrations(Dataset(spec._replace(data=data), agent.hparams))
+    return kind(spec, agent.hparams)
 
 
 def memory_class(agent: Agent) -> Any:

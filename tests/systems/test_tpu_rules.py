@@ -22,8 +22,9 @@ from rl.runners.build import build_runner
 
 # Pictures of games of ten by ten need the smaller convolutions, where a model remembers.
 SMALL = {"num_envs": 4, "rollout_length": 4, "compile": "xla", "model.image": "minatar_cnn"}
-OFFLINE = [name for name in algos.names() if get_algo(name).hparams_type().offline]
-PLAYING = [name for name in algos.names() if name not in OFFLINE]
+SETS = {name: get_algo(name).hparams_type() for name in algos.names()}
+FROM_DATA = [name for name, hparams in SETS.items() if hparams.offline or hparams.demonstrated]
+PLAYING = [name for name in algos.names() if name not in FROM_DATA]
 OPTIONAL = {"minibatches": 2, "min_replay_size": 8, "batch_size": 8, "burn_in": 0, "unroll_length": 4}
 
 
@@ -83,7 +84,7 @@ def test_so_is_what_options_add(name, overrides):
     assert broken_in_xla(function, tf.constant(1), tf.constant(loops.MetricPack.empty())) == []
 
 
-@pytest.mark.parametrize("algo", OFFLINE)
+@pytest.mark.parametrize("algo", FROM_DATA)
 def test_so_is_what_learns_from_data(algo, tmp_path):
     for env in ("CartPole-v1", "Pendulum-v1"):
         if isinstance(make_env(env, "graph", 1).action_space, get_algo(algo).action_spaces):

@@ -1,0 +1,110 @@
+"""GAIL: generative adversarial imitation learning, PPO for the reward of not being told from the data.
+
+Ho and Ermon 2016, "Generative adversarial imitation learning", https://arxiv.org/abs/1606.03476
+(algorithm 1): a discriminator D learns to tell the policy's steps (s, a) from the data's by its
+cross-entropy, and the policy minimises log D(s, a), where D is the probability that a step is the policy's
+own. The environment's reward is not looked at. With f the discriminator's logit for the data, the reward is
+-log D = log(1 + exp f(s, a)).
+
+Deviations from the paper:
+
+1. The policy takes PPO's steps (`rl/agents/algos/ppo.py`), the paper's those of TRPO.
+2. The discriminator makes `discriminator_updates` steps on batches of a rollout, not one on all of it.
+3. Actions of a Box are clipped to its bounds before they are told apart, as those in recorded data are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.algos.ppo import PPO
+from rl.agents.algos.registry import register
+from rl.hparams.gail import GAILHParams
+from rl.models.continuous import BoxActions, Critic, DiscreteActions
+from rl.ops import loops, random
+from rl.ops.nests import flatten_time
+from rl.ops.policy import masked_mean
+from rl.types import Loss, Nest, Tensor, Trajectory, Update
+
+
+class Told(NamedTuple):
+    """Steps, and whose they are."""
+
+    observation: Nest  # [N, ...]
+    code: Tensor  # [N, K] of actions
+    of_data: Tensor  # [N] float32: 1 where a step is of the data, 0 where the policy's
+    mask: Tensor  # [N]
+
+
+@register
+class GAIL(PPO):
+    """Imitation of data that the policy's rollouts are told from: discrete and bounded continuous actions."""
+
+    hparams: GAILHParams
+    hparams_type = GAILHParams
+    action_spaces = (spaces.Discrete, spaces.Box)
+
+    def build(self) -> None:
+        super().build()
+        space = self.action_space
+        discrete = isinstance(space, spaces.Discrete)
+        self.actions = DiscreteActions(space) if discrete else BoxActions(space, self.hparams.algo)
+        size, initializers = self.actions.size, self.initializers
+        critic = Critic(self.hparams, self.encoder, size, initializers, name="discriminator")
+        self.discriminator = self.add_network("discriminator", critic)
+        variables = self.discriminator.trainable_variables
+        self.add_optimizer("discriminator", variables, self.hparams.discriminator_lr)
+        self.demonstrations: Any = None  # a memory; needed to learn, not to act
+
+    def take_demonstrations(self, memory: Any) -> None:
+        self.demonstrations = memory
+
+    def code(self, action: Nest) -> Tensor:
+        """Codes [N, K] of the environment's actions."""
+        return tf.clip_by_value(self.actions.encode(action), -1.0, 1.0)
+
+    def logit(self, observation: Nest, code: Tensor) -> Tensor:
+        """How much rather a step is of the data than the policy's own, [N]."""
+        return self.discriminator(observation, code)[0, :, 0]
+
+    def discriminator_loss(self, batch: Told, seed: Tensor) -> Loss:
+        """The cross-entropy, of either kind of step."""
+        logit = self.logit(batch.observation, batch.code)
+        loss = tf.nn.softplus(logit) - batch.of_data * logit  # -log(1 - D) for the data, -log D for others
+        right = tf.cast(tf.equal(logit > 0.0, batch.of_data > 0.0), tf.float32)
+        return loss * batch.mask, {"told_apart": masked_mean(right, batch.mask)}, None
+
+    def reward(self, trajectory: Trajectory) -> Tensor:
+        """What takes the place of the environment's, [T, B]."""
+        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
+        logit = self.logit(flatten_time(observation), self.code(flatten_time(trajectory.action)))
+        return tf.nn.softplus(tf.reshape(logit, trajectory.mask.shape)) * trajectory.mask
+
+    def update(self, batch: Trajectory, seed: Tensor) -> Update:
+        """Updates of the discriminator, then PPO's for the rewards that it gives."""
+        discriminator_seed, policy_seed = random.split(seed, 2)
+        played = tf.nest.map_structure(lambda x: x[:-1], batch.observation), batch.action, batch.mask
+        observation, action, mask = flatten_time(played)
+        size = self.hparams.batch_size
+
+        def one_update(i: Tensor) -> dict[str, Tensor]:
+            rows_seed, data_seed, step_seed = random.split(random.fold_in(discriminator_seed, i), 3)
+            rows = random.randint(rows_seed, [size], mask.shape[0])
+            own = tf.nest.map_structure(lambda x: tf.gather(x, rows), (observation, action, mask))
+            data = self.demonstrations.sample(data_seed, tf.constant(0, tf.int64))
+            shown = data.observation, data.action, data.mask
+            seen, acted, counts = tf.nest.map_structure(lambda x, y: tf.concat([x, y], 0), own, shown)
+            of_data = tf.concat([tf.zeros([size]), tf.ones([size])], 0)
+            told = Told(seen, self.code(acted), of_data, counts)
+            return self.gradient_step(told, step_seed, "discriminator", self.discriminator_loss).metrics
+
+        told, _ = loops.repeat(self.hparams.discriminator_updates, one_update)
+        reward = tf.stop_gradient(self.reward(batch))
+        update = super().update(batch._replace(reward=reward), policy_seed)
+        kept = {"discriminator_loss": told["loss"], "told_apart": told["told_apart"]}
+        kept["discriminator_grad_norm"] = told["grad_norm"]
+        kept["imitation_reward"] = masked_mean(reward, batch.mask)
+        return update._replace(metrics=update.metrics | kept)
