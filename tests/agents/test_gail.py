@@ -66,10 +66,12 @@ def test_the_environment_s_reward_is_not_looked_at(make_agent, make_rollout, sna
     assert 0.0 <= metrics["told_apart"] <= 1.0 and metrics["imitation_reward"] > 0.0
 
 
-def test_what_it_needs_and_what_it_has_no_use_for_is_one_line():
+def test_what_it_needs_and_what_it_has_no_use_for_is_one_line(make_agent):
     with pytest.raises(UsageError, match=r"gail learns from a data set, and none is named: .*dqn_cartpole"):
         build_runner(resolve("gail_cartpole", {}), 0)
     with pytest.raises(UsageError, match="gail does not look at the environment's reward"):
         resolve("gail_cartpole", {"normalize_reward": True})
+    with pytest.raises(UsageError, match="gail cannot learn with model lstm"):
+        make_agent("gail", **{"model.name": "lstm"})
     with pytest.raises(UsageError, match="a2c learns from what it plays itself, alone"):
         resolve("a2c_cartpole", {"data": "somewhere"})

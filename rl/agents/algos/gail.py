@@ -46,6 +46,7 @@ class GAIL(PPO):
     hparams: GAILHParams
     hparams_type = GAILHParams
     action_spaces = (spaces.Discrete, spaces.Box)
+    recurrent = False  # what tells steps apart sees one at a time
 
     def build(self) -> None:
         super().build()
