@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+from stop_after import StopAfter
+
 from rl.request import Request
 from rl.runners.trainer import Trainer
 from rl.storage.storage import Storage
@@ -21,3 +24,14 @@ def trainer_of(hparams, run_dir, seed=0, **request):
     """The trainer of a run in a local folder, with two episodes in an evaluation."""
     request = {"name": "test", "eval_episodes": 2} | request
     return Trainer(Request(hparams, seed=seed, **request), Storage(run_dir))
+
+
+def train(hparams, run_dir, looks=10**9):
+    """Trains in a runner of its own, from the checkpoint in `run_dir` if there is one, until the `looks`-th
+    look at whether to stop; returns the step and all variables."""
+    trainer = trainer_of(hparams, run_dir, 3)
+    try:
+        result = trainer.train(StopAfter(looks))
+        return result.step, {name: np.array(each.numpy()) for name, each in trainer.runner.variables.items()}
+    finally:
+        trainer.close()

@@ -99,16 +99,13 @@ class Dataset:
         return np.add.reduceat(self.reward.astype(np.float64), self.starts)
 
     def returns_to_go(self, gamma: float = 1.0) -> np.ndarray:
-        """Returns the discounted return from each step to the end of its episode, [N] float32; where an
-        episode was truncated, of the rewards until then."""
-        found = np.zeros(len(self.reward))
-        running = np.zeros(len(self.lengths))  # of each episode
-        last = self.starts + self.lengths - 1
-        for back in range(int(self.lengths.max())):
-            alive = self.lengths > back
-            rows = last[alive] - back
-            running[alive] = found[rows] = self.reward[rows] + gamma * running[alive]
-        return found.astype(np.float32)
+        """Returns `returns_to_go` of all steps, [N] float64."""
+        return returns_to_go(self.reward, self.lengths, gamma)
+
+    @property
+    def places(self) -> np.ndarray:
+        """Where the observation before each step stands among all, [N]; the one after it is the next."""
+        return places(self.lengths)
 
     @property
     def env_id(self) -> str | None:
@@ -140,6 +137,30 @@ def _log_prob(episodes: list[Episode]) -> np.ndarray | None:
     unknown = [np.full(each.length, np.nan, np.float32) for each in episodes]
     pairs = zip(episodes, unknown, strict=True)
     return np.concatenate([rows if each.log_prob is None else each.log_prob for each, rows in pairs])
+
+
+def places(lengths: np.ndarray) -> np.ndarray:
+    """Returns where the observation before each of N steps stands among N + E, of which each episode has one
+    more than steps. lengths: int [E], steps of each episode."""
+    return np.arange(int(np.sum(lengths))) + np.repeat(np.arange(len(lengths)), lengths)
+
+
+def returns_to_go(reward: np.ndarray, lengths: np.ndarray, gamma: float) -> np.ndarray:
+    """Returns the discounted return from each step to the end of its episode, [N] float64; where an episode
+    was truncated, of the rewards until then.
+
+    reward: [N], of whole episodes one after another.
+    lengths: int [E], steps of each episode; their sum is N.
+    """
+    ends = np.cumsum(lengths)
+    found = np.zeros(len(reward))
+    # All episodes go back from their ends together: as many passes as the longest has steps.
+    by_length = np.argsort(-lengths, kind="stable")
+    for back in range(1, int(lengths.max(initial=0)) + 1):
+        going = by_length[: np.searchsorted(-lengths[by_length], -back, side="right")]
+        now = ends[going] - back
+        found[now] = reward[now] + gamma * (0.0 if back == 1 else found[now + 1])
+    return found
 
 
 def read(folder: str | os.PathLike[str], exact: bool = False) -> Dataset:

@@ -234,7 +234,7 @@ def columns_of(dataset: Dataset) -> Columns:
     timeouts, last = dataset.truncated.copy(), np.cumsum(dataset.lengths) - 1
     timeouts[last] = True
     timeouts &= ~dataset.terminated
-    rows = np.arange(len(dataset.reward)) + np.repeat(np.arange(len(last)), dataset.lengths)
+    rows = dataset.places
     return {
         "observations": dataset.observation[rows],
         "actions": dataset.action,

@@ -154,8 +154,7 @@ def fitted(policy: DataPolicy, data: Dataset, hparams: FQEHParams, seed: int) ->
         raise UsageError(f"fitted Q evaluation is for Discrete and Box actions, and the data have {space}")
     discrete = isinstance(space, spaces.Discrete)
     of_policy = policy.probabilities() if discrete else policy.actions()  # [N + E, ...]
-    episode = np.repeat(np.arange(len(data.lengths)), data.lengths)
-    before = np.arange(len(data.reward)) + episode
+    before = data.places
     scale = float(np.abs(data.returns_to_go(hparams.gamma)).max()) or 1.0
     scaled = dataclasses.replace(data, reward=np.asarray(data.reward / scale, np.float32))
     agent = FQE(hparams, scaled, of_policy[before + 1], seed)

@@ -13,7 +13,7 @@ from rl.agents.agent import Agent
 from rl.data.dataset import Dataset
 from rl.errors import UsageError
 from rl.ops import random
-from rl.ops.distributions import parameter_count
+from rl.runners.from_data import alike
 from rl.spaces import space_spec
 from rl.types import Nest, PolicyOutput, Tensor
 
@@ -44,8 +44,7 @@ class DataPolicy:
                 f"{agent.hparams.algo} with model {agent.hparams.model.name} remembers what was before, and "
                 "is not estimated: take a policy that keeps no state"
             )
-        steps, lengths = np.arange(len(data.reward)), data.lengths
-        self._before = steps + np.repeat(np.arange(len(lengths)), lengths)  # [N] places of the observations
+        self._before = data.places
         fields = type(agent.hparams).model_fields
         has_epsilon = "evaluation_epsilon" in fields and not self.sampled
         self._epsilon = float(agent.hparams.flat()["evaluation_epsilon"]) if has_epsilon else 0.0
@@ -176,9 +175,7 @@ def _check_spaces(agent: Agent[Any], data: Dataset, folder: str) -> None:
         ("actions", agent.action_space, data.action_space),
     )
     for name, its, theirs in pairs:
-        counted = (spaces.Discrete, spaces.MultiDiscrete)
-        alike = type(its) is type(theirs) and space_spec(its) == space_spec(theirs)
-        if not alike or (isinstance(its, counted) and parameter_count(its) != parameter_count(theirs)):
+        if not alike(its, theirs):
             of = f", of {data.env_id}" if data.env_id else ""
             raise UsageError(
                 f"the policy was trained on {agent.hparams.env or agent.hparams.data} with {name} {its}, the "

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from rl.data.dataset import places, returns_to_go
 from rl.errors import UsageError
 from rl.memory.contract import DatasetHParams
 from rl.memory.priorities import Priorities
@@ -133,25 +134,16 @@ def n_step_columns(
         next: int64 [N], the step after the m steps; where the episode is over, its last one.
     """
     lengths = np.asarray(lengths, np.int64)
-    first = np.cumsum(lengths) - lengths  # [E]
-    step = np.arange(len(reward)) - np.repeat(first, lengths)  # [N] within the episode
-    left = np.repeat(lengths, lengths) - step  # [N] steps to the end, this one included
-    returns = np.zeros(len(reward) + 1)  # the last one is that of no steps
-    # All episodes go back from their ends together: as many passes as the longest has steps.
-    by_length = np.argsort(-lengths, kind="stable")
-    for back in range(1, int(lengths.max(initial=0)) + 1):
-        going = by_length[: np.searchsorted(-lengths[by_length], -back, side="right")]
-        now = (first + lengths)[going] - back
-        after = 0.0 if back == 1 else returns[now + 1]
-        returns[now] = reward[now] + gamma * after
+    index = np.arange(len(reward))
+    left = np.repeat(np.cumsum(lengths), lengths) - index  # [N] steps to the end, this one included
+    returns = returns_to_go(reward, lengths, gamma)
     m = np.minimum(left, n)
     ends = m == left
-    index = np.arange(len(reward))
     beyond = np.where(ends, 0.0, returns[np.where(ends, 0, index + m)])
-    total = returns[:-1] - gamma**m * beyond
+    total = returns - gamma**m * beyond
     last = index + m - 1
     discount = np.where(ends & np.asarray(terminated)[last], 0.0, gamma**m)
-    place = index + np.repeat(np.arange(len(lengths)), lengths)
+    place = places(lengths)
     following = np.where(ends, last, index + m)
     return total.astype(np.float32), discount.astype(np.float32), place, place + m, following
 

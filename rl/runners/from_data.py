@@ -103,14 +103,18 @@ def check_fits(hparams: HParams, data: Dataset, agent: Agent) -> None:
 def check_same_spaces(hparams: HParams, of_data: Sequence[Any], of_env: Sequence[Any]) -> None:
     """Raises UsageError where networks for the one pair of spaces do not do for the other."""
     for data, env in zip(of_data, of_env, strict=True):
-        if _looks(data) != _looks(env):
+        if not alike(data, env):
             raise UsageError(
                 f"the data in {hparams.data} are of {data}, {hparams.env} has {env}: name the environment "
                 f"that they are of by --env (python -m rl.data {hparams.data} tells more of them)"
             )
 
 
-def _looks(space: spaces.Space) -> Any:
-    """What networks are made for: tensors, and how many values discrete ones have."""
-    discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
-    return space_spec(space), parameter_count(space) if discrete else None
+def alike(one: spaces.Space, other: spaces.Space) -> bool:
+    """Says whether networks for one space do for the other: tensors, how many values discrete ones have."""
+
+    def looks(space: spaces.Space) -> Any:
+        discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+        return space_spec(space), parameter_count(space) if discrete else None
+
+    return bool(looks(one) == looks(other))

@@ -32,7 +32,10 @@ def test_the_hyperparameters_are_those_of_table_1():
     assert (hparams.value_min, hparams.value_max, hparams.adam_epsilon) == (-10.0, 10.0, 1.5e-4)
 
 
-@pytest.mark.parametrize("part", ["double", "dueling", "noisy", "prioritized"])
+PARTS = ["noisy", "double", "dueling", "prioritized"]
+
+
+@pytest.mark.parametrize("part", PARTS)
 def test_each_part_can_be_taken_away(build, part):
     runner = build("rainbow_identity", **{part: False})
     agent, memory = runner.agent, runner.memory
@@ -40,9 +43,14 @@ def test_each_part_can_be_taken_away(build, part):
     assert agent.network.dueling == (part != "dueling")
     assert isinstance(agent.network.advantage, NoisyDense) == (part != "noisy")
     assert agent.hparams.act_select_name == ("epsilon_greedy" if part == "noisy" else "greedy")
-    if part == "noisy":  # what else it takes to explore; the others are switches of DQN too
-        sums = runner.run(8)
-        assert sums["updates"] > 0 and np.isfinite(sums["loss"])
+
+
+@pytest.mark.parametrize(
+    "part", ["noisy", *(pytest.param(part, marks=pytest.mark.slow) for part in PARTS[1:])]
+)
+def test_it_trains_without_each_part(build, part):
+    sums = build("rainbow_identity", **{part: False}).run(8)
+    assert sums["updates"] > 0 and np.isfinite(sums["loss"])
 
 
 def test_priorities_are_the_kl_divergence_worked_by_hand(make_agent, make_batch):

@@ -8,8 +8,7 @@ import dataclasses
 import numpy as np
 import own_data
 import pytest
-from small_runs import trainer_of
-from stop_after import StopAfter
+from small_runs import train
 
 import rl
 from rl.data.dataset import read, write
@@ -55,16 +54,6 @@ def test_steps_are_updates_by_which_everything_goes(cartpole, tmp_path, capsys):
     assert f"CartPole-v1: trained from the data in {cartpole}, evaluated on Gymnasium" in log
     assert "nothing is played: steps are gradient updates" in log and "200/200 updates" in log
     assert rl.load(tmp_path, "last")(np.zeros(4)) in (0, 1)
-
-
-def train(hparams, run_dir, looks=10**9):
-    """Trains in a runner of its own, from the checkpoint in `run_dir` if there is one."""
-    trainer = trainer_of(hparams, run_dir, 3)
-    try:
-        result = trainer.train(StopAfter(looks))
-        return result.step, {name: np.array(each.numpy()) for name, each in trainer.runner.variables.items()}
-    finally:
-        trainer.close()
 
 
 RESUMED = RUN | {"prioritized": True, "normalize_observation": True, "normalize_reward": True, "n_step": 3}

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
-from small_runs import trainer_of
+from small_runs import train, trainer_of
 from stop_after import StopAfter
 
 from rl.hparams.merge import resolve
@@ -32,16 +32,6 @@ DQN = TINY | {
     "target_update_period": 7,
 }
 RUNS = {"ppo": PPO | {"env": "CartPole-v1"}, "dqn": DQN | {"env": "CartPole-v1"}}
-
-
-def train(hparams, run_dir, looks=10**9):
-    """Trains in a runner of its own, from the checkpoint in `run_dir` if there is one."""
-    trainer = trainer_of(hparams, run_dir, 3)
-    try:
-        result = trainer.train(StopAfter(looks))
-        return result.step, {name: np.array(each.numpy()) for name, each in trainer.runner.variables.items()}
-    finally:
-        trainer.close()
 
 
 @pytest.mark.parametrize("name", RUNS)

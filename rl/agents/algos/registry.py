@@ -43,8 +43,10 @@ def _listed(path: str, qualname: str) -> list[str]:
     }
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     for each in classes[qualname].body:
-        if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "action_spaces":
-            return ast.unparse(each.value).strip("(,)").replace("spaces.", "").split(", ")
+        to = each.targets[0] if isinstance(each, ast.Assign) else getattr(each, "target", None)
+        value = getattr(each, "value", None)
+        if isinstance(to, ast.Name) and to.id == "action_spaces" and isinstance(value, ast.Tuple):
+            return [ast.unparse(kind).replace("spaces.", "") for kind in value.elts]
     for base in (ast.unparse(each).partition("[")[0] for each in classes[qualname].bases):
         if base in classes:
             return _listed(path, base)
