@@ -165,15 +165,11 @@ def action_encoder_of(space: spaces.Space) -> Callable[[np.ndarray], np.ndarray]
     return encode
 
 
-def repeated(space: spaces.Box, count: int) -> spaces.Box:
-    """Returns the space of `count` elements of `space` one after another, float32 [count * n]."""
-    low, high = (np.tile(side.ravel(), count).astype(np.float32) for side in (space.low, space.high))
-    return spaces.Box(low, high, dtype=np.float32)
-
-
-def stacked(space: spaces.Box, count: int) -> spaces.Box:
-    """Returns the space of `count` elements of `space`, [count, ...]."""
-    return spaces.Box(np.stack([space.low] * count), np.stack([space.high] * count), dtype=space.dtype)
+def flat(space: spaces.Box) -> spaces.Box:
+    """Returns the space of elements of `space` as float32 [n]."""
+    return spaces.Box(
+        *(side.ravel().astype(np.float32) for side in (space.low, space.high)), dtype=np.float32
+    )
 
 
 def _bounds(space: spaces.Box, width: int) -> tuple[np.ndarray, np.ndarray]:

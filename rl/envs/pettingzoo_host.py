@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from rl.envs.agents import check_view, joint_spaces, row_space, state_space
 from rl.envs.host import HostEnv, HostStep, action_encoder, env_seeds
 from rl.envs.pettingzoo_envs import (
     Seen,
     action_encoder_of,
     common_action_space,
     common_observation_space,
+    flat,
     make_parallel,
-    repeated,
-    stacked,
 )
 from rl.errors import UsageError
 from rl.spaces import ACTION_MASK
@@ -45,6 +45,8 @@ class TeamStep(NamedTuple):
 
 class TeamEnvs:
     """B PettingZoo environments stepped one after another; next-step autoreset of each as a whole.
+
+    Its spaces and `agent_names` are those of `rl.envs.agents.AgentsSpaces`; rewards are each agent's own.
 
     Args:
         env_id: "pettingzoo:" and an id or a module.
@@ -70,23 +72,30 @@ class TeamEnvs:
             options["render_mode"] = render_mode
         self.envs = [make_parallel(env_id, options) for _ in range(num_envs)]
         first = self.envs[0]
-        self.names = tuple(first.possible_agents)
+        self.agent_names = tuple(first.possible_agents)
         infos = first.reset(seed=0)[1]
+        self.shared_reward = False
         self.num_envs, self._limit = num_envs, math.inf if max_episode_steps is None else max_episode_steps
         self.fps = float(first.metadata.get("render_fps") or 30)
 
-        own = [first.observation_space(name) for name in self.names]
-        self._parts = [Seen(space) for space in own]
-        self.observation_space = common_observation_space([each.space for each in self._parts])
-        actions = [first.action_space(name) for name in self.names]
+        names = self.agent_names
+        self._parts = [Seen(first.observation_space(name)) for name in names]
+        self._seen = common_observation_space([each.space for each in self._parts])
+        actions = [first.action_space(name) for name in names]
         self.action_space = common_action_space(actions, env_id)
         self._encoders = [action_encoder_of(space) for space in actions]
         self._counts = [int(each.n) if isinstance(each, spaces.Discrete) else 0 for each in actions]
-        told = any(ACTION_MASK in infos.get(name, {}) for name in self.names)
+        told = any(ACTION_MASK in infos.get(name, {}) for name in names)
         masked = told or len(set(self._counts)) > 1 or any(each.masked for each in self._parts)
-        self.masked = masked and isinstance(self.action_space, spaces.Discrete)
-        self.state_space = self._state_space(first)
-        self._alive = np.ones((num_envs, len(self.names)), np.bool_)
+        self._masked = masked and isinstance(self.action_space, spaces.Discrete)
+        self.observation_space: spaces.Space = self._seen
+        if self._masked:
+            mask = spaces.MultiBinary(int(self.action_space.n))
+            self.observation_space = spaces.Dict({"observation": self._seen, ACTION_MASK: mask})
+        own = getattr(first, "state_space", None)
+        self.state_space = flat(own) if isinstance(own, spaces.Box) else None
+        self._state_shape = state_space(self).shape
+        self._alive = np.ones((num_envs, len(names)), np.bool_)
         self._over = np.zeros(num_envs, np.bool_)
         self._elapsed = np.zeros(num_envs, np.int64)
 
@@ -98,8 +107,10 @@ class TeamEnvs:
         return step
 
     def step(self, action: np.ndarray) -> TeamStep:
-        """Steps all environments; action [B, A] integers, or [B, A, k] float32."""
+        """Steps all environments; action integers [B, A], or float32 [B, A, k], of any shape that holds
+        these."""
         step = self._empty()
+        action = action.reshape(self.num_envs, len(self.agent_names), *self.action_space.shape)
         encoded = [encode(action[:, a]) for a, encode in enumerate(self._encoders)]  # of A: [B, ...]
         for b in range(self.num_envs):
             if self._over[b]:
@@ -110,13 +121,12 @@ class TeamEnvs:
 
     def _empty(self) -> TeamStep:
         """Returns arrays to be filled: what was returned before stays as it was."""
-        lead = (self.num_envs, len(self.names))
-        legal = np.zeros((*lead, self.action_space.n), np.int8) if self.masked else None
-        space = self.observation_space
+        lead = (self.num_envs, len(self.agent_names))
+        legal = np.zeros((*lead, self.action_space.n), np.int8) if self._masked else None
         return TeamStep(
-            seen=np.zeros((*lead, *space.shape), space.dtype),
+            seen=np.zeros((*lead, *self._seen.shape), self._seen.dtype),
             legal=legal,
-            state=np.zeros((self.num_envs, *self.state_space.shape), np.float32),
+            state=np.zeros((self.num_envs, *self._state_shape), np.float32),
             reward=np.zeros(lead, np.float32),
             alive=np.zeros(lead, np.bool_),
             terminated=np.zeros(lead, np.bool_),
@@ -127,7 +137,7 @@ class TeamEnvs:
     def _begin(self, b: int, step: TeamStep, seed: int | None = None) -> None:
         env = self.envs[b]
         observations, infos = env.reset() if seed is None else env.reset(seed=seed)
-        if set(env.agents) != set(self.names):
+        if set(env.agents) != set(self.agent_names):
             raise UsageError(
                 f"agents that enter later ({env}) are not supported: all have to be there at first"
             )
@@ -137,19 +147,21 @@ class TeamEnvs:
 
     def _move(self, b: int, step: TeamStep, action: list[Any]) -> None:
         env, before = self.envs[b], self._alive[b].copy()
-        given = {name: action[a] for a, name in enumerate(self.names) if before[a]}
+        given = {name: action[a] for a, name in enumerate(self.agent_names) if before[a]}
         observations, rewards, terminations, truncations, infos = env.step(given)
         self._elapsed[b] += 1
-        there = np.array([name in env.agents for name in self.names])
-        cut = np.array([bool(truncations.get(name)) for name in self.names])
-        ended = np.array([bool(terminations.get(name)) for name in self.names])
+        there = np.array([name in env.agents for name in self.agent_names])
+        cut = np.array([bool(truncations.get(name)) for name in self.agent_names])
+        ended = np.array([bool(terminations.get(name)) for name in self.agent_names])
         cut &= before & ~ended
         self._alive[b] = before & there & ~ended & ~cut
         if self._elapsed[b] >= self._limit:
             cut |= self._alive[b]
             self._alive[b] = False
         over = self._over[b] = step.over[b] = not self._alive[b].any()
-        step.reward[b] = [rewards.get(name, 0.0) if before[a] else 0.0 for a, name in enumerate(self.names)]
+        step.reward[b] = [
+            rewards.get(name, 0.0) if before[a] else 0.0 for a, name in enumerate(self.agent_names)
+        ]
         step.truncated[b] = cut
         step.terminated[b] = ~self._alive[b] & ~cut
         step.alive[b] = self._alive[b] | (cut & over)
@@ -157,11 +169,11 @@ class TeamEnvs:
 
     def _show(self, b: int, step: TeamStep, observations: dict, infos: dict) -> None:
         """Writes what environment b shows into row b."""
-        for a, (name, part) in enumerate(zip(self.names, self._parts, strict=True)):
+        for a, (name, part) in enumerate(zip(self.agent_names, self._parts, strict=True)):
             mask = None
             if name in observations:
                 seen, mask = part(observations[name])
-                if seen.shape == self.observation_space.shape:
+                if seen.shape == self._seen.shape:
                     step.seen[b, a] = seen
                 else:
                     step.seen[b, a, : seen.size] = seen.ravel()
@@ -174,31 +186,19 @@ class TeamEnvs:
                     or (mask is not None and not np.any(mask))
                 )
                 step.legal[b, a, : 1 if idle else count] = 1 if idle or mask is None else mask
-        if self._own_state:
+        if self.state_space is not None:
             step.state[b] = np.asarray(self.envs[b].state(), np.float32).ravel()
         else:
             step.state[b] = step.seen[b].ravel()
 
-    def _state_space(self, env: Any) -> spaces.Box:
-        """Returns the space of states: the environment's own ones, else all observations one after
-        another."""
-        own = getattr(env, "state_space", None)
-        self._own_state = isinstance(own, spaces.Box)
-        return (
-            repeated(own, 1)
-            if isinstance(own, spaces.Box)
-            else repeated(self.observation_space, len(self.names))
-        )
-
 
 class _TeamHost(HostEnv):
-    """What both views share. Arguments as of `TeamEnvs`."""
+    """What both views share."""
 
     backend = "pettingzoo"
 
     def __init__(self, team: TeamEnvs) -> None:
-        self.team, self.agents, self.agent_names = team, len(team.names), team.names
-        self.fps = team.fps
+        self.team, self.fps = team, team.fps
 
     def render(self) -> np.ndarray:
         """Returns what the first environment draws."""
@@ -211,25 +211,19 @@ class _TeamHost(HostEnv):
 
 
 class RowsHost(_TeamHost):
-    """A `HostEnv` of B * A rows, the agents of the first environment first.
+    """A `HostEnv` of B * A rows, the agents of the first environment first; see
+    `rl.envs.graph.multi_agent.AgentRows`.
 
-    Observation: "observation", "agent" (one-hot [A]), "action_mask" where there is one, and "state" where it
-    is asked for. Each row has its agent's own reward. An agent that has left is `terminated` at every step
-    until its environment resets, with reward 0.
+    Args:
+        team: B environments.
+        sees_state: whether observations have the global state.
     """
 
     def __init__(self, team: TeamEnvs, sees_state: bool = False) -> None:
         super().__init__(team)
-        self.num_envs, self.sees_state = team.num_envs * self.agents, sees_state
-        parts = {
-            "observation": team.observation_space,
-            "agent": spaces.Box(0.0, 1.0, (self.agents,), np.float32),
-        }
-        if team.masked:
-            parts[ACTION_MASK] = spaces.Box(0, 1, (int(team.action_space.n),), np.int8)
-        if sees_state:
-            parts["state"] = team.state_space
-        self.observation_space, self.action_space = spaces.Dict(parts), team.action_space
+        self.agents, self._sees_state = len(team.agent_names), sees_state
+        self.num_envs = team.num_envs * self.agents
+        self.observation_space, self.action_space = row_space(team, sees_state), team.action_space
         self.encode = action_encoder(team.action_space)
 
     def reset(self, seed: int) -> Nest:
@@ -238,45 +232,28 @@ class RowsHost(_TeamHost):
 
     def step(self, action: Nest) -> HostStep:
         """See `HostEnv.step`."""
-        action = np.asarray(action)
-        step = self.team.step(action.reshape(-1, self.agents, *action.shape[1:]))
+        step = self.team.step(np.asarray(action))
         return self._rows(step), step.reward.ravel(), step.terminated.ravel(), step.truncated.ravel()
 
     def _rows(self, step: TeamStep) -> Nest:
-        rows, shape = self.num_envs, step.seen.shape[2:]
-        number = np.tile(np.eye(self.agents, dtype=np.float32), (self.team.num_envs, 1))
-        parts = {"observation": step.seen.reshape(rows, *shape), "agent": number}
+        numbers = np.tile(np.eye(self.agents, dtype=np.float32), (self.team.num_envs, 1))
+        parts = {"observation": step.seen.reshape(-1, *step.seen.shape[2:]), "agent": numbers}
         if step.legal is not None:
-            parts[ACTION_MASK] = step.legal.reshape(rows, -1)
-        if self.sees_state:
+            parts[ACTION_MASK] = step.legal.reshape(self.num_envs, -1)
+        if self._sees_state:
             parts["state"] = np.repeat(step.state, self.agents, 0)
         return parts
 
 
 class JointHost(_TeamHost):
-    """A `HostEnv` of B rows, each all agents of an environment; the reward is the sum of theirs.
-
-    Observation: "agents" [A, ...], "alive" [A], "state" [S], "action_mask" [A, n] where there is one, and
-    "reward" [A], the agents' rewards of the step that led here. Action: MultiDiscrete [A], or Box [A * k].
-    """
+    """A `HostEnv` of B rows, each all agents of an environment, whose rewards are added; see
+    `rl.envs.graph.multi_agent.JointView`. An episode is truncated where agents were cut off in its last
+    step."""
 
     def __init__(self, team: TeamEnvs) -> None:
         super().__init__(team)
-        self.num_envs, one = team.num_envs, team.action_space
-        parts = {
-            "agents": stacked(team.observation_space, self.agents),
-            "alive": spaces.Box(0.0, 1.0, (self.agents,), np.float32),
-            "state": team.state_space,
-            "reward": spaces.Box(-np.inf, np.inf, (self.agents,), np.float32),
-        }
-        if team.masked:
-            parts[ACTION_MASK] = spaces.Box(0, 1, (self.agents, int(one.n)), np.int8)
-        self.observation_space = spaces.Dict(parts)
-        self.action_space = (
-            spaces.MultiDiscrete([one.n] * self.agents)
-            if isinstance(one, spaces.Discrete)
-            else repeated(one, self.agents)
-        )
+        self.num_envs = team.num_envs
+        self.observation_space, self.action_space = joint_spaces(team)
         self.encode = action_encoder(self.action_space)
 
     def reset(self, seed: int) -> Nest:
@@ -284,10 +261,8 @@ class JointHost(_TeamHost):
         return self._joint(self.team.reset(seed))
 
     def step(self, action: Nest) -> HostStep:
-        """See `HostEnv.step`. An episode is truncated where agents were cut off in its last step."""
-        step = self.team.step(
-            np.asarray(action).reshape(self.num_envs, self.agents, *self.team.action_space.shape)
-        )
+        """See `HostEnv.step`."""
+        step = self.team.step(np.asarray(action))
         truncated = step.over & step.truncated.any(1)
         return self._joint(step), step.reward.sum(1), step.over & ~truncated, truncated
 
@@ -295,5 +270,11 @@ class JointHost(_TeamHost):
         parts = {"agents": step.seen, "alive": step.alive.astype(np.float32), "state": step.state}
         parts["reward"] = step.reward
         if step.legal is not None:
-            parts[ACTION_MASK] = step.legal
+            parts[ACTION_MASK] = step.legal.reshape(self.num_envs, -1)
         return parts
+
+
+def view_of(team: TeamEnvs, view: str) -> HostEnv:
+    """Returns the environments as one of `rl.envs.agents.VIEWS` shows them; UsageError for another name."""
+    check_view(view)
+    return JointHost(team) if view == "joint" else RowsHost(team, view == "rows_and_state")

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from mpe2 import simple_tag_v3
 
 from rl.envs.host import env_seeds
-from rl.envs.pettingzoo_host import JointHost, RowsHost, TeamEnvs
+from rl.envs.pettingzoo_host import JointHost, RowsHost, TeamEnvs, view_of
 from rl.errors import UsageError
 
 TAG, LEAVING, TICTACTOE = (
@@ -25,12 +25,12 @@ SPEAKER = "pettingzoo:mpe2.simple_speaker_listener_v4"
 
 def test_both_views_have_the_numbers_of_pettingzoos_own_environments() -> None:
     options = {"max_cycles": 4}
-    rows = RowsHost(TeamEnvs(TAG, 2, options), sees_state=True)
-    joint = JointHost(TeamEnvs(TAG, 2, options))
+    rows = view_of(TeamEnvs(TAG, 2, options), "rows_and_state")
+    joint = view_of(TeamEnvs(TAG, 2, options), "joint")
     originals = [simple_tag_v3.parallel_env(**options) for _ in range(2)]
     names, rng = originals[0].possible_agents, np.random.default_rng(0)
-    assert rows.agents == joint.agents == 4
-    assert rows.agent_names == tuple(names)
+    assert (rows.agents, joint.agents) == (4, 1)  # rows of each environment
+    assert rows.team.agent_names == tuple(names)
     assert rows.observation_space["observation"].shape == (16,)
     assert rows.action_space == originals[0].action_space(names[0])
     assert joint.action_space == spaces.MultiDiscrete([5] * 4)
@@ -47,8 +47,8 @@ def test_both_views_have_the_numbers_of_pettingzoos_own_environments() -> None:
         np.testing.assert_array_equal(of_joint["agents"], theirs)
         np.testing.assert_array_equal(of_joint["state"], state)
         np.testing.assert_array_equal(of_joint["alive"], np.ones((2, 4)))
-        assert rows.observation_space.contains({key: each[0] for key, each in of_rows.items()})
-        assert joint.observation_space.contains({key: each[0] for key, each in of_joint.items()})
+        for env, shown in ((rows, of_rows), (joint, of_joint)):
+            assert env.observation_space.contains({key: each[0] for key, each in shown.items()})
         action = rng.integers(5, size=(2, 4))
         of_rows, *rows_rest = rows.step(action.ravel())
         of_joint, *joint_rest = joint.step(action)
@@ -70,7 +70,7 @@ def test_both_views_have_the_numbers_of_pettingzoos_own_environments() -> None:
 
 
 def test_agents_leave_one_by_one_and_come_back_with_the_reset() -> None:
-    rows, joint = RowsHost(TeamEnvs(LEAVING, 1), sees_state=True), JointHost(TeamEnvs(LEAVING, 1))
+    rows, joint = view_of(TeamEnvs(LEAVING, 1), "rows_and_state"), JointHost(TeamEnvs(LEAVING, 1))
     first = rows.reset(0)
     np.testing.assert_array_equal(first["observation"], np.zeros((3, 2)))
     np.testing.assert_array_equal(first["action_mask"], [[1, 1, 0], [1, 1, 0], [1, 1, 1]])  # Discrete 2, 2, 3
@@ -124,8 +124,8 @@ def test_a_game_by_turns_lets_idle_players_pass_by_their_first_action() -> None:
     assert rows.observation_space["observation"].shape == (3, 3, 2)
     assert observation["observation"].dtype == np.float32
     for move, rewards in zip([0, 3, 1, 4, 2], [[0, 0]] * 4 + [[1, -1]], strict=True):
-        turn = rows.agent_names.index(original.agent_selection)
-        for a, name in enumerate(rows.agent_names):
+        turn = rows.team.agent_names.index(original.agent_selection)
+        for a, name in enumerate(rows.team.agent_names):
             seen = original.observe(name)
             np.testing.assert_array_equal(observation["observation"][a], seen["observation"])
             legal = seen["action_mask"] if a == turn else np.eye(9)[0]
