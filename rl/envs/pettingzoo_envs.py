@@ -20,26 +20,10 @@ from gymnasium import spaces
 
 from rl.envs.gym_ids import missing_extra
 from rl.envs.host import action_encoder, action_view
+from rl.envs.own import PETTINGZOOS_OWN
+from rl.envs.registry import PETTINGZOO
 from rl.errors import UsageError, nearest
 from rl.spaces import ACTION_MASK
-
-PREFIX = "pettingzoo:"
-HOUSES = ("mpe2", "pettingzoo")  # packages of which a saved run may name modules that were not imported
-
-
-def is_pettingzoo(env_id: str) -> bool:
-    """Returns whether an id is one of PettingZoo's environments."""
-    return env_id.startswith(PREFIX)
-
-
-def check_trusted_module(env_id: str) -> None:
-    """Raises ImportError where a saved run names a module that this process has not imported and that is none
-    of PettingZoo's own."""
-    from rl.hparams.hparams import check_imported
-
-    name = env_id.removeprefix(PREFIX)
-    if "/" not in name and name.partition(".")[0] not in HOUSES:  # ids of its registry name no module
-        check_imported(name)
 
 
 def make_parallel(env_id: str, options: dict[str, Any]) -> Any:
@@ -75,19 +59,19 @@ def make_parallel(env_id: str, options: dict[str, Any]) -> Any:
 
 def _maker(env_id: str, pettingzoo: Any) -> tuple[str, Callable[..., Any]]:
     """Returns which interface an environment has, "parallel" or "aec", and what makes one."""
-    name = env_id.removeprefix(PREFIX)
+    name = env_id.removeprefix(PETTINGZOO)
     if "/" in name:
         from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
         for kind in ("parallel", "aec"):
             with contextlib.suppress(PettingZooRegistryError):
                 return kind, pettingzoo.spec(kind, name).make
-        known = [PREFIX + each for each in {**pettingzoo.parallel_registry, **pettingzoo.aec_registry}]
+        known = [PETTINGZOO + each for each in {**pettingzoo.parallel_registry, **pettingzoo.aec_registry}]
         raise UsageError(f"unknown environment {env_id!r}: {nearest(env_id, known)}")
     try:
         module = importlib.import_module(name)
     except ImportError as error:
-        if name.partition(".")[0] in HOUSES and error.name == name.partition(".")[0]:
+        if name.partition(".")[0] in PETTINGZOOS_OWN and error.name == name.partition(".")[0]:
             raise missing_extra(env_id, "pettingzoo") from error
         raise UsageError(f"environment {env_id}: cannot import {name}: {error}") from error
     for kind, function in (("parallel", "parallel_env"), ("aec", "env")):

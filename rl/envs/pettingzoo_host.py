@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.envs.agents import check_view, joint_spaces, row_space, state_space
+from rl.envs.gym_host import UNLIMITED
 from rl.envs.host import HostEnv, HostStep, action_encoder, env_seeds
 from rl.envs.pettingzoo_envs import (
     Seen,
@@ -274,7 +275,29 @@ class JointHost(_TeamHost):
         return parts
 
 
-def view_of(team: TeamEnvs, view: str) -> HostEnv:
-    """Returns the environments as one of `rl.envs.agents.VIEWS` shows them; UsageError for another name."""
+def pettingzoo_host(
+    env_id: str,
+    num_envs: int,
+    env_kwargs: dict[str, Any],
+    max_episode_steps: int | None,
+    view: str = "rows",
+    render_mode: str | None = None,
+    evaluates: bool = False,
+) -> HostEnv:
+    """Returns PettingZoo's environments as one of `rl.envs.agents.VIEWS` shows them.
+
+    Args:
+        env_id: and the next three, and render_mode: as of `TeamEnvs`.
+        view: one of `VIEWS`.
+        evaluates: whether episodes without `max_episode_steps` are cut after 27,000 steps, where evaluation
+            would wait for ever.
+
+    Raises:
+        UsageError: as `TeamEnvs`, or for another view.
+    """
     check_view(view)
-    return JointHost(team) if view == "joint" else RowsHost(team, view == "rows_and_state")
+    endless = evaluates and max_episode_steps is None
+    team = TeamEnvs(env_id, num_envs, env_kwargs, UNLIMITED if endless else max_episode_steps, render_mode)
+    host = JointHost(team) if view == "joint" else RowsHost(team, view == "rows_and_state")
+    host.step_limit = UNLIMITED if endless else math.inf
+    return host

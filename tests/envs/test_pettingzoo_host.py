@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import importlib
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,11 @@ import pytest
 from gymnasium import spaces
 from mpe2 import simple_tag_v3
 
+from rl.envs import make_env, make_eval_envs
 from rl.envs.host import env_seeds
-from rl.envs.pettingzoo_host import JointHost, RowsHost, TeamEnvs, view_of
+from rl.envs.make import chosen_backend
+from rl.envs.own import check_trusted
+from rl.envs.pettingzoo_host import JointHost, RowsHost, TeamEnvs
 from rl.errors import UsageError
 
 TAG, LEAVING, TICTACTOE = (
@@ -25,8 +30,8 @@ SPEAKER = "pettingzoo:mpe2.simple_speaker_listener_v4"
 
 def test_both_views_have_the_numbers_of_pettingzoos_own_environments() -> None:
     options = {"max_cycles": 4}
-    rows = view_of(TeamEnvs(TAG, 2, options), "rows_and_state")
-    joint = view_of(TeamEnvs(TAG, 2, options), "joint")
+    rows = make_env(TAG, "auto", 2, options, view="rows_and_state")
+    joint = make_env(TAG, "host", 2, options, view="joint")
     originals = [simple_tag_v3.parallel_env(**options) for _ in range(2)]
     names, rng = originals[0].possible_agents, np.random.default_rng(0)
     assert (rows.agents, joint.agents) == (4, 1)  # rows of each environment
@@ -70,7 +75,7 @@ def test_both_views_have_the_numbers_of_pettingzoos_own_environments() -> None:
 
 
 def test_agents_leave_one_by_one_and_come_back_with_the_reset() -> None:
-    rows, joint = view_of(TeamEnvs(LEAVING, 1), "rows_and_state"), JointHost(TeamEnvs(LEAVING, 1))
+    rows, joint = make_env(LEAVING, "auto", 1, view="rows_and_state"), JointHost(TeamEnvs(LEAVING, 1))
     first = rows.reset(0)
     np.testing.assert_array_equal(first["observation"], np.zeros((3, 2)))
     np.testing.assert_array_equal(first["action_mask"], [[1, 1, 0], [1, 1, 0], [1, 1, 1]])  # Discrete 2, 2, 3
@@ -162,6 +167,25 @@ def test_mistakes_are_one_line(env_id: str, options: dict[str, Any], says: str) 
     with pytest.raises(UsageError, match=says) as error:
         RowsHost(TeamEnvs(env_id, 1, options)).reset(0)
     assert "\n" not in str(error.value)
+
+
+def test_ids_lead_to_pettingzoo_and_to_nothing_else() -> None:
+    assert chosen_backend(TAG, "auto") == chosen_backend(TAG, "host") == "pettingzoo"
+    for backend, wrappers in (("gym", []), ("auto", ["gymnasium.wrappers:FlattenObservation"])):
+        with pytest.raises(UsageError, match="leave env_backend at auto, and env_wrappers out"):
+            make_env(TAG, backend, 1, wrappers=wrappers)
+    endless = make_eval_envs("pettingzoo:tiny_team", 2, {"stays": True})
+    assert (endless.step_limit, endless.num_envs, endless.agents) == (27_000, 6, 3)
+    assert make_eval_envs(TAG, 1, max_episode_steps=5).step_limit == np.inf
+
+
+def test_a_saved_run_may_name_what_is_pettingzoos_own_or_was_imported() -> None:
+    importlib.import_module("tiny_team")
+    for env_id in (TAG, TICTACTOE, LEAVING):
+        check_trusted("run", env_id, [])
+    with pytest.raises(UsageError, match="import antigravity first"):
+        check_trusted("run", "pettingzoo:antigravity", [])
+    assert "antigravity" not in sys.modules
 
 
 def test_without_the_package_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
