@@ -18,8 +18,7 @@ ROWS, COLUMNS = 6, 7
 
 @register
 class ConnectFour(BoardGame):
-    """Four in a row of 6 x 7 cells into which pieces fall, by turns: 7 moves and to pass, reward 1 or -1 at
-    the end.
+    """Four in a row on 6 x 7 cells, by turns, pieces fall: 7 moves and to pass, reward 1 or -1 at the end.
 
     Moves are columns; the first row is the top one.
     """
