@@ -16,44 +16,15 @@ from rl.memory.spec import MemorySpec
 from rl.ops import random
 from rl.registry import check_hparams
 from rl.spaces import space_spec
-from rl.types import Batch, Nest, Tensor, Trajectory
+from rl.types import Batch, Nest, SequenceBatch, Tensor, Trajectory
 
 
-@register
-class Dataset:
-    """Transitions of the data set that `data` names, all equally likely, or by `prioritized`.
+class FromFiles:
+    """What memories that were filled from files share: nothing is added to them, and checkpoints hold their
+    priorities alone; the data are read again."""
 
-    Every transition is there once and none is added: nothing is played. Since they never change, n-step
-    rewards are summed when the memory is made, whatever `n_step` is. Observations are held once each, also
-    where they are the end of one transition and the beginning of the next. The data are no part of
-    checkpoints, which hold priorities alone; they are read again.
-
-    Raises:
-        UsageError: there are no data, or the hparams do not fit together.
-    """
-
-    experiences = ("transition",)  # of the agents that it serves
-
-    def __init__(self, spec: MemorySpec, hparams: Any) -> None:
-        check_hparams(hparams, DatasetHParams, "memory dataset")
-        fields = type(hparams).model_fields  # an algorithm may have no use for some
-        data = spec.data
-        if data is None:
-            raise UsageError("memory dataset holds what files hold: name them by data=DIR")
-        self.batch_size, self.count = hparams.batch_size, len(data.reward)
-        self._observation = _columns(space_spec(spec.observation_space), data.observation)
-        self._action = _columns(space_spec(spec.action_space), data.action)
-        n_step = hparams.n_step if "n_step" in fields else 1
-        columns = n_step_columns(data.reward, data.terminated, data.lengths, n_step, hparams.gamma)
-        # Places are int64: int32 variables live on the host, where code compiled for an accelerator cannot
-        # reach them.
-        self._reward, self._discount, self._place, self._following, self._next = (
-            tf.Variable(column, trainable=False) for column in columns
-        )
-        self.tree: Priorities | None = None
-        if "prioritized" in fields and hparams.prioritized:
-            self.tree = Priorities(self.count, hparams, hparams.priority_exponent)
-            self.tree.set_range(tf.constant(0), tf.ones([self.count]))
+    count: int  # what may be sampled: transitions, or sequences
+    tree: Priorities | None  # of these; None: all are equally likely
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -63,33 +34,17 @@ class Dataset:
         """Always raises TypeError: what files hold is not added to."""
         raise TypeError("memory dataset is filled from files, and never from an environment")
 
-    def sample(self, seed: Tensor, step: Tensor) -> Batch:
-        """A batch of `batch_size` transitions.
+    def draw(self, seed: Tensor, count: int, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Numbers of what is sampled, and its weights and masks, as `Priorities.draw`: [count] each."""
+        if self.tree is not None:
+            return self.tree.draw(seed, count, step)
+        ones = tf.ones([count])
+        return random.randint(seed, [count], self.count), ones, ones
 
-        Args:
-            seed: int32 [2].
-            step: integer scalar, updates so far, by which `Priorities.draw` weighs.
-        """
-        if self.tree is None:
-            index = random.randint(seed, [self.batch_size], self.count)
-            sample_weight = mask = tf.ones([self.batch_size])
-        else:
-            index, sample_weight, mask = self.tree.draw(seed, self.batch_size, step)
-        place, following = tf.gather(self._place, index), tf.gather(self._following, index)  # [N]
-        return Batch(
-            observation=_rows(self._observation, place),
-            action=_rows(self._action, index),
-            reward=tf.gather(self._reward, index),
-            discount=tf.gather(self._discount, index),
-            next_observation=_rows(self._observation, following),
-            sample_weight=sample_weight,
-            index=index,
-            mask=mask,
-            next_action=_rows(self._action, tf.gather(self._next, index)),
-        )
-
-    def update_priorities(self, batch: Batch, priorities: Tensor, written: Tensor | None = None) -> None:
-        """Gives the transitions of `batch` the priorities [N], as `Priorities.update` says."""
+    def update_priorities(
+        self, batch: Batch | SequenceBatch, priorities: Tensor, written: Tensor | None = None
+    ) -> None:
+        """Gives what is in `batch` the priorities [N], as `Priorities.update` says."""
         if self.tree is not None:
             self.tree.update(batch.index, priorities)
 
@@ -111,6 +66,76 @@ class Dataset:
         """Raises ValueError when the priorities are broken. Eager, on the host: slow."""
         if self.tree is not None:
             self.tree.check_valid()
+
+
+@register
+class Dataset(FromFiles):
+    """Transitions of the data set that `data` names, all equally likely, or by `prioritized`.
+
+    Every transition is there once and none is added: nothing is played. Since they never change, n-step
+    rewards are summed when the memory is made, whatever `n_step` is. Observations are held once each, also
+    where they are the end of one transition and the beginning of the next. The data are no part of
+    checkpoints, which hold priorities alone; they are read again.
+
+    Raises:
+        UsageError: there are no data, or the hparams do not fit together.
+    """
+
+    experiences = ("transition",)  # of the agents that it serves
+
+    def __init__(self, spec: MemorySpec, hparams: Any) -> None:
+        check_hparams(hparams, DatasetHParams, "memory dataset")
+        fields = type(hparams).model_fields  # an algorithm may have no use for some
+        data = data_of(spec)
+        self.batch_size, self.count = hparams.batch_size, len(data.reward)
+        self._observation = columns_of(space_spec(spec.observation_space), data.observation)
+        self._action = columns_of(space_spec(spec.action_space), data.action)
+        n_step = hparams.n_step if "n_step" in fields else 1
+        columns = n_step_columns(data.reward, data.terminated, data.lengths, n_step, hparams.gamma)
+        # Places are int64: int32 variables live on the host, where code compiled for an accelerator cannot
+        # reach them.
+        self._reward, self._discount, self._place, self._following, self._next = (
+            tf.Variable(column, trainable=False) for column in columns
+        )
+        self.tree = priorities_of(hparams, self.count)
+
+    def sample(self, seed: Tensor, step: Tensor) -> Batch:
+        """A batch of `batch_size` transitions.
+
+        Args:
+            seed: int32 [2].
+            step: integer scalar, updates so far, by which `Priorities.draw` weighs.
+        """
+        index, sample_weight, mask = self.draw(seed, self.batch_size, step)
+        place, following = tf.gather(self._place, index), tf.gather(self._following, index)  # [N]
+        return Batch(
+            observation=rows_of(self._observation, place),
+            action=rows_of(self._action, index),
+            reward=tf.gather(self._reward, index),
+            discount=tf.gather(self._discount, index),
+            next_observation=rows_of(self._observation, following),
+            sample_weight=sample_weight,
+            index=index,
+            mask=mask,
+            next_action=rows_of(self._action, tf.gather(self._next, index)),
+        )
+
+
+def data_of(spec: MemorySpec) -> Any:
+    """Returns the columns that a memory is to hold. Raises UsageError where there are none."""
+    if spec.data is None:
+        raise UsageError("memory dataset holds what files hold: name them by data=DIR")
+    return spec.data
+
+
+def priorities_of(hparams: Any, count: int) -> Priorities | None:
+    """Returns the priorities, equal at first, of so many transitions or sequences; None where the hparams ask
+    for none."""
+    if "prioritized" not in type(hparams).model_fields or not hparams.prioritized:
+        return None
+    tree = Priorities(count, hparams, hparams.priority_exponent)
+    tree.set_range(tf.constant(0), tf.ones([count]))
+    return tree
 
 
 def n_step_columns(
@@ -148,8 +173,8 @@ def n_step_columns(
     return total.astype(np.float32), discount.astype(np.float32), place, place + m, following
 
 
-def _columns(spec: Nest, values: Nest) -> Nest:
-    """Variables of what stands in the data, as tensors have it."""
+def columns_of(spec: Nest, values: Nest) -> Nest:
+    """Returns variables of what stands in the data, as tensors have it."""
 
     def column(each: tf.TensorSpec, array: Any) -> tf.Variable:
         rows = np.asarray(array, each.dtype.as_numpy_dtype).reshape([-1, *each.shape])
@@ -158,5 +183,6 @@ def _columns(spec: Nest, values: Nest) -> Nest:
     return tf.nest.map_structure(column, spec, values)
 
 
-def _rows(columns: Nest, place: Tensor) -> Nest:
+def rows_of(columns: Nest, place: Tensor) -> Nest:
+    """Returns the rows of the columns at these places, [*place.shape, ...]."""
     return tf.nest.map_structure(lambda column: tf.gather(column, place), columns)

@@ -20,6 +20,7 @@ from rl.data.dataset import Dataset
 from rl.envs.of_data import check_data
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
+from rl.memory.dataset_sequences import DatasetSequences
 from rl.ops.normalize import Moments, assign_moments, merge_moments, no_moments
 from rl.parallel.devices import Devices
 from rl.runners.from_data import Fingerprint, checked_data
@@ -71,7 +72,8 @@ def on_data(agent: Agent, data: Dataset, seed: int) -> OfflineRunner:
     """
     hparams = agent.hparams
     spec = memory_spec(agent, 1, 1, 1)._replace(data=data)
-    memory = memory_class(agent)(spec, hparams)
+    sequences = agent.experience == "sequence"
+    memory = (DatasetSequences if sequences else memory_class(agent))(spec, hparams)
     iteration = Iteration(agent, memory, seed, in_graph=True)
     if iteration.reward_scale is not None:
         returns = running_returns(data.reward, data.lengths, hparams.gamma)
