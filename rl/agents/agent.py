@@ -66,6 +66,7 @@ class Agent(Generic[AnyHParams]):
     hparams_type: ClassVar[type[HParams]] = HParams  # of its hyperparameters; `Agent[DQNHParams]` sets it
     trajectory_extras: ClassVar[tuple[str, ...]] = ()  # what a rollout keeps beside the transition
     recurrent: ClassVar[bool] = False  # whether it can learn with models that keep state
+    rows_of_env = 1  # how many of `hparams.num_envs` rows are one environment: its agents, each a row
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -169,7 +170,7 @@ class Agent(Generic[AnyHParams]):
         if self.hparams.offline:
             return self.updates_per_iteration()
         learners = 1 if self.experience == "parameters" else replicas.count()  # a population is one
-        return int(learners * self.hparams.num_envs * self.hparams.rollout_length)
+        return int(learners * self.hparams.num_envs // self.rows_of_env * self.hparams.rollout_length)
 
     # -- what it is given -----------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.envs.make import chosen_backend, make_env
 from rl.envs.of_data import check_data
+from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.parallel.devices import Devices
 from rl.runners.base import Runner
@@ -49,9 +50,12 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     wrappers = hparams.env_wrappers
     if devices.count > 1 and chosen_backend(hparams.env, backend, wrappers) == "graph":
         played //= devices.count  # each device plays its own; those of the host are played together
-    env = make_env(hparams.env, backend, played, options, limit, extended, hparams.frame_stack, wrappers)
+    frames, view = hparams.frame_stack, hparams.view
+    env = make_env(hparams.env, backend, played, options, limit, extended, frames, wrappers, view)
+    own = _of_rows(own, env.agents, make_agent.experience)
     with devices.scope():
         agent: Agent = make_agent(own, env.observation_space, env.action_space, seed)
+        agent.rows_of_env = env.agents
         if data is not None:
             check_fits(hparams, data, agent)
         memory = make_memory(agent, own.num_envs, hparams.rollout_length, env.frame_stack, data)
@@ -65,3 +69,21 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     if data is not None:
         runner.fingerprint = Fingerprint(data, hparams.data)
     return runner
+
+
+def _of_rows(hparams: HParams, agents: int, experience: str) -> HParams:
+    """Returns the hyperparameters of an algorithm to which each agent of an environment is a row.
+
+    Raises:
+        UsageError: an algorithm that plays every environment by parameters of its own.
+    """
+    if agents == 1:
+        return hparams
+    if experience == "parameters":
+        raise UsageError(
+            f"{hparams.algo} compares parameters, {hparams.env} is played by {agents} agents together: "
+            "take another algorithm, such as ppo"
+        )
+    own = type(hparams).from_dict(hparams.to_dict())
+    own.num_envs *= agents
+    return own.freeze()

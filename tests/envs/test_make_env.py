@@ -16,8 +16,8 @@ from rl.envs import make as make_module
 from rl.envs import make_env, make_eval_envs, make_gym_env
 from rl.envs.graph.base import GraphEnv
 from rl.envs.own import give_env
-from rl.envs.registry import registry
 from rl.errors import UsageError
+from tests.graph_ids import OF_ONE
 
 
 def _refused(*args: Any, make: Any = make_env) -> str:
@@ -177,7 +177,7 @@ def test_missing_atari_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) 
     assert "needs the extra 'atari'" in _refused("ALE/Pong-v5", "auto", 1)
 
 
-@pytest.mark.parametrize("env_id", registry.names())
+@pytest.mark.parametrize("env_id", OF_ONE)
 def test_evaluation_is_gymnasiums_own_environment(env_id: str) -> None:
     env = make_eval_envs(env_id, 2, render_mode="rgb_array")
     assert env.backend == "gym"
