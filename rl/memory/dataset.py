@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -23,7 +23,7 @@ class FromFiles:
     """What memories that were filled from files share: nothing is added to them, and checkpoints hold their
     priorities alone; the data are read again."""
 
-    count: int  # what may be sampled: transitions, or sequences
+    count: int | tf.Variable  # what may be sampled: transitions, or sequences
     tree: Priorities | None  # of these; None: all are equally likely
 
     @property
@@ -39,7 +39,7 @@ class FromFiles:
         if self.tree is not None:
             return self.tree.draw(seed, count, step)
         ones = tf.ones([count])
-        return random.randint(seed, [count], self.count), ones, ones
+        return random.randint(seed, [count], self.size()), ones, ones
 
     def update_priorities(
         self, batch: Batch | SequenceBatch, priorities: Tensor, written: Tensor | None = None
@@ -52,7 +52,7 @@ class FromFiles:
         return tf.constant(True)
 
     def size(self) -> Tensor:
-        return tf.constant(self.count)
+        return tf.cast(self.count, tf.int32)
 
     def written(self) -> Tensor:
         return tf.constant(0, tf.int64)
@@ -66,6 +66,18 @@ class FromFiles:
         """Raises ValueError when the priorities are broken. Eager, on the host: slow."""
         if self.tree is not None:
             self.tree.check_valid()
+
+
+class Columns(NamedTuple):
+    """What a memory of transitions holds of N steps, E episodes; the last five are of `n_step_columns`."""
+
+    observation: Nest  # [N + E, ...]
+    action: Nest  # [N, ...]
+    reward: Any
+    discount: Any
+    place: Any
+    following: Any
+    next: Any
 
 
 @register
@@ -87,17 +99,21 @@ class Dataset(FromFiles):
         check_hparams(hparams, DatasetHParams, "memory dataset")
         fields = type(hparams).model_fields  # an algorithm may have no use for some
         data = data_of(spec)
-        self.batch_size, self.count = hparams.batch_size, len(data.reward)
-        self._observation = columns_of(space_spec(spec.observation_space), data.observation)
-        self._action = columns_of(space_spec(spec.action_space), data.action)
-        n_step = hparams.n_step if "n_step" in fields else 1
-        columns = n_step_columns(data.reward, data.terminated, data.lengths, n_step, hparams.gamma)
-        # Places are int64: int32 variables live on the host, where code compiled for an accelerator cannot
-        # reach them.
-        self._reward, self._discount, self._place, self._following, self._next = (
-            tf.Variable(column, trainable=False) for column in columns
+        self.batch_size, self.count, self._gamma = hparams.batch_size, len(data.reward), hparams.gamma
+        self._n_step = hparams.n_step if "n_step" in fields else 1
+        self._specs = space_spec(spec.observation_space), space_spec(spec.action_space)
+        self._columns = tf.nest.map_structure(
+            lambda column: tf.Variable(column, trainable=False), self.columns(data)
         )
         self.tree = priorities_of(hparams, self.count)
+
+    def columns(self, data: Any) -> Columns:
+        """Returns what is held of data, as arrays."""
+        # Places are int64: int32 variables live on the host, where code compiled for an accelerator cannot
+        # reach them.
+        summed = n_step_columns(data.reward, data.terminated, data.lengths, self._n_step, self._gamma)
+        seen, acted = self._specs
+        return Columns(arrays_of(seen, data.observation), arrays_of(acted, data.action), *summed)
 
     def sample(self, seed: Tensor, step: Tensor) -> Batch:
         """A batch of `batch_size` transitions.
@@ -107,18 +123,58 @@ class Dataset(FromFiles):
             step: integer scalar, updates so far, by which `Priorities.draw` weighs.
         """
         index, sample_weight, mask = self.draw(seed, self.batch_size, step)
-        place, following = tf.gather(self._place, index), tf.gather(self._following, index)  # [N]
+        columns = self._columns
+        place, following = tf.gather(columns.place, index), tf.gather(columns.following, index)  # [N]
         return Batch(
-            observation=rows_of(self._observation, place),
-            action=rows_of(self._action, index),
-            reward=tf.gather(self._reward, index),
-            discount=tf.gather(self._discount, index),
-            next_observation=rows_of(self._observation, following),
+            observation=rows_of(columns.observation, place),
+            action=rows_of(columns.action, index),
+            reward=tf.gather(columns.reward, index),
+            discount=tf.gather(columns.discount, index),
+            next_observation=rows_of(columns.observation, following),
             sample_weight=sample_weight,
             index=index,
             mask=mask,
-            next_action=rows_of(self._action, tf.gather(self._next, index)),
+            next_action=rows_of(columns.action, tf.gather(columns.next, index)),
         )
+
+
+class DatasetChunk(Dataset):
+    """A part of a data set at a time, put in the place of the one before.
+
+    Args:
+        spec: with the first part as `data`.
+        hparams: of the run; priorities are for data that are there as a whole.
+        steps, observations: room, those of the largest part.
+
+    Raises:
+        UsageError: the hparams do not fit together.
+    """
+
+    def __init__(self, spec: MemorySpec, hparams: Any, steps: int, observations: int) -> None:
+        self._room = steps, observations
+        super().__init__(spec, hparams)
+        if self.tree is not None:
+            raise UsageError(
+                "prioritized=true is for data that memory holds as a whole: leave data_chunk out"
+            )
+        self._held = tf.Variable(len(spec.data.reward), dtype=tf.int64, trainable=False)
+        self.count = self._held
+
+    def columns(self, data: Any) -> Columns:
+        """As `Dataset.columns`, with room after it for the largest part."""
+        found, (steps, observations) = super().columns(data), self._room
+
+        def padded(x: np.ndarray, rows: int) -> np.ndarray:
+            return np.pad(x, [(0, rows - len(x))] + [(0, 0)] * (x.ndim - 1))
+
+        seen = tf.nest.map_structure(lambda x: padded(x, observations), found.observation)
+        rest = tf.nest.map_structure(lambda x: padded(x, steps), found._replace(observation=()))
+        return found._replace(**rest._asdict() | {"observation": seen})
+
+    def fill(self, columns: Columns, count: int) -> None:
+        """Takes the `columns` of another part, of so many transitions."""
+        tf.nest.map_structure(lambda variable, x: variable.assign(x), self._columns, columns)
+        self._held.assign(count)
 
 
 def data_of(spec: MemorySpec) -> Any:
@@ -173,14 +229,16 @@ def n_step_columns(
     return total.astype(np.float32), discount.astype(np.float32), place, place + m, following
 
 
+def arrays_of(spec: Nest, values: Nest) -> Nest:
+    """Returns what stands in the data as arrays that tensors are made of."""
+    return tf.nest.map_structure(
+        lambda each, x: np.asarray(x, each.dtype.as_numpy_dtype).reshape([-1, *each.shape]), spec, values
+    )
+
+
 def columns_of(spec: Nest, values: Nest) -> Nest:
-    """Returns variables of what stands in the data, as tensors have it."""
-
-    def column(each: tf.TensorSpec, array: Any) -> tf.Variable:
-        rows = np.asarray(array, each.dtype.as_numpy_dtype).reshape([-1, *each.shape])
-        return tf.Variable(rows, trainable=False)
-
-    return tf.nest.map_structure(column, spec, values)
+    """Returns variables of what stands in the data."""
+    return tf.nest.map_structure(lambda x: tf.Variable(x, trainable=False), arrays_of(spec, values))
 
 
 def rows_of(columns: Nest, place: Tensor) -> Nest:
