@@ -61,7 +61,7 @@ class Agent(Generic[AnyHParams]):
         UsageError: the algorithm cannot act in `action_space`, or it or another part is not what it must be.
     """
 
-    experience: ClassVar[str]  # what it learns from, one of EXPERIENCES
+    experience: str  # what it learns from, one of EXPERIENCES; `build` may choose another one
     action_spaces: ClassVar[tuple[type, ...]]  # kinds of action space it can act in
     hparams_type: ClassVar[type[HParams]] = HParams  # of its hyperparameters; `Agent[DQNHParams]` sets it
     trajectory_extras: ClassVar[tuple[str, ...]] = ()  # what a rollout keeps beside the transition

@@ -165,11 +165,11 @@ class HParams(Checked):
 
     algo: str = ""  # name in the registry algos
     env: str = ""  # environment id
-    # Folder of a data set: memory=dataset learns from it alone (an empty env: evaluated in its own), other
-    # memories mix it in.
+    # Folder of a data set: memory=dataset learns from it alone (an empty env: its own), others mix it in.
     data: str = ""
     demonstrated: ClassVar[bool] = False  # whether an algorithm needs data beside what it plays
     view: ClassVar[str] = "rows"  # how it sees environments of many agents, one of `rl.envs.agents.VIEWS`
+    data_chunk: Count = 0  # memory=dataset: steps of the data that are held at a time; 0: all of them
     data_share: Fraction = 0.5  # with data and a memory of what is played: the data's part of each batch
     # memory=dataset: rewards are scaled so that the returns of its episodes span this; None: as they are.
     return_span: PositiveFloat | None = None

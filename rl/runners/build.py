@@ -12,7 +12,7 @@ from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.parallel.devices import Devices
 from rl.runners.base import Runner
-from rl.runners.from_data import Fingerprint, check_fits, data_beside
+from rl.runners.from_data import Fingerprint, check_fits, data_beside, fingerprint
 from rl.runners.in_graph import InGraphRunner
 from rl.runners.iteration import Iteration
 from rl.runners.parts import make_memory, reward_augmentation, start_mode
@@ -28,8 +28,12 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     Raises:
         UsageError: parts that do not fit together.
     """
-    if hparams.offline:
-        from rl.runners.offline import build_offline  # reads files of a format that the rest need not know
+    if hparams.offline:  # what follows reads files of a format that the rest need not know
+        if hparams.data_chunk:
+            from rl.runners.chunked import build_chunked
+
+            return build_chunked(hparams, seed, workers, strategy)
+        from rl.runners.offline import build_offline
 
         return build_offline(hparams, seed, workers, strategy)
     make_agent = get_algo(hparams.algo)
@@ -67,7 +71,7 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     runner: Runner = kind(env, iteration, jit_compile, devices)
     runner.backend = env.backend
     if data is not None:
-        runner.fingerprint = Fingerprint(data, hparams.data)
+        runner.fingerprint = Fingerprint(fingerprint(data), hparams.data)
     return runner
 
 
