@@ -22,7 +22,7 @@ from rl.errors import UsageError
 
 TAG, LEAVING, TICTACTOE = (
     "pettingzoo:mpe2.simple_tag_v3",
-    "pettingzoo:tiny_team",
+    "pettingzoo:leaving_team",
     "pettingzoo:classic/tictactoe_v3",
 )
 SPEAKER = "pettingzoo:mpe2.simple_speaker_listener_v4"
@@ -174,13 +174,13 @@ def test_ids_lead_to_pettingzoo_and_to_nothing_else() -> None:
     for backend, wrappers in (("gym", []), ("auto", ["gymnasium.wrappers:FlattenObservation"])):
         with pytest.raises(UsageError, match="leave env_backend at auto, and env_wrappers out"):
             make_env(TAG, backend, 1, wrappers=wrappers)
-    endless = make_eval_envs("pettingzoo:tiny_team", 2, {"stays": True})
+    endless = make_eval_envs("pettingzoo:leaving_team", 2, {"stays": True})
     assert (endless.step_limit, endless.num_envs, endless.agents) == (27_000, 6, 3)
     assert make_eval_envs(TAG, 1, max_episode_steps=5).step_limit == np.inf
 
 
 def test_a_saved_run_may_name_what_is_pettingzoos_own_or_was_imported() -> None:
-    importlib.import_module("tiny_team")
+    importlib.import_module("leaving_team")
     for env_id in (TAG, TICTACTOE, LEAVING):
         check_trusted("run", env_id, [])
     with pytest.raises(UsageError, match="import antigravity first"):

@@ -32,6 +32,7 @@ class BoardGame(MultiAgentEnv):
     """
 
     agent_names: tuple[str, ...] = ("player_0", "player_1")
+    cooperative = False
     shape: tuple[int, int]  # rows and columns
     moves: int  # moves that a player on turn may choose among
     lines: Sequence[Sequence[int]]  # cells of which a player who has them all wins

@@ -30,6 +30,7 @@ class SimpleTag(Particles):
     as the adversaries'. The state is all agents' observations, without the zeros that fill them up.
     """
 
+    cooperative = False
     landmark_size = 0.2
     landmark_range = 0.9
 
