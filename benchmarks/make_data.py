@@ -1,8 +1,9 @@
 """Makes data sets by our own agents: `python benchmarks/make_data.py --tasks cartpole pendulum`.
 
 Four for each task, named as D4RL names them: random (actions drawn), medium (a policy stopped at a part of
-its steps, played), medium-replay (all that was played until then), expert (a finished run, played). A command
-that was interrupted goes on; data sets of played policies that are there stay as they are.
+its steps, played), medium-replay (all that was played until then), expert (a finished run, played). A fifth,
+expert-ten, has ten episodes of the finished run, for imitation. A command that was interrupted goes on; data
+sets of played policies that are there stay as they are.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import argparse
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,8 +42,8 @@ def commands(
     hparams, medium, sampled = TASKS[task]
     runs = folder / "runs"
     train = ["python", "train.py", "--hparams", hparams, "--seed", str(seed), "--test_episodes", "1"]
-    play = ["python", "train.py", "--training", "False", "--test_episodes", str(episodes)]
-    play += ["--eval_policy", "sample"] if sampled else []
+    play = ["python", "train.py", "--training", "False", *(["--eval_policy", "sample"] if sampled else [])]
+    many, ten = (["--test_episodes", str(count)] for count in (episodes, 10))
 
     def named(quality: str) -> tuple[Path, Path]:
         return folder / f"{task}-{quality}-v0", runs / f"{task}-{quality}"
@@ -55,11 +56,33 @@ def commands(
     (replay, _), (data, run) = named("medium-replay"), named("medium")
     steps = ["--train_steps", str(medium), "--hparam_override", "eval_period=0"]
     yield replay, [*train, *steps, "--output_dir", str(run), "--record_data", str(replay)]
-    yield data, [*play, "--output_dir", str(run), "--record_data", str(data)]
+    yield data, [*play, *many, "--output_dir", str(run), "--record_data", str(data)]
 
     data, run = named("expert")
     yield run, [*train, "--output_dir", str(run)]
-    yield data, [*play, "--output_dir", str(run), "--record_data", str(data)]
+    yield data, [*play, *many, "--output_dir", str(run), "--record_data", str(data)]
+    data, _ = named("expert-ten")
+    yield data, [*play, *ten, "--output_dir", str(run), "--record_data", str(data)]
+
+
+def made(task: str, folder: Path) -> bool:
+    """Says whether all data sets of a task are there."""
+    places = [place for place, words in commands(task, folder, 0, 1, 1) if "--record_data" in words]
+    return all((place / "data" / "metadata.json").exists() for place in places)
+
+
+def provide(tasks: Collection[str], folder: Path, nice: int = 0) -> None:
+    """Makes all data sets of the tasks that lack one, in a process of that priority. Exits where it fails."""
+    missing = sorted(task for task in tasks if not made(task, folder))
+    if not missing:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, str(Path(__file__)), "--tasks", *missing, "--output_dir", str(folder)]
+    print(f"making data of {', '.join(missing)} in {folder}", flush=True)
+    with (folder / "output.txt").open("w") as file:
+        child = subprocess.Popen(["nice", "-n", str(nice), *command], stdout=file, stderr=file)
+        if child.wait():
+            raise SystemExit(f"no data to learn from, see {folder / 'output.txt'}")
 
 
 def main() -> None:
