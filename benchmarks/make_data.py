@@ -12,11 +12,12 @@ import argparse
 import shlex
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
+QUALITIES = ("random", "medium-replay", "medium", "expert", "expert-ten")
 
 
 class Task(NamedTuple):
@@ -38,9 +39,10 @@ TASKS = {
 
 
 def commands(
-    task: str, folder: Path, seed: int, random_steps: int, episodes: int
+    task: str, folder: Path, seed: int, random_steps: int, episodes: int, qualities: Sequence[str] = QUALITIES
 ) -> Iterator[tuple[Path, list[str]]]:
-    """Yields (data set, words of the command that makes it), in their order."""
+    """Yields (data set, words of the command that makes it), in their order. `medium` takes its policy from
+    the run that makes `medium-replay`, which is made with it."""
     hparams, medium, at_random = TASKS[task]
     runs, begun = folder / "runs", ["--seed", str(seed), "--test_episodes", "1"]
     train = ["python", "train.py", "--hparams", hparams, *begun]
@@ -54,18 +56,24 @@ def commands(
     drawn = f"random_steps={random_steps},min_replay_size={random_steps},eval_period=0"
     steps = ["--train_steps", str(random_steps), "--hparam_override", drawn]
     play_at_random = ["python", "train.py", "--hparams", at_random or hparams, *begun]
-    yield data, [*play_at_random, *steps, "--output_dir", str(run), "--record_data", str(data)]
+    if "random" in qualities:
+        yield data, [*play_at_random, *steps, "--output_dir", str(run), "--record_data", str(data)]
 
     (replay, _), (data, run) = named("medium-replay"), named("medium")
     steps = ["--train_steps", str(medium), "--hparam_override", "eval_period=0"]
-    yield replay, [*train, *steps, "--output_dir", str(run), "--record_data", str(replay)]
-    yield data, [*play, *many, "--output_dir", str(run), "--record_data", str(data)]
+    if {"medium", "medium-replay"} & set(qualities):
+        yield replay, [*train, *steps, "--output_dir", str(run), "--record_data", str(replay)]
+    if "medium" in qualities:
+        yield data, [*play, *many, "--output_dir", str(run), "--record_data", str(data)]
 
     data, run = named("expert")
-    yield run, [*train, "--output_dir", str(run)]
-    yield data, [*play, *many, "--output_dir", str(run), "--record_data", str(data)]
-    data, _ = named("expert-ten")
-    yield data, [*play, *ten, "--output_dir", str(run), "--record_data", str(data)]
+    if {"expert", "expert-ten"} & set(qualities):
+        yield run, [*train, "--output_dir", str(run)]
+    if "expert" in qualities:
+        yield data, [*play, *many, "--output_dir", str(run), "--record_data", str(data)]
+    if "expert-ten" in qualities:
+        data, _ = named("expert-ten")
+        yield data, [*play, *ten, "--output_dir", str(run), "--record_data", str(data)]
 
 
 def made(task: str, folder: Path) -> bool:
@@ -95,6 +103,8 @@ def main() -> None:
     )
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=["cartpole", "pendulum"])
     parser.add_argument("--output_dir", default="data", help="folder of the data sets (default data)")
+    parser.add_argument("--qualities", nargs="+", choices=QUALITIES, default=QUALITIES, metavar="QUALITY",
+                        help="of " + ", ".join(QUALITIES) + " (default: all)")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--random_steps", type=int, default=10_000, help="steps of the random data sets")
     parser.add_argument("--episodes", type=int, default=100, help="episodes of medium and of expert")
@@ -102,14 +112,15 @@ def main() -> None:
     args = parser.parse_args()
     folder = Path(args.output_dir)
     for task in args.tasks:
-        for place, words in commands(task, folder, args.seed, args.random_steps, args.episodes):
+        listed = list(commands(task, folder, args.seed, args.random_steps, args.episodes, args.qualities))
+        for place, words in listed:
             print(f"$ {shlex.join(words)}", flush=True)
             if "False" in words and (place / "data" / "metadata.json").exists():
                 print(f"{place} is there already", flush=True)
             elif not args.print:
                 subprocess.run([sys.executable, str(ROOT / words[1]), *words[2:]], check=True)
         if not args.print:
-            made = [place for place, words in commands(task, folder, 0, 1, 1) if "--record_data" in words]
+            made = [place for place, words in listed if "--record_data" in words]
             sets = [str(place.resolve()) for place in made]
             subprocess.run([sys.executable, "-m", "rl.data", *sets], cwd=ROOT, check=True)
 

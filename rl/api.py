@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
-from rl.envs.host import Purpose, action_encoder, purpose_seed
+from rl.envs.host import HostEnv, Purpose, action_encoder, purpose_seed
 from rl.envs.make import eval_envs_of
 from rl.envs.of_data import with_environment
 from rl.envs.own import check_importable, give_env
@@ -67,13 +67,13 @@ class Policy:
 
     def __init__(self, agent: Agent[Any], origin: dict[str, Any] | None = None):
         self.agent = agent
-        self._origin = {"name": None, "address": "", **(origin or {})}  # of `policy_recorder`
+        self.origin = {"name": None, "address": "", **(origin or {})}  # of `policy_recorder`
         self._actors: dict[int, Actor] = {}
         self._calls = 0  # each with random numbers of its own
-        self._encode = action_encoder(agent.action_space)
+        self.encode = action_encoder(agent.action_space)  # the agent's actions as the environment takes them
         if agent.hparams.env:
             env = eval_envs_of(agent.hparams, 1)
-            self._encode = env.encode
+            self.encode = env.encode
             env.close()
 
     def __call__(self, observation: Nest, batched: bool = False) -> Nest:
@@ -96,8 +96,13 @@ class Policy:
             del self._actors[next(iter(self._actors))]
         actor.begin(self._calls, 1)
         self._calls += 1
-        action = self._encode(actor(batch, 0, 0)[0])
+        action = self.encode(actor(batch, 0, 0)[0])
         return action if batched else tf.nest.map_structure(lambda x: x[0], action)
+
+    def environments(self, count: int) -> HostEnv | None:
+        """Returns `count` environments as evaluation plays them; None for a policy that was trained without
+        one."""
+        return eval_envs_of(self.agent.hparams, count) if self.agent.hparams.env else None
 
     def reset(self) -> None:
         """Forgets what a recurrent policy remembers; does nothing for others."""
@@ -120,7 +125,7 @@ class Policy:
         with contextlib.closing(Evaluator(self.agent, episodes)) as evaluator:
             if record_data is None:
                 return evaluator.run(purpose_seed(Purpose.USER, seed))
-            who = {**self._origin, "seed": seed}
+            who = {**self.origin, "seed": seed}
             with policy_recorder(str(record_data), self.agent, **who) as recorder:
                 recorder.begin()
                 return evaluator.run(purpose_seed(Purpose.USER, seed), recorder=recorder)

@@ -10,8 +10,9 @@ from typing import Any
 
 from rl.agents.agent import Agent
 from rl.data.recorder import Recorder
+from rl.envs.gym_ids import left_out
 from rl.envs.host import Purpose, purpose_seed
-from rl.envs.make import check_window, eval_envs_of, left_out
+from rl.envs.make import check_window, eval_envs_of
 from rl.errors import NotFinite, NotSent, Stopped, Unavailable, UsageError
 from rl.hparams.hints import hints, picture_hint, text_hint
 from rl.hparams.hparams import HParams

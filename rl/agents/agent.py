@@ -1,9 +1,8 @@
 """The Agent: model, algorithm, act_select and grad_comp in one object.
 
 An algorithm is a subclass in `rl/agents/algos/`: it says how the policy acts (`policy`), what is to be
-minimised (`loss`) and, where one gradient step per batch is not enough, how to update (`update`). All
-methods are tensor functions with static shapes and state in variables, so that runners may call them
-eagerly, inside one XLA-compiled loop, or from the host.
+minimised (`loss`) and, where one gradient step per batch is not enough, how to update (`update`). All methods
+are tensor functions, state is in variables: runners call them eagerly, in a compiled loop, or from the host.
 """
 
 from __future__ import annotations
@@ -61,11 +60,12 @@ class Agent(Generic[AnyHParams]):
         UsageError: the algorithm cannot act in `action_space`, or it or another part is not what it must be.
     """
 
-    experience: ClassVar[str]  # what it learns from, one of EXPERIENCES
+    experience: str  # what it learns from, one of EXPERIENCES; `build` may choose another one
     action_spaces: ClassVar[tuple[type, ...]]  # kinds of action space it can act in
     hparams_type: ClassVar[type[HParams]] = HParams  # of its hyperparameters; `Agent[DQNHParams]` sets it
     trajectory_extras: ClassVar[tuple[str, ...]] = ()  # what a rollout keeps beside the transition
     recurrent: ClassVar[bool] = False  # whether it can learn with models that keep state
+    rows_of_env = 1  # how many of `hparams.num_envs` rows are one environment: its agents, each a row
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -168,7 +168,7 @@ class Agent(Generic[AnyHParams]):
         if self.hparams.offline:
             return self.updates_per_iteration()
         learners = 1 if self.experience == "parameters" else replicas.count()  # a population is one
-        return int(learners * self.hparams.num_envs * self.hparams.rollout_length)
+        return int(learners * self.hparams.num_envs // self.rows_of_env * self.hparams.rollout_length)
 
     # -- what it is given -----------------------------------------------------------------------------
 

@@ -36,6 +36,8 @@ class HostEnv(Protocol):
     fps: float = 30.0  # pictures a second, for videos
     frame_stack: int = 1  # pictures that an observation is made of (`rl.envs.frames`)
     life_lost: np.ndarray | None = None  # [B] bool after a step: only a life ended; None: there are none
+    agents: int = 1  # rows of each environment: B rows are of B / agents environments (`rl.envs.agents`)
+    team_share: float = 1.0  # by what the sum of their rewards is multiplied to give the team's
 
     def reset(self, seed: int) -> Nest:
         """Starts all episodes anew; the same seed gives the same episodes. Returns observation [B, ...]."""
@@ -65,6 +67,7 @@ class HostWrapper(HostEnv):
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.encode, self.step_limit, self.fps = env.encode, env.step_limit, env.fps
         self.frame_stack, self.life_lost = env.frame_stack, env.life_lost
+        self.agents, self.team_share = env.agents, env.team_share
 
     def reset(self, seed: int) -> Nest:
         """See `HostEnv.reset`."""

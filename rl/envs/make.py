@@ -2,7 +2,7 @@
 
 An id is Gymnasium's ("CartPole-v1"), or one that EnvPool alone has ("Pong-v5", "coinrun"). Three backends may
 have it: `graph` (in-graph, compiled together with the agent), `envpool` (C++ threads) and `gym` (Gymnasium).
-Importing this module imports none of them.
+"pettingzoo:..." is PettingZoo's (`rl/envs/pettingzoo_envs.py`). Importing this module imports none of them.
 
 An environment of Gymnasium that says in its `info["action_mask"]` which actions are legal says it in its
 observations here (`rl/envs/wrappers.py:ActionMask`).
@@ -10,7 +10,6 @@ observations here (`rl/envs/wrappers.py:ActionMask`).
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from rl.envs.gym_ids import (
     gym_vector,
     pictures_of_ale,
 )
-from rl.envs.registry import get_env, registry
+from rl.envs.registry import PETTINGZOO, registry
 from rl.errors import UsageError, nearest
 from rl.other_names import environment_meant
 
@@ -43,7 +42,11 @@ VECTOR_FROM = 8  # environments from which Gymnasium's own vector form of CartPo
 
 
 def chosen_backend(env_id: str, backend: str, wrappers: Sequence[str] = ()) -> str:
-    """Returns which of `BACKENDS` makes an environment to train in. Arguments and errors as of `make_env`."""
+    """Returns which of `BACKENDS`, or "pettingzoo", is to train; arguments and errors as of `make_env`."""
+    if env_id.startswith(PETTINGZOO):
+        if wrappers or backend not in ("auto", "host"):
+            raise UsageError(f"{env_id}: leave env_backend at auto, and env_wrappers out")
+        return "pettingzoo"
     if backend not in ("auto", "host", *BACKENDS):
         raise UsageError(f"unknown env_backend {backend!r}: {nearest(backend, ('auto', *BACKENDS))}")
     if wrappers:
@@ -75,6 +78,7 @@ def make_env(
     previous_action_reward: bool = False,
     frame_stack: int | None = None,
     wrappers: Sequence[str] = (),
+    view: str = "rows",
 ) -> GraphEnv | HostEnv:
     """Returns the environment to train in.
 
@@ -92,6 +96,7 @@ def make_env(
             (`rl/envs/wrappers.py`).
         frame_stack: pictures that an observation is made of (`rl/envs/frames.py`); None: 4 for Atari, else 1.
         wrappers: names of Gymnasium wrappers, applied in this order; with them `auto` is `gym`.
+        view: one of `rl.envs.agents.VIEWS`: how an environment of many agents is seen.
 
     Raises:
         UsageError: unknown id or backend, a backend that lacks the id, options that the environment does not
@@ -102,13 +107,22 @@ def make_env(
             raise UsageError(f"{what} must be at least 1, not {value}")
     kwargs = dict(env_kwargs or {})
     _check_wrappable(env_id, kwargs, wrappers)
-    chosen, env = chosen_backend(env_id, backend, wrappers), None
+    chosen = chosen_backend(env_id, backend, wrappers)
+    env: Any = None
     if backend in ("auto", "host") and chosen == "envpool" and gym_has(env_id):
         env = _like_gymnasium(env_id, num_envs, kwargs, max_episode_steps)
         chosen = "gym" if env is None else chosen
     if wrappers:
         env = _separate(env_id, num_envs, kwargs, max_episode_steps, wrappers)
-    if env is None:
+    if chosen == "graph":
+        from rl.envs.graph_host import make_graph
+
+        env = make_graph(env_id, num_envs, kwargs, max_episode_steps, view)
+    elif chosen == "pettingzoo":
+        from rl.envs.pettingzoo_host import pettingzoo_host
+
+        env = pettingzoo_host(env_id, num_envs, kwargs, max_episode_steps, view)
+    elif env is None:
         env = _MAKE[chosen](env_id, num_envs, kwargs, max_episode_steps)
     env = _stacked(env, chosen, env_id, kwargs, frame_stack)
     return _telling(env, chosen) if previous_action_reward else env
@@ -175,12 +189,13 @@ def make_eval_envs(
     frame_stack: int | None = None,
     max_episode_steps: int | None = None,
     wrappers: Sequence[str] = (),
+    view: str = "rows",
 ) -> HostEnv:
     """Returns `num_envs` environments to evaluate in, as one host environment; `reset(seed)` seeds them.
 
-    They are those of `make_gym_env`, or EnvPool's where Gymnasium has none of that id; with `wrappers` as in
-    `make_env`. An episode is
-    truncated after `max_episode_steps`; None: at the environment's own limit, at `step_limit` without one.
+    They are those of `make_gym_env`, EnvPool's where Gymnasium has none of that id, or in-graph ones where
+    there are no others; with `wrappers` and `view` as in `make_env`. An episode is truncated after
+    `max_episode_steps`; None: at the environment's own limit, at `step_limit` without one.
 
     Raises:
         UsageError: as `make_gym_env`; options that would make episodes or scores other than the game's.
@@ -193,6 +208,16 @@ def make_eval_envs(
         from rl.envs.ale_host import ALEHost
 
         host: Any = ALEHost(env_id.rpartition(":")[2], num_envs, dict(env_kwargs or {}), max_episode_steps)
+    elif not gym_has(env_id) and _graph_has(env_id):
+        from rl.envs.graph_host import GraphHost, make_graph
+
+        options = dict(env_kwargs or {})
+        host = GraphHost(make_graph(env_id, num_envs, options, max_episode_steps, view))
+    elif env_id.startswith(PETTINGZOO):
+        from rl.envs.pettingzoo_host import pettingzoo_host
+
+        made = env_id, num_envs, dict(env_kwargs or {}), max_episode_steps
+        host = pettingzoo_host(*made, view, render_mode, evaluates=True)
     elif gym_has(env_id) or not _envpool_has(env_id):
         from rl.envs.gym_host import GymHost
 
@@ -231,15 +256,8 @@ def eval_envs_of(
         hparams.frame_stack,
         hparams.max_episode_steps,
         hparams.env_wrappers,
+        hparams.view,
     )
-
-
-def left_out(hparams: HParams) -> list[str]:
-    """Returns parts of the observations of a run of these hparams that are text, which it goes without."""
-    if not gym_has(hparams.env) or pictures_of_ale(hparams.env, hparams.env_kwargs):
-        return []
-    look = gym_look(hparams.env, hparams.env_kwargs, hparams.env_wrappers)
-    return [] if look is None else look.text
 
 
 def check_window(env_id: str) -> None:
@@ -274,22 +292,6 @@ def _telling(env: Any, backend: str) -> Any:
     from rl.envs.wrappers import PreviousActionRewardHost
 
     return PreviousActionRewardHost(env)
-
-
-def _make_graph(
-    env_id: str, num_envs: int, env_kwargs: dict[str, Any], max_episode_steps: int | None
-) -> GraphEnv:
-    env_class = get_env(env_id)
-    from rl.envs.graph.base import check_graph_env
-
-    options = [each for each in inspect.signature(env_class).parameters if each not in _GRAPH_ARGUMENTS]
-    for key in env_kwargs:
-        if key not in options:
-            hint = nearest(key, options) if options else "it takes none"
-            raise UsageError(f"in-graph {env_id} has no option {key!r}: {hint} (or take env_backend gym)")
-    env = env_class(num_envs, max_episode_steps, **env_kwargs)
-    check_graph_env(env_id, env)
-    return env
 
 
 def _make_envpool(
@@ -394,6 +396,5 @@ _TRAINING_ALONE = {
     "episodic_life": "train_env_kwargs={episodic_life:true}",
     "reward_clip": "reward_augmentation=clip_sign",
 }
-_GRAPH_ARGUMENTS = ("num_envs", "max_episode_steps")
 _HAS: dict[str, Callable[[str], bool]] = {"graph": _graph_has, "envpool": _envpool_has, "gym": gym_has}
-_MAKE: dict[str, Callable[..., Any]] = {"graph": _make_graph, "envpool": _make_envpool, "gym": _make_gym}
+_MAKE: dict[str, Callable[..., Any]] = {"envpool": _make_envpool, "gym": _make_gym}

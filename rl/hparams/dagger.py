@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from rl.errors import UsageError
-from rl.hparams.bc import BCHParams
+from rl.hparams.bc import CloningHParams
 from rl.hparams.ddpg import small_networks
 from rl.hparams.hparams import Fraction, PositiveInt
 from rl.hparams.registry import register
 from rl.hparams.tasks import REPLAY
 
 
-class DAggerHParams(BCHParams):
+class DAggerHParams(CloningHParams):
     """DAgger for actions of any kind."""
 
     algo: str = "dagger"

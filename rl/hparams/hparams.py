@@ -165,11 +165,12 @@ class HParams(Checked):
 
     algo: str = ""  # name in the registry algos
     env: str = ""  # environment id
-    # Folder of a data set. memory=dataset learns from it alone, evaluated in its environment where env is
-    # empty; other memories mix it with what is played.
+    # Folder of a data set: memory=dataset learns from it alone (an empty env: its own), others mix it in.
     data: str = ""
     demonstrated: ClassVar[bool] = False  # whether an algorithm needs data beside what it plays
     taught: ClassVar[bool] = False  # whether an algorithm asks a trained run, which its hparam `expert` names
+    view: ClassVar[str] = "rows"  # how it sees environments of many agents, one of `rl.envs.agents.VIEWS`
+    data_chunk: Count = 0  # memory=dataset: steps of the data that are held at a time; 0: all of them
     data_share: Fraction = 0.5  # with data and a memory of what is played: the data's part of each batch
     # memory=dataset: rewards are scaled so that the returns of its episodes span this; None: as they are.
     return_span: PositiveFloat | None = None
@@ -183,8 +184,7 @@ class HParams(Checked):
     reward_augmentation: str | None = None  # a change of the reward, in training only
     frame_stack: PositiveInt | None = None  # pictures in an observation; None: as is the custom, 4 for Atari
     previous_action_reward: bool = False  # the observation also tells the last action and its reward
-    # Subtracts the running mean, divides by the running standard deviation.
-    normalize_observation: bool = False
+    normalize_observation: bool = False  # standardised by the running mean and deviation
     normalize_reward: bool = False  # divides by the standard deviation of the discounted return
     num_envs: PositiveInt = 8  # environments stepped side by side
     rollout_length: PositiveInt = 32  # steps of each environment between two learning phases

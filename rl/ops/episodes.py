@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from rl.ops.loops import Max, Metrics, Min, Sum
-from rl.types import Tensor, Trajectory
+from rl.types import Tensor
 
 
 class Running(NamedTuple):
@@ -33,12 +33,46 @@ class Episodes(NamedTuple):
     ended: Tensor  # [T, B] bool
 
 
-def over_rollout(start: Running, goes_on: Tensor, trajectory: Trajectory) -> Running:
-    """The running episodes after each step of a trajectory, [T, B].
+class Team(NamedTuple):
+    """Joins rows, each an agent's, to environments: the last axis is of rows, agent after agent.
 
-    start: before its first step, [B]; goes_on: as in `Running.after`, [T, B].
+    An environment's episode is that of all its agents: it lasts until the last one is gone.
     """
-    reward, counted = trajectory.reward, trajectory.mask
+
+    agents: int  # rows of each environment; with 1, all is returned as it came
+    share: float  # by what the sum of their rewards is multiplied to give the team's
+
+    def reward(self, reward: Tensor) -> Tensor:
+        """Returns the team's reward, [..., B], from that of each agent, [..., B * agents]."""
+        if self.agents == 1:
+            return reward
+        return tf.reduce_sum(self._apart(reward), -1) * self.share
+
+    def any(self, mask: Tensor) -> Tensor:
+        """Returns 1 where any agent makes a step of an episode, [..., B], from where each does."""
+        return mask if self.agents == 1 else tf.reduce_max(self._apart(mask), -1)
+
+    def new(self, terminated: Tensor, gone: Tensor) -> Tensor:
+        """Returns which agents terminate now, [B * agents], not those that were gone before."""
+        return terminated if self.agents == 1 else tf.logical_and(terminated, tf.logical_not(gone))
+
+    def ended(self, terminated: Tensor, truncated: Tensor, mask: Tensor) -> Tensor:
+        """Returns which environments' episodes end, bool [..., B]; the arguments are of a trajectory."""
+        ended = tf.logical_or(terminated, truncated)
+        if self.agents == 1:
+            return ended
+        over = tf.reduce_all(self._apart(tf.logical_or(ended, mask == 0.0)), -1)
+        return tf.logical_and(over, self.any(mask) > 0.0)
+
+    def _apart(self, rows: Tensor) -> Tensor:
+        return tf.reshape(rows, [*rows.shape[:-1], -1, self.agents])
+
+
+def over_rollout(start: Running, goes_on: Tensor, reward: Tensor, counted: Tensor) -> Running:
+    """The running episodes after each step of a rollout, [T, B].
+
+    start: before its first step, [B]; reward and the rest: as in `Running.after`, [T, B].
+    """
     steps = reward.shape[0]
     array = tf.TensorArray(tf.float32, steps, element_shape=reward.shape[1:])
 

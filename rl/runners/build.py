@@ -9,10 +9,11 @@ from rl.agents.algos.registry import get_algo
 from rl.agents.contracts import AsksExpert
 from rl.envs.make import chosen_backend, make_env
 from rl.envs.of_data import check_data
+from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.parallel.devices import Devices
 from rl.runners.base import Runner
-from rl.runners.from_data import Fingerprint, check_fits, data_beside
+from rl.runners.from_data import Fingerprint, check_fits, data_beside, fingerprint
 from rl.runners.from_expert import check_asked_here, expert_of
 from rl.runners.in_graph import InGraphRunner
 from rl.runners.iteration import Iteration
@@ -29,8 +30,12 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     Raises:
         UsageError: parts that do not fit together.
     """
-    if hparams.offline:
-        from rl.runners.offline import build_offline  # reads files of a format that the rest need not know
+    if hparams.offline:  # what follows reads files of a format that the rest need not know
+        if hparams.data_chunk:
+            from rl.runners.chunked import build_chunked
+
+            return build_chunked(hparams, seed, workers, strategy)
+        from rl.runners.offline import build_offline
 
         return build_offline(hparams, seed, workers, strategy)
     make_agent = get_algo(hparams.algo)
@@ -53,9 +58,12 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     wrappers = hparams.env_wrappers
     if devices.count > 1 and chosen_backend(hparams.env, backend, wrappers) == "graph":
         played //= devices.count  # each device plays its own; those of the host are played together
-    env = make_env(hparams.env, backend, played, options, limit, extended, hparams.frame_stack, wrappers)
+    frames, view = hparams.frame_stack, hparams.view
+    env = make_env(hparams.env, backend, played, options, limit, extended, frames, wrappers, view)
+    own = _of_rows(own, env.agents, make_agent.experience)
     with devices.scope():
         agent: Agent = make_agent(own, env.observation_space, env.action_space, seed)
+        agent.rows_of_env = env.agents
         if data is not None:
             check_fits(hparams, data, agent)
         if isinstance(agent, AsksExpert):
@@ -69,5 +77,23 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     runner: Runner = kind(env, iteration, jit_compile, devices)
     runner.backend = env.backend
     if data is not None:
-        runner.fingerprint = Fingerprint(data, hparams.data)
+        runner.fingerprint = Fingerprint(fingerprint(data), hparams.data)
     return runner
+
+
+def _of_rows(hparams: HParams, agents: int, experience: str) -> HParams:
+    """Returns the hyperparameters of an algorithm to which each agent of an environment is a row.
+
+    Raises:
+        UsageError: an algorithm that plays every environment by parameters of its own.
+    """
+    if agents == 1:
+        return hparams
+    if experience == "parameters":
+        raise UsageError(
+            f"{hparams.algo} compares parameters, {hparams.env} is played by {agents} agents together: "
+            "take another algorithm, such as ppo"
+        )
+    own = type(hparams).from_dict(hparams.to_dict())
+    own.num_envs *= agents
+    return own.freeze()

@@ -85,7 +85,9 @@ class Collector:
             observation, reward, terminated, truncated = self._step(action)
             if ended.any():
                 actor.forget(ended)
-            ended = terminated | truncated
+            gone, ended = ended, terminated | truncated
+            if self.env.agents > 1:  # agents that are gone say so until their environment resets
+                terminated = terminated & ~gone
             block.write_result(t, reward, terminated, truncated)
             if self.env.life_lost is not None:
                 block.numbers[LIFE_LOST, t] = self.env.life_lost

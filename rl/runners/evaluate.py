@@ -70,7 +70,7 @@ class Evaluator:
         self._envs = eval_envs_of(hparams, self._num_envs, env_kwargs)
         _check_spaces(agent, self._envs)
         self._agent, self._sampled = agent, hparams.eval_policy == "sample"
-        actor = Actor(agent, self._num_envs, False, 0, hparams.act_backend, self._sampled)
+        actor = Actor(agent, self._envs.num_envs, False, 0, hparams.act_backend, self._sampled)
         self._actors = {self._sampled: actor}
 
     @property
@@ -97,7 +97,7 @@ class Evaluator:
             return None
         other = not self._sampled
         if other not in self._actors:  # at the end alone: a conversion to LiteRT would not pay
-            self._actors[other] = Actor(self._agent, self._num_envs, False, 0, "compiled", other)
+            self._actors[other] = Actor(self._agent, self._envs.num_envs, False, 0, "compiled", other)
         return "sampled" if other else "greedy", self._play(self._actors[other], seed, stopped)
 
     def _play(
@@ -113,6 +113,10 @@ class Evaluator:
         favour short ones."""
         actor.sync()
         count = self._num_envs
+
+        def by_env(rows: np.ndarray) -> np.ndarray:
+            return rows.reshape(count, -1)  # [environments, agents]
+
         wanted = np.array([len(range(i, self.episodes, count)) for i in range(count)])
         returns: list[list[float]] = [[] for _ in range(count)]
         lengths: list[list[float]] = [[] for _ in range(count)]
@@ -120,7 +124,7 @@ class Evaluator:
         observation = self._envs.reset(seed)
         actor.restart(seed)
         total, length = np.zeros(count), np.zeros(count)
-        ended = np.zeros(count, bool)
+        ended, gone = np.zeros(count, bool), np.zeros(self._envs.num_envs, bool)
         played = np.zeros(count, int)
         cut = False
         for t in itertools.count():
@@ -138,11 +142,12 @@ class Evaluator:
                 log_prob = _row(extras[0]) if extras else None  # of a policy that draws its actions
                 columns = _row(before, observation), _row(action)
                 recorder.add(t * count, *columns, *numbers, log_prob=log_prob)
-            actor.forget(ended)
-            total = np.where(ended, 0.0, total) + reward
+            actor.forget(gone)
+            gone = terminated | truncated  # [rows]
+            total = np.where(ended, 0.0, total) + by_env(reward).sum(1) * self._envs.team_share
             length = np.where(ended, 0.0, length + 1.0)
-            ended = terminated | truncated
-            cut |= bool((truncated & (length >= self._envs.step_limit)).any())
+            ended = np.all(by_env(gone), 1)
+            cut |= bool((by_env(truncated).any(1) & (length >= self._envs.step_limit)).any())
             for i in np.flatnonzero(ended):
                 returns[i].append(float(total[i]))
                 lengths[i].append(float(length[i]))

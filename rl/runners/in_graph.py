@@ -17,7 +17,7 @@ from rl.agents.agent import network_state
 from rl.data.recorder import Recorder
 from rl.heartbeat import doing
 from rl.ops import loops, random
-from rl.ops.episodes import Episodes, Running
+from rl.ops.episodes import Episodes, Running, Team
 from rl.parallel import replicas
 from rl.parallel.devices import Devices
 from rl.runners.base import GoOn, Runner
@@ -109,7 +109,7 @@ class InGraphRunner(LoopRunner):
     def __init__(self, env: Any, iteration: Iteration, jit_compile: bool, devices: Devices):
         with devices.scope():
             super().__init__(iteration, devices)
-            self.env = env
+            self.env, self._team = env, Team(env.agents, env.team_share)
             start = self._start(first_seed(iteration.root_seed))
             self._carry = tf.nest.map_structure(lambda x: tf.Variable(x, trainable=False), start)
         for place in range(1, devices.count):
@@ -136,7 +136,7 @@ class InGraphRunner(LoopRunner):
         """The beginning of an episode in every environment."""
         env = self.env
         state, first = env.reset(seed)
-        zeros = tf.zeros([env.num_envs])
+        zeros = tf.zeros([env.num_envs // env.agents])
         recurrent_state = self.agent.initial_state(env.num_envs)
         never = tf.zeros([env.num_envs], tf.bool)
         return Carry(state, first.observation, recurrent_state, never, Running(zeros, zeros))
@@ -158,10 +158,10 @@ class InGraphRunner(LoopRunner):
 
         def body(t: Tensor, carry: Carry, arrays: Record) -> tuple[Tensor, Carry, Record]:
             act_seed, env_seed = tf.unstack(tf.gather(seeds, t))
-            now = step + replicas.count() * env.num_envs * tf.cast(t, tf.int64)
+            now = step + replicas.count() * (env.num_envs // env.agents) * tf.cast(t, tf.int64)
             action, extras, memory = agent.act(carry.observation, carry.recurrent_state, act_seed, now, True)
             state, following = env.step(carry.state, action, env_seed)
-            advanced, row = _advance(carry, state, memory, action, extras, following)
+            advanced, row = _advance(carry, state, memory, action, extras, following, self._team)
             arrays = tf.nest.map_structure(lambda array, x: array.write(t, x), arrays, row)
             return t + 1, advanced, arrays
 
@@ -173,11 +173,12 @@ class InGraphRunner(LoopRunner):
         )
         tf.nest.map_structure(lambda variable, x: variable.assign(x), self._carry, carry)
         rows = tf.nest.map_structure(lambda array: array.stack(), arrays)
-        return _trajectory(rows, carry, network_state(start.recurrent_state))
+        return _trajectory(rows, carry, network_state(start.recurrent_state), self._team)
 
     def _arrays(self, length: int) -> Record:
         agent, num_envs = self.agent, self.env.num_envs
         flag, number = tf.TensorSpec([num_envs], tf.bool), tf.TensorSpec([num_envs], tf.float32)
+        running = tf.TensorSpec([num_envs // self.env.agents], tf.float32)
         specs = Record(
             space_spec(self.env.observation_space, (num_envs,)),
             space_spec(self.env.action_space, (num_envs,)),
@@ -186,7 +187,7 @@ class InGraphRunner(LoopRunner):
             flag,
             number,
             {name: number for name in agent.trajectory_extras},
-            Running(number, number),
+            Running(running, running),
         )
         arrays: Record = tf.nest.map_structure(
             lambda spec: tf.TensorArray(spec.dtype, length, element_shape=spec.shape), specs
@@ -201,6 +202,7 @@ def _advance(
     action: Nest,
     extras: dict[str, Tensor],
     following: TimeStep,
+    team: Team,
 ) -> tuple[Carry, Record]:
     """The next carry, and the row that the step leaves in the record.
 
@@ -208,13 +210,14 @@ def _advance(
     observation of an episode is that of its own history.
     """
     alive = 1.0 - tf.cast(carry.ended, tf.float32)  # [B]: 0 where this was the autoreset step
-    running = carry.running.after(alive, following.reward, alive)
+    playing = team.any(alive)
+    running = carry.running.after(playing, team.reward(following.reward), playing)
     ended = tf.logical_or(following.terminated, following.truncated)
     row = Record(
         carry.observation,
         action,
         following.reward,
-        following.terminated,
+        team.new(following.terminated, carry.ended),
         following.truncated,
         alive,
         extras,
@@ -226,11 +229,11 @@ def _advance(
     return Carry(state, following.observation, recurrent_state, ended, running), row
 
 
-def _trajectory(rows: Record, carry: Carry, state: Nest) -> tuple[Trajectory, Episodes]:
+def _trajectory(rows: Record, carry: Carry, state: Nest, team: Team) -> tuple[Trajectory, Episodes]:
     observation = tf.nest.map_structure(
         lambda x, last: tf.concat([x, last[None]], 0), rows.observation, carry.observation
     )  # [T+1, B, ...]
     trajectory = Trajectory(
         observation, rows.action, rows.reward, rows.terminated, rows.truncated, rows.mask, rows.extras, state
     )
-    return trajectory, Episodes(rows.running, tf.logical_or(rows.terminated, rows.truncated))
+    return trajectory, Episodes(rows.running, team.ended(rows.terminated, rows.truncated, rows.mask))

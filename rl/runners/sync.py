@@ -16,7 +16,7 @@ import tensorflow as tf
 from rl.data.recorder import Recorder
 from rl.heartbeat import doing
 from rl.ops import loops
-from rl.ops.episodes import Episodes, Running, over_rollout
+from rl.ops.episodes import Episodes, Running, Team, over_rollout
 from rl.parallel.devices import Devices, fuses
 from rl.runners.actor import Actor, flat_weights
 from rl.runners.base import GoOn, Runner
@@ -42,7 +42,8 @@ class SyncRunner(Runner):
         agent, seed = iteration.agent, iteration.seed
         hparams = agent.hparams
         self.overlap = hparams.overlap
-        part = [env.num_envs // devices.count]
+        self._team = Team(env.agents, env.team_share)
+        part = [env.num_envs // env.agents // devices.count]
         with devices.scope():
             super().__init__(iteration, devices)
             self._running = Running(*(tf.Variable(tf.zeros(part), trainable=False) for _ in range(2)))
@@ -163,7 +164,9 @@ class SyncRunner(Runner):
     def _episodes(self, trajectory: Trajectory, life_lost: Tensor) -> Episodes:
         """The episodes of a rollout. Learning takes the loss of a life for an end; an episode's return and
         length go on to the real one."""
-        alive, ended = trajectory.mask, tf.logical_or(trajectory.terminated, trajectory.truncated)
+        team, mask = self._team, trajectory.mask
+        alive = counted = team.any(mask)
+        ended = team.ended(trajectory.terminated, trajectory.truncated, mask)
         if self.env.life_lost is not None:
             before = tf.concat([self._life_lost.value()[None], life_lost[:-1]], 0)  # [T, B]
             alive = tf.maximum(alive, tf.cast(before, tf.float32))  # not a new episode's first step
@@ -172,7 +175,7 @@ class SyncRunner(Runner):
         start = Running(*(each.value() for each in self._running))
         if self.agent.experience == "parameters":  # every rollout begins with fresh episodes
             start = Running(*map(tf.zeros_like, start))
-        running = over_rollout(start, alive, trajectory)
+        running = over_rollout(start, alive, team.reward(trajectory.reward), counted)
         for variable, steps in zip(self._running, running, strict=True):
             variable.assign(steps[-1])
         return Episodes(running, ended)

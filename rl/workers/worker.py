@@ -191,6 +191,7 @@ def worker_env(hparams: Any, count: int) -> Any:
         hparams.previous_action_reward,
         hparams.frame_stack,
         hparams.env_wrappers,
+        hparams.view,
     )
 
 

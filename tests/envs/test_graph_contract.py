@@ -16,8 +16,9 @@ from rl.envs.graph.base import GraphEnv
 from rl.envs.registry import registry
 from rl.errors import UsageError
 from rl.ops import random
+from tests.graph_ids import OF_ONE
 
-IDS = registry.names()
+IDS = OF_ONE
 ALWAYS_START_ALIKE = {"MinAtar/Asterix-v1", "MinAtar/Seaquest-v1", "MinAtar/SpaceInvaders-v1"}
 STEPS = 60
 LIMIT = 7

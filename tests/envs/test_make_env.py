@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rl.envs import make as make_module
 from rl.envs import make_env, make_eval_envs, make_gym_env
 from rl.envs.graph.base import GraphEnv
 from rl.envs.own import give_env
-from rl.envs.registry import registry
 from rl.errors import UsageError
+from tests.graph_ids import OF_ONE
 
 
 def _refused(*args: Any, make: Any = make_env) -> str:
@@ -84,7 +83,7 @@ class NoActions(gymnasium.Env):
     ],
 )
 def test_in_graph_environment_that_lacks_a_part_is_told_which(env_class, said, monkeypatch) -> None:
-    monkeypatch.setattr(make_module, "get_env", lambda env_id: env_class)
+    monkeypatch.setattr("rl.envs.graph_host.get_env", lambda env_id: env_class)
     assert re.search(said, _refused("Identity-v0", "graph", 2))
 
 
@@ -177,7 +176,7 @@ def test_missing_atari_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) 
     assert "needs the extra 'atari'" in _refused("ALE/Pong-v5", "auto", 1)
 
 
-@pytest.mark.parametrize("env_id", registry.names())
+@pytest.mark.parametrize("env_id", OF_ONE)
 def test_evaluation_is_gymnasiums_own_environment(env_id: str) -> None:
     env = make_eval_envs(env_id, 2, render_mode="rgb_array")
     assert env.backend == "gym"

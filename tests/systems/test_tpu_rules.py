@@ -20,6 +20,7 @@ from rl.hparams.merge import resolve
 from rl.hparams.registry import registry as hparams_sets
 from rl.ops import loops
 from rl.runners.build import build_runner
+from tests.graph_ids import OF_AGENTS
 
 # Pictures of games of ten by ten need the smaller convolutions, where a model remembers.
 SMALL = {"num_envs": 4, "rollout_length": 4, "compile": "xla", "model.image": "minatar_cnn"}
@@ -37,6 +38,8 @@ def cases():
         env: [algo for algo in PLAYING if isinstance(space, get_algo(algo).action_spaces)]
         for env, space in spaces_of.items()
     }
+    for env in OF_AGENTS:  # who compares parameters plays no environment together with others
+        fitting[env] = [algo for algo in fitting[env] if get_algo(algo).experience != "parameters"]
     known, chosen = set(), set()
     for first in (True, False):  # one algorithm that is new for each environment, then those that are left
         for env in fitting:

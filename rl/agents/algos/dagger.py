@@ -27,22 +27,20 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
-from rl.agents.algos.bc import BC
 from rl.agents.algos.registry import register
+from rl.agents.cloning import Cloning
 from rl.hparams.dagger import DAggerHParams
 from rl.ops import random
 from rl.ops.nests import flatten_time
-from rl.types import Nest, Tensor, Trajectory
+from rl.ops.policy import masked_mean
+from rl.types import Batch, Loss, Nest, Tensor, Trajectory
 
 COIN, ADVICE = 3, 4  # what random numbers are for, beside those that `Agent.act` folds in
 
 
 @register
-class DAgger(BC):
+class DAgger(Cloning[DAggerHParams]):
     """Imitation of an expert who is asked about every observation that the policy comes to."""
-
-    hparams: DAggerHParams
-    hparams_type = DAggerHParams
 
     def build(self) -> None:
         super().build()
@@ -63,6 +61,10 @@ class DAgger(BC):
         """beta_i: the chance that the expert acts at `step` environment steps, float32 scalar."""
         rollout = tf.cast(step // self.steps_per_iteration, tf.float32)  # i - 1
         return tf.pow(tf.constant(self.hparams.beta, tf.float32), rollout)
+
+    def loss(self, batch: Batch, seed: Tensor) -> Loss:
+        log_prob = self.network(batch.observation).log_prob(batch.action)  # [N]
+        return -log_prob * batch.mask, {"log_prob": masked_mean(log_prob, batch.mask)}, None
 
     def act(
         self,

@@ -6,7 +6,7 @@ tensor functions of static shapes, so that a whole rollout can be compiled into 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gymnasium import spaces
@@ -44,6 +44,8 @@ class GraphEnv:
 
     backend = "graph"
     frame_stack = 1  # as of host environments: one observation is one picture
+    agents = 1  # rows of each environment (`rl.envs.graph.multi_agent`)
+    team_share = 1.0  # by what the sum of their rewards is multiplied to give the team's
     observation_space: spaces.Space
     action_space: spaces.Space
     max_episode_steps: int | None = None
@@ -69,21 +71,21 @@ class GraphEnv:
         """Returns observation [B, ...]."""
         raise NotImplementedError
 
-    def reset(self, seed: Tensor) -> tuple[GraphState, TimeStep]:
+    def reset(self, seed: Tensor) -> tuple[Any, TimeStep]:
         """Starts an episode in all B environments.
 
         Args:
             seed: int32 [2].
 
         Returns:
-            The state, and a time step of reward 0 with both flags False.
+            The state (`GraphState`), and a time step of reward 0 with both flags False.
         """
         physics = self.initial(seed)
         never = tf.zeros([self.num_envs], tf.bool)  # [B]
         state = GraphState(physics, tf.zeros([self.num_envs], tf.int32), never)
         return state, TimeStep(self.observe(physics), tf.zeros([self.num_envs]), never, never)
 
-    def step(self, state: GraphState, action: Nest, seed: Tensor) -> tuple[GraphState, TimeStep]:
+    def step(self, state: Any, action: Nest, seed: Tensor) -> tuple[Any, TimeStep]:
         """Moves all B environments by one step; those whose episode is over start a new one instead.
 
         Args:
@@ -93,9 +95,7 @@ class GraphEnv:
         """
         resets = state.episode_end  # [B]
         physics, reward, terminated = self.dynamics(state.physics, self._clip(action), seed)
-        physics = tf.nest.map_structure(
-            lambda new, old: _where(resets, new, old), self.initial(seed), physics
-        )
+        physics = merge_resets(resets, self.initial(seed), physics)
         reward = tf.where(resets, 0.0, reward)  # [B]
         terminated = terminated & ~resets  # [B]
         elapsed_steps = tf.where(resets, 0, state.elapsed_steps + 1)  # [B]
@@ -129,6 +129,10 @@ def check_graph_env(env_id: str, env: object) -> None:
         raise UsageError(f"environment {env_id}: {kind.__name__} lacks {', '.join(lacking)} (see {BASE})")
 
 
-def _where(condition: Tensor, new: Tensor, old: Tensor) -> Tensor:
-    """Applies `tf.where` with a condition [B] over values [B, ...]."""
-    return tf.where(tf.reshape(condition, [-1] + [1] * (old.shape.rank - 1)), new, old)
+def merge_resets(resets: Tensor, fresh: Nest, moved: Nest) -> Nest:
+    """Returns `fresh` where an environment resets, `moved` elsewhere; resets [B], the others [B, ...]."""
+
+    def merge(new: Tensor, old: Tensor) -> Tensor:
+        return tf.where(tf.reshape(resets, [-1] + [1] * (old.shape.rank - 1)), new, old)
+
+    return tf.nest.map_structure(merge, fresh, moved)

@@ -1,0 +1,85 @@
+"""How algorithms see environments of many agents: the spaces of both views, without TensorFlow.
+
+`rl/envs/graph/multi_agent.py` says what the views are; host adapters give the same spaces.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium import spaces
+
+from rl.errors import UsageError, nearest
+from rl.spaces import ACTION_MASK
+
+VIEWS = ("rows", "rows_and_state", "joint")
+
+
+class AgentsSpaces(Protocol):
+    """The spaces of an environment of A agents, each that of one agent."""
+
+    agent_names: tuple[str, ...]
+    observation_space: spaces.Space
+    action_space: Any
+    state_space: spaces.Box | None
+    shared_reward: bool
+
+
+def check_view(view: str) -> None:
+    """Raises UsageError for a name that is none of `VIEWS`."""
+    if view not in VIEWS:
+        raise UsageError(f"unknown view {view!r} of many agents: {nearest(view, VIEWS)}")
+
+
+def row_space(env: AgentsSpaces, sees_state: bool) -> spaces.Dict:
+    """Returns the space of one agent's observations in the views `rows` and `rows_and_state`."""
+    parts = dict(_parts(env))
+    parts["agent"] = spaces.Box(0.0, 1.0, (len(env.agent_names),), np.float32)
+    if sees_state:
+        parts["state"] = state_space(env)
+    return spaces.Dict(parts)
+
+
+def joint_spaces(env: AgentsSpaces) -> tuple[spaces.Dict, spaces.Space]:
+    """Returns the spaces of observations and of actions in the view `joint`."""
+    count, own = len(env.agent_names), _parts(env)
+    shown = {
+        "agents": _repeated(own["observation"], count),
+        "alive": spaces.Box(0.0, 1.0, (count,), np.float32),
+        "state": state_space(env),
+    }
+    if ACTION_MASK in own:
+        mask = own[ACTION_MASK]
+        if not isinstance(mask, spaces.MultiBinary):
+            raise UsageError(f"{ACTION_MASK} has to be MultiBinary, not {mask}")
+        shown[ACTION_MASK] = spaces.MultiBinary(count * int(mask.n))
+    if not env.shared_reward:
+        shown["reward"] = spaces.Box(-np.inf, np.inf, (count,), np.float32)
+    action = env.action_space
+    if isinstance(action, spaces.Discrete):
+        return spaces.Dict(shown), spaces.MultiDiscrete([int(action.n)] * count)
+    low, high = (np.tile(np.ravel(each), count) for each in (action.low, action.high))
+    return spaces.Dict(shown), spaces.Box(low, high, dtype=np.float32)
+
+
+def state_space(env: AgentsSpaces) -> spaces.Box:
+    """Returns the space of the global state [S]: the environment's, or all agents' observations."""
+    if env.state_space is not None:
+        return env.state_space
+    size = len(env.agent_names) * math.prod(_parts(env)["observation"].shape or ())
+    return spaces.Box(-np.inf, np.inf, (size,), np.float32)
+
+
+def _parts(env: AgentsSpaces) -> dict[str, spaces.Space]:
+    """What one agent observes, by name."""
+    space = env.observation_space
+    return dict(space.spaces) if isinstance(space, spaces.Dict) else {"observation": space}
+
+
+def _repeated(space: spaces.Space, count: int) -> spaces.Box:
+    if not isinstance(space, spaces.Box):
+        raise UsageError(f"agents have to observe a Box, not {space}")
+    low, high = (np.broadcast_to(each, (count, *space.shape)) for each in (space.low, space.high))
+    return spaces.Box(low, high, dtype=space.dtype.type)

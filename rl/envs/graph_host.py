@@ -1,0 +1,101 @@
+"""In-graph environments made by id, and stepped from the host where there is no other form of them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import optree
+import tensorflow as tf
+
+from rl.envs.graph.base import GraphEnv, check_graph_env
+from rl.envs.graph.multi_agent import AgentsView, MultiAgentEnv, agents_view, check_multi_agent_env
+from rl.envs.host import HostEnv, HostStep
+from rl.envs.registry import get_env
+from rl.errors import UsageError, nearest
+from rl.ops import random
+from rl.types import Nest
+
+_ARGUMENTS = ("num_envs", "max_episode_steps")
+
+
+def make_graph(
+    env_id: str, num_envs: int, env_kwargs: dict[str, Any], max_episode_steps: int | None, view: str = "rows"
+) -> GraphEnv:
+    """Returns the in-graph environment of that id; one of many agents in that view
+    (`rl.envs.agents.VIEWS`).
+
+    Raises:
+        UsageError: it has not these options, or lacks what environments must have.
+    """
+    env_class = get_env(env_id)
+    options = [each for each in inspect.signature(env_class).parameters if each not in _ARGUMENTS]
+    for key in env_kwargs:
+        if key not in options:
+            hint = nearest(key, options) if options else "it takes none"
+            raise UsageError(f"in-graph {env_id} has no option {key!r}: {hint} (or take env_backend gym)")
+    env = env_class(num_envs, max_episode_steps, **env_kwargs)
+    if isinstance(env, MultiAgentEnv):
+        check_multi_agent_env(env_id, env)
+        return agents_view(env, view)
+    check_graph_env(env_id, env)
+    graph_env: GraphEnv = env
+    return graph_env
+
+
+class GraphHost(HostEnv):
+    """A `HostEnv` of an in-graph environment: B copies, stepped by one compiled function.
+
+    For evaluation of environments that Gymnasium has not. `reset(seed)` starts all copies from that seed, and
+    the n-th step after it draws from `random.fold_in(random.key(seed), n)`.
+
+    Args:
+        env: of B rows.
+    """
+
+    backend = "graph"
+
+    def __init__(self, env: GraphEnv):
+        self.env, self.num_envs = env, env.num_envs
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        self.agents, self.team_share = env.agents, env.team_share
+        self.encode = lambda action: action
+        self._functions: tuple[Any, Any] | None = None
+        self._state: Any = None
+        self._key: Any = None
+        self._count = 0
+
+    def reset(self, seed: int) -> Nest:
+        """See `HostEnv.reset`."""
+        self._key, self._count = random.key(seed), 0
+        if self._functions is None:
+            start = tf.function(self.env.reset, jit_compile=True, autograph=False)
+            self._functions = start, tf.function(self._move, jit_compile=True, autograph=False)
+        self._state, step = self._functions[0](self._key)
+        return _arrays(step.observation)
+
+    def step(self, action: Nest) -> HostStep:
+        """See `HostEnv.step`."""
+        assert self._functions is not None, "reset comes first"
+        action = tf.constant(np.asarray(action), self.action_space.dtype)
+        self._state, step = self._functions[1](self._state, action, self._key, tf.constant(self._count))
+        self._count += 1
+        return _arrays(step.observation), *(_arrays(each) for each in step[1:])
+
+    def render(self) -> np.ndarray:
+        """See `HostEnv.render`; UsageError where the environment draws no pictures."""
+        if not isinstance(self.env, AgentsView):
+            raise UsageError(f"{type(self.env).__name__} draws no pictures")
+        return self.env.draw(self._state)
+
+    def close(self) -> None:
+        """See `HostEnv.close`."""
+
+    def _move(self, state: Any, action: Any, key: Any, count: Any) -> Any:
+        return self.env.step(state, action, random.fold_in(key, count))
+
+
+def _arrays(nest: Nest) -> Nest:
+    """The same in numpy."""
+    return optree.tree_map(lambda each: each.numpy(), nest)

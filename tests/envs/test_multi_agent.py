@@ -1,0 +1,188 @@
+"""Environments of many agents as their views show them: ends, agents that are gone, rewards, spaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.envs import make_env, make_eval_envs
+from rl.envs.agents import VIEWS
+from rl.envs.graph.multi_agent import AgentsView, MultiAgentEnv, agents_view, check_multi_agent_env
+from rl.envs.graph_host import GraphHost
+from rl.envs.registry import get_env
+from rl.errors import UsageError
+from rl.ops import random
+from rl.ops.episodes import Team
+from tests.graph_ids import OF_AGENTS
+
+STEPS, LIMIT = 40, 7
+
+
+class Leavers(MultiAgentEnv):
+    """Agent i leaves after i + 1 steps and is paid i + 1 for each, and 100 for each step that it is gone."""
+
+    agent_names = ("first", "second", "third")
+
+    def __init__(self, num_envs: int, max_episode_steps: int | None = None):
+        super().__init__(num_envs, max_episode_steps)
+        self.observation_space = spaces.Box(0.0, 9.0, (1,), np.float32)
+        self.action_space = spaces.Discrete(2)
+
+    def initial(self, seed: tf.Tensor) -> tf.Tensor:
+        return tf.zeros([self.num_envs])
+
+    def dynamics(self, physics: tf.Tensor, action: tf.Tensor, seed: tf.Tensor) -> Any:
+        last = tf.constant([1.0, 2.0, 3.0])
+        steps = physics[:, None] + 1.0
+        return physics + 1.0, tf.where(steps > last, 100.0, last), steps >= last
+
+    def observe(self, physics: tf.Tensor) -> tf.Tensor:
+        return tf.repeat(physics[:, None, None], 3, 1)
+
+
+def _played(view: AgentsView, steps: int) -> list[Any]:
+    state, first = view.reset(random.key(0))
+    seen = [first]
+    for i in range(steps):
+        action = tf.zeros([view.num_envs, *view.action_space.shape], view.action_space.dtype)
+        state, step = view.step(state, action, random.key(i))
+        seen.append(step)
+    return [tf.nest.map_structure(lambda x: x.numpy(), each) for each in seen]
+
+
+def test_rows_of_agents_that_are_gone_say_so_until_all_are_and_are_paid_nothing() -> None:
+    _, *steps = _played(agents_view(Leavers(1), "rows"), 5)
+    assert [each.terminated.tolist() for each in steps] == [
+        [True, False, False],
+        [True, True, False],
+        [True, True, True],
+        [False, False, False],  # the reset step
+        [True, False, False],
+    ]
+    rewards = [[1, 2, 3], [0, 2, 3], [0, 0, 3], [0, 0, 0], [1, 2, 3]]
+    assert [each.reward.tolist() for each in steps] == rewards
+    assert not any(each.truncated.any() for each in steps)
+    assert steps[3].observation["observation"].tolist() == [[0.0]] * 3
+    assert steps[0].observation["agent"].tolist() == np.eye(3).tolist()
+
+
+def test_the_time_limit_cuts_only_agents_that_are_still_there() -> None:
+    _, *steps = _played(agents_view(Leavers(1, 2), "rows"), 3)
+    assert steps[1].truncated.tolist() == [False, False, True]
+    assert steps[1].terminated.tolist() == [True, True, False]
+    assert not steps[2].terminated.any() and not steps[2].truncated.any()
+
+
+def test_the_joint_view_pays_the_team_and_tells_who_is_alive_and_what_each_got() -> None:
+    _, *steps = _played(agents_view(Leavers(2), "joint"), 4)
+    assert [each.reward.tolist() for each in steps] == [[6, 6], [5, 5], [3, 3], [0, 0]]
+    assert [each.terminated.tolist() for each in steps] == [[False] * 2, [False] * 2, [True] * 2, [False] * 2]
+    assert [each.observation["alive"][0].tolist() for each in steps] == [
+        [0, 1, 1],
+        [0, 0, 1],
+        [0, 0, 0],
+        [1, 1, 1],
+    ]
+    assert steps[1].observation["reward"][0].tolist() == [0, 2, 3]
+    assert steps[1].observation["state"][0].tolist() == [2, 2, 2]  # all observations: it has no state
+
+
+def test_a_shared_reward_is_the_teams_once() -> None:
+    env = get_env("TwoStepGame-v0")(1)
+    for view in VIEWS:
+        seen = agents_view(env, view)
+        state, _ = seen.reset(random.key(0))
+        total = 0.0
+        for actions in ([1, 0], [1, 1]):  # to game 2B, there both dare
+            action = tf.constant([actions] if view == "joint" else actions)
+            state, step = seen.step(state, action, random.key(1))
+            rows = step.reward.numpy()
+            total += float(rows.sum()) * (1.0 if view == "joint" else seen.team_share)
+        assert total == 8.0 and bool(tf.reduce_all(step.terminated))
+
+
+@pytest.mark.parametrize(
+    ("choice", "pay"), [((0, 0, 0), 7), ((0, 1, 1), 7), ((1, 0, 0), 0), ((1, 0, 1), 1), ((1, 1, 1), 8)]
+)
+def test_the_two_step_game_pays_as_its_paper_says(choice: tuple[int, int, int], pay: float) -> None:
+    view = agents_view(get_env("TwoStepGame-v0")(1), "joint")
+    state, _ = view.reset(random.key(0))
+    state, first = view.step(state, tf.constant([[choice[0], 0]]), random.key(0))
+    state, second = view.step(state, tf.constant([choice[1:]]), random.key(0))
+    assert float(first.reward[0]) == 0.0 and float(second.reward[0]) == pay
+    assert first.observation["state"].numpy().argmax() == 1 + choice[0]
+
+
+def test_an_episode_of_a_team_is_counted_once_and_pays_the_sum() -> None:
+    team = Team(3, 1.0)
+    reward = tf.constant([[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]])
+    assert team.reward(reward).numpy().tolist() == [[6.0, 15.0]]
+    assert Team(3, 1 / 3).reward(reward).numpy().tolist() == [[2.0, 5.0]]
+    terminated = tf.constant([[False, True, False], [True, False, True], [False, False, False]])
+    mask = tf.constant([[1.0, 1.0, 1.0], [1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])  # the last row resets
+    ended = team.ended(terminated, tf.zeros_like(terminated), mask)
+    assert ended.numpy().tolist() == [[False], [True], [False]]
+    assert team.any(mask).numpy().tolist() == [[1.0], [1.0], [0.0]]
+    assert team.new(terminated[0], tf.constant([False, True, False])).numpy().tolist() == [False] * 3
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("env_id", OF_AGENTS)
+def test_resets_limits_and_spaces_are_those_of_all_environments(env_id: str, view: str) -> None:
+    env: Any = make_env(env_id, "graph", 4, None, LIMIT, view=view)
+    env.action_space.seed(0)
+
+    step = tf.function(env.step, autograph=False)  # compiled by XLA: the test below
+
+    state, before = env.reset(random.key(3))
+    elapsed = np.zeros(4, int)
+    ends = 0
+    for i in range(STEPS):
+        action = np.stack([env.action_space.sample() for _ in range(env.num_envs)])
+        over = state.episode_end.numpy()
+        state, now = step(state, tf.constant(action), random.key(i))
+        tf.nest.assert_same_structure(before, now)
+        elapsed = np.where(over, 0, elapsed + 1)
+        np.testing.assert_array_equal(state.elapsed_steps, elapsed)
+        assert not now.reward.numpy().reshape(4, -1)[over].any()
+        assert elapsed.max() <= LIMIT
+        ends += over.sum()
+        for row in range(env.num_envs):
+            shown = tf.nest.map_structure(lambda x, row=row: x.numpy()[row], now.observation)
+            assert env.observation_space.contains(_typed(shown, env.observation_space)), (env_id, view, i)
+    assert ends
+
+
+def _typed(shown: dict[str, np.ndarray], space: spaces.Dict) -> dict[str, np.ndarray]:
+    return {name: np.asarray(each, space[name].dtype) for name, each in shown.items()}
+
+
+@pytest.mark.parametrize("env_id", OF_AGENTS)
+def test_episodes_on_the_host_are_those_in_the_graph(env_id: str) -> None:
+    host = make_eval_envs(env_id, 2)
+    env: Any = make_env(env_id, "graph", 2)
+    assert isinstance(host, GraphHost) and host.agents == env.agents
+    shown = host.reset(5)
+    state, step = env.reset(random.key(5))
+    env.action_space.seed(1)
+    for i in range(5):
+        for name, part in step.observation.items():
+            np.testing.assert_allclose(shown[name], part, rtol=1e-5, atol=1e-6)
+        action = np.stack([env.action_space.sample() for _ in range(env.num_envs)])
+        shown, *_ = host.step(action)
+        state, step = env.step(state, tf.constant(action), random.fold_in(random.key(5), i))
+
+
+def test_an_environment_that_lacks_parts_is_told_which() -> None:
+    class Half(Leavers):
+        state_space = spaces.Box(0.0, 1.0, (2,), np.float32)
+
+    Half.agent_names = ()
+    with pytest.raises(UsageError, match=r"environment half: Half lacks state\(\), agent_names"):
+        check_multi_agent_env("half", Half(1))
+    with pytest.raises(UsageError, match=r"unknown view 'row' of many agents.*rows"):
+        make_env("TwoStepGame-v0", "graph", 1, view="row")

@@ -1,0 +1,100 @@
+"""Training with many agents: what is counted, what is logged, who may play."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.envs.graph.multi_agent import MultiAgentEnv
+from rl.envs.graph_host import GraphHost
+from rl.envs.make import make_env
+from rl.envs.registry import registry as envs
+from rl.errors import UsageError
+from rl.runners.evaluate import Evaluator
+
+ENV_ID = "Leavers-v0"
+PAY = (1.0, 2.0, 3.0)  # of agent i for each of its i + 1 steps: 1 + 4 + 9 = 14 for the team, in 3 steps
+
+
+class Leavers(MultiAgentEnv):
+    """Agent i leaves after i + 1 steps."""
+
+    agent_names = ("first", "second", "third")
+
+    def __init__(self, num_envs: int, max_episode_steps: int | None = None):
+        super().__init__(num_envs, max_episode_steps)
+        self.observation_space = spaces.Box(0.0, 9.0, (1,), np.float32)
+        self.action_space = spaces.Discrete(2)
+
+    def initial(self, seed: tf.Tensor) -> tf.Tensor:
+        return tf.zeros([self.num_envs])
+
+    def dynamics(self, physics: tf.Tensor, action: tf.Tensor, seed: tf.Tensor) -> Any:
+        reward = tf.tile(tf.constant([PAY]), [self.num_envs, 1])
+        return physics + 1.0, reward, physics[:, None] + 1.0 >= tf.constant(PAY)
+
+    def observe(self, physics: tf.Tensor) -> tf.Tensor:
+        return tf.repeat(physics[:, None, None], 3, 1)
+
+
+@pytest.fixture(autouse=True)
+def _leavers():
+    envs.register(Leavers)
+    yield
+    envs._entries().pop(ENV_ID)
+
+
+def _on_the_host(*args: Any) -> GraphHost:
+    env = GraphHost(make_env(*args))
+    env.backend = "gym"  # of the host, as builders see it
+    return env
+
+
+@pytest.mark.parametrize("where", ["in the graph", "on the host"])
+def test_steps_are_environments_and_episodes_the_teams(build, monkeypatch, where):
+    if where == "on the host":
+        monkeypatch.setattr("rl.runners.build.make_env", _on_the_host)
+    runner = build("ppo", env=ENV_ID, num_envs=2, rollout_length=8, minibatches=2, epochs=1, compile="graph")
+    assert runner.steps_per_iteration == 2 * 8
+    assert runner.agent.hparams.num_envs == 2 * 3
+    sums = runner.run(1)
+    # An episode takes 3 steps and the reset: 2 environments have had 2 each.
+    expected = {
+        "episodes": 4,
+        "episode_return": 4 * 14,
+        "episode_length": 4 * 3,
+        "transitions": 4 * (1 + 2 + 3),
+    }
+    assert {name: sums[name] for name in expected} == expected
+    assert sums["episode_return_min"] == sums["episode_return_max"] == 14
+    assert runner.run(2)["episodes"] == 8
+
+
+def test_an_evaluation_plays_whole_teams(build):
+    runner = build("ppo", env=ENV_ID, num_envs=2, rollout_length=8, minibatches=2, epochs=1, compile="graph")
+    found = Evaluator(runner.agent, 3).run(0)
+    assert found.returns.tolist() == [14.0] * 3 and found.lengths.tolist() == [3.0] * 3
+
+
+def test_a_memory_holds_no_step_of_an_agent_that_is_gone(build):
+    memory = {"min_replay_size": 8, "batch_size": 64, "replay_capacity": 96, "n_step": 1}
+    runner = build("dqn", env=ENV_ID, num_envs=2, rollout_length=8, updates_per_iteration=1, **memory)
+    runner.run(1)
+    runner.memory.check_valid()
+    batch = runner.memory.sample(tf.constant([1, 2]), tf.constant(0, tf.int64))
+    real = batch.mask.numpy() > 0
+    assert real.any()
+    agent = batch.observation["agent"].numpy().argmax(-1)[real]
+    steps = batch.observation["observation"].numpy()[real, 0]
+    assert (steps <= agent).all() and set(agent) == {0, 1, 2}
+    np.testing.assert_array_equal(batch.reward.numpy()[real], np.array(PAY)[agent])
+    np.testing.assert_array_equal(batch.discount.numpy()[real] == 0.0, steps == agent)
+
+
+def test_who_compares_parameters_is_refused(build):
+    with pytest.raises(UsageError, match="es compares parameters, Leavers-v0 is played by 3 agents"):
+        build("es", env=ENV_ID, num_envs=2)
