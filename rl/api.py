@@ -26,10 +26,10 @@ from rl.runners.actor import Actor
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.recording import policy_recorder
 from rl.runners.trainer import Result
-from rl.saved_run import read_saved, read_weights, saved_agent
+from rl.saved_run import read_saved, read_weights, reading, saved_agent
 from rl.signals import StopRequest
 from rl.storage.address import check_recorded, default_output
-from rl.storage.storage import Storage, storage_at, storage_of, storages_of
+from rl.storage.storage import Storage, storages_of
 from rl.systems import use_system
 from rl.types import Nest
 from rl.workers.plan import Workers
@@ -269,10 +269,7 @@ def load(
     Raises:
         UsageError: there is no run, its checkpoints are damaged, or it has no distribution to draw from.
     """
-    storage, below = storage_at(run_dir), storage_of(run_dir, 0)
-    if not storage.has("hparams.json") and below.has("hparams.json"):
-        storage = below
-    with storage.to_read():
+    with reading(run_dir) as storage:
         named = None if env is None else give_env(env)
         agent = saved_agent(storage.folder, eval_policy=eval_policy, env=named)
         step = read_weights(agent, storage.folder, which)

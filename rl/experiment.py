@@ -40,6 +40,7 @@ log = logging.getLogger("rl")
 FREE_TO_CHANGE = {
     "estimate",
     "data",  # its place; the runner looks whether it is the same
+    "expert",  # its place; checkpoints hold what it was
     "train_steps",
     "log_period",
     "eval_period",

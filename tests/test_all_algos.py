@@ -2,7 +2,7 @@
 
 Nothing here names an algorithm: a new one is tested as soon as it is registered. Its hparams are the set
 called `<algo>_identity` if there is one, else the one called `<algo>`. One that learns from data gets some
-that were played here, mostly rightly.
+that were played here, mostly rightly; one that asks an expert, a run that was trained with these.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import textwrap
 import gymnasium
 import numpy as np
 import own_data
+import own_experts
 import pytest
 import tensorflow as tf
 import tiny_follow
@@ -66,7 +67,7 @@ def settings(algo, kind, backend):
     name = f"{algo}_identity" if f"{algo}_identity" in hparams_sets else algo
     env, _, factor = TINY[kind]
     steps = hparams_sets.get(name)().train_steps if name.endswith("_identity") else 8_000
-    return name, with_data(algo, {"env": env, "env_backend": backend, "train_steps": factor * steps})
+    return name, with_others(algo, {"env": env, "env_backend": backend, "train_steps": factor * steps})
 
 
 def offline(algo):
@@ -74,11 +75,13 @@ def offline(algo):
     return get_algo(algo).hparams_type().offline
 
 
-def with_data(algo, overrides):
-    """The overrides, for an algorithm that learns from data with some of that environment."""
-    kwargs = overrides.get("env_kwargs", {})
-    needed = offline(algo) or get_algo(algo).hparams_type().demonstrated
-    return overrides | ({"data": own_data.tiny(overrides["env"], **kwargs)} if needed else {})
+def with_others(algo, overrides):
+    """The overrides, for an algorithm that learns from others with data or an expert of that environment."""
+    env, kwargs, kind = overrides["env"], overrides.get("env_kwargs", {}), get_algo(algo).hparams_type()
+    if kind.taught:
+        return overrides | {"expert": own_experts.tiny(env, **kwargs)}
+    needed = kind.offline or kind.demonstrated
+    return overrides | ({"data": own_data.tiny(env, **kwargs)} if needed else {})
 
 
 def ids(each):
@@ -212,7 +215,7 @@ def parts_settings(algo, backend, form, actions):
     """(named set, overrides) for an algorithm where observations have parts of all kinds."""
     name, overrides = settings(algo, spaces.Box if actions == "box" else spaces.Discrete, backend)
     overrides |= {"env": tiny_parts.ENV_ID, "env_kwargs": {"form": form, "actions": actions}}
-    return name, with_data(algo, overrides) | {"model.part_hidden": (8,)}
+    return name, with_others(algo, overrides) | {"model.part_hidden": (8,)}
 
 
 @pytest.mark.parametrize(

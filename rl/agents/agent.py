@@ -1,9 +1,8 @@
 """The Agent: model, algorithm, act_select and grad_comp in one object.
 
 An algorithm is a subclass in `rl/agents/algos/`: it says how the policy acts (`policy`), what is to be
-minimised (`loss`) and, where one gradient step per batch is not enough, how to update (`update`). All
-methods are tensor functions with static shapes and state in variables, so that runners may call them
-eagerly, inside one XLA-compiled loop, or from the host.
+minimised (`loss`) and, where one gradient step per batch is not enough, how to update (`update`). All methods
+are tensor functions, state is in variables: runners call them eagerly, in a compiled loop, or from the host.
 """
 
 from __future__ import annotations
@@ -160,9 +159,8 @@ class Agent(Generic[AnyHParams]):
         rates = {name: schedules.learning_rate(self.hparams, step, lr) for name, lr in self._rates.items()}
         named = {"network": "train/learning_rate"}
         found = {named.get(name, f"train/learning_rate_{name}"): float(rate) for name, rate in rates.items()}
-        return (
-            found | self.act_select.scalars(step) if isinstance(self.act_select, LoggedActSelect) else found
-        )
+        select = self.act_select
+        return found | select.scalars(step) if isinstance(select, LoggedActSelect) else found
 
     @property
     def steps_per_iteration(self) -> int:
@@ -351,6 +349,10 @@ class Agent(Generic[AnyHParams]):
         if self.encoder.normalize:
             rows = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)  # [T, B, ...]
             self.encoder.observe(flatten_time(rows), tf.ones_like(tf.reshape(trajectory.reward, [-1])))
+
+    def remembered(self, trajectory: Trajectory, seed: Tensor) -> Trajectory:
+        """What a memory takes in of a rollout: by default the rollout as it was played."""
+        return trajectory
 
     # -- its state ------------------------------------------------------------------------------------
 
