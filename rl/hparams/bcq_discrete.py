@@ -30,7 +30,8 @@ def bcq_discrete() -> BCQDiscreteHParams:
 @register
 def bcq_cartpole() -> BCQDiscreteHParams:
     """Double BCQ from data of CartPole-v1."""
-    return bcq_discrete(OFFLINE["CartPole-v1"], lr_schedule="linear")
+    # As with CQL: what follows from a move shows a hundred steps later.
+    return bcq_discrete(OFFLINE["CartPole-v1"], lr_schedule="linear", n_step=10)
 
 
 @register
