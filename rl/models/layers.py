@@ -180,6 +180,12 @@ class ObservationEncoder(keras.layers.Layer):
         standard = tf.clip_by_value((x - mean) * tf.math.rsqrt(variance + 1e-8), -10.0, 10.0)
         return tf.where(self.real > 0.0, standard, x)
 
+    def parts(self, observation: Nest) -> dict[str, Tensor]:
+        """The same of a Dict observation, by the names of its parts: `[N, F]` each."""
+        names = sorted(self.space.spaces)
+        sizes = [encoded_size(self.space.spaces[name]) for name in names]
+        return dict(zip(names, tf.split(self(observation), sizes, -1), strict=True))
+
     def action_mask(self, observation: Nest) -> Tensor | None:
         """Which actions are legal, bool [N, A]; None where observations do not say."""
         return tf.cast(observation[ACTION_MASK], tf.bool) if self.masked else None

@@ -1,0 +1,27 @@
+"""Hyperparameters and named sets of QMIX (`rl/agents/algos/qmix.py`)."""
+
+from __future__ import annotations
+
+from rl.hparams.hparams import PositiveInt
+from rl.hparams.registry import register
+from rl.hparams.vdn import TEAM, TWO_STEP, VDNHParams
+
+
+class QMIXHParams(VDNHParams):
+    """QMIX: VDN's, and the mixing network's."""
+
+    algo: str = "qmix"
+
+    mixing_units: PositiveInt = 32  # of the layer that mixes the agents' values, and of its last bias's
+
+
+@register
+def qmix() -> QMIXHParams:
+    """QMIX with double learning on any environment of agents with discrete actions: give --env ID."""
+    return QMIXHParams.of(TEAM)
+
+
+@register
+def qmix_two_step() -> QMIXHParams:
+    """QMIX with double learning on TwoStepGame-v0, whose best return of 8 needs the team's value whole."""
+    return QMIXHParams.of(TWO_STEP, mixing_units=8)
