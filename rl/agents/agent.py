@@ -27,6 +27,7 @@ from rl.agents.contracts import (
     checked_act_select,
     checked_choice,
 )
+from rl.agents.groups import check_groups
 from rl.agents.optimizers import KERNELS, OPTIMIZERS
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
@@ -102,6 +103,7 @@ class Agent(Generic[AnyHParams]):
         self.build()
         if "network" not in self.networks:
             raise UsageError(f'algorithm {hparams.algo} has no acting network: add_network("network", ...)')
+        check_groups(hparams, self.networks)
         if not self.recurrent and tf.nest.flatten(self._network_state(1)):
             raise UsageError(
                 f"{hparams.algo} cannot learn with model {hparams.model.name}, which keeps state: "

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import tensorflow as tf
 from gymnasium import spaces
 
+from rl.agents.groups import agents_of
 from rl.agents.value import ValueAgent, replay_loss
-from rl.envs.agents import OfAgents
 from rl.errors import UsageError
 from rl.hparams.vdn import VDNHParams
 from rl.models.joint import AgentsEncoder, AgentsQNetwork
@@ -64,17 +64,3 @@ class JointValueAgent(ValueAgent[AnyJoint]):
         error = target - q_value
         loss = value.huber(error, hparams.huber_delta) if hparams.loss == "huber" else tf.square(error)
         return replay_loss(loss, q_value, error, batch)
-
-
-def agents_of(space: spaces.Space, hparams: Any, part: str) -> OfAgents:
-    """Returns the part of an observation space that says who the agents are.
-
-    Raises:
-        UsageError: the environment is not of many agents.
-    """
-    found = space.spaces.get(part) if isinstance(space, spaces.Dict) else None
-    if not isinstance(found, OfAgents):
-        raise UsageError(
-            f"{hparams.algo} is for environments of many agents, and {hparams.env} has one: take dqn or ppo"
-        )
-    return found
