@@ -1,11 +1,11 @@
-"""Networks over what all agents of an environment observe together (`rl.envs.agents`, view `joint`)."""
+"""Networks over what agents observe together, or beside the global state (`rl.envs.agents`, the views)."""
 
 from __future__ import annotations
 
 import keras
 import tensorflow as tf
 
-from rl.models.layers import ILLEGAL, Initializers, ObservationEncoder, dense, encoded_size
+from rl.models.layers import ILLEGAL, Initializers, ObservationEncoder, dense, encoded_size, part_shapes
 from rl.models.networks import QNetwork
 from rl.types import Nest, Tensor
 
@@ -36,6 +36,21 @@ class AgentsEncoder(keras.layers.Layer):
         """Values or logits [N * A, n], those of illegal actions replaced by `ILLEGAL`."""
         legal = self.joint.action_mask(observation)  # [N, A * n]
         return values if legal is None else tf.where(tf.reshape(legal, values.shape), values, ILLEGAL)
+
+
+class WithoutPart(keras.layers.Layer):
+    """Dict observations as `encoder` gives them, without one of their parts: `[N, F]`."""
+
+    def __init__(self, encoder: ObservationEncoder, part: str):
+        super().__init__(name=f"without_{part}", trainable=False)
+        self.whole, self.part = encoder, part
+        rest = [each for name, each in sorted(encoder.space.spaces.items()) if name != part]
+        self.shapes = [shape for each in rest for shape in part_shapes(each)]
+        self.built = True
+
+    def call(self, observation: Nest) -> Tensor:
+        parts = self.whole.parts(observation)
+        return tf.concat([x for name, x in parts.items() if name != self.part], -1)
 
 
 class AgentsQNetwork(QNetwork):

@@ -60,6 +60,11 @@ def encoded_size(space: spaces.Space) -> int:
     return sum(part.width for part in _parts(space))
 
 
+def part_shapes(space: spaces.Space) -> list[tuple[int, ...]]:
+    """The shapes of `ObservationEncoder.shapes` for `space`."""
+    return [part.shape for part in _parts(space)]
+
+
 def has_action_mask(observation_space: spaces.Space, action_space: spaces.Space) -> bool:
     """Whether observations say which discrete actions are legal, in a part called "action_mask".
 
