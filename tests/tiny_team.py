@@ -58,7 +58,7 @@ def settings(hparams_type, kind):
     """Overrides by which an algorithm of these hparams is to learn it, whose actions are of that kind."""
     made = {"env": ENV_ID, "gamma": 0.0, "train_steps": 4_000, "lr": 2e-3, "model.hidden": (32, 32)}
     if kind is spaces.Box:
-        made |= {"env_kwargs": {"actions": "box"}, "train_steps": 16_000}
+        made |= {"env_kwargs": {"actions": "box"}, "train_steps": 8_000}
     replay = {"min_replay_size": 100, "random_steps": 100, "batch_size": 64}
     if hparams_type.model_fields["memory"].default == "rollout":
         made |= {
