@@ -1,4 +1,4 @@
-"""What each set of hparams must reach, and who says so: the one table of bars."""
+"""What each set of hparams must reach, who says so, and what those that learn from others are given."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ SOURCES = {
     "C": "CleanRL's documentation, 3 seeds",
     "R": "the stop criterion of RLlib's tuned example",
     "G": "Gymnasium's reward threshold, where nobody states a score",
+    "D": "ours, for learning from data of `make_data.py`: nobody states a score on the same ones",
     "M": "MinAtar's published curves at 5 million frames (github.com/kenjyoung/MinAtar), read off the plot",
 }
 
@@ -115,6 +116,46 @@ BARS: dict[str, Bar] = {
         for env, score in scores.items()
     },
 }
+
+# From others.
+BARS |= {
+    "bc_cartpole": Bar(120.0, "R, its own data"),
+    "marwil_cartpole": Bar(250.0, "R, its own data"),
+    "cql_cartpole": Bar(450.0, "D"),
+    "bcq_cartpole": Bar(450.0, "D"),
+    "cql_pendulum": Bar(-300.0, "R, its own data"),
+    "gail_cartpole": Bar(475.0, "G"),
+    "dagger_cartpole": Bar(475.0, "G"),
+}
+
+DATA = "build/data"  # where `python benchmarks/make_data.py --output_dir build/data` puts what it makes
+
+
+class Given(NamedTuple):
+    """What a set is given to learn from, of what make_data.py makes."""
+
+    task: str  # in make_data.TASKS
+    quality: str  # of the data set
+    expert: bool = False  # whether it asks the task's finished run, too
+
+    def overrides(self) -> dict[str, str]:
+        """Returns the hparams that say so."""
+        data = {"data": f"{DATA}/{self.task}-{self.quality}-v0"}
+        return data | ({"expert": f"{DATA}/runs/{self.task}-expert"} if self.expert else {})
+
+
+GIVEN: dict[str, Given] = {
+    **{f"{algo}_cartpole": Given("cartpole", "medium-replay") for algo in ("bc", "marwil", "cql", "bcq")},
+    "cql_pendulum": Given("pendulum", "medium-replay"),
+    "gail_cartpole": Given("cartpole", "expert-ten"),
+    **{f"dagger_{task}": Given(task, "expert-ten", expert=True) for task in ("cartpole", "pendulum")},
+}
+
+
+def given(name: str) -> dict[str, str]:
+    """Returns the hparams by which a set is given what it learns from; empty for one that plays alone."""
+    found = GIVEN.get(WITH_WORKERS.sub("", name))
+    return {} if found is None else found.overrides()
 
 
 def bar_of(name: str) -> Bar | None:

@@ -11,7 +11,8 @@ build/tuning). What has finished with the hparams that the set has now is not re
 is continued. The last and the best checkpoint are then played for 100 episodes on Gymnasium, which chose
 neither. Writes learning.csv (a line for each run), learning_hparams.json (what was trained),
 learning_curves.csv (the runs' own evaluations) and the report made of them (report.py) in benchmarks/results;
-lines of sets that are not named stay.
+lines of sets that are not named stay. What sets that learn from others are given (bars.py) is made where it
+is missing (make_data.py).
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
+import make_data  # noqa: E402
 import measure  # noqa: E402
 import report  # noqa: E402
 import trained  # noqa: E402
-from bars import BARS, JUDGED, WITH_WORKERS  # noqa: E402
+from bars import BARS, DATA, GIVEN, JUDGED, WITH_WORKERS, given  # noqa: E402
 
 RUNS, TUNING = ROOT / "build" / "learning", ROOT / "build" / "tuning"
 FIELDS = ("hparams", "env", "seed", "steps", "best_step", "last", "best", "episodes", "seconds",
@@ -69,9 +71,10 @@ def jobs(name: str, args: argparse.Namespace) -> list[Job]:
     """The runs of a set; without evaluations of its own, it gets `--evaluations` of them along the way."""
     from rl.hparams.merge import named
 
-    found = []
+    found, others = [], given(name)
     for seed in range(args.first_seed, args.first_seed + args.seeds):
-        hparams = named(name)
+        hparams, overrides = named(name), [f"{key}={value}" for key, value in others.items()]
+        hparams.assign(others)
         folder = (RUNS if args.judged else TUNING) / called(name, args) / f"seed_{seed}"
         shown = os.path.relpath(folder, ROOT)
         command = ["train.py", "--hparams", name, "--seed", str(seed), "--output_dir", shown]
@@ -82,41 +85,11 @@ def jobs(name: str, args: argparse.Namespace) -> list[Job]:
             command += ["--train_steps", str(args.train_steps)]
         if not hparams.eval_period:
             hparams.eval_period = max(hparams.train_steps // args.evaluations, 1)
-            command += ["--hparam_override", f"eval_period={hparams.eval_period}"]
+            overrides.append(f"eval_period={hparams.eval_period}")
+        if overrides:
+            command += ["--hparam_override", ",".join(overrides)]
         found.append(Job(called(name, args), seed, hparams, tuple(command), folder))
     return found
-
-
-def times(run_dir: Path) -> dict[str, float]:
-    """Wall time by perf.csv, in seconds: of training without the first window, and of evaluations.
-
-    The first window is where compilation happens. Where a run was interrupted and continued, the window
-    after that compiled again and counts in full.
-    """
-    training, evaluation, first = 0.0, 0.0, 0.0
-    before = 0.0
-    for i, row in enumerate(report.read_table(run_dir / "perf.csv")):
-        step = float(row["step"])
-        seconds = (step - before) / float(row["perf/steps_per_second"])
-        before = step
-        if i:
-            training += seconds
-        else:
-            first = seconds
-        evaluation += float(row.get("perf/eval_seconds") or 0.0)
-    return {
-        "seconds": round(training + evaluation, 1),
-        "train_seconds": round(training, 1),
-        "eval_seconds": round(evaluation, 1),
-        "first_window_s": round(first, 1),
-    }
-
-
-def curve(run_dir: Path) -> list[tuple[int, float]]:
-    """(step, mean return) of the evaluations during training."""
-    rows = report.read_table(run_dir / "metrics.csv")
-    found = [(row["step"], row.get("eval/return_mean")) for row in rows]
-    return [(int(step), float(value)) for step, value in found if value]
 
 
 def play(mine: list[Job], args: argparse.Namespace) -> list[dict[str, float]]:
@@ -138,7 +111,7 @@ def play(mine: list[Job], args: argparse.Namespace) -> list[dict[str, float]]:
 def line(job: Job, means: dict[str, float], args: argparse.Namespace) -> dict[str, Any]:
     """A run's line of the results."""
     run_dir = job.folder / "run_0"
-    points = curve(run_dir)
+    points = report.curve(run_dir)
     return {
         "hparams": job.name,
         "env": job.hparams.env,
@@ -148,7 +121,7 @@ def line(job: Job, means: dict[str, float], args: argparse.Namespace) -> dict[st
         "last": round(means["last"], 1),
         "best": round(means["best"], 1),
         "episodes": args.episodes,
-        **times(run_dir),
+        **report.times(run_dir),
         "cores": len(os.sched_getaffinity(0)),
         "fingerprint": trained.fingerprint(job.hparams),
         "command": "python " + shlex.join(job.command),
@@ -260,7 +233,7 @@ def write_results(name: str, rows: list[dict[str, Any]], mine: list[Job], folder
     points = [
         dict(zip(CURVE_FIELDS, (name, job.seed, step, round(value, 1)), strict=True))
         for job in mine
-        for step, value in curve(job.folder / "run_0")
+        for step, value in report.curve(job.folder / "run_0")
     ]
     write_csv(folder / "learning_curves.csv", CURVE_FIELDS, points, name, kept)
     report.write(folder, [name])
@@ -350,8 +323,10 @@ def parse() -> argparse.Namespace:
 def main() -> int:
     args = parse()
     passed = True
+    names = chosen(args)
+    make_data.provide({GIVEN[name].task for name in names if name in GIVEN}, ROOT / DATA, args.nice)
     with ThreadPoolExecutor(args.jobs) as pool:
-        todo = {name: jobs(name, args) for name in chosen(args)}
+        todo = {name: jobs(name, args) for name in names}
         futures = {name: [pool.submit(train, job, args) for job in mine] for name, mine in todo.items()}
         try:
             for name, mine in todo.items():

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import trained  # noqa: E402
-from bars import BARS, JUDGED, SOURCES, WITH_WORKERS, bar_of  # noqa: E402
+from bars import BARS, DATA, JUDGED, SOURCES, WITH_WORKERS, bar_of  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
 RESAMPLES = 10_000
@@ -51,6 +51,38 @@ def read_curves(folder: Path) -> Curves:
         seed = curves.setdefault(row["hparams"], {}).setdefault(int(row["seed"]), {})
         seed[int(row["step"])] = float(row["return"])
     return curves
+
+
+def times(run_dir: Path) -> dict[str, float]:
+    """Wall time by perf.csv, in seconds: of training without the first window, and of evaluations.
+
+    The first window is where compilation happens. Where a run was interrupted and continued, the window
+    after that compiled again and counts in full.
+    """
+    training, evaluation, first = 0.0, 0.0, 0.0
+    before = 0.0
+    for i, row in enumerate(read_table(run_dir / "perf.csv")):
+        step = float(row["step"])
+        seconds = (step - before) / float(row["perf/steps_per_second"])
+        before = step
+        if i:
+            training += seconds
+        else:
+            first = seconds
+        evaluation += float(row.get("perf/eval_seconds") or 0.0)
+    return {
+        "seconds": round(training + evaluation, 1),
+        "train_seconds": round(training, 1),
+        "eval_seconds": round(evaluation, 1),
+        "first_window_s": round(first, 1),
+    }
+
+
+def curve(run_dir: Path) -> list[tuple[int, float]]:
+    """(step, mean return) of the evaluations during training."""
+    rows = read_table(run_dir / "metrics.csv")
+    found = [(row["step"], row.get("eval/return_mean")) for row in rows]
+    return [(int(step), float(value)) for step, value in found if value]
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
@@ -212,7 +244,10 @@ where the mean over seeds of their last checkpoints reaches it, and no run is lo
 and not by the episodes shown, stands beside it as information. "IQM" is the interquartile mean, with a 95 %
 bootstrap interval over seeds; below {IQM_FROM} seeds the mean, with an interval that is little more than the
 range from the worst to the best. "Stale" says that the set has other values now than the row was trained
-with. Changes of the code it cannot see: for these there is the commit. Wall time is that of training, its
+with. Changes of the code it cannot see: for these there is the commit. Sets that learn from others are given
+data, and some an expert, of `python benchmarks/make_data.py --output_dir {DATA}` (which learning.py calls
+where they are missing), as their commands say; where these play nothing, steps are gradient updates. Wall
+time is that of training, its
 evaluations and compilation included; "busy" marks sets of which a run had to share the machine. Bars, in
 brackets the source:
 """

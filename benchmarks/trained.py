@@ -14,7 +14,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-from bars import WITH_WORKERS  # noqa: E402
+from bars import WITH_WORKERS, given  # noqa: E402
 
 from rl.errors import UsageError  # noqa: E402
 from rl.hparams.hparams import HParams  # noqa: E402
@@ -78,7 +78,7 @@ def write(folder: Path, new: Mapping[str, Values], fingerprints: Sequence[str]) 
 def stale(row: Mapping[str, Any], known: Mapping[str, Values]) -> str:
     """Why a line of the results is not of the set as it is now; empty where it is.
 
-    What its command changed (`--train_steps`) counts as it did then.
+    What its command changed (`--train_steps`) counts as it did then; what it learned from, as it is now.
     """
     found = known.get(row.get("fingerprint") or "")
     if found is None:
@@ -87,6 +87,7 @@ def stale(row: Mapping[str, Any], known: Mapping[str, Values]) -> str:
         now = named(WITH_WORKERS.sub("", row["hparams"]))
     except UsageError:
         return "there is no such set any more"
+    now.assign(given(row["hparams"]))
     steps = re.search(r" --train_steps (\d+)", row["command"])
     if steps:
         now.train_steps = int(steps[1])

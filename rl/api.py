@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
-from rl.envs.host import Purpose, action_encoder, purpose_seed
+from rl.envs.host import HostEnv, Purpose, action_encoder, purpose_seed
 from rl.envs.make import eval_envs_of
 from rl.envs.of_data import with_environment
 from rl.envs.own import check_importable, give_env
@@ -26,10 +26,10 @@ from rl.runners.actor import Actor
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.recording import policy_recorder
 from rl.runners.trainer import Result
-from rl.saved_run import read_saved, read_weights, saved_agent
+from rl.saved_run import read_saved, read_weights, reading, saved_agent
 from rl.signals import StopRequest
 from rl.storage.address import check_recorded, default_output
-from rl.storage.storage import Storage, storage_at, storage_of, storages_of
+from rl.storage.storage import Storage, storages_of
 from rl.systems import use_system
 from rl.types import Nest
 from rl.workers.plan import Workers
@@ -67,13 +67,13 @@ class Policy:
 
     def __init__(self, agent: Agent[Any], origin: dict[str, Any] | None = None):
         self.agent = agent
-        self._origin = {"name": None, "address": "", **(origin or {})}  # of `policy_recorder`
+        self.origin = {"name": None, "address": "", **(origin or {})}  # of `policy_recorder`
         self._actors: dict[int, Actor] = {}
         self._calls = 0  # each with random numbers of its own
-        self._encode = action_encoder(agent.action_space)
+        self.encode = action_encoder(agent.action_space)  # the agent's actions as the environment takes them
         if agent.hparams.env:
             env = eval_envs_of(agent.hparams, 1)
-            self._encode = env.encode
+            self.encode = env.encode
             env.close()
 
     def __call__(self, observation: Nest, batched: bool = False) -> Nest:
@@ -96,8 +96,13 @@ class Policy:
             del self._actors[next(iter(self._actors))]
         actor.begin(self._calls, 1)
         self._calls += 1
-        action = self._encode(actor(batch, 0, 0)[0])
+        action = self.encode(actor(batch, 0, 0)[0])
         return action if batched else tf.nest.map_structure(lambda x: x[0], action)
+
+    def environments(self, count: int) -> HostEnv | None:
+        """Returns `count` environments as evaluation plays them; None for a policy that was trained without
+        one."""
+        return eval_envs_of(self.agent.hparams, count) if self.agent.hparams.env else None
 
     def reset(self) -> None:
         """Forgets what a recurrent policy remembers; does nothing for others."""
@@ -120,7 +125,7 @@ class Policy:
         with contextlib.closing(Evaluator(self.agent, episodes)) as evaluator:
             if record_data is None:
                 return evaluator.run(purpose_seed(Purpose.USER, seed))
-            who = {**self._origin, "seed": seed}
+            who = {**self.origin, "seed": seed}
             with policy_recorder(str(record_data), self.agent, **who) as recorder:
                 recorder.begin()
                 return evaluator.run(purpose_seed(Purpose.USER, seed), recorder=recorder)
@@ -264,10 +269,7 @@ def load(
     Raises:
         UsageError: there is no run, its checkpoints are damaged, or it has no distribution to draw from.
     """
-    storage, below = storage_at(run_dir), storage_of(run_dir, 0)
-    if not storage.has("hparams.json") and below.has("hparams.json"):
-        storage = below
-    with storage.to_read():
+    with reading(run_dir) as storage:
         named = None if env is None else give_env(env)
         agent = saved_agent(storage.folder, eval_policy=eval_policy, env=named)
         step = read_weights(agent, storage.folder, which)

@@ -10,8 +10,9 @@ from typing import Any
 
 from rl.agents.agent import Agent
 from rl.data.recorder import Recorder
+from rl.envs.gym_ids import left_out
 from rl.envs.host import Purpose, purpose_seed
-from rl.envs.make import check_window, eval_envs_of, left_out
+from rl.envs.make import check_window, eval_envs_of
 from rl.errors import NotFinite, NotSent, Stopped, Unavailable, UsageError
 from rl.hparams.hints import hints, picture_hint, text_hint
 from rl.hparams.hparams import HParams
@@ -39,6 +40,7 @@ log = logging.getLogger("rl")
 FREE_TO_CHANGE = {
     "estimate",
     "data",  # its place; the runner looks whether it is the same
+    "expert",  # its place; checkpoints hold what it was
     "train_steps",
     "log_period",
     "eval_period",

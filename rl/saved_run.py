@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.storage.checkpoint import CheckpointManager, read_manifest, read_single
 from rl.storage.files import failure, patiently, read_text, reason
+from rl.storage.storage import Storage, storage_at, storage_of
 
 
 def read_saved(run_dir: Path) -> dict[str, Any] | None:
@@ -79,6 +82,17 @@ def saved_agent(
         views = data.observation_space, data.action_space
     agent: Agent[Any] = get_algo(hparams.algo)(hparams, *views, seed)
     return agent
+
+
+@contextlib.contextmanager
+def reading(address: str | Path) -> Iterator[Storage]:
+    """Gives the run at an address, or `run_0` where that is the folder that runs are in; `folder` of what it
+    gives holds its files while this lasts."""
+    storage, below = storage_at(address), storage_of(address, 0)
+    if not storage.has("hparams.json") and below.has("hparams.json"):
+        storage = below
+    with storage.to_read():
+        yield storage
 
 
 def best_return(run_dir: Path) -> float | None:

@@ -1,8 +1,7 @@
 """Every registered algorithm, on every kind of action space it acts in, in-graph and on the host.
 
-Nothing here names an algorithm: a new one is tested as soon as it is registered. Its hparams are the set
-called `<algo>_identity` if there is one, else the one called `<algo>`. One that learns from data gets some
-that were played here, mostly rightly.
+Nothing here names an algorithm: a new one is tested as soon as it is registered, by the set `<algo>_identity`
+or else `<algo>`. What learns from data gets some that were played here, mostly rightly; what asks, an expert.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import textwrap
 import gymnasium
 import numpy as np
 import own_data
+import own_experts
 import pytest
 import tensorflow as tf
 import tiny_follow
@@ -80,7 +80,7 @@ def settings(algo, kind, backend):
     name = f"{algo}_identity" if f"{algo}_identity" in hparams_sets else algo
     env, _, factor = TINY[kind]
     steps = hparams_sets.get(name)().train_steps if name.endswith("_identity") else 8_000
-    return name, with_data(algo, {"env": env, "env_backend": backend, "train_steps": factor * steps})
+    return name, with_others(algo, {"env": env, "env_backend": backend, "train_steps": factor * steps})
 
 
 def offline(algo):
@@ -88,11 +88,13 @@ def offline(algo):
     return get_algo(algo).hparams_type().offline
 
 
-def with_data(algo, overrides):
-    """The overrides, for an algorithm that learns from data with some of that environment."""
-    kwargs = overrides.get("env_kwargs", {})
-    needed = offline(algo) or get_algo(algo).hparams_type().demonstrated
-    return overrides | ({"data": own_data.tiny(overrides["env"], **kwargs)} if needed else {})
+def with_others(algo, overrides):
+    """The overrides, for an algorithm that learns from others with data or an expert of that environment."""
+    env, kwargs, kind = overrides["env"], overrides.get("env_kwargs", {}), get_algo(algo).hparams_type()
+    if kind.taught:
+        return overrides | {"expert": own_experts.tiny(env, **kwargs)}
+    needed = kind.offline or kind.demonstrated
+    return overrides | ({"data": own_data.tiny(env, **kwargs)} if needed else {})
 
 
 def ids(each):
@@ -160,10 +162,9 @@ def test_it_learns_and_is_saved_and_restored_whole_and_repeats_itself(build, tmp
     after = state(runner)
     for key, value in after.items():
         assert np.isfinite(value).all() or value.dtype.kind != "f", key
-    kernels = [key for key in agent.policy_variables if key.endswith("kernel")]
-    assert all((after[key] != before[key]).any() for key in kernels)
+    assert all((after[key] != before[key]).any() for key in agent.policy_variables if key.endswith("kernel"))
+    good = TINY[kind][1] if sees_itself(algo) else tiny_team.GOOD[agent.hparams.view][kind]
     with contextlib.closing(Evaluator(agent, 5)) as evaluator:
-        good = TINY[kind][1] if sees_itself(algo) else tiny_team.GOOD[agent.hparams.view][kind]
         assert evaluator.run(0).returns.mean() >= good
 
 
@@ -212,10 +213,9 @@ def parts_cases():
     """(algorithm, kind of action space, kind of observation, backend). Dicts are where masks are, too."""
     found = []
     for name in ALONE:
-        if spaces.Discrete in get_algo(name).action_spaces:
-            found.append((name, spaces.Discrete, "tuple", "graph"))
-        else:
-            found.append((name, spaces.Box, "tuple", "graph"))
+        kind = spaces.Discrete if spaces.Discrete in get_algo(name).action_spaces else spaces.Box
+        found.append((name, kind, "tuple", "graph"))
+        if kind is spaces.Box:
             found += [(name, spaces.Box, "dict", each) for each in backends(name) if each == "gym"]
     return first_of_each(found, lambda name, *case: (family(name), *case))
 
@@ -224,7 +224,7 @@ def parts_settings(algo, backend, form, actions):
     """(named set, overrides) for an algorithm where observations have parts of all kinds."""
     name, overrides = settings(algo, spaces.Box if actions == "box" else spaces.Discrete, backend)
     overrides |= {"env": tiny_parts.ENV_ID, "env_kwargs": {"form": form, "actions": actions}}
-    return name, with_data(algo, overrides) | {"model.part_hidden": (8,)}
+    return name, with_others(algo, overrides) | {"model.part_hidden": (8,)}
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from rl.cli import checked, main, parse
 from rl.data import __main__ as data_tool
 from rl.envs import own
 from rl.estimate import __main__ as estimate
+from rl.export import __main__ as export
 from rl.report.video import has_display
 from rl.runners import trainer
 from rl.runners.build import build_runner
@@ -204,6 +205,7 @@ def typed(words: list[str]) -> int:
         "k8s.generate": generate.main,
         "rl.data": data_tool.main,
         "rl.estimate": estimate.main,
+        "rl.export": export.main,
     }
     name = next(word for word in words[1:3] if word in program)
     try:

@@ -1,9 +1,8 @@
 """The Agent: model, algorithm, act_select and grad_comp in one object.
 
 An algorithm is a subclass in `rl/agents/algos/`: it says how the policy acts (`policy`), what is to be
-minimised (`loss`) and, where one gradient step per batch is not enough, how to update (`update`). All
-methods are tensor functions with static shapes and state in variables, so that runners may call them
-eagerly, inside one XLA-compiled loop, or from the host.
+minimised (`loss`) and, where one gradient step per batch is not enough, how to update (`update`). All methods
+are tensor functions, state is in variables: runners call them eagerly, in a compiled loop, or from the host.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Agent(Generic[AnyHParams]):
         UsageError: the algorithm cannot act in `action_space`, or it or another part is not what it must be.
     """
 
-    experience: ClassVar[str]  # what it learns from, one of EXPERIENCES
+    experience: str  # what it learns from, one of EXPERIENCES; `build` may choose another one
     action_spaces: ClassVar[tuple[type, ...]]  # kinds of action space it can act in
     hparams_type: ClassVar[type[HParams]] = HParams  # of its hyperparameters; `Agent[DQNHParams]` sets it
     trajectory_extras: ClassVar[tuple[str, ...]] = ()  # what a rollout keeps beside the transition
@@ -162,9 +161,8 @@ class Agent(Generic[AnyHParams]):
         rates = {name: schedules.learning_rate(self.hparams, step, lr) for name, lr in self._rates.items()}
         named = {"network": "train/learning_rate"}
         found = {named.get(name, f"train/learning_rate_{name}"): float(rate) for name, rate in rates.items()}
-        return (
-            found | self.act_select.scalars(step) if isinstance(self.act_select, LoggedActSelect) else found
-        )
+        select = self.act_select
+        return found | select.scalars(step) if isinstance(select, LoggedActSelect) else found
 
     @property
     def steps_per_iteration(self) -> int:
@@ -226,10 +224,9 @@ class Agent(Generic[AnyHParams]):
         """
         loss = self.loss if loss is None else loss
         variables = self.networks[name].trainable_variables if variables is None else variables
-        option = {} if unless is None else {"unless": unless}
-        update = self.grad_comp(
-            lambda part: loss(part, seed), batch, variables, self.optimizers[name], **option
-        )
+        more = {} if unless is None else {"unless": unless}
+        optimizer = self.optimizers[name]
+        update = self.grad_comp(lambda part: loss(part, seed), batch, variables, optimizer, **more)
         if not isinstance(update, Update):
             raise UsageError(
                 f"grad_comp {self.hparams.grad_comp} returned {type(update).__name__}, not an Update"
@@ -306,7 +303,6 @@ class Agent(Generic[AnyHParams]):
         """
         if sampled:
             self._check_stochastic()
-        draws = training or sampled
         policy_seed, select_seed = random.split(seed, 2)
         output = self.policy(observation, network_state(recurrent_state), policy_seed, training)
         if not isinstance(output, PolicyOutput):
@@ -317,7 +313,7 @@ class Agent(Generic[AnyHParams]):
         stateful = isinstance(self.act_select, StatefulActSelect)
         before = (recurrent_state["act_select"],) if stateful else ()
         action, log_prob, select_state = checked_choice(
-            self.act_select(output, select_seed, step, draws, *before),
+            self.act_select(output, select_seed, step, training or sampled, *before),
             tf.nest.flatten(observation)[0].shape[0],
             stateful,
             "log_prob" in self.trajectory_extras,
@@ -353,6 +349,10 @@ class Agent(Generic[AnyHParams]):
         if self.encoder.normalize:
             rows = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)  # [T, B, ...]
             self.encoder.observe(flatten_time(rows), tf.ones_like(tf.reshape(trajectory.reward, [-1])))
+
+    def remembered(self, trajectory: Trajectory, seed: Tensor) -> Trajectory:
+        """What a memory takes in of a rollout: by default the rollout as it was played."""
+        return trajectory
 
     # -- its state ------------------------------------------------------------------------------------
 

@@ -7,14 +7,14 @@ from typing import TypeVar
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
-from rl.hparams.bc import BCHParams
+from rl.hparams.bc import CloningHParams
 from rl.models.policies import PolicyNetwork
 from rl.types import Nest, PolicyOutput, Tensor
 
-AnyBC = TypeVar("AnyBC", bound=BCHParams)
+AnyCloning = TypeVar("AnyCloning", bound=CloningHParams)
 
 
-class Cloning(Agent[AnyBC]):
+class Cloning(Agent[AnyCloning]):
     """Base of policies that make the data's actions likely; a subclass writes `loss`."""
 
     experience = "transition"
@@ -27,7 +27,8 @@ class Cloning(Agent[AnyBC]):
         self.add_optimizer("network", self.network.trainable_variables)
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
-        return PolicyOutput(distribution=self.network(observation))
+        distribution, state = self.network.step(observation, recurrent_state)
+        return PolicyOutput(distribution=distribution, recurrent_state=state)
 
     def updates_per_iteration(self) -> int:
         return self.hparams.updates_per_iteration

@@ -169,3 +169,11 @@ class Imitates(Protocol):
 
     def take_demonstrations(self, memory: Any) -> None:
         """Takes a memory of transitions to sample from (rl.memory.contract.Memory)."""
+
+
+@runtime_checkable
+class AsksExpert(Protocol):
+    """An algorithm that learns from what another agent would do where it goes itself."""
+
+    def take_expert(self, expert: Any) -> None:
+        """Takes a trained agent of the same spaces, whose policy keeps no state (rl.agents.agent.Agent)."""

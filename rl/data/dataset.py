@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 from gymnasium import spaces
 
-from rl.data import hdf5, journal, shards, stored
+from rl.data import cache, hdf5, journal, shards, stored
 from rl.data.hdf5 import Episode
 from rl.data.metadata import MAIN, METADATA, env_id_of, read_metadata, totals, write_metadata
 from rl.data.spaces import (
@@ -176,13 +176,20 @@ def read(folder: str | os.PathLike[str], exact: bool = False) -> Dataset:
     data = data_folder(folder)
     metadata = read_metadata(data)
     observations, actions = metadata.pop("observation_space"), metadata.pop("action_space")
+    seen = map_space(observations, narrow_space), map_space(actions, from_zero)
+    before = "" if exact else cache.state(data)
+    columns = None if exact else cache.load(data, *seen)
+    if columns is not None:
+        return Dataset(**columns, observation_space=seen[0], action_space=seen[1], metadata=metadata)
     stored = stored_episodes(data, observations, actions, metadata)
     episodes = [each if exact else as_seen(each, observations, actions) for each in stored]
     if not episodes:
         raise UsageError(f"there is no whole episode in the data set {folder}: record some, or name another")
-    if not exact:
-        observations, actions = map_space(observations, narrow_space), map_space(actions, from_zero)
-    return Dataset.of(episodes, observations, actions, metadata)
+    if exact:
+        return Dataset.of(episodes, observations, actions, metadata)
+    found = Dataset.of(episodes, *seen, metadata)
+    cache.store(data, before, vars(found), *seen)
+    return found
 
 
 def as_seen(episode: Episode, observations: spaces.Space, actions: spaces.Space) -> Episode:

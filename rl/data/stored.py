@@ -108,44 +108,73 @@ def stored(data: Path, observations: spaces.Space, actions: spaces.Space, jpeg: 
     """
     if not (data / MAIN).exists():
         return
-    files: dict[str, h5py.File | None] = {}  # shards, None where one is damaged
-    with opened(data / MAIN) as main:
-        known = listed_in(main)
+    reader = Reader(data)
+    try:
+        for i in reader.numbers:
+            try:
+                group = reader.group(i)
+                if group is not None:
+                    yield hdf5.read_episode(group, observations, actions, jpeg)
+            except (Damaged, KeyError, OSError) as error:
+                line = " ".join(str(error).split())
+                _log.warning("%s: episode %d is damaged and left out: %s", data / MAIN, i, line)
+    finally:
+        reader.close()
+
+
+class Reader:
+    """Finds the episodes of main_data.hdf5, in it or in the shards that it links to.
+
+    Raises:
+        UsageError: main_data.hdf5 itself cannot be read.
+    """
+
+    def __init__(self, data: Path):
+        self._data, self._main = data, opened(data / MAIN)
+        self._known = listed_in(self._main)
+        self._files: dict[str, h5py.File | None] = {}  # shards, None where one is damaged
+        self.numbers = sorted(i for i in map(hdf5.number, self._main) if i is not None)
+
+    def group(self, i: int) -> h5py.Group | None:
+        """Returns the group of an episode, None where its shard is damaged, of which one line warns.
+
+        Raises:
+            Damaged, KeyError, OSError: there is none.
+        """
+        link = self._main.get(f"{GROUP}{i}", getlink=True)
+        if isinstance(link, h5py.HardLink):
+            return self._main[f"{GROUP}{i}"]
+        if not (isinstance(link, h5py.ExternalLink) and _SHARD.fullmatch(link.filename)):
+            raise Damaged("it stands in no shard of this data set")
+        if link.filename not in self._files:
+            path = self._data / link.filename
+            trouble = trouble_of(path, self._known.get(link.filename))
+            if trouble:
+                _log.warning("%s is damaged and left out: %s", path, trouble)
+            self._files[link.filename] = None if trouble else h5py.File(path, "r")
+        shard = self._files[link.filename]
+        if shard is None:
+            return None
+        if not isinstance(shard.get(link.path, getlink=True), h5py.HardLink):
+            raise Damaged("it stands in another file")
+        return shard[link.path]
+
+    def length(self, i: int) -> int:
+        """Returns the steps of an episode, without reading them; 0 where it is damaged, of which one line
+        warns."""
         try:
-            for i in sorted(i for i in map(hdf5.number, main) if i is not None):
-                try:
-                    group = _group(data, main, i, known, files)
-                    if group is not None:
-                        yield hdf5.read_episode(group, observations, actions, jpeg)
-                except (Damaged, KeyError, OSError) as error:
-                    line = " ".join(str(error).split())
-                    _log.warning("%s: episode %d is damaged and left out: %s", data / MAIN, i, line)
-        finally:
-            for each in filter(None, files.values()):
-                each.close()
+            group = self.group(i)
+            return 0 if group is None else int(group["rewards"].shape[0])
+        except (Damaged, KeyError, OSError, AttributeError, IndexError) as error:
+            line = " ".join(str(error).split())
+            _log.warning("%s: episode %d is damaged and left out: %s", self._data / MAIN, i, line)
+            return 0
 
-
-def _group(
-    data: Path, main: h5py.File, i: int, known: dict[str, Shard], files: dict[str, h5py.File | None]
-) -> h5py.Group | None:
-    """Returns the group of an episode, None where its shard is damaged. Raises Damaged, KeyError, OSError."""
-    link = main.get(f"{GROUP}{i}", getlink=True)
-    if isinstance(link, h5py.HardLink):
-        return main[f"{GROUP}{i}"]
-    if not (isinstance(link, h5py.ExternalLink) and _SHARD.fullmatch(link.filename)):
-        raise Damaged("it stands in no shard of this data set")
-    if link.filename not in files:
-        path = data / link.filename
-        trouble = trouble_of(path, known.get(link.filename))
-        if trouble:
-            _log.warning("%s is damaged and left out: %s", path, trouble)
-        files[link.filename] = None if trouble else h5py.File(path, "r")
-    shard = files[link.filename]
-    if shard is None:
-        return None
-    if not isinstance(shard.get(link.path, getlink=True), h5py.HardLink):
-        raise Damaged("it stands in another file")
-    return shard[link.path]
+    def close(self) -> None:
+        """Closes the files."""
+        for each in filter(None, self._files.values()):
+            each.close()
+        self._main.close()
 
 
 def trouble_of(path: Path, shard: Shard | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from rl.agents.algos.registry import action_spaces_of
 from rl.envs.gym_ids import gym_has, gym_look, gym_spec, pictures_of_ale
 from rl.envs.make import chosen_backend, eval_envs_of
-from rl.envs.of_data import check_data
+from rl.envs.of_data import check_data, check_expert
 from rl.report.video import headless_setup
 from rl.spaces import check_action_space
 
@@ -16,15 +16,17 @@ IN_GRAPH = "rl.envs.graph_gym:"  # what Gymnasium makes by it is computed by Ten
 
 def check_environment(hparams: Any, training: bool = True, workers: bool = False) -> None:
     """Finds the environment, looks at it as evaluation has it, and asks whether the algorithm can act in it;
-    finds the data that it learns from in place of it.
+    finds the data that it learns from in place of it, and the run that it asks.
 
     Raises:
-        UsageError: there are no data; no backend has that id, or not the one that is to train; it cannot be
-            made; the algorithm cannot act in it.
+        UsageError: there are no data, or no such run; no backend has that id, or not the one that is to
+            train; it cannot be made; the algorithm cannot act in it.
     """
     backend, chosen, wrappers = hparams.env_backend, "", hparams.env_wrappers
     if training and (hparams.offline or hparams.demonstrated or hparams.data):
         check_data(hparams)
+    if training and hparams.taught:
+        check_expert(hparams)
     if not hparams.env:  # all there is are data
         return
     if training and not hparams.offline:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rl.envs.registry import PETTINGZOO
 from rl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,6 +69,14 @@ def gym_make(env_id: str, kwargs: dict[str, Any]) -> Any:
     return env
 
 
+def left_out(hparams: Any) -> list[str]:
+    """Returns parts of the observations of a run of these hparams that are text, which it goes without."""
+    if not gym_has(hparams.env) or pictures_of_ale(hparams.env, hparams.env_kwargs):
+        return []
+    look = gym_look(hparams.env, hparams.env_kwargs, hparams.env_wrappers)
+    return [] if look is None else look.text
+
+
 def gym_masks(env_id: str, env_kwargs: dict[str, Any], wrappers: Sequence[str] = ()) -> bool:
     """Returns whether Gymnasium's environment says in its info which actions are legal."""
     look = gym_look(env_id, env_kwargs, wrappers)
@@ -119,6 +128,8 @@ def gym_has(env_id: str) -> bool:
     module, colon, name = env_id.rpartition(":")
     if given(env_id):
         return True
+    if env_id.startswith(PETTINGZOO):  # no module to import
+        return False
     if colon:
         try:
             importlib.import_module(module)

@@ -2,7 +2,7 @@
 
 An id is Gymnasium's ("CartPole-v1"), or one that EnvPool alone has ("Pong-v5", "coinrun"). Three backends may
 have it: `graph` (in-graph, compiled together with the agent), `envpool` (C++ threads) and `gym` (Gymnasium).
-Importing this module imports none of them.
+"pettingzoo:..." is PettingZoo's (`rl/envs/pettingzoo_envs.py`). Importing this module imports none of them.
 
 An environment of Gymnasium that says in its `info["action_mask"]` which actions are legal says it in its
 observations here (`rl/envs/wrappers.py:ActionMask`).
@@ -25,7 +25,7 @@ from rl.envs.gym_ids import (
     gym_vector,
     pictures_of_ale,
 )
-from rl.envs.registry import registry
+from rl.envs.registry import PETTINGZOO, registry
 from rl.errors import UsageError, nearest
 from rl.other_names import environment_meant
 
@@ -42,7 +42,11 @@ VECTOR_FROM = 8  # environments from which Gymnasium's own vector form of CartPo
 
 
 def chosen_backend(env_id: str, backend: str, wrappers: Sequence[str] = ()) -> str:
-    """Returns which of `BACKENDS` makes an environment to train in. Arguments and errors as of `make_env`."""
+    """Returns which of `BACKENDS`, or "pettingzoo", is to train; arguments and errors as of `make_env`."""
+    if env_id.startswith(PETTINGZOO):
+        if wrappers or backend not in ("auto", "host"):
+            raise UsageError(f"{env_id}: leave env_backend at auto, and env_wrappers out")
+        return "pettingzoo"
     if backend not in ("auto", "host", *BACKENDS):
         raise UsageError(f"unknown env_backend {backend!r}: {nearest(backend, ('auto', *BACKENDS))}")
     if wrappers:
@@ -114,6 +118,10 @@ def make_env(
         from rl.envs.graph_host import make_graph
 
         env = make_graph(env_id, num_envs, kwargs, max_episode_steps, view)
+    elif chosen == "pettingzoo":
+        from rl.envs.pettingzoo_host import pettingzoo_host
+
+        env = pettingzoo_host(env_id, num_envs, kwargs, max_episode_steps, view)
     elif env is None:
         env = _MAKE[chosen](env_id, num_envs, kwargs, max_episode_steps)
     env = _stacked(env, chosen, env_id, kwargs, frame_stack)
@@ -205,6 +213,11 @@ def make_eval_envs(
 
         options = dict(env_kwargs or {})
         host = GraphHost(make_graph(env_id, num_envs, options, max_episode_steps, view))
+    elif env_id.startswith(PETTINGZOO):
+        from rl.envs.pettingzoo_host import pettingzoo_host
+
+        made = env_id, num_envs, dict(env_kwargs or {}), max_episode_steps
+        host = pettingzoo_host(*made, view, render_mode, evaluates=True)
     elif gym_has(env_id) or not _envpool_has(env_id):
         from rl.envs.gym_host import GymHost
 
@@ -245,14 +258,6 @@ def eval_envs_of(
         hparams.env_wrappers,
         hparams.view,
     )
-
-
-def left_out(hparams: HParams) -> list[str]:
-    """Returns parts of the observations of a run of these hparams that are text, which it goes without."""
-    if not gym_has(hparams.env) or pictures_of_ale(hparams.env, hparams.env_kwargs):
-        return []
-    look = gym_look(hparams.env, hparams.env_kwargs, hparams.env_wrappers)
-    return [] if look is None else look.text
 
 
 def check_window(env_id: str) -> None:

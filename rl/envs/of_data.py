@@ -1,5 +1,5 @@
-"""What a run that learns from a data set (hparam `data`) must know before it begins: whether there is one,
-and which environment it is of. No TensorFlow."""
+"""What a run that learns from others must know before it begins: whether there is a data set (hparam `data`)
+or a trained run (hparam `expert`), and which environment it is of. No TensorFlow."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from rl.data.metadata import env_id_of, read_metadata
 from rl.envs.gym_ids import gym_has
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
+from rl.storage.address import check_run, check_whole
 
 # A set that learns the environment by playing it, whose steps may be recorded.
 PLAYS = {
@@ -31,8 +32,29 @@ def check_data(hparams: HParams) -> None:
 
 def recording(env: str) -> str:
     """Returns the command that records a data set of an environment."""
-    chosen = f"--hparams {PLAYS[env]}" if env in PLAYS else f"--hparams SET{f' --env {env}' if env else ''}"
-    return f"python train.py {chosen} --record_data DIR"
+    return f"{_training(env)} --record_data DIR"
+
+
+def check_expert(hparams: HParams) -> None:
+    """Raises UsageError, with the command that trains one, where a run needs an expert and has none."""
+    address = str(hparams.flat()["expert"])
+    if not address:
+        raise UsageError(
+            f"{hparams.algo} asks a trained run what is right, and none is named: give "
+            f"--hparam_override expert=RUN ({schooling(hparams.env)} trains one)"
+        )
+    check_whole(address, "expert")
+    check_run(address, f"expert=RUN ({schooling(hparams.env)} trains one)")
+
+
+def schooling(env: str) -> str:
+    """Returns the command that trains a run on an environment."""
+    return f"{_training(env)} --output_dir RUN"
+
+
+def _training(env: str) -> str:
+    chosen = PLAYS.get(env) or f"SET{f' --env {env}' if env else ''}"
+    return f"python train.py --hparams {chosen}"
 
 
 def with_environment(hparams: HParams) -> HParams:

@@ -16,9 +16,11 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from rl.envs.registry import PETTINGZOO
 from rl.errors import UsageError
 
 MakeEnv = Callable[..., gymnasium.Env]
+PETTINGZOOS_OWN = ("pettingzoo", "mpe2")  # packages of its authors, which a saved run may name
 
 
 class Made(NamedTuple):
@@ -173,6 +175,8 @@ def check_trusted(where: object, env_id: str | None, wrappers: Iterable[str]) ->
 
     for name in [*([env_id] if env_id else []), *wrappers]:
         module, colon, _ = name.rpartition(":")
+        if name.startswith(PETTINGZOO):
+            module = colon = _pettingzoo_module(name)
         if not colon or name in _GIVEN:
             continue
         if "<" in name:  # <lambda>, <locals>
@@ -192,6 +196,12 @@ def check_trusted(where: object, env_id: str | None, wrappers: Iterable[str]) ->
         raise UsageError(
             f"{where} was trained on {env_id}, a function: runs may name none to call, give it as env="
         )
+
+
+def _pettingzoo_module(env_id: str) -> str:
+    """Returns the module that a PettingZoo id has imported; "" where it is one of PettingZoo's own."""
+    name = env_id.removeprefix(PETTINGZOO)
+    return "" if "/" in name or name.partition(".")[0] in PETTINGZOOS_OWN else name
 
 
 def _is_environment(kind: Any) -> bool:

@@ -7,7 +7,6 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rl.cli import NOT_FINITE, Parser, integer
@@ -16,7 +15,7 @@ from rl.errors import AGAIN, NotFinite, Unavailable, UsageError, nearest
 from rl.hparams.overrides import parse_overrides
 from rl.imports import import_tensorflow, needing_packages
 from rl.report.tables import plain_table
-from rl.storage.address import is_remote
+from rl.storage.address import check_run
 
 EXAMPLES = """examples:
   python -m rl.estimate --run runs/ppo_cartpole --data data/cartpole
@@ -83,12 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _checked(args: argparse.Namespace) -> Dataset:
     """Reads the data; raises UsageError for what can be known to be wrong before TensorFlow is there."""
-    run, places = Path(args.run), ("hparams.json", "run_0/hparams.json")
-    if not is_remote(args.run) and not any((run / place).exists() for place in places):
-        parent = run.parent if run.parent.is_dir() else Path()
-        near = [each.name for each in parent.iterdir() if any((each / place).exists() for place in places)]
-        hint = f" ({nearest(run.name, near)})" if near else ""
-        raise UsageError(f"there is no run in {run}{hint}: train one there first, or name another --run")
+    check_run(args.run, "--run")
     for flag, value, known in (
         ("--which", args.which, ("best", "last")),
         ("--eval_policy", args.eval_policy, ("greedy", "sample", None)),

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from rl.hparams.ddpg import small_networks
-from rl.hparams.hparams import HParams, PositiveFloat, PositiveInt
+from rl.hparams.hparams import Count, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
 from rl.hparams.tasks import OFFLINE
 
 
-class BCHParams(HParams):
+class CloningHParams(HParams):
     """What policies that repeat the data have."""
 
-    algo: str = "bc"
     memory: str = "dataset"
     lr: PositiveFloat = 1e-3
     adam_epsilon: PositiveFloat = 1e-8
 
     batch_size: PositiveInt = 256  # transitions of an update
     updates_per_iteration: PositiveInt = 50  # gradient updates between two looks at the learning rate
+
+
+class BCHParams(CloningHParams):
+    """BC for actions of any kind."""
+
+    algo: str = "bc"
+
+    unroll_length: PositiveInt = 16  # lstm, gru: steps of a sequence, of which an update has batch_size
+    burn_in: Count = 8  # lstm, gru: steps before a sequence that only bring the state up to date
 
 
 @register
@@ -30,6 +38,14 @@ def bc() -> BCHParams:
 def bc_cartpole() -> BCHParams:
     """BC from data of CartPole-v1."""
     return bc(OFFLINE["CartPole-v1"], small_networks(64, 64))
+
+
+@register
+def bc_cartpole_no_velocity() -> BCHParams:
+    """BC from data of CartPoleNoVel-v1, where velocities have to be remembered."""
+    return bc_cartpole(
+        env="CartPoleNoVel-v1", batch_size=32, model=dict(name="lstm", hidden=(64,), recurrent_units=64)
+    )
 
 
 @register

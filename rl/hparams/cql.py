@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rl.hparams.hparams import Coefficient, PositiveInt
+from rl.errors import UsageError
+from rl.hparams.hparams import Coefficient, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
 from rl.hparams.sac import SACHParams
 from rl.hparams.tasks import OFFLINE, OFFLINE_IDENTITY, OFFLINE_LOCOMOTION
@@ -16,7 +17,18 @@ class CQLHParams(SACHParams):
 
     updates_per_iteration: PositiveInt = 50  # gradient updates between two looks at the learning rate
     conservative_weight: Coefficient = 5.0  # of the values of actions that are not in the data; 0: SAC
+    # how far these may be above the data's before the weight grows, from conservative_weight; None: fixed
+    lagrange_threshold: PositiveFloat | None = None
     sampled_actions: PositiveInt = 10  # of each kind, by which the sum over all actions is estimated
+
+    def check(self) -> None:
+        """Raises UsageError where there is no weight that could grow."""
+        super().check()
+        if self.lagrange_threshold is not None and self.conservative_weight == 0.0:
+            raise UsageError(
+                f"lagrange_threshold={self.lagrange_threshold:g} moves a weight that begins with "
+                "conservative_weight=0 and would stay there: begin with 1"
+            )
 
 
 @register

@@ -165,18 +165,19 @@ class HParams(Checked):
 
     algo: str = ""  # name in the registry algos
     env: str = ""  # environment id
-    # Folder of a data set: memory=dataset learns from it alone (an empty env: evaluated in its own), other
-    # memories mix it in.
+    # Folder of a data set: memory=dataset learns from it alone (an empty env: its own), others mix it in.
     data: str = ""
     demonstrated: ClassVar[bool] = False  # whether an algorithm needs data beside what it plays
+    taught: ClassVar[bool] = False  # whether an algorithm asks a trained run, which its hparam `expert` names
     view: ClassVar[str] = "rows"  # how it sees environments of many agents, one of `rl.envs.agents.VIEWS`
+    data_chunk: Count = 0  # memory=dataset: steps of the data that are held at a time; 0: all of them
     data_share: Fraction = 0.5  # with data and a memory of what is played: the data's part of each batch
     # memory=dataset: rewards are scaled so that the returns of its episodes span this; None: as they are.
     return_span: PositiveFloat | None = None
     estimate: bool = False  # memory=dataset: evaluations log what the data say of the return, too
     policies: str = ""  # networks of agents: empty, one; independent, one each; or 'adversary_*:a,agent_*:b'
     env_backend: Literal["auto", "graph", "envpool", "gym"] = "auto"  # steps training; evaluation prefers gym
-    env_kwargs: dict[str, Any] = Field(default_factory=dict)  # options, as gymnasium.make takes them
+    env_kwargs: dict[str, Any] = Field(default_factory=dict)  # its options, as gymnasium.make takes them
     # Gymnasium wrappers, `module:Class` each, in training and evaluation alike; the last one is outermost.
     env_wrappers: Annotated[tuple[str, ...], Field(strict=False)] = ()
     train_env_kwargs: dict[str, Any] = Field(default_factory=dict)  # further env_kwargs, in training only

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from rl.hparams.bc import BCHParams
+from rl.hparams.bc import CloningHParams
 from rl.hparams.ddpg import small_networks
 from rl.hparams.hparams import Coefficient, Fraction, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
 from rl.hparams.tasks import OFFLINE
 
 
-class MARWILHParams(BCHParams):
+class MARWILHParams(CloningHParams):
     """MARWIL for actions of any kind."""
 
     algo: str = "marwil"

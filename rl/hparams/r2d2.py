@@ -38,7 +38,7 @@ class R2D2HParams(DQNHParams):
     def check(self) -> None:
         """Raises UsageError where sequences and rollouts do not fit together."""
         super().check()
-        if self.rollout_length > self.unroll_length:
+        if not self.offline and self.rollout_length > self.unroll_length:
             raise UsageError(
                 f"hparam rollout_length={self.rollout_length} is above unroll_length={self.unroll_length}: "
                 "a sequence begins with each rollout, so steps between two would never be learned from"

@@ -62,7 +62,7 @@ def sac_discrete_acrobot() -> SACDiscreteHParams:
         eval_period=10_000,
         lr=1e-3,
         model=dict(layer_norm=True),
-        target_entropy_scale=0.2,
+        target_entropy_scale=0.7,
         num_envs=8,
         rollout_length=16,
         updates_per_iteration=64,

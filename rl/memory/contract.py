@@ -81,6 +81,15 @@ class DatasetHParams(Protocol):
     gamma: float
 
 
+class DatasetSequencesHParams(Protocol):
+    """The hyperparameters that a memory of sequences from files reads; `prioritized` too, with those of
+    priorities, where the algorithm has them."""
+
+    batch_size: int
+    burn_in: int
+    unroll_length: int
+
+
 class PrioritizedHParams(ReplayHParams, PriorityHParams, Protocol):
     """The hyperparameters that a prioritized memory of transitions reads."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -16,11 +16,72 @@ from rl.memory.spec import MemorySpec
 from rl.ops import random
 from rl.registry import check_hparams
 from rl.spaces import space_spec
-from rl.types import Batch, Nest, Tensor, Trajectory
+from rl.types import Batch, Nest, SequenceBatch, Tensor, Trajectory
+
+
+class FromFiles:
+    """What memories that were filled from files share: nothing is added to them, and checkpoints hold their
+    priorities alone; the data are read again."""
+
+    count: int | tf.Variable  # what may be sampled: transitions, or sequences
+    tree: Priorities | None  # of these; None: all are equally likely
+
+    @property
+    def variables(self) -> dict[str, tf.Variable]:
+        return {} if self.tree is None else self.tree.variables
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Always raises TypeError: what files hold is not added to."""
+        raise TypeError("memory dataset is filled from files, and never from an environment")
+
+    def draw(self, seed: Tensor, count: int, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Numbers of what is sampled, and its weights and masks, as `Priorities.draw`: [count] each."""
+        if self.tree is not None:
+            return self.tree.draw(seed, count, step)
+        ones = tf.ones([count])
+        return random.randint(seed, [count], self.size()), ones, ones
+
+    def update_priorities(
+        self, batch: Batch | SequenceBatch, priorities: Tensor, written: Tensor | None = None
+    ) -> None:
+        """Gives what is in `batch` the priorities [N], as `Priorities.update` says."""
+        if self.tree is not None:
+            self.tree.update(batch.index, priorities)
+
+    def can_sample(self) -> Tensor:
+        return tf.constant(True)
+
+    def size(self) -> Tensor:
+        return tf.cast(self.count, tf.int32)
+
+    def written(self) -> Tensor:
+        return tf.constant(0, tf.int64)
+
+    def appended(self) -> dict[str, int]:
+        return {}
+
+    def cut(self) -> None: ...
+
+    def check_valid(self) -> None:
+        """Raises ValueError when the priorities are broken. Eager, on the host: slow."""
+        if self.tree is not None:
+            self.tree.check_valid()
+
+
+class Columns(NamedTuple):
+    """What a memory of transitions holds of N steps, E episodes; the last five are of `n_step_columns`."""
+
+    observation: Nest  # [N + E, ...]
+    action: Nest  # [N, ...]
+    reward: Any
+    discount: Any
+    place: Any
+    following: Any
+    next: Any
 
 
 @register
-class Dataset:
+class Dataset(FromFiles):
     """Transitions of the data set that `data` names, all equally likely, or by `prioritized`.
 
     Every transition is there once and none is added: nothing is played. Since they never change, n-step
@@ -37,31 +98,22 @@ class Dataset:
     def __init__(self, spec: MemorySpec, hparams: Any) -> None:
         check_hparams(hparams, DatasetHParams, "memory dataset")
         fields = type(hparams).model_fields  # an algorithm may have no use for some
-        data = spec.data
-        if data is None:
-            raise UsageError("memory dataset holds what files hold: name them by data=DIR")
-        self.batch_size, self.count = hparams.batch_size, len(data.reward)
-        self._observation = _columns(space_spec(spec.observation_space), data.observation)
-        self._action = _columns(space_spec(spec.action_space), data.action)
-        n_step = hparams.n_step if "n_step" in fields else 1
-        columns = n_step_columns(data.reward, data.terminated, data.lengths, n_step, hparams.gamma)
+        data = data_of(spec)
+        self.batch_size, self.count, self._gamma = hparams.batch_size, len(data.reward), hparams.gamma
+        self._n_step = hparams.n_step if "n_step" in fields else 1
+        self._specs = space_spec(spec.observation_space), space_spec(spec.action_space)
+        self._columns = tf.nest.map_structure(
+            lambda column: tf.Variable(column, trainable=False), self.columns(data)
+        )
+        self.tree = priorities_of(hparams, self.count)
+
+    def columns(self, data: Any) -> Columns:
+        """Returns what is held of data, as arrays."""
         # Places are int64: int32 variables live on the host, where code compiled for an accelerator cannot
         # reach them.
-        self._reward, self._discount, self._place, self._following, self._next = (
-            tf.Variable(column, trainable=False) for column in columns
-        )
-        self.tree: Priorities | None = None
-        if "prioritized" in fields and hparams.prioritized:
-            self.tree = Priorities(self.count, hparams, hparams.priority_exponent)
-            self.tree.set_range(tf.constant(0), tf.ones([self.count]))
-
-    @property
-    def variables(self) -> dict[str, tf.Variable]:
-        return {} if self.tree is None else self.tree.variables
-
-    def add(self, trajectory: Trajectory) -> None:
-        """Always raises TypeError: what files hold is not added to."""
-        raise TypeError("memory dataset is filled from files, and never from an environment")
+        summed = n_step_columns(data.reward, data.terminated, data.lengths, self._n_step, self._gamma)
+        seen, acted = self._specs
+        return Columns(arrays_of(seen, data.observation), arrays_of(acted, data.action), *summed)
 
     def sample(self, seed: Tensor, step: Tensor) -> Batch:
         """A batch of `batch_size` transitions.
@@ -70,47 +122,76 @@ class Dataset:
             seed: int32 [2].
             step: integer scalar, updates so far, by which `Priorities.draw` weighs.
         """
-        if self.tree is None:
-            index = random.randint(seed, [self.batch_size], self.count)
-            sample_weight = mask = tf.ones([self.batch_size])
-        else:
-            index, sample_weight, mask = self.tree.draw(seed, self.batch_size, step)
-        place, following = tf.gather(self._place, index), tf.gather(self._following, index)  # [N]
+        index, sample_weight, mask = self.draw(seed, self.batch_size, step)
+        columns = self._columns
+        place, following = tf.gather(columns.place, index), tf.gather(columns.following, index)  # [N]
         return Batch(
-            observation=_rows(self._observation, place),
-            action=_rows(self._action, index),
-            reward=tf.gather(self._reward, index),
-            discount=tf.gather(self._discount, index),
-            next_observation=_rows(self._observation, following),
+            observation=rows_of(columns.observation, place),
+            action=rows_of(columns.action, index),
+            reward=tf.gather(columns.reward, index),
+            discount=tf.gather(columns.discount, index),
+            next_observation=rows_of(columns.observation, following),
             sample_weight=sample_weight,
             index=index,
             mask=mask,
-            next_action=_rows(self._action, tf.gather(self._next, index)),
+            next_action=rows_of(columns.action, tf.gather(columns.next, index)),
         )
 
-    def update_priorities(self, batch: Batch, priorities: Tensor, written: Tensor | None = None) -> None:
-        """Gives the transitions of `batch` the priorities [N], as `Priorities.update` says."""
+
+class DatasetChunk(Dataset):
+    """A part of a data set at a time, put in the place of the one before.
+
+    Args:
+        spec: with the first part as `data`.
+        hparams: of the run; priorities are for data that are there as a whole.
+        steps, observations: room, those of the largest part.
+
+    Raises:
+        UsageError: the hparams do not fit together.
+    """
+
+    def __init__(self, spec: MemorySpec, hparams: Any, steps: int, observations: int) -> None:
+        self._room = steps, observations
+        super().__init__(spec, hparams)
         if self.tree is not None:
-            self.tree.update(batch.index, priorities)
+            raise UsageError(
+                "prioritized=true is for data that memory holds as a whole: leave data_chunk out"
+            )
+        self._held = tf.Variable(len(spec.data.reward), dtype=tf.int64, trainable=False)
+        self.count = self._held
 
-    def can_sample(self) -> Tensor:
-        return tf.constant(True)
+    def columns(self, data: Any) -> Columns:
+        """As `Dataset.columns`, with room after it for the largest part."""
+        found, (steps, observations) = super().columns(data), self._room
 
-    def size(self) -> Tensor:
-        return tf.constant(self.count)
+        def padded(x: np.ndarray, rows: int) -> np.ndarray:
+            return np.pad(x, [(0, rows - len(x))] + [(0, 0)] * (x.ndim - 1))
 
-    def written(self) -> Tensor:
-        return tf.constant(0, tf.int64)
+        seen = tf.nest.map_structure(lambda x: padded(x, observations), found.observation)
+        rest = tf.nest.map_structure(lambda x: padded(x, steps), found._replace(observation=()))
+        return found._replace(**rest._asdict() | {"observation": seen})
 
-    def appended(self) -> dict[str, int]:
-        return {}
+    def fill(self, columns: Columns, count: int) -> None:
+        """Takes the `columns` of another part, of so many transitions."""
+        tf.nest.map_structure(lambda variable, x: variable.assign(x), self._columns, columns)
+        self._held.assign(count)
 
-    def cut(self) -> None: ...
 
-    def check_valid(self) -> None:
-        """Raises ValueError when the priorities are broken. Eager, on the host: slow."""
-        if self.tree is not None:
-            self.tree.check_valid()
+def data_of(spec: MemorySpec) -> Any:
+    """Returns the columns that a memory is to hold. Raises UsageError where there are none."""
+    if spec.data is None:
+        raise UsageError("memory dataset holds what files hold: name them by data=DIR")
+    return spec.data
+
+
+def priorities_of(hparams: Any, count: int) -> Priorities | None:
+    """Returns the priorities, equal at first, of so many transitions or sequences; None where the hparams ask
+    for none."""
+    if "prioritized" not in type(hparams).model_fields or not hparams.prioritized:
+        return None
+    tree = Priorities(count, hparams, hparams.priority_exponent)
+    tree.set_range(tf.constant(0), tf.ones([count]))
+    return tree
 
 
 def n_step_columns(
@@ -148,15 +229,18 @@ def n_step_columns(
     return total.astype(np.float32), discount.astype(np.float32), place, place + m, following
 
 
-def _columns(spec: Nest, values: Nest) -> Nest:
-    """Variables of what stands in the data, as tensors have it."""
-
-    def column(each: tf.TensorSpec, array: Any) -> tf.Variable:
-        rows = np.asarray(array, each.dtype.as_numpy_dtype).reshape([-1, *each.shape])
-        return tf.Variable(rows, trainable=False)
-
-    return tf.nest.map_structure(column, spec, values)
+def arrays_of(spec: Nest, values: Nest) -> Nest:
+    """Returns what stands in the data as arrays that tensors are made of."""
+    return tf.nest.map_structure(
+        lambda each, x: np.asarray(x, each.dtype.as_numpy_dtype).reshape([-1, *each.shape]), spec, values
+    )
 
 
-def _rows(columns: Nest, place: Tensor) -> Nest:
+def columns_of(spec: Nest, values: Nest) -> Nest:
+    """Returns variables of what stands in the data."""
+    return tf.nest.map_structure(lambda x: tf.Variable(x, trainable=False), arrays_of(spec, values))
+
+
+def rows_of(columns: Nest, place: Tensor) -> Nest:
+    """Returns the rows of the columns at these places, [*place.shape, ...]."""
     return tf.nest.map_structure(lambda column: tf.gather(column, place), columns)

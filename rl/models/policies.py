@@ -14,6 +14,7 @@ from rl.models import torso
 from rl.models.layers import Initializers, ObservationEncoder, dense
 from rl.ops import distributions
 from rl.ops.distributions import Distribution, parameter_count
+from rl.ops.nests import flatten_time
 from rl.types import Nest, Tensor
 
 LOG_STD_LIMITS = (-5.0, 2.0)  # of actions in half ranges: data that agree on an action ask for no deviation
@@ -52,8 +53,24 @@ class PolicyNetwork(keras.Model):
         """State of the torso at the start of `count` episodes; () where it keeps none."""
         return torso.initial_state(self.torso, count)
 
-    def call(self, observation: Nest) -> Distribution:
-        return self.distribution(self.torso(self.encoder(observation)), observation)
+    def call(self, observation: Nest, state: Nest = ()) -> Distribution:
+        return self.step(observation, state)[0]
+
+    def step(self, observation: Nest, state: Nest) -> tuple[Distribution, Nest]:
+        """The distribution at observations [N, ...], and the torso's state after them."""
+        features, state = torso.step(self.torso, self.encoder(observation), state)
+        return self.distribution(features, observation), state
+
+    def unroll(self, observation: Nest, state: Nest, mask: Tensor) -> tuple[Distribution, Nest]:
+        """The distribution along trajectories, flat [T * B], and the torso's state after them.
+
+        observation `[T, B, ...]`, state `[B, ...]`, mask `[T, B]` (`rl.models.torso.unroll`).
+        """
+        flat = flatten_time(observation)
+        x = self.encoder(flat)  # [T * B, F]
+        x = tf.reshape(x, [*mask.shape, x.shape[-1]])
+        features, state = torso.unroll(self.torso, x, state, mask)
+        return self.distribution(features, flat), state
 
     def distribution(self, features: Tensor, observation: Nest) -> Distribution:
         """The distribution by the torso's features [N, F] of the observations."""

@@ -7,10 +7,35 @@ end of the sequence. What comes out for a masked step (the ignored one of an aut
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from rl.ops.returns import reverse_linear_recurrence
-from rl.types import Tensor
+from rl.types import Nest, Tensor, Trajectory
+
+
+def after_burn_in(
+    trajectory: Trajectory, burn_in: int, unroll: Callable[[Nest, Nest, Tensor], Nest]
+) -> tuple[Nest, Nest, Tensor]:
+    """Brings a recurrent network's state up to date by the first steps of sequences, without gradient (R2D2,
+    section 3).
+
+    Args:
+        trajectory: L = burn_in + U steps, [L, N].
+        burn_in: steps, 0: none.
+        unroll: (observation [burn_in, N, ...], state [N, ...], mask [burn_in, N]) to the state after them.
+
+    Returns:
+        The observations after the burn-in [U+1, N, ...], the state before them, and their mask [U+1, N], 1 at
+        the last one.
+    """
+    state = trajectory.recurrent_state
+    mask = tf.concat([trajectory.mask, tf.ones_like(trajectory.mask[:1])], 0)  # [L+1, N]
+    if burn_in and tf.nest.flatten(state):
+        before = tf.nest.map_structure(lambda x: x[:burn_in], trajectory.observation)
+        state = tf.nest.map_structure(tf.stop_gradient, unroll(before, state, mask[:burn_in]))
+    return tf.nest.map_structure(lambda x: x[burn_in:], trajectory.observation), state, mask[burn_in:]
 
 
 def rescale_value(x: Tensor, epsilon: float = 1e-3) -> Tensor:

@@ -35,6 +35,7 @@ _DISTRIBUTIONS = {
     "numpy": ("numpy",),
     "gymnasium": ("gymnasium",),
     "envpool": ("envpool",),
+    "pettingzoo": ("pettingzoo",),
 }
 
 

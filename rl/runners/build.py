@@ -6,13 +6,15 @@ from typing import Any
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
+from rl.agents.contracts import AsksExpert
 from rl.envs.make import chosen_backend, make_env
 from rl.envs.of_data import check_data
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.parallel.devices import Devices
 from rl.runners.base import Runner
-from rl.runners.from_data import Fingerprint, check_fits, data_beside
+from rl.runners.from_data import Fingerprint, check_fits, data_beside, fingerprint
+from rl.runners.from_expert import check_asked_here, expert_of
 from rl.runners.in_graph import InGraphRunner
 from rl.runners.iteration import Iteration
 from rl.runners.parts import make_memory, reward_augmentation, start_mode
@@ -28,14 +30,20 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     Raises:
         UsageError: parts that do not fit together.
     """
-    if hparams.offline:
-        from rl.runners.offline import build_offline  # reads files of a format that the rest need not know
+    if hparams.offline:  # what follows reads files of a format that the rest need not know
+        if hparams.data_chunk:
+            from rl.runners.chunked import build_chunked
+
+            return build_chunked(hparams, seed, workers, strategy)
+        from rl.runners.offline import build_offline
 
         return build_offline(hparams, seed, workers, strategy)
     make_agent = get_algo(hparams.algo)
     check_roles(make_agent, hparams, workers)
     if hparams.demonstrated:
         check_data(hparams)
+    if hparams.taught:
+        check_asked_here(hparams, workers, strategy)
     data = data_beside(hparams, workers, strategy)
     if workers is not None:
         from rl.workers.build_async import build_async
@@ -58,6 +66,8 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
         agent.rows_of_env = env.agents
         if data is not None:
             check_fits(hparams, data, agent)
+        if isinstance(agent, AsksExpert):
+            agent.take_expert(expert_of(agent))
         memory = make_memory(agent, own.num_envs, hparams.rollout_length, env.frame_stack, data)
         in_graph = env.backend == "graph"
         late = hparams.overlap and not in_graph
@@ -67,7 +77,7 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     runner: Runner = kind(env, iteration, jit_compile, devices)
     runner.backend = env.backend
     if data is not None:
-        runner.fingerprint = Fingerprint(data, hparams.data)
+        runner.fingerprint = Fingerprint(fingerprint(data), hparams.data)
     return runner
 
 

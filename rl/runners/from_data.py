@@ -24,12 +24,12 @@ class Fingerprint:
     """What a checkpoint holds of the data, which are read again when the run goes on.
 
     Args:
-        data: what the run learns from.
-        folder: where they are.
+        number: `fingerprint` of what the run learns from.
+        folder: where the data are.
     """
 
-    def __init__(self, data: Dataset, folder: str):
-        self._folder, self._expected = folder, fingerprint(data)
+    def __init__(self, number: int, folder: str):
+        self._folder, self._expected = folder, number
         self.variable = tf.Variable(self._expected, dtype=tf.int64, trainable=False, name="fingerprint")
 
     def check(self, address: str) -> None:
@@ -49,21 +49,31 @@ def checked_data(hparams: HParams) -> Dataset:
         UsageError: there is none, or it holds numbers that are none.
     """
     data = read(hparams.data)
+    check_finite(hparams, data)
+    return scaled(hparams, data, float(data.returns.min()), float(data.returns.max()))
+
+
+def check_finite(hparams: HParams, data: Dataset) -> None:
+    """Raises UsageError where data hold numbers that are none."""
     columns = {"an observation": data.observation, "an action": data.action, "a reward": data.reward}
     for name, column in columns.items():
         for leaf in tf.nest.flatten(column):
             if not np.isfinite(np.asarray(leaf)).all():
                 raise UsageError(f"the data in {hparams.data} hold {name} that is NaN or infinite")
+
+
+def scaled(hparams: HParams, data: Dataset, low: float, high: float) -> Dataset:
+    """Returns data with rewards as `return_span` says. low, high: the least and the largest return of all."""
     if hparams.return_span is None:
         return data
-    span = float(data.returns.max() - data.returns.min())
-    if span == 0.0:
+    if high == low:
         raise UsageError(
-            f"return_span={hparams.return_span:g}: all episodes in {hparams.data} have a return of "
-            f"{data.returns[0]:g}, leave it out"
+            f"return_span={hparams.return_span:g}: all episodes in {hparams.data} have a return of {low:g}, "
+            "leave it out"
         )
-    scaled = np.asarray(data.reward * (hparams.return_span / span), np.float32)
-    return dataclasses.replace(data, reward=scaled)
+    return dataclasses.replace(
+        data, reward=np.asarray(data.reward * (hparams.return_span / (high - low)), np.float32)
+    )
 
 
 def fingerprint(data: Dataset) -> int:
@@ -83,6 +93,8 @@ def data_beside(hparams: HParams, workers: Any, strategy: Any) -> Dataset | None
     Raises:
         UsageError: as `checked_data`; something is asked for that cannot be with data.
     """
+    if hparams.data_chunk:
+        raise UsageError(f"hparam data_chunk={hparams.data_chunk} is for memory=dataset: leave it out")
     if not hparams.data:
         return None
     if workers is not None:

@@ -94,7 +94,8 @@ class Iteration:
             update = agent.update(scaled_rewards(self.reward_scale, trajectory, hparams), seed)
             metrics = {"updates": tf.constant(1.0), **update.metrics}
         else:
-            self.memory.add(closed(trajectory) if self._closes else trajectory)
+            kept = agent.remembered(trajectory, seed)
+            self.memory.add(closed(kept) if self._closes else kept)
             metrics = loops.where(self.memory.can_sample(), self._pack, lambda: self._updates(seed, step))
         agent.observe(unseen)
         return loops.summed(metrics)

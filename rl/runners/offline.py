@@ -17,12 +17,14 @@ import tensorflow as tf
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.data.dataset import Dataset
+from rl.data.pieces import Pieces
 from rl.envs.of_data import check_data
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
-from rl.ops.normalize import Moments, assign_moments, merge_moments, no_moments
+from rl.memory.dataset_sequences import DatasetSequences
+from rl.ops.normalize import Moments, assign_moments, merge_moments
 from rl.parallel.devices import Devices
-from rl.runners.from_data import Fingerprint, checked_data
+from rl.runners.from_data import Fingerprint, checked_data, fingerprint
 from rl.runners.in_graph import LoopRunner
 from rl.runners.iteration import Iteration
 from rl.runners.parts import memory_class, memory_spec, start_mode
@@ -50,10 +52,15 @@ def build_offline(hparams: HParams, seed: int, workers: Any = None, strategy: An
     Raises:
         UsageError: there are no data, they do not fit the algorithm, or something is asked for that plays.
     """
-    check_data(hparams)
-    _check_plays_nothing(hparams, workers, strategy)
-    make_agent = get_algo(hparams.algo)
+    check_offline(hparams, workers, strategy)
     data = checked_data(hparams)
+    agent = agent_for(hparams, data, seed)
+    return on_data(agent, data, seed)
+
+
+def agent_for(hparams: HParams, data: Dataset | Pieces, seed: int) -> Agent:
+    """Makes the agent for the spaces of data. Raises UsageError where it cannot act in them."""
+    make_agent = get_algo(hparams.algo)
     if not isinstance(data.action_space, make_agent.action_spaces):
         fits = " or ".join(each.__name__ for each in make_agent.action_spaces)
         raise UsageError(
@@ -61,7 +68,7 @@ def build_offline(hparams: HParams, seed: int, workers: Any = None, strategy: An
             f"{data.action_space}: choose another algorithm (--list algos)"
         )
     agent: Agent = make_agent(hparams, data.observation_space, data.action_space, seed)
-    return on_data(agent, data, seed)
+    return agent
 
 
 def on_data(agent: Agent, data: Dataset, seed: int) -> OfflineRunner:
@@ -71,19 +78,26 @@ def on_data(agent: Agent, data: Dataset, seed: int) -> OfflineRunner:
     """
     hparams = agent.hparams
     spec = memory_spec(agent, 1, 1, 1)._replace(data=data)
-    memory = memory_class(agent)(spec, hparams)
+    sequences = agent.experience == "sequence"
+    memory = (DatasetSequences if sequences else memory_class(agent))(spec, hparams)
     iteration = Iteration(agent, memory, seed, in_graph=True)
-    if iteration.reward_scale is not None:
-        returns = running_returns(data.reward, data.lengths, hparams.gamma)
-        _take_in(iteration.reward_scale.moments, returns[:, None])
-    specs = space_spec(data.observation_space)
-    if agent.encoder.normalize:
-        rows = tf.nest.map_structure(lambda each, x: tf.constant(x, each.dtype), specs, data.observation)
-        agent.encoder.observe(rows, tf.ones([len(data.reward) + len(data.lengths)]))
+    observe_data(iteration, data)
     jit_compile = start_mode(agent, in_graph=False) == "xla"
     runner = OfflineRunner(iteration, jit_compile)
-    runner.fingerprint = Fingerprint(data, hparams.data)
+    runner.fingerprint = Fingerprint(fingerprint(data), hparams.data)
     return runner
+
+
+def observe_data(iteration: Iteration, data: Dataset) -> None:
+    """Takes data into the statistics that observations and rewards are normalised by."""
+    agent = iteration.agent
+    if iteration.reward_scale is not None:
+        returns = running_returns(data.reward, data.lengths, agent.hparams.gamma)
+        _take_in(iteration.reward_scale.moments, returns[:, None])
+    if agent.encoder.normalize:
+        specs = space_spec(data.observation_space)
+        rows = tf.nest.map_structure(lambda each, x: tf.constant(x, each.dtype), specs, data.observation)
+        agent.encoder.observe(rows, tf.ones([len(data.reward) + len(data.lengths)]))
 
 
 def running_returns(reward: np.ndarray, lengths: np.ndarray, gamma: float) -> np.ndarray:
@@ -100,12 +114,14 @@ def running_returns(reward: np.ndarray, lengths: np.ndarray, gamma: float) -> np
 
 
 def _take_in(moments: Moments, rows: np.ndarray) -> None:
-    """Gives the variables the moments of rows [N, F]."""
-    assign_moments(moments, merge_moments(no_moments(rows.shape[1]), tf.constant(rows), tf.ones([len(rows)])))
+    """Takes rows [N, F] into the variables of moments."""
+    before = Moments(*(tf.convert_to_tensor(each) for each in moments))
+    assign_moments(moments, merge_moments(before, tf.constant(rows), tf.ones([len(rows)])))
 
 
-def _check_plays_nothing(hparams: HParams, workers: Any, strategy: Any) -> None:
-    """Raises UsageError where something is asked for that an offline run does not do."""
+def check_offline(hparams: HParams, workers: Any, strategy: Any) -> None:
+    """Raises UsageError where there are no data, or something is asked for that such a run does not do."""
+    check_data(hparams)
     if workers is not None:
         raise UsageError("memory=dataset plays nothing that workers could play: leave --num_workers out")
     count = Devices(strategy).count

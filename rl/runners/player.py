@@ -43,7 +43,7 @@ class Player:
         if mode == "rgb_array":
             self._try_to_draw(hparams.env)
         sampled = hparams.eval_policy == "sample"
-        self._actor = Actor(agent, 1, False, 0, hparams.act_backend, sampled)
+        self._actor = Actor(agent, self.env.num_envs, False, 0, hparams.act_backend, sampled)
 
     def _try_to_draw(self, env_id: str) -> None:
         """Finds out now, not at the first film, whether there will be pictures."""
@@ -98,8 +98,8 @@ class Player:
                     actor.begin(t, BLOCK)
                 action, _ = actor(observation, t % BLOCK, 0)
                 observation, reward, terminated, truncated = env.step(action)
-                total += float(reward[0])
-                if terminated[0] or truncated[0]:
+                total += float(reward.sum()) * env.team_share  # of one environment, whose rows are its agents
+                if (terminated | truncated).all():
                     break
             draw()
             if video is not None:

@@ -346,12 +346,15 @@ class Trainer:
     def _environment(self) -> str:
         """Says which environment is played where, in words."""
         names = {"graph": "in-graph", "envpool": "on EnvPool", "gym": "on Gymnasium"}
+        names["pettingzoo"] = "on PettingZoo"
         names["data"] = f"from the data in {self.hparams.data}"
         training = names[self.runner.backend]
         if self.evaluator is None:
             return f"trained {training}, not evaluated: no environment is named (--env)"
         evaluation = names[self.evaluator.backend]
-        lacking = "" if self.evaluator.backend == "gym" else ", since Gymnasium has none of that id"
+        lacking = (
+            "" if self.evaluator.backend in ("gym", "pettingzoo") else ", since Gymnasium has none of that id"
+        )
         return f"{self.hparams.env}: trained {training}, evaluated {evaluation}{lacking}"
 
     def _policy_graph(self) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from pathlib import Path
 
-from rl.errors import UsageError
+from rl.errors import UsageError, nearest
 
 _LONGEST = 100  # characters of a folder's name
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -42,6 +43,18 @@ def check_recorded(folder: str, num_workers: int) -> None:
         raise UsageError(
             "--record_data and --num_workers: workers cannot record what they play; take one of them"
         )
+
+
+def check_run(address: str, flag: str) -> None:
+    """Raises UsageError where a path of this machine holds no run, nor is the folder that one is in."""
+    places = ("hparams.json", "run_0/hparams.json")
+    run = Path(address)
+    if is_remote(address) or any((run / place).exists() for place in places):
+        return
+    parent = run.parent if run.parent.is_dir() else Path()
+    near = [each.name for each in parent.iterdir() if any((each / place).exists() for place in places)]
+    hint = f" ({nearest(run.name, near)})" if near else ""
+    raise UsageError(f"there is no run in {run}{hint}: train one there first, or name another {flag}")
 
 
 def join(address: str, *names: str) -> str:

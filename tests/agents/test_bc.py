@@ -6,14 +6,18 @@ import math
 
 import numpy as np
 import own_data
+import pytest
 import tensorflow as tf
 from gymnasium import spaces
 from known_networks import BOX, box_batch
 
+from rl.errors import UsageError
 from rl.ops import random
 from rl.runners.evaluate import Evaluator
+from rl.types import SequenceBatch, Trajectory
 
 SEED = random.key(0)
+LSTM = {"model.name": "lstm", "model.recurrent_units": 8}
 
 
 def constant(network, parameters):
@@ -66,3 +70,66 @@ def test_it_does_what_most_of_the_data_do(build, tmp_path):
     evaluator = Evaluator(runner.agent, 5)
     assert evaluator.run(0).returns.mean() > max(data.returns.mean(), 400.0)
     evaluator.close()
+
+
+def sequences(observation, action, mask, state):
+    """A `SequenceBatch` of all that is given, time first."""
+    flags = tf.zeros(mask.shape, tf.bool)
+    steps = Trajectory(observation, action, tf.zeros(mask.shape), flags, flags, mask, {}, state)
+    ones = tf.ones([mask.shape[1]])
+    return SequenceBatch(steps, ones, tf.range(mask.shape[1]), ones)
+
+
+def test_with_memory_its_loss_is_that_of_playing_the_sequence_from_where_its_burn_in_begins(make_agent):
+    """Three steps of burn-in and two to learn from: the first sequence begins with its episode, after two
+    steps that are none; of the second one the last step is none."""
+    agent = make_agent("bc", **LSTM, burn_in=3, unroll_length=2)
+    assert agent.experience == "sequence"
+    rng = np.random.default_rng(0)
+    agent.network.policy.kernel.assign(rng.normal(size=agent.network.policy.kernel.shape))
+    seen = tf.constant(rng.normal(size=(6, 2, 3)), tf.float32)
+    action = tf.constant(rng.integers(0, 3, (5, 2)), tf.int32)
+    mask = tf.constant([[0, 1], [0, 1], [1, 1], [1, 1], [1, 0]], tf.float32)
+    batch = sequences(seen, action, mask, agent.network.initial_state(2))
+    loss, metrics, _ = agent.loss(batch, SEED)
+
+    def played(column, begin):
+        state, log_probs = agent.network.initial_state(1), []
+        for t in range(begin, 5):
+            output = agent.policy(seen[t, column : column + 1], state, SEED, True)
+            state = output.recurrent_state
+            log_probs.append(float(output.distribution.log_prob(action[t, column : column + 1])[0]))
+        return log_probs
+
+    first, second = played(0, 2)[1:], played(1, 0)[3:4]
+    np.testing.assert_allclose(loss, [-sum(first) / 2.0, -second[0] / 2.0], rtol=1e-5)
+    np.testing.assert_allclose(metrics["log_prob"], (sum(first) + second[0]) / 3.0, rtol=1e-5)
+
+
+class Balance:
+    """Pushes the cart to where the pole falls, by velocities that it has to remember positions for."""
+
+    def __init__(self):
+        self.last = None
+
+    def __call__(self, seen, rng):
+        angle = float(seen[1])
+        speed = 0.0 if self.last is None or abs(angle - self.last) > 0.08 else (angle - self.last) / 0.02
+        self.last = angle
+        return int(angle + 0.5 * speed > 0.0)
+
+
+def test_a_clone_with_memory_does_what_needs_memory(build, tmp_path):
+    """Pushing to where the pole leans, which needs none, falls within 60 steps."""
+    data = own_data.play(tmp_path / "data", "CartPoleNoVel-v1", Balance(), episodes=10)
+    assert data.returns.mean() > 150.0
+    runner = build("bc_cartpole_no_velocity", data=str(tmp_path / "data"), **{"model.recurrent_units": 32})
+    assert runner.run(12)["updates"] == 600.0
+    evaluator = Evaluator(runner.agent, 5)
+    assert evaluator.run(0).returns.mean() > 120.0
+    evaluator.close()
+
+
+def test_others_that_learn_from_data_refuse_models_with_memory_in_one_line(make_agent):
+    with pytest.raises(UsageError, match="marwil cannot learn with model lstm, which keeps state"):
+        make_agent("marwil", **LSTM)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from known_networks import BOX, box_batch, constant_actor, linear_critic
 
+from rl.errors import UsageError
 from rl.ops import random
 
 SEED = random.key(0)
@@ -57,3 +58,34 @@ def test_the_loss_is_sacs_with_the_weighted_gap(make_agent, make_batch):
     gap = agent.loss(batch, SEED)[1]["conservative_gap"]  # of one critic, mean over the batch
     assert float(difference[0] + 2.0 * difference[1]) == pytest.approx(4.0 * 3.0 * float(gap), rel=1e-4)
     assert float(difference[1]) / float(difference[0]) == pytest.approx(0.5, rel=0.5)
+
+
+def test_with_a_threshold_the_weight_falls_below_it_and_grows_above(make_agent, make_batch):
+    """Q is 1 everywhere. A third of the draws, the uniform ones, give 2 e, the others next to nothing: the
+    gap is log(2 e / 3) - 1 = -0.405465, of both critics."""
+    batch = box_batch(make_batch, [[2.5], [-2.0]], sample_weight=np.array([1.0, 0.5]))
+    options = {"optimizer": "sgd", "critic_lr": 0.1, "conservative_weight": 3.0}
+
+    def flat(**overrides):
+        agent = known(make_agent, **options | overrides)
+        linear_critic(agent.critic, [0.0, 0.0], [1.0, 1.0])
+        return agent
+
+    fixed, agent = flat(), flat(lagrange_threshold=0.5)
+    assert "log_weight" in agent.variables and "log_weight" not in fixed.variables
+    plain = flat(conservative_weight=0.0).loss(batch, SEED)[0]
+    added = 3.0 * 2.0 * (-0.405465 - 0.5)  # -5.432790, where it is fixed -2.432790
+    np.testing.assert_allclose(agent.loss(batch, SEED)[0] - plain, [added, 0.5 * added], rtol=0.02)
+    np.testing.assert_allclose(fixed.loss(batch, SEED)[0] - plain, [-2.43279, -1.216395], rtol=0.04)
+    metrics = agent.update(batch, SEED).metrics
+    assert agent.log_weight.numpy() == pytest.approx(np.log(3.0) - 0.1 * 3.0 * 0.905465, abs=0.006)
+    assert float(metrics["conservative_weight"]) == pytest.approx(3.0)  # that of this update
+    above = flat(lagrange_threshold=0.5)
+    linear_critic(above.critic, [6.0, 6.0], [0.0, 0.0])  # of actions in [-1, 1]; the data's are about 0
+    above.update(batch, SEED)
+    assert above.log_weight.numpy() > np.log(3.0)
+
+
+def test_a_threshold_needs_a_weight_to_begin_with(make_agent):
+    with pytest.raises(UsageError, match="begin with 1"):
+        make_agent("cql", action_space=BOX, lagrange_threshold=5.0, conservative_weight=0.0)

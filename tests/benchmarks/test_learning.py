@@ -12,6 +12,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import bars
 import learning
+import make_data
 import report
 import trained
 
@@ -173,6 +174,36 @@ def test_only_whole_judgements_are_written(parse, runs, tmp_path, monkeypatch, t
     monkeypatch.setattr(learning, "parse", lambda: args)
     learning.main()
     assert (tmp_path / "results" / "learning.csv").exists() == written
+
+
+def test_what_learns_from_others_is_told_from_whom_which_makes_no_row_stale(parse, runs, tmp_path):
+    given = "data=build/data/cartpole-expert-ten-v0,expert=build/data/runs/cartpole-expert"
+    job = learning.jobs("dagger_cartpole", parse("--seeds 1"))[0]
+    assert job.command[-1] == given and job.hparams.expert == "build/data/runs/cartpole-expert"
+    job = learning.jobs("gail_cartpole", parse("--seeds 1 --train_steps 5000"))[0]
+    assert job.command[-2:] == ("--hparam_override", "data=build/data/cartpole-expert-ten-v0")
+    mine, rows = do_all(parse("--seeds 2"), "bc_cartpole")
+    learning.write_results("bc_cartpole", rows, mine, tmp_path / "results")
+    assert report.up_to_date("bc_cartpole", tmp_path / "results")
+
+
+def test_data_are_made_of_the_tasks_that_lack_some(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(make_data.subprocess, "Popen", lambda words, **_: made.append(words) or Finished())
+    for quality in ("random", "medium", "medium-replay", "expert", "expert-ten"):
+        (tmp_path / f"pendulum-{quality}-v0" / "data").mkdir(parents=True)
+        (tmp_path / f"pendulum-{quality}-v0" / "data" / "metadata.json").touch()
+    make_data.provide({"pendulum"}, tmp_path)
+    assert not made
+    make_data.provide({"pendulum", "cartpole"}, tmp_path)
+    assert made[0][-4:] == ["--tasks", "cartpole", "--output_dir", str(tmp_path)]
+
+
+class Finished:
+    """A process that has done its work."""
+
+    def wait(self):
+        return 0
 
 
 def test_the_version_is_the_commit_of_the_checkout():

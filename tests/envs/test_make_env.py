@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rl.envs import make as make_module
 from rl.envs import make_env, make_eval_envs, make_gym_env
 from rl.envs.graph.base import GraphEnv
 from rl.envs.own import give_env
@@ -84,7 +83,7 @@ class NoActions(gymnasium.Env):
     ],
 )
 def test_in_graph_environment_that_lacks_a_part_is_told_which(env_class, said, monkeypatch) -> None:
-    monkeypatch.setattr(make_module, "get_env", lambda env_id: env_class)
+    monkeypatch.setattr("rl.envs.graph_host.get_env", lambda env_id: env_class)
     assert re.search(said, _refused("Identity-v0", "graph", 2))
 
 

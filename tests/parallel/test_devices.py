@@ -23,7 +23,7 @@ SCRIPT = Path(__file__).parents[1] / "device_equality.py"
 # One of each kind of experience and update.
 FEW = ["dqn:Discrete", "es:Box", "ppo:Box", "td3:Box"]
 SETS = {name: algos.get(name).hparams_type() for name in algos.names()}
-PLAYING = [name for name, hparams in SETS.items() if not (hparams.offline or hparams.demonstrated)]
+PLAYING = [name for name, each in SETS.items() if not (each.offline or each.demonstrated or each.taught)]
 CASES = [f"{name}:{kind.__name__}" for name in PLAYING for kind in algos.get(name).action_spaces]
 REST = [case for case in CASES if case not in FEW]
 PARTS = json.dumps({"grad_comp": "accumulate", "microbatches": 2})  # of each device's part of the batch

@@ -206,3 +206,16 @@ def test_the_fingerprint_is_of_what_the_data_are_and_not_of_where_they_lie(cartp
         {"lengths": data.lengths[::-1]},
     ):
         assert fingerprint(dataclasses.replace(data, **change)) != fingerprint(data)
+
+
+def test_r2d2_learns_from_sequences_of_data_by_their_priorities(cartpole):
+    overrides = {"memory": "dataset", "data": cartpole, "compile": "graph", "updates_per_iteration": 4}
+    overrides |= {"batch_size": 8, "burn_in": 2, "unroll_length": 4, "priority_exponent": 1.0}
+    small = {"model.hidden": (8,), "model.recurrent_units": 8}
+    runner = build_offline(resolve("r2d2_cartpole", overrides | small), seed=0)
+    sums = runner.run(1)
+    assert sums["updates"] == 4.0 and np.isfinite(list(sums.values())).all()
+    leaves = runner.iteration.memory.tree.leaves()
+    assert len(leaves) == sum(-(-length // 4) for length in read(cartpole).lengths)
+    assert 8 <= np.count_nonzero(leaves != 1.0) <= 32, "what was learned from has a priority of its own"
+    runner.iteration.memory.check_valid()

@@ -32,8 +32,8 @@ CASES = [  # environment, frame [H, W, 3], frames a second
 ]
 
 
-def agent_for(env_id):
-    limit = {"max_episode_steps": STEPS}  # which Procgen does not heed
+def agent_for(env_id, limit=None):
+    limit = {"max_episode_steps": STEPS} if limit is None else limit  # which Procgen does not heed
     hparams = resolve("ppo", {"env": env_id, "env_kwargs": limit, "model": {"hidden": (4,)}})
     env = make_eval_envs(env_id, 1, limit)
     agent = get_algo("ppo")(hparams, env.observation_space, env.action_space, 0)
@@ -53,6 +53,15 @@ def test_a_film_holds_every_frame_as_the_environment_draws_it(tmp_path, env_id, 
     assert np.abs(frames[0].astype(int) - frames[-1]).max() > 40, "something moved"
     assert iio.immeta(film.path, plugin="FFMPEG")["fps"] == fps
     assert player.play(3)[:2] == film[:2]
+    player.close()
+
+
+def test_a_film_of_many_agents_is_of_one_environment_until_all_have_left(tmp_path):
+    player = Player(agent_for("MultiCartPole-v0", {"agents": 3}), "rgb_array")
+    film = player.film(3, tmp_path, "step_000000100")
+    frames = list(iio.imiter(film.path, plugin="FFMPEG"))
+    assert len(frames) == film.length + 1 and frames[0].shape == (192, 240, 3)
+    assert film.length < film.episode_return <= 3 * film.length  # 1 for each step of each agent
     player.close()
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import own_data
+import own_experts
 import pytest
 import tensorflow as tf
 from gymnasium import spaces
@@ -24,8 +25,8 @@ from tests.graph_ids import OF_AGENTS
 # Pictures of games of ten by ten need the smaller convolutions, where a model remembers.
 SMALL = {"num_envs": 4, "rollout_length": 4, "compile": "xla", "model.image": "minatar_cnn"}
 SETS = {name: get_algo(name).hparams_type() for name in algos.names()}
-FROM_DATA = [name for name, hparams in SETS.items() if hparams.offline or hparams.demonstrated]
-PLAYING = [name for name in algos.names() if name not in FROM_DATA]
+FROM_OTHERS = [name for name, each in SETS.items() if each.offline or each.demonstrated or each.taught]
+PLAYING = [name for name in algos.names() if name not in FROM_OTHERS]
 OPTIONAL = {"minibatches": 2, "min_replay_size": 8, "batch_size": 8, "burn_in": 0, "unroll_length": 4}
 
 
@@ -91,12 +92,15 @@ def test_so_is_what_options_add(name, overrides):
     assert broken_in_xla(function, tf.constant(1), tf.constant(loops.MetricPack.empty())) == []
 
 
-@pytest.mark.parametrize("algo", FROM_DATA)
-def test_so_is_what_learns_from_data(algo, tmp_path):
+@pytest.mark.parametrize("algo", FROM_OTHERS)
+def test_so_is_what_learns_from_others(algo, tmp_path):
     for env in ("CartPole-v1", "Pendulum-v1"):
         if isinstance(make_env(env, "graph", 1).action_space, get_algo(algo).action_spaces):
             own_data.play(tmp_path / env, env, episodes=1)
-            function, concrete = compiled(algo, env=env, data=str(tmp_path / env))
+            given = {"data": str(tmp_path / env)}
+            if SETS[algo].taught:
+                given["expert"] = own_experts.clone(tmp_path / f"expert of {env}", env, tmp_path / env, 10)
+            function, concrete = compiled(algo, env=env, **given)
             assert broken_rules(concrete) == []
             assert broken_in_xla(function, tf.constant(1), tf.constant(loops.MetricPack.empty())) == []
 

@@ -6,9 +6,12 @@ https://arxiv.org/abs/2006.04779, CQL(H): to the loss of SAC's critics comes, fo
 sampling (appendix F): of `sampled_actions` uniformly random actions, as many of the policy's in s, and as
 many of those in s', each weighed by its density.
 
+With `lagrange_threshold` tau the weight alpha is learned, min over Q and max over alpha >= 0 of
+alpha (log sum exp Q - Q - tau) (appendix F): it falls while the gap is below tau, and grows above.
+
 Deviations from the paper:
 
-1. The weight is fixed; the paper's Lagrange variant adapts it.
+1. alpha is learned through its logarithm, from the mean of both critics' gaps, by steps of `critic_lr`.
 2. Targets are without the policy's entropy, as in the authors' code (`deterministic_backup`).
 3. The policy climbs its critics from the first update on; the authors' begins as behaviour cloning in some
    tasks.
@@ -18,15 +21,20 @@ Deviations from the paper:
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import keras
 import tensorflow as tf
 
+from rl.agents.algos.grad_comp.backprop import apply_gradients
 from rl.agents.algos.registry import register
 from rl.agents.algos.sac import SAC
 from rl.hparams.cql import CQLHParams
 from rl.ops import random
-from rl.ops.policy import masked_mean
-from rl.types import Batch, Loss, Nest, Tensor
+from rl.ops.policy import masked_mean, mean_of_all
+from rl.types import Batch, Loss, Nest, Tensor, Update
+
+MAX_WEIGHT = 1e6  # of the gap where it is learned, as in the authors' code
 
 
 @register
@@ -35,6 +43,20 @@ class CQL(SAC):
 
     hparams: CQLHParams
     hparams_type = CQLHParams
+
+    def build(self) -> None:
+        super().build()
+        if self.hparams.lagrange_threshold is not None:
+            start = math.log(self.hparams.conservative_weight)
+            self.log_weight = keras.Variable(start, name="log_weight")
+            self.add_optimizer("weight", [self.log_weight], self.hparams.critic_lr)
+
+    @property
+    def weight(self) -> Tensor | float:
+        """That of the gap, scalar."""
+        if self.hparams.lagrange_threshold is None:
+            return self.hparams.conservative_weight
+        return tf.minimum(tf.exp(tf.convert_to_tensor(self.log_weight)), MAX_WEIGHT)
 
     def target(self, batch: Batch, seed: Tensor) -> Tensor:
         distribution = self.actions.squashed_gaussian(self.network(batch.next_observation))
@@ -48,8 +70,26 @@ class CQL(SAC):
         loss, metrics, priorities = super().loss(batch, target_seed)
         q_values = self.critic(batch.observation, self.actions.encode(batch.action))[:, :, 0]  # [2, N]
         gap = tf.reduce_sum(self.soft_maximum(batch, sample_seed) - q_values, 0)  # [N]
-        penalty = self.hparams.conservative_weight * gap * batch.sample_weight * batch.mask
-        return loss + penalty, metrics | {"conservative_gap": masked_mean(gap, batch.mask) / 2.0}, priorities
+        allowed = self.critics * (self.hparams.lagrange_threshold or 0.0)
+        penalty = tf.stop_gradient(self.weight) * (gap - allowed) * batch.sample_weight * batch.mask
+        metrics |= {"conservative_gap": masked_mean(gap, batch.mask) / self.critics}
+        return loss + penalty, metrics, priorities
+
+    def update(self, batch: Batch, seed: Tensor) -> Update:
+        update = super().update(batch, seed)
+        threshold = self.hparams.lagrange_threshold
+        if threshold is None:
+            return update
+        # The gradient of -alpha (gap - tau) by log alpha: one number, as the temperature's.
+        gap = mean_of_all(update.metrics["conservative_gap"], batch.mask)
+        weight, limit = self.weight, self.hparams.max_grad_norm
+        apply_gradients([-weight * (gap - threshold)], [self.log_weight], self.optimizers["weight"], limit)
+        return update._replace(metrics=update.metrics | {"conservative_weight": weight})
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        learned = self.hparams.lagrange_threshold is not None
+        return super().variables | ({"log_weight": self.log_weight} if learned else {})
 
     def soft_maximum(self, batch: Batch, seed: Tensor) -> Tensor:
         """log sum_a exp Q(s, a) of each critic, estimated; the sum is an integral, [2, N]."""

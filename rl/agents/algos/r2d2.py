@@ -54,14 +54,12 @@ class R2D2(ValueAgent[R2D2HParams]):
 
     def unroll(self, network: QNetwork, trajectory: Trajectory) -> Tensor:
         """Action values `[U+1, N, A]` of the observations after the burn-in."""
-        burn_in, state = self.hparams.burn_in, trajectory.recurrent_state
-        mask = tf.concat([trajectory.mask, tf.ones_like(trajectory.mask[:1])], 0)  # [L+1, N]
-        if burn_in and tf.nest.flatten(state):
-            before = tf.nest.map_structure(lambda x: x[:burn_in], trajectory.observation)
-            _, state = network.unroll(before, state, mask[:burn_in], training=True)
-            state = tf.nest.map_structure(tf.stop_gradient, state)
-        observation = tf.nest.map_structure(lambda x: x[burn_in:], trajectory.observation)  # [U+1, N, ...]
-        return network.unroll(observation, state, mask[burn_in:], training=True)[0]
+
+        def warm(observation: Nest, state: Nest, mask: Tensor) -> Nest:
+            return network.unroll(observation, state, mask, training=True)[1]
+
+        observation, state, mask = sequence.after_burn_in(trajectory, self.hparams.burn_in, warm)
+        return network.unroll(observation, state, mask, training=True)[0]
 
     def loss(self, batch: SequenceBatch, seed: Tensor) -> Loss:
         hparams = self.hparams

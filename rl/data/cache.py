@@ -1,0 +1,141 @@
+"""The columns of a data set of many short episodes, kept beside them: HDF5 takes a millisecond for a group.
+
+`DIR/data/columns.npz` holds what `rl.data.dataset.read` has made of the other files, whose names, sizes and
+times it says. Where these are others now, or it is damaged (a zip file has a CRC-32 for each array), or it
+cannot be written, everything goes on as if it were not there. Nothing in it is code: numbers, and JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rl.data import stored
+from rl.data.hdf5 import number
+from rl.data.metadata import MAIN
+from rl.data.spaces import nest_of, part, parts
+from rl.errors import UsageError
+from rl.storage.files import remove_quietly
+from rl.types import Nest
+
+NAME = "columns.npz"
+FORMAT = 1  # of what is in it; others are made anew
+EPISODES = 1_000  # from so many on it is worth its room
+BYTES = 32_768  # of an episode, on average, up to which opening takes longer than reading
+REFUSED = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
+
+FIELDS = ("reward", "terminated", "truncated", "lengths")  # of `rl.data.dataset.Dataset`, single arrays
+Columns = dict[str, Any]  # these, and its observation, action, log_prob and about
+
+
+def state(data: Path) -> str:
+    """Returns what tells the files in a folder from those of another time; "" while they change."""
+    try:
+        files = [
+            [each.name, each.stat().st_size, each.stat().st_mtime_ns]
+            for each in sorted(os.scandir(data), key=lambda each: each.name)
+            if each.is_file() and not each.name.startswith(".") and each.name != NAME
+        ]
+    except OSError:
+        return ""
+    return json.dumps([FORMAT, files])
+
+
+def load(data: Path, observations: spaces.Space, actions: spaces.Space) -> Columns | None:
+    """Returns the columns that are kept; None where there are none, or not of the files that are there now.
+
+    observations, actions: the spaces of the columns.
+    """
+    path = data / NAME
+    try:
+        if not path.exists():
+            return None
+        with np.load(path, allow_pickle=False) as file:
+            now = state(data)
+            if not now or bytes(file["state"]).decode() != now:
+                return None
+            found = {name: file[name] for name in file.files}
+        about = json.loads(bytes(found["about"]))
+        columns = {
+            "observation": _nest(found, "observation", observations),
+            "action": _nest(found, "action", actions),
+            **{field: found[field] for field in FIELDS},
+            "log_prob": found.get("log_prob"),
+            "about": tuple(dict(each) for each in about),
+        }
+        _check(columns, observations, actions)
+    except REFUSED:
+        return None
+    return columns
+
+
+def store(
+    data: Path, before: str, columns: Columns, observations: spaces.Space, actions: spaces.Space
+) -> None:
+    """Keeps the columns of all episodes, where they are many and short, and nothing of them is damaged or
+    being recorded.
+
+    before: `state` before they were read.
+    """
+    leaves = {f"observation/{i}": part(columns["observation"], path)
+              for i, (path, _) in enumerate(parts(observations))}  # fmt: skip
+    leaves |= {f"action/{i}": part(columns["action"], path) for i, (path, _) in enumerate(parts(actions))}
+    leaves |= {field: columns[field] for field in FIELDS}
+    if columns["log_prob"] is not None:
+        leaves["log_prob"] = columns["log_prob"]
+    count = len(columns["lengths"])
+    if count < EPISODES or sum(each.nbytes for each in leaves.values()) > BYTES * count:
+        return
+    temporary = data / f".tmp-{NAME}-{os.getpid()}"
+    try:
+        if not before or not _is_whole(data, count):
+            return
+        texts = {"state": before, "about": json.dumps(columns["about"])}
+        leaves |= {name: np.frombuffer(text.encode(), np.uint8) for name, text in texts.items()}
+        with open(temporary, "wb") as file:
+            np.savez(file, **leaves)
+        os.replace(temporary, data / NAME)
+    except (OSError, UsageError):
+        return
+    finally:
+        remove_quietly(temporary)
+
+
+def _is_whole(data: Path, count: int) -> bool:
+    """Says whether so many episodes are all that the folder has, and nobody records there."""
+    if not (data / MAIN).exists() or stored.journals(data):
+        return False
+    with stored.opened(data / MAIN) as main:
+        return sum(number(name) is not None for name in main) == count
+
+
+def _nest(found: dict[str, np.ndarray], name: str, space: spaces.Space) -> Nest:
+    return nest_of(space, (found[f"{name}/{i}"] for i, _ in enumerate(parts(space))))
+
+
+def _check(columns: Columns, observations: spaces.Space, actions: spaces.Space) -> None:
+    """Raises ValueError where the columns do not fit together."""
+    lengths = columns["lengths"]
+    if lengths.ndim != 1 or lengths.dtype != np.int64 or not len(lengths) or lengths.min() < 1:
+        raise ValueError("lengths")
+    count = int(lengths.sum())
+    flat = [columns[field] for field in FIELDS[:3]] + [columns["log_prob"]] * (
+        columns["log_prob"] is not None
+    )
+    wrong = any(each.shape != (count,) for each in flat) or len(columns["about"]) != len(lengths)
+    for name, space, rows in (
+        ("observation", observations, count + len(lengths)),
+        ("action", actions, count),
+    ):
+        for path, each in parts(space):
+            values = part(columns[name], path)
+            wrong |= values.shape != (rows, *(each.shape or ())) or values.dtype.kind not in "biuf"
+    if wrong:
+        raise ValueError("shapes")

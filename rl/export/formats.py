@@ -1,0 +1,125 @@
+"""The files that a policy is written to, and how each is run again without this package."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from rl.errors import UsageError, nearest
+from rl.export.program import Program
+from rl.runners.acting import quiet
+
+Arrays = dict[str, np.ndarray]
+SIGNATURE = "serving_default"  # the name that servers ask for
+OPSET = 18  # of ONNX
+
+
+def write_savedmodel(program: Program, path: Path) -> None:
+    """Writes TensorFlow's SavedModel, a folder."""
+    with quiet():
+        tf.saved_model.save(program, str(path), signatures={SIGNATURE: program.function})
+
+
+def write_litert(program: Program, path: Path) -> None:
+    """Writes LiteRT's flat buffer, one file."""
+    with quiet():
+        converter = tf.lite.TFLiteConverter.from_concrete_functions([program.concrete], program)
+        path.write_bytes(converter.convert())
+
+
+def write_onnx(program: Program, path: Path) -> None:
+    """Writes an ONNX model, one file."""
+    _needs("tf2onnx", "onnx")
+    import tf2onnx
+
+    specs = [tf.TensorSpec(each.shape, each.dtype, each.name) for each in program.inputs]
+    with quiet():
+        names = [each.name for each in program.inputs]
+        flat = tf.function(
+            lambda *inputs: program.function(dict(zip(names, inputs, strict=True))),
+            input_signature=specs,
+            autograph=False,
+        )
+        tf2onnx.convert.from_function(flat, specs, opset=OPSET, output_path=str(path))
+
+
+def run_savedmodel(path: Path) -> Callable[[Arrays], Arrays]:
+    """Returns the function in a SavedModel, of arrays by name."""
+    loaded = tf.saved_model.load(str(path))
+    call = loaded.signatures[SIGNATURE]
+
+    def run(inputs: Arrays) -> Arrays:
+        found = call(**{name: tf.constant(each) for name, each in inputs.items()})
+        return {name: each.numpy() for name, each in found.items()}
+
+    run.loaded = loaded  # type: ignore[attr-defined]  # its variables live as long as this
+    return run
+
+
+def run_litert(path: Path) -> Callable[[Arrays], Arrays]:
+    """Returns the function in a LiteRT file, of arrays by name."""
+    with quiet():
+        from ai_edge_litert.interpreter import Interpreter
+
+        interpreter = Interpreter(model_path=str(path), num_threads=1)
+        interpreter.allocate_tensors()
+        runner = interpreter.get_signature_runner(next(iter(interpreter.get_signature_list())))
+    taken = set(runner.get_input_details())
+    return lambda inputs: dict(runner(**{name: each for name, each in inputs.items() if name in taken}))
+
+
+def run_onnx(path: Path) -> Callable[[Arrays], Arrays]:
+    """Returns the function in an ONNX file, of arrays by name."""
+    _needs("onnxruntime")
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    taken = {each.name for each in session.get_inputs()}
+    names = [each.name for each in session.get_outputs()]
+
+    def run(inputs: Arrays) -> Arrays:
+        values = session.run(None, {name: each for name, each in inputs.items() if name in taken})
+        return dict(zip(names, values, strict=True))
+
+    return run
+
+
+# Name: file below the output folder, writer, runner.
+FORMATS: dict[str, tuple[str, Callable[[Program, Path], None], Callable[[Path], Any]]] = {
+    "savedmodel": ("savedmodel", write_savedmodel, run_savedmodel),
+    "litert": ("policy.tflite", write_litert, run_litert),
+    "onnx": ("policy.onnx", write_onnx, run_onnx),
+}
+
+
+def chosen_formats(text: str) -> list[str]:
+    """Returns the formats that a comma list names. Raises UsageError for another name, or a package that is
+    missing."""
+    names = [each.strip() for each in text.split(",") if each.strip()]
+    for name in names:
+        if name == "keras":
+            raise UsageError(
+                "--format keras: a .keras file of this network loads nowhere without this package: take "
+                "savedmodel, which keras.layers.TFSMLayer(FOLDER, call_endpoint='serving_default') loads"
+            )
+        if name not in FORMATS:
+            raise UsageError(f"--format {name}: {nearest(name, FORMATS)}")
+    if not names:
+        raise UsageError(f"--format: name some of {', '.join(FORMATS)}")
+    if "onnx" in names:
+        _needs("tf2onnx", "onnx", "onnxruntime")
+    return list(dict.fromkeys(names))
+
+
+def _needs(*packages: str) -> None:
+    missing = [each for each in packages if importlib.util.find_spec(each) is None]
+    if missing:
+        raise UsageError(
+            f"--format onnx needs the extra 'export' ({', '.join(missing)} is missing): "
+            "pip install '.[export]' (repository root)"
+        )

@@ -1,0 +1,104 @@
+"""A memory of sequences that was filled from files: `memory=dataset` for agents with memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from rl.memory.contract import DatasetSequencesHParams
+from rl.memory.dataset import FromFiles, columns_of, data_of, priorities_of, rows_of
+from rl.memory.spec import MemorySpec
+from rl.registry import check_hparams
+from rl.spaces import space_spec
+from rl.types import SequenceBatch, Tensor, Trajectory
+
+
+class DatasetSequences(FromFiles):
+    """Episodes of the data set cut into sequences of `unroll_length` steps, all equally likely, or by
+    `prioritized`.
+
+    The first one of an episode begins with it, the last one ends with it: each step is learned from in one
+    sequence. The `burn_in` steps before come along, to bring the network's state up to date (Kapturowski et
+    al. 2019, R2D2, section 3); nobody knows the state before these, which is taken for zeros. Where the
+    episode has no such steps yet, or no more steps, those of the sequence have mask 0. After a step of mask 0
+    a network's state starts anew (`rl.models.torso.unroll`): so an episode's first step has the state that
+    it has when it is played.
+
+    Args:
+        spec: with `data`.
+        hparams: `DatasetSequencesHParams`, and those of priorities where the algorithm has them.
+
+    Raises:
+        UsageError: there are no data, or the hparams do not fit together.
+    """
+
+    experiences = ("sequence",)  # of the agents that it serves
+
+    def __init__(self, spec: MemorySpec, hparams: DatasetSequencesHParams) -> None:
+        check_hparams(hparams, DatasetSequencesHParams, "memory dataset of sequences")
+        data = data_of(spec)
+        self.batch_size, self.burn_in = hparams.batch_size, hparams.burn_in
+        self.length = hparams.burn_in + hparams.unroll_length  # steps; there is one observation more
+        self._observation = columns_of(space_spec(spec.observation_space), data.observation)
+        self._action = columns_of(space_spec(spec.action_space), data.action)
+        self._reward, self._terminated, self._truncated = (
+            tf.Variable(column, trainable=False) for column in (data.reward, data.terminated, data.truncated)
+        )
+        first, begin, end, episode = sequence_columns(data.lengths, hparams.unroll_length)
+        self.count = len(first)
+        # int64: as in `rl.memory.dataset`.
+        self._first, self._begin, self._end, self._episode = (
+            tf.Variable(column, trainable=False) for column in (first, begin, end, episode)
+        )
+        self.tree = priorities_of(hparams, self.count)
+        self._state_spec = tf.nest.map_structure(
+            lambda x: tf.TensorSpec([self.batch_size, *x.shape[1:]], x.dtype), spec.recurrent_state
+        )
+
+    def sample(self, seed: Tensor, step: Tensor) -> SequenceBatch:
+        """A batch of `batch_size` sequences; the states that they begin with are zeros.
+
+        Args:
+            seed: int32 [2].
+            step: integer scalar, updates so far, by which `Priorities.draw` weighs.
+        """
+        index, sample_weight, mask = self.draw(seed, self.batch_size, step)
+        first, begin, end, episode = (
+            tf.gather(each, index) for each in (self._first, self._begin, self._end, self._episode)
+        )  # [N]
+        steps = first - self.burn_in + tf.range(self.length + 1, dtype=tf.int64)[:, None]  # [L+1, N]
+        place = tf.clip_by_value(steps, begin, end) + episode  # of observations, one more for each episode
+        inside = tf.logical_and(steps >= begin, steps < end)[:-1]  # [L, N]
+        row = tf.clip_by_value(steps, begin, end - 1)[:-1]
+        trajectory = Trajectory(
+            observation=rows_of(self._observation, place),
+            action=rows_of(self._action, row),
+            reward=tf.where(inside, tf.gather(self._reward, row), 0.0),
+            terminated=tf.logical_and(inside, tf.gather(self._terminated, row)),
+            truncated=tf.logical_and(inside, tf.gather(self._truncated, row)),
+            mask=tf.cast(inside, tf.float32),
+            extras={},
+            recurrent_state=tf.nest.map_structure(lambda x: tf.zeros(x.shape, x.dtype), self._state_spec),
+        )
+        return SequenceBatch(trajectory, sample_weight, index, mask)
+
+
+def sequence_columns(lengths: np.ndarray, unroll_length: int) -> tuple[np.ndarray, ...]:
+    """Cuts episodes into sequences.
+
+    Args:
+        lengths: int [E], steps of each episode.
+        unroll_length: steps of a sequence; the last one of an episode may have fewer.
+
+    Returns:
+        first: int64 [S], the number of each sequence's first step among all.
+        begin, end: int64 [S], of the first step of its episode, and of the step after its last one.
+        episode: int64 [S], the number of its episode.
+    """
+    lengths = np.asarray(lengths, np.int64)
+    counts = -(-lengths // unroll_length)
+    episode = np.repeat(np.arange(len(lengths)), counts)
+    end = np.cumsum(lengths)
+    place = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)  # in the episode
+    begin = (end - lengths)[episode]
+    return begin + place * unroll_length, begin, end[episode], episode

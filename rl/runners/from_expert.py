@@ -1,0 +1,55 @@
+"""The trained run that another one asks what is right (hparam `expert`): found, read, and whether it fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from rl.agents.agent import Agent
+from rl.envs.of_data import check_expert, schooling
+from rl.errors import UsageError
+from rl.hparams.hparams import HParams
+from rl.parallel.devices import Devices
+from rl.runners.from_data import alike
+from rl.saved_run import read_saved, read_weights, reading, saved_agent
+
+
+def check_asked_here(hparams: HParams, workers: Any, strategy: Any) -> None:
+    """Raises UsageError where there is no run to ask, or others would have to ask it."""
+    check_expert(hparams)
+    expert = hparams.flat()["expert"]
+    if workers is not None:
+        raise UsageError(f"expert={expert}: workers bring no answers, leave --num_workers out")
+    if Devices(strategy).count > 1:
+        raise UsageError(f"expert={expert}: an expert is asked on one device, show it one of them")
+
+
+def expert_of(agent: Agent[Any]) -> Agent[Any]:
+    """Reads the best policy of the run that an agent's hparam `expert` names, as it was evaluated.
+
+    Raises:
+        UsageError: there is none; it was trained on another environment, or its spaces are others; it
+            depends on more than an observation.
+    """
+    hparams = agent.hparams
+    address = str(hparams.flat()["expert"])
+    instead = f"name a run of {hparams.env} ({schooling(hparams.env)} trains one)"
+    with reading(address) as storage:
+        saved = read_saved(storage.folder) or {"hparams": {"env": hparams.env}}
+        if saved["hparams"]["env"] != hparams.env:
+            raise UsageError(f"expert={address} was trained on {saved['hparams']['env']}: {instead}")
+        expert = saved_agent(storage.folder, env=hparams.env)
+        read_weights(expert, storage.folder, "best")
+    for its, ours in (
+        (expert.observation_space, agent.observation_space),
+        (expert.action_space, agent.action_space),
+    ):
+        if not alike(its, ours):
+            raise UsageError(f"expert={address} was trained on {its}, here is {ours}: {instead}")
+    if tf.nest.flatten(expert.initial_state(1)):
+        raise UsageError(
+            f"expert={address}: {expert.hparams.algo} with model {expert.hparams.model.name} remembers what "
+            f"was before, and here single observations are asked about: {instead}, one without memory"
+        )
+    return expert

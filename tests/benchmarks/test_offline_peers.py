@@ -1,0 +1,64 @@
+"""What the comparison with d3rlpy makes of results, and which it makes again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import make_data
+import offline_peers
+
+
+def job(**changes):
+    made = offline_peers.Job("ours", "iql", "hopper-medium", 100, 1_000, 1, "0a0b0c0d", "0123456789")
+    return made._replace(**changes)
+
+
+def row(library, seed, score, rate, **changes):
+    found = job(library=library, seed=seed)._asdict()
+    measured = {
+        "score": score,
+        "return_mean": 0.0,
+        "updates_per_s": rate,
+        "noisy": False,
+        "versions": library,
+    }
+    return found | measured | changes
+
+
+def test_scores_are_d4rls():
+    assert offline_peers.score("hopper", 3234.3) == pytest.approx(100.0)
+    assert offline_peers.score("halfcheetah", -280.178953) == pytest.approx(0.0)
+    assert offline_peers.score("hopper", 1607.013848) == pytest.approx(50.0)
+
+
+def test_a_result_of_other_data_steps_or_settings_is_made_again(tmp_path):
+    assert not offline_peers.finished(job(), tmp_path)
+    (tmp_path / "iql-hopper-medium-100-ours.json").write_text(json.dumps(row("ours", 100, 50.0, 900.0)))
+    assert offline_peers.finished(job(), tmp_path)
+    for changed in ({"steps": 2_000}, {"columns": "0"}, {"settings": "9"}, {"cpus": 2}, {"seed": 101}):
+        assert not offline_peers.finished(job(**changed), tmp_path)
+
+
+def test_the_page_compares_intervals_over_seeds_and_medians_of_rates():
+    mine = [row("ours", seed, score, 900.0) for seed, score in ((100, 50.0), (101, 52.0), (102, 54.0))]
+    theirs = [row("d3rlpy", seed, score, 300.0) for seed, score in ((100, 60.0), (101, 61.0), (102, 62.0))]
+    page = offline_peers.page([*mine, *theirs, row("ours", 100, 1.0, 9.0, algo="cql")], 100)
+    assert "1 of 1 are worse than d3rlpy's; updates/s are 3.00 to 3.00 times d3rlpy's." in page
+    line = page.splitlines()[-1]
+    assert (
+        line.startswith("| iql | hopper-medium | 1,000 | 52.0 [") and "**worse** | 900 | 300 | 3.00 |" in line
+    )
+    assert offline_peers.verdict([60.0, 61.0], [50.0, 62.0]) == "no worse"
+    assert "Nothing has been measured yet" in offline_peers.page(mine, 100)
+
+
+def test_qualities_choose_among_the_data_sets(tmp_path):
+    listed = make_data.commands("hopper", tmp_path, 0, 10, 5, ("medium-replay", "medium"))
+    assert [place.name for place, _ in listed] == ["hopper-medium-replay-v0", "hopper-medium-v0"]
+    assert len(list(make_data.commands("hopper", tmp_path, 0, 10, 5))) == 5

@@ -1,0 +1,201 @@
+"""PettingZoo's environments on the host: their own numbers, agents that leave, and both views."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import sys
+from typing import Any
+
+import numpy as np
+import pettingzoo
+import pytest
+from gymnasium import spaces
+from mpe2 import simple_tag_v3
+
+from rl.envs import make_env, make_eval_envs
+from rl.envs.host import env_seeds
+from rl.envs.make import chosen_backend
+from rl.envs.own import check_trusted
+from rl.envs.pettingzoo_host import JointHost, RowsHost, TeamEnvs
+from rl.errors import UsageError
+
+TAG, LEAVING, TICTACTOE = (
+    "pettingzoo:mpe2.simple_tag_v3",
+    "pettingzoo:leaving_team",
+    "pettingzoo:classic/tictactoe_v3",
+)
+SPEAKER = "pettingzoo:mpe2.simple_speaker_listener_v4"
+
+
+def test_both_views_have_the_numbers_of_pettingzoos_own_environments() -> None:
+    options = {"max_cycles": 4}
+    rows = make_env(TAG, "auto", 2, options, view="rows_and_state")
+    joint = make_env(TAG, "host", 2, options, view="joint")
+    originals = [simple_tag_v3.parallel_env(**options) for _ in range(2)]
+    names, rng = originals[0].possible_agents, np.random.default_rng(0)
+    assert (rows.agents, joint.agents) == (4, 1)  # rows of each environment
+    assert rows.team.agent_names == tuple(names)
+    assert rows.observation_space["observation"].shape == (16,)
+    assert rows.action_space == originals[0].action_space(names[0])
+    assert joint.action_space == spaces.MultiDiscrete([5] * 4)
+    seen = [each.reset(seed=seed)[0] for each, seed in zip(originals, env_seeds(7, 2), strict=True)]
+    of_rows, of_joint = rows.reset(7), joint.reset(7)
+    for t in range(12):
+        theirs = np.array(
+            [[np.pad(each[name], (0, 16 - len(each[name]))) for name in names] for each in seen]
+        )
+        state = np.array([each.state() for each in originals])
+        np.testing.assert_array_equal(of_rows["observation"], theirs.reshape(8, 16))
+        np.testing.assert_array_equal(of_rows["state"], np.repeat(state, 4, 0))
+        np.testing.assert_array_equal(of_rows["agent"], np.tile(np.eye(4), (2, 1)))
+        np.testing.assert_array_equal(of_joint["agents"], theirs)
+        np.testing.assert_array_equal(of_joint["state"], state)
+        np.testing.assert_array_equal(of_joint["alive"], np.ones((2, 4)))
+        for env, shown in ((rows, of_rows), (joint, of_joint)):
+            assert env.observation_space.contains({key: each[0] for key, each in shown.items()})
+        action = rng.integers(5, size=(2, 4))
+        of_rows, *rows_rest = rows.step(action.ravel())
+        of_joint, *joint_rest = joint.step(action)
+        reward, cut = np.zeros((2, 4), np.float32), t % 5 == 3  # the fifth step resets
+        for i, original in enumerate(originals):
+            if t % 5 == 4:
+                seen[i] = original.reset()[0]
+            else:
+                seen[i], rewards, _, truncated, _ = original.step(dict(zip(names, action[i], strict=True)))
+                reward[i] = [rewards[name] for name in names]
+                assert all(each == cut for each in truncated.values())
+        for each, expected in zip(rows_rest, (reward.ravel(), [False] * 8, [cut] * 8), strict=True):
+            np.testing.assert_array_equal(each, expected)
+        for each, expected in zip(joint_rest, (reward.sum(1), [False] * 2, [cut] * 2), strict=True):
+            np.testing.assert_array_equal(each, expected)
+        np.testing.assert_array_equal(of_joint["reward"], reward)
+    rows.close()
+    joint.close()
+
+
+def test_agents_leave_one_by_one_and_come_back_with_the_reset() -> None:
+    rows, joint = make_env(LEAVING, "auto", 1, view="rows_and_state"), JointHost(TeamEnvs(LEAVING, 1))
+    first = rows.reset(0)
+    np.testing.assert_array_equal(first["observation"], np.zeros((3, 2)))
+    np.testing.assert_array_equal(first["action_mask"], [[1, 1, 0], [1, 1, 0], [1, 1, 1]])  # Discrete 2, 2, 3
+    joint.reset(0)
+    # of each step, for a, b, c: observation, reward, terminated, truncated, alive; state, team's ends
+    expected = [
+        ([[1, 0], [1, 1], [1, 0]], [1, 1, 3], [1, 0, 0], [0, 0, 0], [0, 1, 1], 10, (False, False)),
+        ([[0, 0], [2, 2], [2, 0]], [0, 1, 3], [1, 0, 0], [0, 1, 0], [0, 0, 1], 20, (False, False)),
+        ([[0, 0], [0, 0], [3, 0]], [0, 0, 3], [1, 1, 1], [0, 0, 0], [0, 0, 0], 30, (True, False)),
+        ([[0, 0], [0, 0], [0, 0]], [0, 0, 0], [0, 0, 0], [0, 0, 0], [1, 1, 1], 0, (False, False)),
+        ([[1, 0], [1, 1], [1, 0]], [1, 1, 3], [1, 0, 0], [0, 0, 0], [0, 1, 1], 10, (False, False)),
+    ]
+    for seen, reward, terminated, truncated, alive, state, ends in expected:
+        observation, *rest = rows.step(np.array([1, 1, 2]))  # the third of c's actions is 3
+        np.testing.assert_array_equal(observation["observation"], seen)
+        np.testing.assert_array_equal(observation["state"], [[state]] * 3)
+        legal = [[1, 1 * alive[0], 0], [1, 1 * alive[1], 0], [1, alive[2], alive[2]]]
+        np.testing.assert_array_equal(observation["action_mask"], legal)
+        for each, values in zip(rest, (reward, terminated, truncated), strict=True):
+            np.testing.assert_array_equal(each, values)
+        observation, team, *flags = joint.step(np.array([[1, 1, 2]]))
+        np.testing.assert_array_equal(observation["agents"][0], seen)
+        np.testing.assert_array_equal(observation["alive"][0], alive)
+        np.testing.assert_array_equal(observation["reward"][0], reward)
+        assert team[0] == sum(reward)
+        assert tuple(bool(each[0]) for each in flags) == ends
+
+
+def test_the_step_limit_cuts_those_who_are_there() -> None:
+    joint = JointHost(TeamEnvs(LEAVING, 1, max_episode_steps=1))
+    rows = RowsHost(TeamEnvs(LEAVING, 1, max_episode_steps=1))
+    joint.reset(0)
+    rows.reset(0)
+    observation, _, terminated, truncated = joint.step(np.array([[0, 0, 0]]))
+    assert (terminated[0], truncated[0]) == (False, True)
+    np.testing.assert_array_equal(observation["alive"], [[0, 1, 1]])  # values of b and c follow
+    _, _, terminated, truncated = rows.step(np.array([0, 0, 0]))
+    np.testing.assert_array_equal(terminated, [True, False, False])
+    np.testing.assert_array_equal(truncated, [False, True, True])
+    stays = JointHost(TeamEnvs(LEAVING, 1, {"stays": True}, 7))
+    stays.reset(0)
+    assert [bool(stays.step(np.zeros((1, 3), np.int64))[3][0]) for _ in range(9)] == [False] * 6 + [True] + [
+        False
+    ] * 2
+
+
+def test_a_game_by_turns_lets_idle_players_pass_by_their_first_action() -> None:
+    rows, original = RowsHost(TeamEnvs(TICTACTOE, 1)), pettingzoo.make("aec", "classic/tictactoe_v3")
+    original.reset()
+    observation = rows.reset(0)
+    assert rows.observation_space["observation"].shape == (3, 3, 2)
+    assert observation["observation"].dtype == np.float32
+    for move, rewards in zip([0, 3, 1, 4, 2], [[0, 0]] * 4 + [[1, -1]], strict=True):
+        turn = rows.team.agent_names.index(original.agent_selection)
+        for a, name in enumerate(rows.team.agent_names):
+            seen = original.observe(name)
+            np.testing.assert_array_equal(observation["observation"][a], seen["observation"])
+            legal = seen["action_mask"] if a == turn else np.eye(9)[0]
+            np.testing.assert_array_equal(observation["action_mask"][a], legal)
+        action = np.zeros(2, np.int64)
+        action[turn] = move
+        original.step(move)
+        observation, reward, terminated, truncated = rows.step(action)
+        np.testing.assert_array_equal(reward, rewards)
+        assert terminated.all() == (move == 2)
+        assert not truncated.any()
+
+
+def test_unequal_boxes_of_actions_are_as_wide_as_the_widest() -> None:
+    team = TeamEnvs(SPEAKER, 1, {"continuous_actions": True})
+    joint = JointHost(team)
+    assert team.action_space == spaces.Box(0.0, 1.0, (5,), np.float32)  # the speaker has 3
+    assert joint.action_space.shape == (10,)
+    joint.reset(0)
+    assert np.isfinite(joint.step(np.full((1, 10), 2.0, np.float32))[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("env_id", "options", "says"),
+    [
+        ("pettingzoo:classic/tictacto_v3", {}, "tictactoe"),
+        ("pettingzoo:no_such_module", {}, "cannot import no_such_module"),
+        ("pettingzoo:json", {}, "neither parallel_env"),
+        (LEAVING, {"speed": 3}, "speed"),
+        (LEAVING, {"late": True}, "enter later"),
+    ],
+)
+def test_mistakes_are_one_line(env_id: str, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says) as error:
+        RowsHost(TeamEnvs(env_id, 1, options)).reset(0)
+    assert "\n" not in str(error.value)
+
+
+def test_ids_lead_to_pettingzoo_and_to_nothing_else() -> None:
+    assert chosen_backend(TAG, "auto") == chosen_backend(TAG, "host") == "pettingzoo"
+    for backend, wrappers in (("gym", []), ("auto", ["gymnasium.wrappers:FlattenObservation"])):
+        with pytest.raises(UsageError, match="leave env_backend at auto, and env_wrappers out"):
+            make_env(TAG, backend, 1, wrappers=wrappers)
+    endless = make_eval_envs("pettingzoo:leaving_team", 2, {"stays": True})
+    assert (endless.step_limit, endless.num_envs, endless.agents) == (27_000, 6, 3)
+    assert make_eval_envs(TAG, 1, max_episode_steps=5).step_limit == np.inf
+
+
+def test_a_saved_run_may_name_what_is_pettingzoos_own_or_was_imported() -> None:
+    importlib.import_module("leaving_team")
+    for env_id in (TAG, TICTACTOE, LEAVING):
+        check_trusted("run", env_id, [])
+    with pytest.raises(UsageError, match="import antigravity first"):
+        check_trusted("run", "pettingzoo:antigravity", [])
+    assert "antigravity" not in sys.modules
+
+
+def test_without_the_package_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.partition(".")[0] == "pettingzoo":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UsageError, match=r"pip install '.\[pettingzoo\]'"):
+        TeamEnvs(TAG, 1)

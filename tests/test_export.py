@@ -1,0 +1,178 @@
+"""Exported policies act as the trained ones, also where this package is not there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from small_runs import TINY
+
+import rl
+from rl.agents.algos.registry import get_algo
+from rl.envs.host import Purpose, purpose_seed
+from rl.envs.make import eval_envs_of
+from rl.export.__main__ import main
+from rl.export.formats import FORMATS
+from rl.export.parity import TOLERANCE, Sample, parity, play
+from rl.export.program import Program
+from rl.hparams.merge import resolve
+
+SMALL = {"compile": "graph", "model.hidden": (16,)}
+CASES = {  # set and overrides; batch
+    "dqn, actions that are values": ("dqn_cartpole", {}, 2),
+    "sac, a Box action": ("sac_pendulum", {}, 1),
+    "ppo with a memory": ("ppo_cartpole_no_velocity", {"normalize_observation": True}, 2),
+    "ppo of pictures": ("ppo_breakout_minatar", {"model.name": "minatar_cnn"}, 1),
+    "ppo of Dict observations": ("ppo", {"env": "CartPole-v1", "previous_action_reward": True}, 1),
+    "ppo of many agents": ("ppo", {"env": "TwoStepGame-v0"}, 2),
+    "ppo that draws its actions": ("ppo", {"env": "CartPole-v1", "eval_policy": "sample"}, 2),
+}
+
+
+def _agent(name, overrides):
+    """An agent whose policy is far from uniform."""
+    hparams = resolve(name, SMALL | overrides)
+    env = eval_envs_of(hparams, 1)
+    agent = get_algo(hparams.algo)(hparams, env.observation_space, env.action_space, 3)
+    rows, encode = env.agents, env.encode
+    env.close()
+    generator = np.random.Generator(np.random.Philox(0))
+    for each in agent.networks["network"].trainable_variables:
+        each.assign(each + generator.normal(0.0, 0.3, each.shape))
+    return agent, encode, rows
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_format_acts_as_the_agent(case, tmp_path):
+    name, overrides, batch = CASES[case]
+    agent, encode, rows = _agent(name, overrides)
+    program = Program(agent, batch, encode)
+    env = eval_envs_of(agent.hparams, batch // rows)
+    sample = play(program, env, 40, agent.observation_space)
+    env.close()
+    actions = np.concatenate([each["action"] for each in sample.outputs])
+    assert len(np.unique(actions)) > 1 or case == "ppo of many agents", "a test that could not fail"
+    for kind, (file, write, run) in FORMATS.items():
+        write(program, tmp_path / file)
+        found = parity(sample, run(tmp_path / file))
+        assert found.holds, (kind, found)
+        assert found.observations >= 40
+
+
+def test_the_program_is_the_policy_that_load_gives(tmp_path):
+    """Action by action, over an episode: clipped, counted as the environment counts, with its own memory."""
+    options = {**TINY, "train_steps": 32, "model": {"hidden": (16,)}}
+    policy = rl.train("ppo_cartpole_no_velocity", output_dir=tmp_path, eval_episodes=1, **options).policy(
+        "last"
+    )
+    program = Program(policy.agent, 1, policy.encode)
+    env = policy.environments(1)
+    observation, memory = env.reset(purpose_seed(Purpose.USER)), program.initial_state
+    for _ in range(8):
+        asked = {"observation": observation, **memory}
+        found = program.function({name: tf.constant(each) for name, each in asked.items()})
+        action = policy(observation, batched=True)
+        np.testing.assert_array_equal(found["action"], action)
+        memory = {name: found[f"next_{name}"].numpy() for name in memory}
+        assert memory and any(np.any(each) for each in memory.values())
+        observation, *_ = env.step(found["action"].numpy())
+    env.close()
+
+
+def test_parity_sees_what_differs_and_lets_ties_be():
+    inputs = [{"x": np.zeros(1)}]
+    outputs = [{"action": np.array([0, 1]), "scores": np.array([[1.0, 0.0], [2.0, 2.0 + 1e-6]], np.float32)}]
+    sample = Sample(inputs, outputs)
+    same = parity(sample, lambda _: outputs[0])
+    assert same == (2, 0.0, 0, 0) and same.holds
+    tie = parity(sample, lambda _: {**outputs[0], "action": np.array([0, 0])})
+    assert (tie.other_actions, tie.ties, tie.holds) == (0, 1, True)
+    other = parity(sample, lambda _: {**outputs[0], "action": np.array([1, 1])})
+    assert (other.other_actions, other.holds) == (1, False)
+    far = parity(sample, lambda _: {**outputs[0], "scores": outputs[0]["scores"] + 3 * TOLERANCE})
+    assert not far.holds
+    nothing = parity(sample, lambda _: {**outputs[0], "scores": outputs[0]["scores"] * np.nan})
+    assert nothing.difference == np.inf and not nothing.holds
+
+
+ELSEWHERE = """
+import sys
+sys.modules["rl"] = None
+import json, numpy as np, pathlib
+folder = pathlib.Path(sys.argv[1])
+port = json.loads((folder / "policy.json").read_text())["inputs"][0]
+x = np.linspace(-0.1, 0.1, 4, dtype=np.float32).reshape(port["shape"])
+import onnxruntime
+print(onnxruntime.InferenceSession(folder / "policy.onnx").run(["action"], {port["name"]: x})[0].tolist())
+from ai_edge_litert.interpreter import Interpreter
+runner = Interpreter(str(folder / "policy.tflite")).get_signature_runner()
+print(runner(**{port["name"]: x})["action"].tolist())
+import tensorflow as tf
+call = tf.saved_model.load(str(folder / "savedmodel")).signatures["serving_default"]
+print(call(**{port["name"]: tf.constant(x)})["action"].numpy().tolist())
+import keras
+print(keras.layers.TFSMLayer(folder / "savedmodel", "serving_default")(x)["action"].numpy().tolist())
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The folder of a run."""
+    options = {"compile": "graph", "train_steps": 64, "log_period": 64}
+    return rl.train(
+        "dqn_cartpole", output_dir=tmp_path_factory.mktemp("out"), eval_episodes=1, **options
+    ).run_dir
+
+
+def test_the_command_writes_what_runs_without_this_package(run, tmp_path, capsys):
+    formats = ["--format", "savedmodel,litert,onnx", "--observations", "50"]
+    assert main([str(run.parent), *formats]) == 0
+    out = capsys.readouterr().out
+    assert [f"{name} " in out for name in FORMATS] == [True] * 3
+    assert "observation  float32 [1, 4]" in out
+    folder = run / "exported"
+    told = json.loads((folder / "policy.json").read_text())
+    assert told["env"] == "CartPole-v1" and len(told["compared"]) == 3
+    command = [sys.executable, "-c", ELSEWHERE, str(folder)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    x = np.linspace(-0.1, 0.1, 4, dtype=np.float32)
+    assert done.stdout.split() == [f"[{rl.load(run)(x)}]"] * 4
+    assert main([str(run.parent), *formats]) == 2 and "take --force" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--format", "keras"], "keras.layers.TFSMLayer"),
+        (["--format", "onx"], "did you mean onnx"),
+        (["--format", ","], "name some of savedmodel"),
+        (["--which", "bst"], "did you mean best"),
+        (["--eval_policy", "drawn"], "greedy"),
+        ([], "there is no trained agent"),
+    ],
+)
+def test_mistakes_are_one_line_and_write_nothing(tmp_path, capsys, flags, words):
+    target = tmp_path / "there"
+    assert main([str(tmp_path / "run"), "--to", str(target), *flags]) == 2
+    text = capsys.readouterr().err
+    assert text.startswith("error: ") and text.count("\n") == 1 and words in text
+    assert not target.exists() and not list(tmp_path.iterdir())
+
+
+def test_a_file_that_acts_otherwise_is_not_written(run, tmp_path, capsys, monkeypatch):
+    file, write, asked = FORMATS["litert"]
+
+    def wrong(path):
+        call = asked(path)
+        return lambda inputs: {name: each + 1 for name, each in call(inputs).items()}
+
+    monkeypatch.setitem(FORMATS, "litert", (file, write, wrong))
+    flags = ["--format", "litert", "--to", str(tmp_path / "out"), "--observations", "5"]
+    assert main([str(run), *flags]) == 1
+    assert "nothing written" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
