@@ -106,7 +106,7 @@ def updated(hparams, batch, count, made):
     make_agent = get_algo(hparams.algo)
     devices = Devices(strategy(count))
     own = devices.part(hparams, make_agent.experience)
-    env = make_env(hparams.env, "graph", 1, hparams.env_kwargs)
+    env = make_env(hparams.env, "graph", 1, hparams.env_kwargs, view=hparams.view)
     with devices.scope():
         agent = make_agent(own, env.observation_space, env.action_space, 3)
         agent.resample_noise(random.key(5))

@@ -7,6 +7,7 @@ from typing import ClassVar
 from rl.errors import UsageError
 from rl.hparams.ddpg import DDPGHParams, small_networks
 from rl.hparams.registry import register
+from rl.hparams.tasks import REPLAY
 
 
 class MADDPGHParams(DDPGHParams):
@@ -35,3 +36,15 @@ def maddpg() -> MADDPGHParams:
         tau=0.01,
         max_grad_norm=10.0,
     )
+
+
+@register
+def maddpg_spread() -> MADDPGHParams:
+    """MADDPG on SimpleSpread-v0, three agents; not measured here."""
+    return maddpg(REPLAY["SimpleSpread-v0"])
+
+
+@register
+def maddpg_tag() -> MADDPGHParams:
+    """MADDPG on SimpleTag-v0, three hunters and their prey; not measured here."""
+    return maddpg(REPLAY["SimpleTag-v0"])

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from rl.errors import UsageError
 from rl.hparams.ppo import PPOHParams
 from rl.hparams.registry import register
+from rl.hparams.tasks import ROLLOUT
 
 
 class MAPPOHParams(PPOHParams):
@@ -33,6 +34,7 @@ TEAM: dict[str, Any] = dict(  # as in the paper's experiments on MPE, but for fe
     max_grad_norm=10.0,
     normalize_reward=True,
 )
+SPREAD: dict[str, Any] = dict(num_envs=32, rollout_length=25)  # episodes of 25 steps
 
 
 @register
@@ -45,3 +47,15 @@ def mappo() -> MAPPOHParams:
 def ippo() -> PPOHParams:
     """IPPO, PPO on rows of agents with the settings of `mappo`, on any environment of many: give --env ID."""
     return PPOHParams.of(TEAM)
+
+
+@register
+def mappo_spread() -> MAPPOHParams:
+    """MAPPO on SimpleSpread-v0, three agents; not measured here."""
+    return mappo(ROLLOUT["SimpleSpread-v0"], SPREAD)
+
+
+@register
+def ippo_spread() -> PPOHParams:
+    """IPPO on SimpleSpread-v0, three agents; not measured here."""
+    return ippo(ROLLOUT["SimpleSpread-v0"], SPREAD)

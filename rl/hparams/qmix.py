@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rl.hparams.hparams import PositiveInt
 from rl.hparams.registry import register
+from rl.hparams.tasks import REPLAY
 from rl.hparams.vdn import TEAM, TWO_STEP, VDNHParams
 
 
@@ -25,3 +26,9 @@ def qmix() -> QMIXHParams:
 def qmix_two_step() -> QMIXHParams:
     """QMIX with double learning on TwoStepGame-v0, whose best return of 8 needs the team's value whole."""
     return QMIXHParams.of(TWO_STEP, mixing_units=8)
+
+
+@register
+def qmix_spread() -> QMIXHParams:
+    """QMIX with double learning on SimpleSpread-v0, three agents; not measured here."""
+    return qmix(REPLAY["SimpleSpread-v0"])

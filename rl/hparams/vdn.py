@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from rl.hparams.dqn import TWO_STEP, DQNHParams
 from rl.hparams.registry import register
+from rl.hparams.tasks import REPLAY
 
 
 class VDNHParams(DQNHParams):
@@ -40,3 +41,9 @@ def vdn() -> VDNHParams:
 def vdn_two_step() -> VDNHParams:
     """VDN with double learning on TwoStepGame-v0, where a sum of values misses the best return of 8."""
     return VDNHParams.of(TWO_STEP)
+
+
+@register
+def vdn_spread() -> VDNHParams:
+    """VDN with double learning on SimpleSpread-v0, three agents; not measured here."""
+    return vdn(REPLAY["SimpleSpread-v0"])

@@ -14,7 +14,9 @@ from tpu_rules import broken_in_xla, broken_rules
 
 from rl.agents.algos.registry import get_algo
 from rl.agents.algos.registry import registry as algos
+from rl.agents.joint_value import JointValueAgent
 from rl.envs.make import make_env
+from rl.envs.registry import get_env
 from rl.envs.registry import registry as envs
 from rl.hparams.merge import resolve
 from rl.hparams.registry import registry as hparams_sets
@@ -34,6 +36,8 @@ def fits(algo, env):
     """Whether an algorithm can act there. Who learns from all agents' plays environments of one no more."""
     view = SETS[algo].view
     if view != "rows" and env not in OF_AGENTS:
+        return False
+    if issubclass(get_algo(algo), JointValueAgent) and not get_env(env).cooperative:
         return False
     return isinstance(make_env(env, "graph", 1, view=view).action_space, get_algo(algo).action_spaces)
 
