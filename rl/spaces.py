@@ -21,8 +21,9 @@ def check_action_space(hparams: Any, kinds: tuple[type, ...], action_space: gymn
     """Raises UsageError unless the action space is of one of the kinds that the algorithm acts in."""
     if not isinstance(action_space, kinds):
         fits = " or ".join(each.__name__ for each in kinds)
+        many = " of many agents together" if hparams.view == "joint" else ""
         raise UsageError(
-            f"{hparams.algo} acts in {fits} action spaces, {hparams.env} has {action_space}: "
+            f"{hparams.algo} acts in {fits} action spaces{many}, {hparams.env} has {action_space}: "
             "choose another environment or another algorithm (--list algos)"
         )
 

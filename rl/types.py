@@ -67,7 +67,7 @@ class SequenceBatch(NamedTuple):
 class PolicyOutput(NamedTuple):
     """What a policy says of a batch of observations; `act_select` turns it into actions."""
 
-    q_values: Any = None  # [B, A] action values, for value-based algorithms
+    q_values: Any = None  # [B, A] action values; [B, agents, A] of agents who act together
     distribution: Any = None  # rl.ops.distributions.Distribution over actions
     value: Any = None  # [B] state value, for actor-critic algorithms
     recurrent_state: Nest = ()  # of the network, after these observations

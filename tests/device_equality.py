@@ -17,6 +17,7 @@ import tempfile
 import numpy as np
 import tensorflow as tf
 import tiny_parts
+import tiny_team
 
 from rl.agents.algos.registry import get_algo
 from rl.cli import main
@@ -73,6 +74,9 @@ def settings(algo, kind, overrides="{}"):
     fields = type(hparams_sets.get(algo)()).model_fields
     optional = {name: value for name, value in OPTIONAL.items() if name in fields}
     made = TINY | optional | KINDS[kind] | json.loads(overrides)
+    if get_algo(algo).hparams_type.view != "rows":
+        options = {"actions": "box"} if kind == "Box" else {}
+        made |= {"env": tiny_team.ENV_ID, "env_kwargs": options}
     if made["env"] == "CartPole-v1" and get_algo(algo).experience == "parameters":
         made["env"] = "Identity-v0"  # in so few steps of CartPole all members score alike
     return resolve(algo, made)
@@ -102,7 +106,7 @@ def updated(hparams, batch, count, made):
     make_agent = get_algo(hparams.algo)
     devices = Devices(strategy(count))
     own = devices.part(hparams, make_agent.experience)
-    env = make_env(hparams.env, "graph", 1, hparams.env_kwargs)
+    env = make_env(hparams.env, "graph", 1, hparams.env_kwargs, view=hparams.view)
     with devices.scope():
         agent = make_agent(own, env.observation_space, env.action_space, 3)
         agent.resample_noise(random.key(5))
@@ -179,6 +183,7 @@ def train(folder):
 
 if __name__ == "__main__":
     register(tiny_parts.Parts)
+    register(tiny_team.TinyTeam)
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * max(COUNTS))
     {"updates": updates, "run": run, "train": train}[sys.argv[1]](*sys.argv[2:])

@@ -1,12 +1,12 @@
 """Every registered algorithm, on every kind of action space it acts in, in-graph and on the host.
 
-Nothing here names an algorithm: a new one is tested as soon as it is registered. Its hparams are the set
-called `<algo>_identity` if there is one, else the one called `<algo>`. One that learns from data gets some
-that were played here, mostly rightly; one that asks an expert, a run that was trained with these.
+Nothing here names an algorithm: a new one is tested as soon as it is registered, by the set `<algo>_identity`
+or else `<algo>`. What learns from data gets some that were played here, mostly rightly; what asks, an expert.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import sys
@@ -20,6 +20,7 @@ import pytest
 import tensorflow as tf
 import tiny_follow
 import tiny_parts
+import tiny_team
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
@@ -51,19 +52,31 @@ def _tiny_environments():
     for name, (graph, gym) in named.items():
         envs.register(graph)
         gymnasium.register(name, entry_point=gym, max_episode_steps=20)
+    envs.register(tiny_team.TinyTeam)
     yield
-    for name in named:
+    for name in (*named, tiny_team.ENV_ID):
         envs._entries().pop(name)
-        del gymnasium.registry[name]
+        gymnasium.registry.pop(name, None)
 
 
 def cases():
     """(algorithm, kind of action space) for all that are registered now."""
-    return [(name, kind) for name in algos.names() for kind in TINY if kind in get_algo(name).action_spaces]
+    kinds = {name: tiny_team.GOOD.get(get_algo(name).hparams_type.view, TINY) for name in algos.names()}
+    return [(name, each) for name in kinds for each in kinds[name] if each in get_algo(name).action_spaces]
+
+
+def sees_itself(algo):
+    """Whether an algorithm plays environments of one agent."""
+    return get_algo(algo).hparams_type.view == "rows"
+
+
+ALONE = [name for name in algos.names() if sees_itself(name)]
 
 
 def settings(algo, kind, backend):
     """(named set, overrides) for an algorithm on the tiny environment of its kind."""
+    if not sees_itself(algo):
+        return algo, tiny_team.settings(get_algo(algo).hparams_type, kind) | {"env_backend": backend}
     name = f"{algo}_identity" if f"{algo}_identity" in hparams_sets else algo
     env, _, factor = TINY[kind]
     steps = hparams_sets.get(name)().train_steps if name.endswith("_identity") else 8_000
@@ -89,8 +102,8 @@ def ids(each):
 
 
 def backends(name):
-    """Where an algorithm is walked: what learns from data alone plays nothing on the host."""
-    return ("graph",) if offline(name) else BACKENDS
+    """Where an algorithm is walked: what learns from data plays nothing; `TinyTeam` is in-graph alone."""
+    return ("graph",) if offline(name) or not sees_itself(name) else BACKENDS
 
 
 def family(name):
@@ -109,8 +122,7 @@ def first_of_each(cases, key):
 
 
 def walk():
-    """(algorithm, kind of action space, backend): all in-graph; on the host, which differs by what is learned
-    from, one algorithm of each experience, in `make test-all` the others too."""
+    """(algorithm, kind of action space, backend): all in-graph; on the host one of each experience."""
 
     def differs(name, kind, backend):
         return (name if backend == "graph" else get_algo(name).experience), kind, backend
@@ -118,7 +130,7 @@ def walk():
     return first_of_each([(*case, backend) for case in cases() for backend in backends(case[0])], differs)
 
 
-DISCRETE = [name for name, kind in cases() if kind is spaces.Discrete]
+DISCRETE = [name for name, kind in cases() if kind is spaces.Discrete and sees_itself(name)]
 
 
 def state(runner):
@@ -150,20 +162,18 @@ def test_it_learns_and_is_saved_and_restored_whole_and_repeats_itself(build, tmp
     after = state(runner)
     for key, value in after.items():
         assert np.isfinite(value).all() or value.dtype.kind != "f", key
-    kernels = [key for key in agent.policy_variables if key.endswith("kernel")]
-    assert all((after[key] != before[key]).any() for key in kernels)
-    evaluator = Evaluator(agent, 5)
-    assert evaluator.run(0).returns.mean() >= TINY[kind][1]
-    evaluator.close()
+    assert all((after[key] != before[key]).any() for key in agent.policy_variables if key.endswith("kernel"))
+    good = TINY[kind][1] if sees_itself(algo) else tiny_team.GOOD[agent.hparams.view][kind]
+    with contextlib.closing(Evaluator(agent, 5)) as evaluator:
+        assert evaluator.run(0).returns.mean() >= good
 
 
 def test_it_learns_in_bfloat16_too(build):
     name, overrides = settings("iqn", spaces.Discrete, "graph")
     runner = build(name, **overrides, **{"model.precision": "bfloat16"})
     runner.run(iterations_of(runner))
-    evaluator = Evaluator(runner.agent, 5)
-    assert evaluator.run(0).returns.mean() >= TINY[spaces.Discrete][1]
-    evaluator.close()
+    with contextlib.closing(Evaluator(runner.agent, 5)) as evaluator:
+        assert evaluator.run(0).returns.mean() >= TINY[spaces.Discrete][1]
 
 
 def save_restore_and_repeat(build, tmp_path, name, overrides):
@@ -202,11 +212,10 @@ def save_restore_and_repeat(build, tmp_path, name, overrides):
 def parts_cases():
     """(algorithm, kind of action space, kind of observation, backend). Dicts are where masks are, too."""
     found = []
-    for name in algos.names():
-        if spaces.Discrete in get_algo(name).action_spaces:
-            found.append((name, spaces.Discrete, "tuple", "graph"))
-        else:
-            found.append((name, spaces.Box, "tuple", "graph"))
+    for name in ALONE:
+        kind = spaces.Discrete if spaces.Discrete in get_algo(name).action_spaces else spaces.Box
+        found.append((name, kind, "tuple", "graph"))
+        if kind is spaces.Box:
             found += [(name, spaces.Box, "dict", each) for each in backends(name) if each == "gym"]
     return first_of_each(found, lambda name, *case: (family(name), *case))
 
@@ -242,13 +251,12 @@ def test_it_learns_with_legal_actions_alone(build, monkeypatch, algo, backend):
     if not offline(algo):
         assert sums["transitions"] >= 1000 and sums["illegal"] == 0.0
     assert all(np.isfinite(value) for value in sums.values()), sums
-    evaluator = Evaluator(runner.agent, 5)
-    assert evaluator.run(0).returns.mean() >= 17.0  # 20 at best, 10 at random
-    evaluator.close()
+    with contextlib.closing(Evaluator(runner.agent, 5)) as evaluator:
+        assert evaluator.run(0).returns.mean() >= 17.0  # 20 at best, 10 at random
 
 
 @pytest.mark.parametrize(
-    "algo", [name for name in algos.names() if spaces.MultiDiscrete in get_algo(name).action_spaces]
+    "algo", [each for each in ALONE if spaces.MultiDiscrete in get_algo(each).action_spaces]
 )
 def test_each_of_several_discrete_actions_is_legal(algo):
     space, count = spaces.MultiDiscrete([2, 5, 3]), 200
@@ -287,6 +295,8 @@ def recurrent_cases():
     params = []
     for i, name in enumerate(name for name in algos.names() if get_algo(name).recurrent):
         for j, (model, backend) in enumerate(itertools.product(RECURRENT, BACKENDS)):
+            if backend not in backends(name):
+                continue
             chosen = j == 2 * (i % 2) or (get_algo(name).experience == "sequence" and j == 1)
             params.append(pytest.param(name, model, backend, marks=[] if chosen else pytest.mark.slow))
     return params

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from rl.agents.agent import Agent
 from rl.agents.algos.grad_comp.backprop import apply_gradients
+from rl.agents.groups import grouped
 from rl.agents.targets import copy_weights
 from rl.hparams.ddpg import ActorCriticReplayHParams
 from rl.hparams.sac import TemperatureHParams
@@ -40,11 +41,14 @@ class ReplayActorCritic(Agent[AnyActorCritic]):
 
     def build(self) -> None:
         """Makes actor, critics, their target networks, alike at first, and the optimizers."""
-        self.network = self.add_network("network", self.make_actor("network"))
+        for name in ("network", "target_network")[: 1 + self.target_policy]:
+            self.add_network(name, grouped(self, self.make_actor, name))
+        for name in ("critic", "target_critic"):
+            self.add_network(name, grouped(self, self.make_critic, name, axis=1))
+        self.network, self.critic = self.networks["network"], self.networks["critic"]
+        self.target_critic = self.networks["target_critic"]
         if self.target_policy:
-            self.target_network = self.add_network("target_network", self.make_actor("target_network"))
-        self.critic = self.add_network("critic", self.make_critic("critic"))
-        self.target_critic = self.add_network("target_critic", self.make_critic("target_critic"))
+            self.target_network = self.networks["target_network"]
         self.add_optimizer("network", self.network.trainable_variables)
         self.add_optimizer("critic", self.critic.trainable_variables, self.hparams.critic_lr)
         self.follow(1.0)

@@ -26,6 +26,7 @@ from rl.agents.contracts import (
     checked_act_select,
     checked_choice,
 )
+from rl.agents.groups import check_groups
 from rl.agents.optimizers import KERNELS, OPTIMIZERS
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
@@ -101,6 +102,7 @@ class Agent(Generic[AnyHParams]):
         self.build()
         if "network" not in self.networks:
             raise UsageError(f'algorithm {hparams.algo} has no acting network: add_network("network", ...)')
+        check_groups(hparams, self.networks)
         if not self.recurrent and tf.nest.flatten(self._network_state(1)):
             raise UsageError(
                 f"{hparams.algo} cannot learn with model {hparams.model.name}, which keeps state: "
@@ -222,10 +224,9 @@ class Agent(Generic[AnyHParams]):
         """
         loss = self.loss if loss is None else loss
         variables = self.networks[name].trainable_variables if variables is None else variables
-        option = {} if unless is None else {"unless": unless}
-        update = self.grad_comp(
-            lambda part: loss(part, seed), batch, variables, self.optimizers[name], **option
-        )
+        more = {} if unless is None else {"unless": unless}
+        optimizer = self.optimizers[name]
+        update = self.grad_comp(lambda part: loss(part, seed), batch, variables, optimizer, **more)
         if not isinstance(update, Update):
             raise UsageError(
                 f"grad_comp {self.hparams.grad_comp} returned {type(update).__name__}, not an Update"
@@ -302,7 +303,6 @@ class Agent(Generic[AnyHParams]):
         """
         if sampled:
             self._check_stochastic()
-        draws = training or sampled
         policy_seed, select_seed = random.split(seed, 2)
         output = self.policy(observation, network_state(recurrent_state), policy_seed, training)
         if not isinstance(output, PolicyOutput):
@@ -313,7 +313,7 @@ class Agent(Generic[AnyHParams]):
         stateful = isinstance(self.act_select, StatefulActSelect)
         before = (recurrent_state["act_select"],) if stateful else ()
         action, log_prob, select_state = checked_choice(
-            self.act_select(output, select_seed, step, draws, *before),
+            self.act_select(output, select_seed, step, training or sampled, *before),
             tf.nest.flatten(observation)[0].shape[0],
             stateful,
             "log_prob" in self.trajectory_extras,

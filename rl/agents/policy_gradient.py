@@ -8,6 +8,7 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
+from rl.agents.groups import grouped
 from rl.hparams.a2c import A2CHParams
 from rl.hparams.impala import IMPALAHParams
 from rl.hparams.ppo import PPOHParams
@@ -39,7 +40,7 @@ class PolicyGradient(Agent[AnyPolicyGradient]):
 
     def build(self) -> None:
         """Makes the network of policy and value, and its optimizer."""
-        self.network = self.add_network("network", self.make_network("network"))
+        self.network = self.add_network("network", grouped(self, self.make_network, "network"))
         self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
 
     def make_network(self, name: str) -> ActorCritic:
@@ -81,7 +82,9 @@ class VTraceAgent(PolicyGradient[AnyVTrace]):
         """A policy along a trajectory: its distribution flat, [T * B, ...], its value [T+1, B]."""
         mask = tf.concat([batch.mask, tf.ones_like(batch.mask[:1])], 0)  # [T+1, B]
         output = network.unroll(batch.observation, batch.recurrent_state, mask)
-        acted = self.output(output._replace(parameters=output.parameters[: batch.mask.shape.num_elements()]))
+        steps, log_std = batch.mask.shape.num_elements(), output.log_std
+        log_std = log_std[:steps] if log_std is not None and log_std.shape.rank > 1 else log_std
+        acted = self.output(output._replace(parameters=output.parameters[:steps], log_std=log_std))
         return acted._replace(value=tf.reshape(output.value, mask.shape))
 
     def vtrace(self, batch: Trajectory, log_ratio: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,6 +20,7 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
+from rl.agents.groups import grouped
 from rl.agents.targets import copy_weights, update_target
 from rl.hparams.dqn import DQNHParams
 from rl.models.networks import QNetwork
@@ -42,8 +43,9 @@ class ValueAgent(Agent[AnyDQN]):
 
     def build(self) -> None:
         """Makes both networks, alike at first, the optimizer, and the count of updates."""
-        self.network = self.add_network("network", self.make_network("network"))
-        self.target_network = self.add_network("target_network", self.make_network("target_network"))
+        for name in ("network", "target_network"):
+            self.add_network(name, grouped(self, self.make_network, name))
+        self.network, self.target_network = self.networks["network"], self.networks["target_network"]
         self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
         copy_weights(self.network, self.target_network, 1.0)

@@ -17,6 +17,19 @@ from rl.spaces import ACTION_MASK
 VIEWS = ("rows", "rows_and_state", "joint")
 
 
+class OfAgents(spaces.Box):
+    """A number in [0, 1] for each of A agents, and who they are; an observation's part that says it has one.
+
+    Args:
+        names: of the agents, A.
+        cooperative: whether the sum of their rewards is what all of them are after.
+    """
+
+    def __init__(self, names: tuple[str, ...], cooperative: bool):
+        super().__init__(0.0, 1.0, (len(names),), np.float32)
+        self.names, self.cooperative = tuple(names), cooperative
+
+
 class AgentsSpaces(Protocol):
     """The spaces of an environment of A agents, each that of one agent."""
 
@@ -36,7 +49,7 @@ def check_view(view: str) -> None:
 def row_space(env: AgentsSpaces, sees_state: bool) -> spaces.Dict:
     """Returns the space of one agent's observations in the views `rows` and `rows_and_state`."""
     parts = dict(_parts(env))
-    parts["agent"] = spaces.Box(0.0, 1.0, (len(env.agent_names),), np.float32)
+    parts["agent"] = _of_agents(env)
     if sees_state:
         parts["state"] = state_space(env)
     return spaces.Dict(parts)
@@ -47,7 +60,7 @@ def joint_spaces(env: AgentsSpaces) -> tuple[spaces.Dict, spaces.Space]:
     count, own = len(env.agent_names), _parts(env)
     shown = {
         "agents": _repeated(own["observation"], count),
-        "alive": spaces.Box(0.0, 1.0, (count,), np.float32),
+        "alive": _of_agents(env),
         "state": state_space(env),
     }
     if ACTION_MASK in own:
@@ -70,6 +83,11 @@ def state_space(env: AgentsSpaces) -> spaces.Box:
         return env.state_space
     size = len(env.agent_names) * math.prod(_parts(env)["observation"].shape or ())
     return spaces.Box(-np.inf, np.inf, (size,), np.float32)
+
+
+def _of_agents(env: AgentsSpaces) -> OfAgents:
+    """Who they are; rewards are opposed where the environment says so."""
+    return OfAgents(env.agent_names, getattr(env, "cooperative", True))
 
 
 def _parts(env: AgentsSpaces) -> dict[str, spaces.Space]:

@@ -175,6 +175,7 @@ class HParams(Checked):
     # memory=dataset: rewards are scaled so that the returns of its episodes span this; None: as they are.
     return_span: PositiveFloat | None = None
     estimate: bool = False  # memory=dataset: evaluations log what the data say of the return, too
+    policies: str = ""  # networks of agents: empty, one; independent, one each; or 'adversary_*:a,agent_*:b'
     env_backend: Literal["auto", "graph", "envpool", "gym"] = "auto"  # steps training; evaluation prefers gym
     env_kwargs: dict[str, Any] = Field(default_factory=dict)  # its options, as gymnasium.make takes them
     # Gymnasium wrappers, `module:Class` each, in training and evaluation alike; the last one is outermost.
@@ -220,8 +221,7 @@ class HParams(Checked):
     # Each worker plays a part of `num_envs` environments, and all wait for one another; false: each plays so
     # many by itself.
     sync_workers: bool = False
-    # Updates since a rollout's weights, above which it is not used; None: any.
-    max_staleness: Count | None = None
+    max_staleness: Count | None = None  # a rollout whose weights are more updates old is not used; None: any
     # Seconds without a rollout after which a worker is replaced, and without an answer a buffer.
     worker_timeout: PositiveFloat = 120.0
     compress_rollouts: bool = False  # pictures, by LZ4, on their way from workers: for slow networks

@@ -32,6 +32,7 @@ ROLLOUT = _with_ids(
         "Pendulum-v1": dict(train_steps=1_000_000, eval_period=100_000, normalize_reward=True, gamma=0.95),
         "LunarLander-v3": dict(train_steps=999_424, eval_period=200_000, gamma=0.999),  # whole rollouts
         "LunarLanderContinuous-v3": dict(train_steps=999_424, eval_period=200_000, gamma=0.999),
+        "SimpleSpread-v0": dict(train_steps=2_000_000, eval_period=200_000, log_period=20_000),
         "Identity-v0": dict(train_steps=8_192, log_period=1_000, num_envs=8, gamma=0.0),
     }
 )
@@ -50,6 +51,8 @@ REPLAY = _with_ids(
         "LunarLander-v3": dict(train_steps=100_000, eval_period=20_000),
         "LunarLanderContinuous-v3": dict(train_steps=300_000, eval_period=25_000),
         "BipedalWalker-v3": dict(train_steps=500_000, eval_period=25_000, gamma=0.98),
+        "SimpleSpread-v0": dict(train_steps=1_000_000, eval_period=100_000, log_period=10_000, gamma=0.95),
+        "SimpleTag-v0": dict(train_steps=1_000_000, eval_period=100_000, log_period=10_000, gamma=0.95),
         "HalfCheetah-v5": MUJOCO,
         "Hopper-v5": MUJOCO,
         "Walker2d-v5": MUJOCO,

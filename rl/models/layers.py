@@ -60,6 +60,11 @@ def encoded_size(space: spaces.Space) -> int:
     return sum(part.width for part in _parts(space))
 
 
+def part_shapes(space: spaces.Space) -> list[tuple[int, ...]]:
+    """The shapes of `ObservationEncoder.shapes` for `space`."""
+    return [part.shape for part in _parts(space)]
+
+
 def has_action_mask(observation_space: spaces.Space, action_space: spaces.Space) -> bool:
     """Whether observations say which discrete actions are legal, in a part called "action_mask".
 
@@ -179,6 +184,12 @@ class ObservationEncoder(keras.layers.Layer):
         mean, variance = tf.convert_to_tensor(self.mean), tf.convert_to_tensor(self.variance)
         standard = tf.clip_by_value((x - mean) * tf.math.rsqrt(variance + 1e-8), -10.0, 10.0)
         return tf.where(self.real > 0.0, standard, x)
+
+    def parts(self, observation: Nest) -> dict[str, Tensor]:
+        """The same of a Dict observation, by the names of its parts: `[N, F]` each."""
+        names = sorted(self.space.spaces)
+        sizes = [encoded_size(self.space.spaces[name]) for name in names]
+        return dict(zip(names, tf.split(self(observation), sizes, -1), strict=True))
 
     def action_mask(self, observation: Nest) -> Tensor | None:
         """Which actions are legal, bool [N, A]; None where observations do not say."""

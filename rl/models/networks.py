@@ -106,6 +106,8 @@ class ActorCritic(keras.Model):
     The policy's output layer starts near zero (gain 0.01), so that the first policy is close to uniform
     (Andrychowicz et al. 2021, section 3.2). For Box actions the log standard deviation is a parameter of
     its own, independent of the observation.
+
+    `policy_encoder`: of what the policy sees, where the value sees more (`rl.models.joint.WithoutPart`).
     """
 
     def __init__(
@@ -116,10 +118,11 @@ class ActorCritic(keras.Model):
         initializers: Initializers,
         log_std_init: float,
         name: str = "network",
+        policy_encoder: Any = None,
     ):
         super().__init__(name=name)
-        self.encoder = encoder
-        self.torso = torso.make_torso(hparams.model, encoder, initializers, "torso")
+        self.encoder, self.policy_encoder = encoder, encoder if policy_encoder is None else policy_encoder
+        self.torso = torso.make_torso(hparams.model, self.policy_encoder, initializers, "torso")
         self.value_torso = None
         if not hparams.model.shared:
             self.value_torso = torso.make_torso(hparams.model, encoder, initializers, "value_torso")
@@ -145,8 +148,8 @@ class ActorCritic(keras.Model):
         return tuple(torso.initial_state(each, count) for each in self._torsos())
 
     def call(self, observation: Nest, state: Nest = ()) -> ActorCriticOutput:
-        x = self.encoder(observation)
-        found = [torso.step(each, x, part) for each, part in self._paired(state)]
+        seen = self._seen(observation)
+        found = [torso.step(each, x, part) for (each, part), x in zip(self._paired(state), seen, strict=True)]
         return self._heads([each for each, _ in found], [state for _, state in found], observation)
 
     def unroll(self, observation: Nest, state: Nest, mask: Tensor) -> ActorCriticOutput:
@@ -155,9 +158,9 @@ class ActorCritic(keras.Model):
         observation `[T, B, ...]`, state `[B, ...]`, mask `[T, B]` (`rl.models.torso.unroll`).
         """
         flat = flatten_time(observation)
-        x = self.encoder(flat)  # [T * B, F]
-        x = tf.reshape(x, [*mask.shape, x.shape[-1]])
-        found = [torso.unroll(each, x, part, mask) for each, part in self._paired(state)]
+        seen = [tf.reshape(x, [*mask.shape, x.shape[-1]]) for x in self._seen(flat)]  # [T, B, F]
+        pairs = zip(self._paired(state), seen, strict=True)
+        found = [torso.unroll(each, x, part, mask) for (each, part), x in pairs]
         return self._heads([each for each, _ in found], [state for _, state in found], flat)
 
     def last_value(self, trajectory: Trajectory) -> Tensor:
@@ -167,6 +170,13 @@ class ActorCritic(keras.Model):
         mask = tf.concat([trajectory.mask, tf.ones_like(trajectory.mask[:1])], 0)  # [T+1, B]
         output = self.unroll(trajectory.observation, trajectory.recurrent_state, mask)
         return tf.reshape(output.value, mask.shape)[-1]
+
+    def _seen(self, observation: Nest) -> list[Tensor]:
+        """What each torso sees, [N, F]."""
+        x = self.policy_encoder(observation)
+        if self.value_torso is None:
+            return [x]
+        return [x, x if self.policy_encoder is self.encoder else self.encoder(observation)]
 
     def _torsos(self) -> list[keras.layers.Layer]:
         return [self.torso] if self.value_torso is None else [self.torso, self.value_torso]

@@ -74,6 +74,17 @@ def test_steps_are_environments_and_episodes_the_teams(build, monkeypatch, where
     assert runner.run(2)["episodes"] == 8
 
 
+def test_seen_jointly_steps_and_episodes_are_the_same(build):
+    memory = {"min_replay_size": 8, "batch_size": 8, "updates_per_iteration": 1}
+    runner = build("vdn", env=ENV_ID, num_envs=2, rollout_length=8, **memory)
+    assert runner.steps_per_iteration == 2 * 8
+    sums = runner.run(1)
+    # An episode takes 3 steps and the reset: 2 environments have had 2 each.
+    expected = {"episodes": 4, "episode_return": 4 * 14, "episode_length": 4 * 3, "transitions": 4 * 3}
+    assert {name: sums[name] for name in expected} == expected
+    assert Evaluator(runner.agent, 2).run(0).returns.tolist() == [14.0] * 2
+
+
 def test_an_evaluation_plays_whole_teams(build):
     runner = build("ppo", env=ENV_ID, num_envs=2, rollout_length=8, minibatches=2, epochs=1, compile="graph")
     found = Evaluator(runner.agent, 3).run(0)

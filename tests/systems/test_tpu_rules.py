@@ -14,7 +14,9 @@ from tpu_rules import broken_in_xla, broken_rules
 
 from rl.agents.algos.registry import get_algo
 from rl.agents.algos.registry import registry as algos
+from rl.agents.joint_value import JointValueAgent
 from rl.envs.make import make_env
+from rl.envs.registry import get_env
 from rl.envs.registry import registry as envs
 from rl.hparams.merge import resolve
 from rl.hparams.registry import registry as hparams_sets
@@ -30,14 +32,20 @@ PLAYING = [name for name in algos.names() if name not in FROM_OTHERS]
 OPTIONAL = {"minibatches": 2, "min_replay_size": 8, "batch_size": 8, "burn_in": 0, "unroll_length": 4}
 
 
+def fits(algo, env):
+    """Whether an algorithm can act there. Who learns from all agents' plays environments of one no more."""
+    view = SETS[algo].view
+    if view != "rows" and env not in OF_AGENTS:
+        return False
+    if issubclass(get_algo(algo), JointValueAgent) and not get_env(env).cooperative:
+        return False
+    return isinstance(make_env(env, "graph", 1, view=view).action_space, get_algo(algo).action_spaces)
+
+
 def cases():
     """(algorithm, environment) for all pairs that fit. Walked every time: each environment once, and each
     algorithm once; all other pairs are slow."""
-    spaces_of = {env: make_env(env, "graph", 1).action_space for env in envs.names()}
-    fitting = {
-        env: [algo for algo in PLAYING if isinstance(space, get_algo(algo).action_spaces)]
-        for env, space in spaces_of.items()
-    }
+    fitting = {env: [algo for algo in PLAYING if fits(algo, env)] for env in envs.names()}
     for env in OF_AGENTS:  # who compares parameters plays no environment together with others
         fitting[env] = [algo for algo in fitting[env] if get_algo(algo).experience != "parameters"]
     known, chosen = set(), set()

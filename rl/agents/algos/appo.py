@@ -24,6 +24,7 @@ from typing import Any
 import tensorflow as tf
 
 from rl.agents.algos.registry import register
+from rl.agents.groups import grouped
 from rl.agents.policy_gradient import VTraceAgent
 from rl.agents.targets import copy_weights, update_target
 from rl.hparams.appo import APPOHParams
@@ -38,7 +39,8 @@ class APPO(VTraceAgent[APPOHParams]):
 
     def build(self) -> None:
         super().build()
-        self.target_network = self.add_network("target_network", self.make_network("target_network"))
+        target_network = grouped(self, self.make_network, "target_network")
+        self.target_network = self.add_network("target_network", target_network)
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
         copy_weights(self.network, self.target_network, 1.0)
 

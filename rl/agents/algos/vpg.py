@@ -21,6 +21,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from rl.agents.algos.registry import register
+from rl.agents.groups import grouped
 from rl.agents.policy_gradient import PolicyGradient
 from rl.hparams.vpg import VPGHParams
 from rl.ops import loops, random, returns
@@ -34,7 +35,7 @@ class VPG(PolicyGradient[VPGHParams]):
     """Vanilla policy gradient: discrete, multi-discrete, multi-binary and continuous actions."""
 
     def build(self) -> None:
-        self.network = self.add_network("network", self.make_network("network"))
+        self.network = self.add_network("network", grouped(self, self.make_network, "network"))
         # Two optimizers over all variables: neither's momentum moves what the other's loss leaves out.
         variables, of_value = self.network.trainable_variables, self.network.value_variables
         rest = [each for each in variables if all(each is not other for other in of_value)]

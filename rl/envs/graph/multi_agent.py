@@ -39,6 +39,8 @@ class MultiAgentEnv:
         state_space: of the global state, Box [S]; None: there is none.
         shared_reward: whether every agent is given the team's reward. The team's return is then that of one
             agent; else it is the sum over agents.
+        cooperative: whether that return is what all agents are after. False where they are of opposed sides:
+            what learns a team's value refuses these.
 
     Args:
         num_envs: B.
@@ -50,6 +52,7 @@ class MultiAgentEnv:
     action_space: Any
     state_space: spaces.Box | None = None
     shared_reward: bool = False
+    cooperative: bool = True
     max_episode_steps: int | None = None
 
     def __init__(self, num_envs: int, max_episode_steps: int | None = None) -> None:
@@ -104,25 +107,24 @@ class AgentsView(GraphEnv):
     """What both views share: resets, agents that are gone, the time limit.
 
     Attributes:
-        agents: A.
-        team_share: by what the sum of all agents' rewards is multiplied to give the team's.
+        count: A. `agents` is how many rows an environment has in this view.
     """
 
     def __init__(self, env: MultiAgentEnv, num_envs: int):
         super().__init__(num_envs, env.max_episode_steps)
-        self.env, self.agents = env, len(env.agent_names)
-        self.team_share = 1.0 / self.agents if env.shared_reward else 1.0
+        self.env, self.count = env, len(env.agent_names)
+        self._share = 1.0 / self.count if env.shared_reward else 1.0
 
     def reset(self, seed: Tensor) -> tuple[AgentsState, TimeStep]:
         """See `GraphEnv.reset`."""
         count = self.env.num_envs
-        nobody = tf.zeros([count, self.agents], tf.bool)
+        nobody = tf.zeros([count, self.count], tf.bool)
         state = AgentsState(
             self.env.initial(seed),
             tf.zeros([count], tf.int32),
             nobody,
             tf.zeros([count], tf.bool),
-            tf.zeros([count, self.agents]),
+            tf.zeros([count, self.count]),
         )
         return state, self.time_step(state)
 
@@ -171,6 +173,7 @@ class AgentRows(AgentsView):
 
     def __init__(self, env: MultiAgentEnv, sees_state: bool = False):
         super().__init__(env, env.num_envs * len(env.agent_names))
+        self.agents, self.team_share = self.count, self._share
         self.observation_space = row_space(env, sees_state)
         self.action_space, self._sees_state = env.action_space, sees_state
 
@@ -180,9 +183,9 @@ class AgentRows(AgentsView):
         observation = env.observe(state.physics)
         parts = observation if isinstance(observation, dict) else {"observation": observation}
         shown = {name: tf.reshape(x, rows + list(x.shape[2:])) for name, x in parts.items()}
-        shown["agent"] = tf.tile(tf.eye(self.agents), [env.num_envs, 1])
+        shown["agent"] = tf.tile(tf.eye(self.count), [env.num_envs, 1])
         if self._sees_state:
-            shown["state"] = tf.repeat(_state(env, state.physics, parts), self.agents, 0)
+            shown["state"] = tf.repeat(_state(env, state.physics, parts), self.count, 0)
         cut = self.truncated(state)[:, None] & ~state.gone
         flags = tf.reshape(state.gone, rows), tf.reshape(cut, rows)
         return TimeStep(shown, tf.reshape(state.reward, rows), *flags)
@@ -214,7 +217,7 @@ class JointView(AgentsView):
             shown[ACTION_MASK] = tf.reshape(parts[ACTION_MASK], [self.num_envs, -1])
         if not self.env.shared_reward:
             shown["reward"] = state.reward
-        reward = tf.reduce_sum(state.reward, 1) * self.team_share
+        reward = tf.reduce_sum(state.reward, 1) * self._share
         terminated = tf.reduce_all(state.gone, 1)
         return TimeStep(shown, reward, terminated, self.truncated(state))
 

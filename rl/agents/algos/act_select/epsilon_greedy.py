@@ -52,25 +52,29 @@ class EpsilonGreedy:
         if output.q_values is None:
             raise UsageError(NEEDS_VALUES)
         check_hparams(self.hparams, EpsilonHParams, "act_select epsilon_greedy")
-        q_values = output.q_values  # [N, A]
-        count = q_values.shape[0]
+        q_values = output.q_values  # [N, A], or [N, agents, A], of whom each explores by itself
+        lead = q_values.shape[:-1]
         greedy = tf.argmax(q_values, -1, output_type=tf.int32)
         epsilon = self.epsilon(step) if training else tf.constant(self.hparams.evaluation_epsilon, tf.float32)
         explore_seed, action_seed = random.split(seed, 2)
-        explores = random.uniform(explore_seed, [count]) < epsilon  # [N]
+        if lead.rank > 1 and epsilon.shape.rank:
+            epsilon = epsilon[:, None]
+        explores = random.uniform(explore_seed, lead) < epsilon  # [N] or [N, agents]
         anything, chance = uniform_action(output, action_seed)
         action = tf.where(explores, anything, greedy)
         chance = epsilon * chance
-        return action, tf.math.log(tf.where(tf.equal(action, greedy), 1.0 - epsilon + chance, chance))
+        log_prob = tf.math.log(tf.where(tf.equal(action, greedy), 1.0 - epsilon + chance, chance))
+        return action, log_prob if lead.rank == 1 else tf.reduce_sum(log_prob, 1)
 
 
 def uniform_action(output: PolicyOutput, seed: Tensor) -> tuple[Tensor, Tensor]:
-    """A uniformly random legal action int32 [N], and the probability of each legal one (scalar or [N])."""
+    """A uniformly random legal action int32 [N], and the probability of each legal one (scalar or [N]); of
+    agents who act together [N, agents]."""
     scores = output.q_values if output.distribution is None else output.distribution.logits  # [N, A]
-    count, actions = scores.shape
+    *lead, actions = scores.shape
     if output.action_mask is None:
-        return random.randint(seed, [count], actions), tf.constant(1.0 / actions)
-    legal = output.action_mask  # [N, A]
-    lots = tf.where(legal, random.uniform(seed, [count, actions]), -1.0)
+        return random.randint(seed, lead, actions), tf.constant(1.0 / actions)
+    legal = tf.reshape(output.action_mask, scores.shape)  # [N, A], or [N, agents, A]
+    lots = tf.where(legal, random.uniform(seed, scores.shape), -1.0)
     number = tf.reduce_sum(tf.cast(legal, tf.float32), -1)  # [N]
     return tf.argmax(lots, -1, output_type=tf.int32), 1.0 / tf.maximum(number, 1.0)

@@ -9,7 +9,7 @@ from rl.agents.contracts import ActSelect, needed_hparam
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.ops import random
-from rl.ops.distributions import Categorical, Deterministic
+from rl.ops.distributions import Categorical, Deterministic, MultiCategorical
 from rl.types import PolicyOutput, Tensor
 
 
@@ -22,7 +22,9 @@ def gaussian_noise(hparams: HParams) -> ActSelect:
 
     def select(output: PolicyOutput, seed: Tensor, step: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         distribution = output.distribution
-        if isinstance(distribution, Categorical):  # the noise that suits logits is Gumbel's
+        if isinstance(
+            distribution, Categorical | MultiCategorical
+        ):  # the noise that suits logits is Gumbel's
             action = distribution.sample(seed) if training else distribution.mode()
             return action, distribution.log_prob(action)
         if not isinstance(distribution, Deterministic):

@@ -19,6 +19,6 @@ def greedy(hparams: HParams) -> ActSelect:
             action = output.distribution.mode()
             return action, output.distribution.log_prob(action)
         action = tf.argmax(output.q_values, -1, output_type=tf.int32)
-        return action, tf.zeros(action.shape)
+        return action, tf.zeros(action.shape[:1])
 
     return select

@@ -18,10 +18,13 @@ def random_start(
 ) -> Tensor:
     """A uniformly random action of a bounded Box or Discrete space while `step < steps`, else `action`.
 
-    action [N, ...]; action_mask: bool [N, A], which discrete actions are legal, None: all.
+    action [N, ...]; action_mask: bool [N, A], which discrete actions are legal, None: all. MultiDiscrete
+    actions are those of agents who have equally many: [N, agents], the mask [N, agents * A].
     """
-    if isinstance(action_space, spaces.Discrete):
-        values = tf.zeros([action.shape[0], int(action_space.n)])
+    if isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete):
+        one = isinstance(action_space, spaces.Discrete)
+        count = int(action_space.n) if one else int(action_space.nvec[0])
+        values = tf.zeros([*action.shape, count])
         anything, _ = uniform_action(PolicyOutput(q_values=values, action_mask=action_mask), seed)
     else:
         low, high = (np.asarray(bound, np.float32) for bound in (action_space.low, action_space.high))

@@ -1,0 +1,58 @@
+"""QMIX: a team's value as a monotonic function of its agents'.
+
+Rashid et al. 2018, "QMIX: Monotonic value function factorisation for deep multi-agent reinforcement
+learning", https://arxiv.org/abs/1803.11485. Q_total = f(Q_1, ..., Q_A; s), where f is a network of one hidden
+layer (elu) whose weights are made of the state s by hypernetworks, and are absolute: dQ_total / dQ_i >= 0
+(equation 5), so that the best action of each agent is the best one of the team. The last bias has a
+hypernetwork of two layers. The loss is VDN's with this Q_total (equation 6); the mixing network has a target
+network too.
+
+Deviations from the paper:
+
+1. No memory: agents act by what they observe now, the paper's by a GRU that also sees their last action.
+2. Transitions are replayed one by one, with the switches of DQN, not as whole episodes.
+3. Values of agents that are gone are mixed as 0.
+4. Where the environment has no global state, it is all agents' observations, one after another.
+"""
+
+from __future__ import annotations
+
+from rl.agents.algos.registry import register
+from rl.agents.joint_value import JointValueAgent
+from rl.agents.targets import copy_weights, update_target
+from rl.hparams.qmix import QMIXHParams
+from rl.models.joint import MonotonicMixer
+from rl.types import Batch, Nest, Tensor, Update
+
+
+@register
+class QMIX(JointValueAgent[QMIXHParams]):
+    """Monotonic value factorisation: the team's value is its agents', mixed by weights made of the state."""
+
+    def build(self) -> None:
+        super().build()
+        self.mixer = self.add_network("mixer", self.make_mixer("mixer"))
+        self.target_mixer = self.add_network("target_mixer", self.make_mixer("target_mixer"))
+        copy_weights(self.mixer, self.target_mixer, 1.0)
+        self.learned = self.network.trainable_variables + self.mixer.trainable_variables
+        self.optimizer = self.add_optimizer("network", self.learned)
+
+    def make_mixer(self, name: str) -> MonotonicMixer:
+        """Returns a network that mixes the values of agents."""
+        agents = len(self.agents.names)
+        return MonotonicMixer(self.encoder, agents, self.hparams.mixing_units, self.initializers, name)
+
+    def total(self, values: Tensor, observation: Nest, target: bool) -> Tensor:
+        mixer = self.target_mixer if target else self.mixer
+        mixed: Tensor = mixer(values, observation)
+        return mixed
+
+    def update(self, batch: Batch, seed: Tensor) -> Update:
+        update = self.gradient_step(batch, seed, variables=self.learned)
+        self.after_update()
+        return update
+
+    def after_update(self) -> None:
+        super().after_update()
+        period, tau = self.hparams.target_update_period, self.hparams.tau
+        update_target(self.mixer, self.target_mixer, self.updates, period, tau)
