@@ -9,6 +9,7 @@ SOURCES = {
     "Z": "rl-baselines3-zoo's benchmark.md, one seed, at its steps; LunarLander v2 (here v3), MuJoCo v3 (v5)",
     "C": "CleanRL's documentation, 3 seeds",
     "R": "the stop criterion of RLlib's tuned example",
+    "P": "what the algorithm's paper says of that environment",
     "G": "Gymnasium's reward threshold, where nobody states a score",
     "D": "ours, for learning from data of `make_data.py`: nobody states a score on the same ones",
     "M": "MinAtar's published curves at 5 million frames (github.com/kenjyoung/MinAtar), read off the plot",
@@ -46,6 +47,9 @@ BARS: dict[str, Bar] = {
     # Z states less for QR-DQN than for DQN: -106.0 and 70.2.
     **{f"{algo}_mountaincar": Bar(-100.8, "Z, DQN", 120_000) for algo in DISTRIBUTIONAL},
     **{f"{algo}_lunarlander": Bar(154.4, "Z, DQN", 100_000) for algo in DISTRIBUTIONAL},
+    "qmix_two_step": Bar(8.0, "P"),
+    **{f"{algo}_two_step": Bar(7.0, "P") for algo in ("vdn", "iql")},
+    "ppo_multi_cartpole": Bar(600.0, "R", 200_000),
     "apex_dqn_cartpole": Bar(475.0, "G"),
     "r2d2_cartpole": Bar(475.0, "G"),
     "r2d2_cartpole_no_velocity": Bar(150.0, "R", 1_000_000),

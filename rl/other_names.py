@@ -82,5 +82,5 @@ def environment_meant(env_id: str, known: set[str]) -> str | None:
     if atari and f"{atari[1]}{atari[2] or ''}-v5" in known:
         return f"did you mean {atari[1]}{atari[2] or ''}-v5?"
     if _PETTING_ZOO.fullmatch(env_id):
-        return "it looks like PettingZoo's, and environments of several agents are not supported"
+        return f"it looks like PettingZoo's: take pettingzoo:classic/{env_id}, or the module's name there"
     return None

@@ -66,6 +66,12 @@ def ppo_cartpole() -> PPOHParams:
 
 
 @register
+def ppo_multi_cartpole() -> PPOHParams:
+    """PPO on MultiCartPole-v0, four poles and one policy."""
+    return ppo_cartpole(env="MultiCartPole-v0", train_steps=200_000, eval_period=50_000)
+
+
+@register
 def ppo_mountaincar() -> PPOHParams:
     """PPO on MountainCar-v0, shaped reward in training."""
     return PPOHParams.of(

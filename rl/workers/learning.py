@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
+from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.memory.registry import get_memory
 from rl.memory.samples import Samples, sampled_structure
@@ -62,6 +63,11 @@ class Learning:
         env = worker_env(hparams, 1)
         env.close()
         self.backend: str = env.backend
+        if env.agents > 1:
+            raise UsageError(
+                f"--num_workers: {hparams.env} is played by {env.agents} agents, each a row, which workers do "
+                "not know: leave it out, or take an algorithm that sees all agents as one"
+            )
         agent: Agent = get_algo(hparams.algo)(
             hparams, env.observation_space, env.action_space, assignment.seed
         )
