@@ -150,7 +150,7 @@ class Given(NamedTuple):
 
 GIVEN: dict[str, Given] = {
     **{f"{algo}_cartpole": Given("cartpole", "medium-replay") for algo in ("bc", "marwil", "cql", "bcq")},
-    "cql_pendulum": Given("pendulum", "medium-replay"),
+    "cql_pendulum": Given("pendulum", "medium"),
     "gail_cartpole": Given("cartpole", "expert-ten"),
     **{f"dagger_{task}": Given(task, "expert-ten", expert=True) for task in ("cartpole", "pendulum")},
 }

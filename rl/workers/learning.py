@@ -65,8 +65,8 @@ class Learning:
         self.backend: str = env.backend
         if env.agents > 1:
             raise UsageError(
-                f"--num_workers: {hparams.env} is played by {env.agents} agents, each a row, which workers do "
-                "not know: leave it out, or take an algorithm that sees all agents as one"
+                f"--num_workers: {hparams.env} is played by {env.agents} agents, each a row, which workers "
+                "do not know: leave it out, or take an algorithm that sees all agents as one"
             )
         agent: Agent = get_algo(hparams.algo)(
             hparams, env.observation_space, env.action_space, assignment.seed
