@@ -24,6 +24,7 @@ class Scripted:
     """One environment that does what `STEPS` says, then begins again."""
 
     backend, num_envs, fps, step_limit, frame_stack = "gym", 1, 30.0, math.inf, 1
+    agents, team_share = 1, 1.0
     observation_space, action_space = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(2)
 
     def __init__(self, lives):
