@@ -13,6 +13,7 @@ import tensorflow as tf
 from rl.errors import UsageError, nearest
 from rl.export.program import Program
 from rl.runners.acting import quiet
+from rl.storage.files import literally
 
 Arrays = dict[str, np.ndarray]
 SIGNATURE = "serving_default"  # the name that servers ask for
@@ -50,7 +51,8 @@ def write_onnx(program: Program, path: Path) -> None:
 
 def run_savedmodel(path: Path) -> Callable[[Arrays], Arrays]:
     """Returns the function in a SavedModel, of arrays by name."""
-    loaded = tf.saved_model.load(str(path))
+    with literally(path) as folder:
+        loaded = tf.saved_model.load(str(folder))
     call = loaded.signatures[SIGNATURE]
 
     def run(inputs: Arrays) -> Arrays:

@@ -32,6 +32,7 @@ from rl.storage.files import (
     failure,
     folder_lock,
     fsync_path,
+    literally,
     patiently,
     plain,
     reason,
@@ -348,8 +349,9 @@ def _read(path: Path, variables: Variables, partial: bool) -> Manifest:
 def _assign(path: Path, manifest: Manifest, named: dict[str, tf.Variable]) -> None:
     rest = {name: variable for name, variable in named.items() if name not in manifest.pieces}
     try:
-        status = tf.train.Checkpoint(variables=rest).read(str(path / manifest.prefix), _from_here())
-        status.assert_existing_objects_matched()
+        with literally(path) as folder:
+            status = tf.train.Checkpoint(variables=rest).read(str(folder / manifest.prefix), _from_here())
+            status.assert_existing_objects_matched()
         status.expect_partial()  # else it warns of what it holds beyond what was asked for
         for name, pieces in manifest.pieces.items():
             if name in named:

@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import shutil
+import tempfile
 import time
 import uuid
 import zlib
@@ -185,6 +186,19 @@ def _locked(descriptor: int) -> bool:
         if error.errno not in _NO_LOCKS:
             raise
     return True
+
+
+@contextlib.contextmanager
+def literally(folder: Path) -> Iterator[Path]:
+    """Gives a path to the folder that TensorFlow does not take for a pattern of names, as it does those with
+    `[`, `?`, `*` or a backslash: a link, where the folder's own is one."""
+    if not set("[?*\\") & set(str(folder)):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="rl-link-") as place:
+        link = Path(place) / "folder"
+        link.symlink_to(folder.absolute(), target_is_directory=True)
+        yield link
 
 
 def commit_folder(temporary: Path, final: Path) -> None:

@@ -92,6 +92,15 @@ def test_a_large_variable_comes_back(tmp_path):
     np.testing.assert_array_equal(restored["replay"].numpy(), content)
 
 
+@pytest.mark.parametrize("name", ["lr=[1,2]", "what?", "all*", "back\\slash"])
+def test_a_folder_may_be_called_what_tensorflow_takes_for_a_pattern(tmp_path, name):
+    manager = CheckpointManager(tmp_path / name)
+    manager.save({"x": tf.Variable([1.0, 2.0])}, 7)
+    found = tf.Variable([0.0, 0.0])
+    manager.restore({"x": found})
+    assert manager.restored_step == 7 and found.numpy().tolist() == [1.0, 2.0]
+
+
 def test_an_empty_folder_has_nothing_to_restore_and_is_not_made(tmp_path):
     manager = CheckpointManager(tmp_path / "none")
     assert manager.restore(filled(0)) is None
