@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from rl.envs.graph.base import GraphEnv, check_graph_env
 from rl.envs.graph.multi_agent import AgentsView, MultiAgentEnv, agents_view, check_multi_agent_env
+from rl.envs.gym_host import UNLIMITED
 from rl.envs.host import HostEnv, HostStep
 from rl.envs.registry import get_env
 from rl.errors import UsageError, nearest
@@ -47,7 +48,7 @@ def make_graph(
 class GraphHost(HostEnv):
     """A `HostEnv` of an in-graph environment: B copies, stepped by one compiled function.
 
-    For evaluation of environments that Gymnasium has not. `reset(seed)` starts all copies from that seed, and
+    For evaluation of environments that Gymnasium has not; what has no limit is cut as Gymnasium's is. `reset(seed)` starts all copies from that seed, and
     the n-th step after it draws from `random.fold_in(random.key(seed), n)`.
 
     Args:
@@ -57,6 +58,8 @@ class GraphHost(HostEnv):
     backend = "graph"
 
     def __init__(self, env: GraphEnv):
+        if env.max_episode_steps is None:
+            env.max_episode_steps = self.step_limit = UNLIMITED
         self.env, self.num_envs = env, env.num_envs
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.agents, self.team_share = env.agents, env.team_share

@@ -177,6 +177,14 @@ def test_episodes_on_the_host_are_those_in_the_graph(env_id: str) -> None:
         state, step = env.step(state, tf.constant(action), random.fold_in(random.key(5), i))
 
 
+def test_an_episode_without_a_limit_is_cut_in_an_evaluation(monkeypatch) -> None:
+    monkeypatch.setattr("rl.envs.graph_host.UNLIMITED", 2)
+    host = GraphHost(agents_view(Leavers(1), "rows"))
+    host.reset(0)
+    ends = [host.step(np.zeros(3, np.int32))[3].tolist() for _ in range(2)]
+    assert ends == [[False] * 3, [False, False, True]] and host.step_limit == 2
+
+
 def test_an_environment_that_lacks_parts_is_told_which() -> None:
     class Half(Leavers):
         state_space = spaces.Box(0.0, 1.0, (2,), np.float32)
