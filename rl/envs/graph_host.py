@@ -48,8 +48,9 @@ def make_graph(
 class GraphHost(HostEnv):
     """A `HostEnv` of an in-graph environment: B copies, stepped by one compiled function.
 
-    For evaluation of environments that Gymnasium has not; what has no limit is cut as Gymnasium's is. `reset(seed)` starts all copies from that seed, and
-    the n-th step after it draws from `random.fold_in(random.key(seed), n)`.
+    For evaluation of environments that Gymnasium has not; what has no limit is cut as Gymnasium's is.
+    `reset(seed)` starts all copies from that seed, and the n-th step after it draws from
+    `random.fold_in(random.key(seed), n)`.
 
     Args:
         env: of B rows.
