@@ -44,7 +44,7 @@ def qrdqn_acrobot() -> QRDQNHParams:
 @register
 def qrdqn_mountaincar() -> QRDQNHParams:
     """QR-DQN on MountainCar-v0, double, 5-step returns."""
-    return QRDQNHParams.of(MOUNTAINCAR, lr=2e-3)
+    return QRDQNHParams.of(MOUNTAINCAR, lr=2e-3, model=dict(layer_norm=True))
 
 
 @register

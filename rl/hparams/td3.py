@@ -46,7 +46,7 @@ def td3_pendulum() -> TD3HParams:
 @register
 def td3_mountaincar_continuous() -> TD3HParams:
     """TD3 on MountainCarContinuous-v0: noise correlated in time, shaped reward in training."""
-    return td3(MOUNTAINCAR_CONTINUOUS, act_select="ou_noise", exploration_noise=0.3)
+    return td3(MOUNTAINCAR_CONTINUOUS, train_steps=150_000, act_select="ou_noise", exploration_noise=0.5)
 
 
 @register
