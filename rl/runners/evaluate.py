@@ -112,21 +112,11 @@ class Evaluator:
         Each environment plays a number of episodes fixed beforehand: taking whichever end first would
         favour short ones."""
         actor.sync()
-        count = self._num_envs
-
-        def by_env(rows: np.ndarray) -> np.ndarray:
-            return rows.reshape(count, -1)  # [environments, agents]
-
-        wanted = np.array([len(range(i, self.episodes, count)) for i in range(count)])
-        returns: list[list[float]] = [[] for _ in range(count)]
-        lengths: list[list[float]] = [[] for _ in range(count)]
+        envs, tally = self._envs, _Tally(self.episodes, self._num_envs)
         doing("the environment's reset, of an evaluation")
-        observation = self._envs.reset(seed)
+        observation = envs.reset(seed)
         actor.restart(seed)
-        total, length = np.zeros(count), np.zeros(count)
-        ended, gone = np.zeros(count, bool), np.zeros(self._envs.num_envs, bool)
-        played = np.zeros(count, int)
-        cut = False
+        gone, cut = np.zeros(envs.num_envs, bool), False
         for t in itertools.count():
             if stopped is not None and stopped():
                 raise Stopped
@@ -135,37 +125,75 @@ class Evaluator:
             action, extras = actor(observation, t % BLOCK, 0)
             doing("the environment's step, of an evaluation")
             before = observation
-            observation, reward, terminated, truncated = self._envs.step(action)
+            observation, reward, terminated, truncated = envs.step(action)
             if recorder is not None:
-                wants = ~ended & (played < wanted)
+                wants = np.repeat(tally.wants, len(gone) // self._num_envs) & ~gone  # of agents that play
                 numbers = _row(reward), _row(terminated), _row(truncated), _row(wants)
                 log_prob = _row(extras[0]) if extras else None  # of a policy that draws its actions
                 columns = _row(before, observation), _row(action)
-                recorder.add(t * count, *columns, *numbers, log_prob=log_prob)
+                recorder.add(t * self._num_envs, *columns, *numbers, log_prob=log_prob)
             actor.forget(gone)
             gone = terminated | truncated  # [rows]
-            total = np.where(ended, 0.0, total) + by_env(reward).sum(1) * self._envs.team_share
-            length = np.where(ended, 0.0, length + 1.0)
-            ended = np.all(by_env(gone), 1)
-            cut |= bool((by_env(truncated).any(1) & (length >= self._envs.step_limit)).any())
-            for i in np.flatnonzero(ended):
-                returns[i].append(float(total[i]))
-                lengths[i].append(float(length[i]))
-                played[i] += 1
-            if (played >= wanted).all():
+            tally.add(reward, gone, envs.team_share)
+            cut |= bool((tally.by_env(truncated).any(1) & (tally.length >= envs.step_limit)).any())
+            if tally.complete:
                 break
         if cut:
             what = (
                 "evaluation episodes were cut after %d steps: %s has no limit (max_episode_steps gives one)"
             )
-            log.warning(what, self._envs.step_limit, self._env_id)
-        order = [(j, i) for j in range(max(wanted)) for i in range(count) if j < wanted[i]]
-        return Evaluation(
-            np.array([returns[i][j] for j, i in order]), np.array([lengths[i][j] for j, i in order])
-        )
+            log.warning(what, envs.step_limit, self._env_id)
+        return tally.evaluation()
 
     def close(self) -> None:
         self._envs.close()
+
+
+class _Tally:
+    """The episodes of B environments, of which each plays a number that is fixed beforehand.
+
+    Args:
+        episodes: how many all of them play together.
+        count: B.
+
+    Attributes:
+        length: [B] steps of the running episodes.
+    """
+
+    def __init__(self, episodes: int, count: int):
+        self._wanted = np.array([len(range(i, episodes, count)) for i in range(count)])
+        self._played: list[list[tuple[float, float]]] = [[] for _ in range(count)]  # (return, length) each
+        self._total, self.length, self._ended = np.zeros(count), np.zeros(count), np.zeros(count, bool)
+
+    def by_env(self, rows: np.ndarray) -> np.ndarray:
+        """Returns rows, each an agent's, as [B, agents]."""
+        return rows.reshape(len(self._played), -1)
+
+    @property
+    def wants(self) -> np.ndarray:
+        """Where the next step is one of an episode that counts, [B] bool."""
+        return ~self._ended & (np.array([len(each) for each in self._played]) < self._wanted)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all episodes have been played."""
+        return all(len(each) >= n for each, n in zip(self._played, self._wanted, strict=True))
+
+    def add(self, reward: np.ndarray, gone: np.ndarray, share: float) -> None:
+        """Takes a step in. reward and gone, whether its episode is over, are of each row; share: by what the
+        sum of agents' rewards is multiplied to give the team's."""
+        self._total = np.where(self._ended, 0.0, self._total) + self.by_env(reward).sum(1) * share
+        self.length = np.where(self._ended, 0.0, self.length + 1.0)
+        self._ended = np.all(self.by_env(gone), 1)
+        for i in np.flatnonzero(self._ended):
+            self._played[i].append((float(self._total[i]), float(self.length[i])))
+
+    def evaluation(self) -> Evaluation:
+        """Returns the episodes that were wanted, in the order in which they were seeded."""
+        pairs = zip(self._played, self._wanted, strict=True)
+        chosen = [each[:n] for each, n in pairs]
+        order = [each[j] for j in range(max(map(len, chosen))) for each in chosen if j < len(each)]
+        return Evaluation(*(np.array(column) for column in zip(*order, strict=True)))
 
 
 def _row(*nests: Any) -> Any:

@@ -11,37 +11,16 @@ from gymnasium import spaces
 
 from rl.envs import make_env, make_eval_envs
 from rl.envs.agents import VIEWS
-from rl.envs.graph.multi_agent import AgentsView, MultiAgentEnv, agents_view, check_multi_agent_env
+from rl.envs.graph.multi_agent import AgentsView, agents_view, check_multi_agent_env
 from rl.envs.graph_host import GraphHost
 from rl.envs.registry import get_env
 from rl.errors import UsageError
 from rl.ops import random
 from rl.ops.episodes import Team
 from tests.graph_ids import OF_AGENTS
+from tests.leavers import Leavers
 
 STEPS, LIMIT = 40, 7
-
-
-class Leavers(MultiAgentEnv):
-    """Agent i leaves after i + 1 steps and is paid i + 1 for each, and 100 for each step that it is gone."""
-
-    agent_names = ("first", "second", "third")
-
-    def __init__(self, num_envs: int, max_episode_steps: int | None = None):
-        super().__init__(num_envs, max_episode_steps)
-        self.observation_space = spaces.Box(0.0, 9.0, (1,), np.float32)
-        self.action_space = spaces.Discrete(2)
-
-    def initial(self, seed: tf.Tensor) -> tf.Tensor:
-        return tf.zeros([self.num_envs])
-
-    def dynamics(self, physics: tf.Tensor, action: tf.Tensor, seed: tf.Tensor) -> Any:
-        last = tf.constant([1.0, 2.0, 3.0])
-        steps = physics[:, None] + 1.0
-        return physics + 1.0, tf.where(steps > last, 100.0, last), steps >= last
-
-    def observe(self, physics: tf.Tensor) -> tf.Tensor:
-        return tf.repeat(physics[:, None, None], 3, 1)
 
 
 def _played(view: AgentsView, steps: int) -> list[Any]:

@@ -7,38 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from gymnasium import spaces
 
-from rl.envs.graph.multi_agent import MultiAgentEnv
+from rl.data.dataset import read
 from rl.envs.graph_host import GraphHost
 from rl.envs.make import make_env
 from rl.envs.registry import registry as envs
 from rl.errors import UsageError
 from rl.runners.evaluate import Evaluator
-
-ENV_ID = "Leavers-v0"
-PAY = (1.0, 2.0, 3.0)  # of agent i for each of its i + 1 steps: 1 + 4 + 9 = 14 for the team, in 3 steps
-
-
-class Leavers(MultiAgentEnv):
-    """Agent i leaves after i + 1 steps."""
-
-    agent_names = ("first", "second", "third")
-
-    def __init__(self, num_envs: int, max_episode_steps: int | None = None):
-        super().__init__(num_envs, max_episode_steps)
-        self.observation_space = spaces.Box(0.0, 9.0, (1,), np.float32)
-        self.action_space = spaces.Discrete(2)
-
-    def initial(self, seed: tf.Tensor) -> tf.Tensor:
-        return tf.zeros([self.num_envs])
-
-    def dynamics(self, physics: tf.Tensor, action: tf.Tensor, seed: tf.Tensor) -> Any:
-        reward = tf.tile(tf.constant([PAY]), [self.num_envs, 1])
-        return physics + 1.0, reward, physics[:, None] + 1.0 >= tf.constant(PAY)
-
-    def observe(self, physics: tf.Tensor) -> tf.Tensor:
-        return tf.repeat(physics[:, None, None], 3, 1)
+from rl.runners.recording import policy_recorder
+from tests.leavers import ENV_ID, PAY, Leavers
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +66,15 @@ def test_an_evaluation_plays_whole_teams(build):
     runner = build("ppo", env=ENV_ID, num_envs=2, rollout_length=8, minibatches=2, epochs=1, compile="graph")
     found = Evaluator(runner.agent, 3).run(0)
     assert found.returns.tolist() == [14.0] * 3 and found.lengths.tolist() == [3.0] * 3
+
+
+def test_an_evaluation_records_the_episodes_of_each_agent(build, tmp_path):
+    runner = build("ppo", env=ENV_ID, num_envs=2, rollout_length=8, minibatches=2, epochs=1, compile="graph")
+    with policy_recorder(str(tmp_path), runner.agent, "ppo", "run", which="last") as recorder:
+        Evaluator(runner.agent, 3).run(0, recorder=recorder)
+    found = read(tmp_path)
+    assert sorted(found.lengths) == [1] * 3 + [2] * 3 + [3] * 3
+    assert sorted(found.returns) == [1.0] * 3 + [4.0] * 3 + [9.0] * 3
 
 
 def test_a_memory_holds_no_step_of_an_agent_that_is_gone(build):

@@ -25,7 +25,30 @@ class GraphState(NamedTuple):
     episode_end: Tensor  # [B] bool: the episode is over, the next step resets
 
 
-class GraphEnv:
+class Copies:
+    """What environments of one agent and of many begin with.
+
+    Args:
+        num_envs: B, how many are stepped together.
+        max_episode_steps: steps after which an episode is truncated; None takes the environment's own limit.
+
+    Raises:
+        UsageError: a number below 1.
+    """
+
+    max_episode_steps: int | None = None
+
+    def __init__(self, num_envs: int, max_episode_steps: int | None = None) -> None:
+        if num_envs < 1:
+            raise UsageError(f"num_envs must be at least 1, not {num_envs}")
+        if max_episode_steps is not None:
+            if max_episode_steps < 1:
+                raise UsageError(f"max_episode_steps must be at least 1, not {max_episode_steps}")
+            self.max_episode_steps = max_episode_steps
+        self.num_envs = num_envs
+
+
+class GraphEnv(Copies):
     """B copies of one environment, stepped together (next-step autoreset, as in Gymnasium 1.x and EnvPool).
 
     A subclass sets the two spaces and `max_episode_steps` and writes three tensor functions:
@@ -48,16 +71,6 @@ class GraphEnv:
     team_share = 1.0  # by what the sum of their rewards is multiplied to give the team's
     observation_space: spaces.Space
     action_space: spaces.Space
-    max_episode_steps: int | None = None
-
-    def __init__(self, num_envs: int, max_episode_steps: int | None = None) -> None:
-        if num_envs < 1:
-            raise UsageError(f"num_envs must be at least 1, not {num_envs}")
-        if max_episode_steps is not None:
-            if max_episode_steps < 1:
-                raise UsageError(f"max_episode_steps must be at least 1, not {max_episode_steps}")
-            self.max_episode_steps = max_episode_steps
-        self.num_envs = num_envs
 
     def initial(self, seed: Tensor) -> Nest:
         """Returns fresh physics [B, ...]."""

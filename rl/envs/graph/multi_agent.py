@@ -17,7 +17,7 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from rl.envs.agents import check_view, joint_spaces, row_space
-from rl.envs.graph.base import GraphEnv, merge_resets
+from rl.envs.graph.base import Copies, GraphEnv, merge_resets
 from rl.errors import UsageError
 from rl.spaces import ACTION_MASK
 from rl.types import Nest, Tensor, TimeStep
@@ -25,7 +25,7 @@ from rl.types import Nest, Tensor, TimeStep
 BASE = "rl.envs.graph.multi_agent.MultiAgentEnv"  # for messages
 
 
-class MultiAgentEnv:
+class MultiAgentEnv(Copies):
     """B copies of one environment of A agents, stepped together.
 
     A subclass sets the attributes below and writes `initial`, `dynamics` and `observe`, and `state` where it
@@ -53,16 +53,6 @@ class MultiAgentEnv:
     state_space: spaces.Box | None = None
     shared_reward: bool = False
     cooperative: bool = True
-    max_episode_steps: int | None = None
-
-    def __init__(self, num_envs: int, max_episode_steps: int | None = None) -> None:
-        if num_envs < 1:
-            raise UsageError(f"num_envs must be at least 1, not {num_envs}")
-        if max_episode_steps is not None:
-            if max_episode_steps < 1:
-                raise UsageError(f"max_episode_steps must be at least 1, not {max_episode_steps}")
-            self.max_episode_steps = max_episode_steps
-        self.num_envs = num_envs
 
     def initial(self, seed: Tensor) -> Nest:
         """Returns fresh physics [B, ...]."""
