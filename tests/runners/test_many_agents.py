@@ -71,6 +71,7 @@ def test_an_evaluation_plays_whole_teams(build):
 def test_an_evaluation_records_the_episodes_of_each_agent(build, tmp_path):
     runner = build("ppo", env=ENV_ID, num_envs=2, rollout_length=8, minibatches=2, epochs=1, compile="graph")
     with policy_recorder(str(tmp_path), runner.agent, "ppo", "run", which="last") as recorder:
+        recorder.begin()
         Evaluator(runner.agent, 3).run(0, recorder=recorder)
     found = read(tmp_path)
     assert sorted(found.lengths) == [1] * 3 + [2] * 3 + [3] * 3
