@@ -81,7 +81,8 @@ class Journal:
 
     def append_rows(self, rows: Rows) -> None:
         """Appends rows. Raises as `append`."""
-        counts = {"observations": len(rows.observation), "step": rows.step, "fresh": rows.fresh}
+        known = {"step": rows.step, "fresh": rows.fresh, "agents": rows.agents}
+        counts = {"observations": len(rows.observation), **known}
         flags = rows.reward, rows.terminated, rows.truncated, rows.mask
         self.append(ROWS, counts, [*rows.observation, *rows.action, *flags])
 
@@ -210,7 +211,8 @@ def _rows(record: Record) -> Rows:
     count = about["observations"]
     columns = arrays[:count], arrays[count:-4]
     reward, terminated, truncated, mask = arrays[-4:]
-    return Rows(about["step"], *columns, reward, terminated, truncated, mask, about["fresh"])
+    ends = about["fresh"], about.get("agents", 1)
+    return Rows(about["step"], *columns, reward, terminated, truncated, mask, *ends)
 
 
 def _running(record: Record) -> list[list[Piece] | None]:

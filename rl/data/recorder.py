@@ -171,6 +171,7 @@ class Recorder:
         mask: np.ndarray,
         fresh: bool = False,
         log_prob: np.ndarray | None = None,
+        agents: int = 1,
     ) -> None:
         """Records S steps of B environments, which follow those before.
 
@@ -184,6 +185,7 @@ class Recorder:
             fresh: whether they begin with fresh episodes, the running ones cut off.
             log_prob: [S, B], of the actions, by the policy that took them; None: nobody knows. In journals it
                 stands as a last column of the actions.
+            agents: how many of the B rows are one environment; each has episodes of its own.
 
         Raises:
             UsageError: the journal cannot be written (Unavailable where that may pass).
@@ -198,6 +200,7 @@ class Recorder:
             np.array(truncated, bool),
             np.array(mask, bool),
             fresh,
+            agents,
         )
         if fresh:
             self._write()

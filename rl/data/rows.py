@@ -22,11 +22,12 @@ class Rows(NamedTuple):
     truncated: np.ndarray  # [S, B] bool
     mask: np.ndarray  # [S, B] bool
     fresh: bool = False  # whether they begin with fresh episodes, those before cut off without an end
+    agents: int = 1  # rows that are one environment
 
     @property
     def after(self) -> int:
         """Environment steps after them."""
-        return self.step + self.mask.size
+        return self.step + self.mask.size // self.agents
 
     @property
     def ends(self) -> np.ndarray:
@@ -50,6 +51,7 @@ def join(parts: list[Rows]) -> Rows:
         np.concatenate([each.truncated for each in parts]),
         np.concatenate([each.mask for each in parts]),
         parts[0].fresh,
+        parts[0].agents,
     )
 
 
@@ -96,6 +98,7 @@ class Assembler:
     def _of_env(self, rows: Rows, b: int) -> list[tuple[int, int, Whole]]:
         """Returns (row, environment, episode) of those that end."""
         mask, start = rows.mask[:, b], 0
+        count = rows.mask.shape[1] // rows.agents
         found = []
         for t in np.flatnonzero(rows.ends[:, b] | ~mask).tolist():
             running = self.running[b]
@@ -103,7 +106,7 @@ class Assembler:
                 pieces = [*running, _piece(rows, b, start, t + 1)]
                 last = [x[t + 1, b] for x in rows.observation]
                 episode = _whole(pieces, last, bool(rows.terminated[t, b]), bool(rows.truncated[t, b]))
-                found.append((t, b, Whole(episode, rows.step + (t + 1) * rows.mask.shape[1])))
+                found.append((t, b, Whole(episode, rows.step + (t + 1) * count)))
             self.running[b] = []
             start = t + 1
         running = self.running[b]

@@ -127,11 +127,12 @@ class Evaluator:
             before = observation
             observation, reward, terminated, truncated = envs.step(action)
             if recorder is not None:
-                wants = np.repeat(tally.wants, len(gone) // self._num_envs) & ~gone  # of agents that play
+                agents = len(gone) // self._num_envs
+                wants = np.repeat(tally.wants, agents) & ~gone  # a step of who is there
                 numbers = _row(reward), _row(terminated), _row(truncated), _row(wants)
                 log_prob = _row(extras[0]) if extras else None  # of a policy that draws its actions
                 columns = _row(before, observation), _row(action)
-                recorder.add(t * self._num_envs, *columns, *numbers, log_prob=log_prob)
+                recorder.add(t * self._num_envs, *columns, *numbers, log_prob=log_prob, agents=agents)
             actor.forget(gone)
             gone = terminated | truncated  # [rows]
             tally.add(reward, gone, envs.team_share)

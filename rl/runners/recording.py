@@ -210,4 +210,5 @@ class RecordedLoop:
     def _add(self, step: int, rows: Trajectory) -> None:
         flags = rows.terminated, rows.truncated, rows.mask
         columns = rows.observation, rows.action, rows.reward, *flags
-        self._recorder.add(step, *columns, fresh=self._fresh, log_prob=rows.extras.get("log_prob"))
+        known = {"log_prob": rows.extras.get("log_prob"), "agents": self._runner.env.agents}
+        self._recorder.add(step, *columns, fresh=self._fresh, **known)

@@ -137,7 +137,8 @@ class SyncRunner(Runner):
         self.collector.collect(block, iteration, step)
         if self.recorder is not None:
             fresh, log_prob = self.agent.experience == "parameters", block.extra("log_prob")
-            self.recorder.add(step, *block.rows(), fresh=fresh, log_prob=log_prob)
+            agents = self.collector.env.agents
+            self.recorder.add(step, *block.rows(), fresh=fresh, log_prob=log_prob, agents=agents)
 
     def _learn_function(self, jit_compile: bool) -> Any:
         """The compiled function: a block's arrays in; packed metrics and new weights out, as one vector for

@@ -78,6 +78,21 @@ def test_an_evaluation_records_the_episodes_of_each_agent(build, tmp_path):
     assert sorted(found.returns) == [1.0] * 3 + [4.0] * 3 + [9.0] * 3
 
 
+@pytest.mark.parametrize("where", ["in the graph", "on the host"])
+def test_training_records_the_episodes_of_each_agent_across_rollouts(build, monkeypatch, tmp_path, where):
+    if where == "on the host":
+        monkeypatch.setattr("rl.runners.build.make_env", _on_the_host)
+    runner = build("ppo", env=ENV_ID, num_envs=2, rollout_length=5, minibatches=2, epochs=1, compile="graph")
+    with policy_recorder(str(tmp_path), runner.agent, "ppo", "run", which="training") as recorder:
+        runner.record_to(recorder)
+        recorder.begin()
+        runner.run(3)
+    found = read(tmp_path)
+    # 15 steps of 2 environments, whose episodes take 3 and the reset: 4 each.
+    assert sorted(found.lengths) == [1] * 8 + [2] * 8 + [3] * 8
+    assert sorted(each["step"] for each in found.about)[-6:] == [26, 26, 28, 28, 30, 30]
+
+
 def test_a_memory_holds_no_step_of_an_agent_that_is_gone(build):
     memory = {"min_replay_size": 8, "batch_size": 64, "replay_capacity": 96, "n_step": 1}
     runner = build("dqn", env=ENV_ID, num_envs=2, rollout_length=8, updates_per_iteration=1, **memory)
