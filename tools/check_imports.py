@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # A file that is named itself is used by rooms below the one that it stands in.
 ROOMS = (
     ("k8s", "rl.data.__main__", "rl.estimate.__main__", "rl.export.__main__"),
-    ("rl.cli", "rl.envs.checks"),
+    ("rl.cli", "rl.listing", "rl.suggest", "rl.envs.checks"),
     ("rl", "rl.api", "rl.experiment"),
     (
         "rl.runners",
