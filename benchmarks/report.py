@@ -25,6 +25,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 import trained  # noqa: E402
 from bars import BARS, DATA, JUDGED, SOURCES, WITH_WORKERS, bar_of  # noqa: E402
 
+from rl.plot.figures import draw_curve  # noqa: E402
+from rl.report.runs import evaluations  # noqa: E402
 from rl.report.statistics import IQM_FROM, interval  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -80,9 +82,7 @@ def times(run_dir: Path) -> dict[str, float]:
 
 def curve(run_dir: Path) -> list[tuple[int, float]]:
     """(step, mean return) of the evaluations during training."""
-    rows = read_table(run_dir / "metrics.csv")
-    found = [(row["step"], row.get("eval/return_mean")) for row in rows]
-    return [(int(step), float(value)) for step, value in found if value]
+    return evaluations(run_dir)
 
 
 def bar_text(name: str) -> str:
@@ -312,23 +312,19 @@ def cheetah(folder: Path, rows: list[Row], known: dict[str, trained.Values]) -> 
 
 def plot(name: str, folder: Path, curves: dict[int, dict[int, float]]) -> None:
     """The statistic over seeds and its 95 % interval, at the steps at which all seeds were evaluated."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     steps = sorted(set.intersection(*(set(each) for each in curves.values())))
-    middle, lower, upper = interval(np.array([[each[step] for step in steps] for each in curves.values()]))
-    figure, axes = plt.subplots(figsize=(4.8, 3.2), layout="constrained")
-    axes.fill_between(steps, lower, upper, alpha=0.25, linewidth=0)
-    axes.plot(steps, middle)
+    found = interval(np.array([[each[step] for step in steps] for each in curves.values()]))
+    figure = Figure(figsize=(4.8, 3.2), layout="constrained")
+    axes = figure.add_subplot()
+    draw_curve(axes, steps, found)
     bar = bar_of(name)
     if bar is not None:
         axes.axhline(bar.mean_return, color="gray", linestyle="--", linewidth=1)
     axes.set(xlabel="environment steps", ylabel="evaluation return", title=f"{name}, {len(curves)} seeds")
     axes.grid(alpha=0.3)
     figure.savefig(folder / f"learning_{name}.png", dpi=80)
-    plt.close(figure)
 
 
 def write(folder: Path, names: Sequence[str] | None = None) -> None:

@@ -19,23 +19,9 @@ from bars import WITH_WORKERS, given  # noqa: E402
 from rl.errors import UsageError  # noqa: E402
 from rl.hparams.hparams import HParams  # noqa: E402
 from rl.hparams.merge import named  # noqa: E402
+from rl.report.runs import NOT_LEARNING  # noqa: E402
 
 FILE = "learning_hparams.json"  # fingerprint -> hparams as they were trained
-# When something is written, and how fast it is computed: what is learned does not depend on it.
-NOT_LEARNING = {
-    "log_period",
-    "eval_period",
-    "video_period",
-    "checkpoint_period",
-    "keep_checkpoints",
-    "save_buffers",
-    "histograms",
-    "compile",
-    "act_backend",
-    "worker_timeout",
-    "hang_timeout",
-    "compress_rollouts",
-}
 RESULT = ":!rl/hparams/measured.csv"  # git's word for all but that: learning.py writes it as it goes on
 LENGTH = 10  # hexadecimal digits of a fingerprint
 

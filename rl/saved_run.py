@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,25 +13,10 @@ from rl.envs.make import eval_envs_of
 from rl.envs.own import check_trusted
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
+from rl.report.runs import read_saved
 from rl.storage.checkpoint import CheckpointManager, read_manifest, read_single
-from rl.storage.files import failure, patiently, read_text, reason
+from rl.storage.files import patiently
 from rl.storage.storage import Storage, storage_at, storage_of
-
-
-def read_saved(run_dir: Path) -> dict[str, Any] | None:
-    """Reads the `hparams.json` of a run's folder; returns None where there is none. Raises UsageError where
-    it cannot be read."""
-    path = run_dir / "hparams.json"
-    try:
-        return json.loads(read_text(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise failure(f"cannot read {path} ({reason(error)}): choose another --output_dir", error) from error
-    except ValueError as error:
-        raise UsageError(
-            f"cannot read {path} ({error}): was it edited? choose another --output_dir"
-        ) from error
 
 
 def saved_hparams(

@@ -3,22 +3,142 @@
 from __future__ import annotations
 
 import csv
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from rl.errors import UsageError
+from rl.storage.files import failure, read_text, reason, text_if_sound
 
 RETURN = "eval/return_mean"
+# Hyperparameters of when something is written and how fast it is computed: learning does not depend on them.
+NOT_LEARNING = {
+    "log_period",
+    "eval_period",
+    "video_period",
+    "checkpoint_period",
+    "keep_checkpoints",
+    "save_buffers",
+    "histograms",
+    "compile",
+    "act_backend",
+    "worker_timeout",
+    "hang_timeout",
+    "compress_rollouts",
+}
+_FAULTS = (" warning: ", " error: ")  # how lines of train.log say so, behind the time
+
+
+def read_saved(run_dir: Path) -> dict[str, Any] | None:
+    """Reads the `hparams.json` of a run's folder; returns None where there is none. Raises UsageError where
+    it cannot be read."""
+    path = run_dir / "hparams.json"
+    try:
+        return json.loads(read_text(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise failure(f"cannot read {path} ({reason(error)}): choose another --output_dir", error) from error
+    except ValueError as error:
+        raise UsageError(
+            f"cannot read {path} ({error}): was it edited? choose another --output_dir"
+        ) from error
+
+
+class RunData(NamedTuple):
+    """A run as its folder tells of it."""
+
+    path: Path
+    name: str  # of its set
+    seed: int
+    hparams: dict[str, Any]  # nested as they are saved
+    difference: dict[str, list[Any]]  # dotted name -> default, value
+
+    @property
+    def env(self) -> str:
+        """Returns the environment's id, or where there is none the data."""
+        return self.hparams.get("env") or self.hparams.get("data") or ""
+
+
+def find_runs(place: Path) -> list[RunData]:
+    """Returns all runs in and below a folder, in the order of their paths.
+
+    Raises:
+        UsageError: one of them cannot be read.
+    """
+    paths = {file.parent for file in place.rglob("hparams.json")}
+    return [each for path in sorted(paths, key=_in_order) if (each := _read(path)) is not None]
 
 
 def table(path: Path) -> list[dict[str, str]]:
     """Returns the rows of a table such as metrics.csv; none where it is not there. A last line that is not
     whole is left out."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return [row for row in csv.DictReader(file) if None not in row.values()]
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            return [row for row in csv.DictReader(file) if None not in row and None not in row.values()]
     except FileNotFoundError:
         return []
 
 
+def metric(run_dir: Path, name: str) -> list[tuple[int, float]]:
+    """Returns (step, value) of the rows that have a metric."""
+    found = [(row.get("step"), row.get(name)) for row in table(run_dir / "metrics.csv")]
+    return [(int(step), float(value)) for step, value in found if step and value]
+
+
 def evaluations(run_dir: Path) -> list[tuple[int, float]]:
     """Returns (step, mean return) of the evaluations during training."""
-    found = [(row["step"], row.get(RETURN)) for row in table(run_dir / "metrics.csv")]
-    return [(int(step), float(value)) for step, value in found if value]
+    return metric(run_dir, RETURN)
+
+
+def wall_seconds(run_dir: Path) -> dict[int, float]:
+    """Returns step -> seconds of training and evaluation until that row of perf.csv, compilation included."""
+    found, before, total = {}, 0.0, 0.0
+    for row in table(run_dir / "perf.csv"):
+        step, rate = float(row["step"]), float(row.get("perf/steps_per_second") or 0.0)
+        total += (step - before) / rate if rate else 0.0
+        total += float(row.get("perf/eval_seconds") or 0.0)
+        before = step
+        found[int(step)] = total
+    return found
+
+
+def faults(run_dir: Path) -> list[str]:
+    """Returns the warnings and errors that train.log has."""
+    text = text_if_sound(run_dir / "train.log") or ""
+    return [line for line in text.splitlines() if any(word in line for word in _FAULTS)]
+
+
+def versions(run_dir: Path) -> dict[str, Any]:
+    """Returns what versions.json says; empty where it is not there or damaged."""
+    try:
+        found = json.loads(text_if_sound(run_dir / "versions.json") or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields dotted name, value of hyperparameters as they are saved."""
+    for name, value in values.items():
+        if name == "model" and isinstance(value, dict):
+            yield from flat(value, f"{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _read(path: Path) -> RunData | None:
+    saved = read_saved(path)
+    if saved is None:
+        return None
+    try:
+        difference = dict(saved.get("difference_from_default") or {})
+        return RunData(path, str(saved["name"]), int(saved["seed"]), dict(saved["hparams"]), difference)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{path / 'hparams.json'} is none of a run's: was it edited?") from error
+
+
+def _in_order(path: Path) -> tuple[Any, ...]:
+    """Returns what sorts run_10 behind run_9."""
+    return tuple((len(part), part) if part.startswith("run_") else (0, part) for part in path.parts)

@@ -1,0 +1,1 @@
+"""Pictures and tables of runs: `python -m rl.plot --help`."""
