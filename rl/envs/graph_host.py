@@ -40,7 +40,9 @@ def make_graph(
     """
     env_class = get_env(env_id)
     env_kwargs = dict(env_kwargs)
-    opponent = str(env_kwargs.pop("opponent", "")) if issubclass(env_class, TurnGame) else ""
+    opponent, opening = "", 0
+    if issubclass(env_class, TurnGame) and "opponent" in env_kwargs:
+        opponent, opening = str(env_kwargs.pop("opponent")), env_kwargs.pop("opening", 0)
     options = [each for each in inspect.signature(env_class).parameters if each not in _ARGUMENTS]
     for key in env_kwargs:
         if key not in options:
@@ -48,7 +50,7 @@ def make_graph(
             raise UsageError(f"in-graph {env_id} has no option {key!r}: {hint} (or take env_backend gym)")
     env = env_class(num_envs, max_episode_steps, **env_kwargs)
     if opponent:
-        return versus(env, opponent, view)
+        return versus(env, opponent, opening, view)
     if isinstance(env, MultiAgentEnv):
         check_multi_agent_env(env_id, env)
         return agents_view(env, view)

@@ -320,17 +320,16 @@ def ppo_tictactoe_selfplay() -> PPOHParams:
         SELF_PLAY,
         env="TicTacToe-v0",
         env_kwargs=dict(opponent="perfect"),
-        league=dict(size=8, period=100_000, also_against=("random",)),
-        train_steps=2_097_152,
-        eval_period=262_144,
+        league=dict(size=4, period=100_000, also_against=("random",)),
+        train_steps=4_194_304,
+        eval_period=524_288,
         log_period=65_536,
         num_envs=128,
         rollout_length=32,
         lr=1e-3,
         lr_schedule="linear",
-        entropy_coef=0.02,
+        entropy_coef=0.15,
         minibatches=8,
-        model=dict(hidden=(64, 64)),
     )
 
 

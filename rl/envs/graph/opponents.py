@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -122,12 +123,16 @@ def opponents_called(name: str, game: TurnGame) -> Opponents | None:
     return TreeSearch(game, int(found[1]))
 
 
-def versus(game: TurnGame, opponent: str, view: str) -> Versus:
+def versus(game: TurnGame, opponent: str, opening: Any, view: str) -> Versus:
     """Returns the game against the opponent of that name; a league is set by who trains.
 
+    opening: most random moves with which games begin.
+
     Raises:
-        UsageError: there is no such opponent; a view of all agents as one.
+        UsageError: there is no such opponent; a view of all agents as one; an opening that is no number.
     """
+    if not isinstance(opening, int) or opening < 0:
+        raise UsageError(f"opening={opening!r}: needs a number of random moves, 0 or more")
     if view == "joint":
         raise UsageError(f"opponent={opponent}: a team's value has no opponent: take ppo or dqn")
-    return Versus(game, opponents_called(opponent, game), view == "rows_and_state")
+    return Versus(game, opponents_called(opponent, game), opening, view == "rows_and_state")

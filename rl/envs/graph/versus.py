@@ -48,12 +48,15 @@ class Versus(GraphEnv):
     Args:
         game: the game; its `max_episode_steps` counts the learner's moves.
         opponents: who plays the other side; None: to be set before the first reset.
+        opening: each game begins after 0 to so many random moves; one that these would end, before that.
         sees_state: whether observations have the game's global state.
     """
 
-    def __init__(self, game: TurnGame, opponents: Opponents | None, sees_state: bool = False):
+    def __init__(
+        self, game: TurnGame, opponents: Opponents | None, opening: int = 0, sees_state: bool = False
+    ):
         super().__init__(game.num_envs, game.max_episode_steps)
-        self.game, self.opponents, self._sees_state = game, opponents, sees_state
+        self.game, self.opponents, self._opening, self._sees_state = game, opponents, opening, sees_state
         self.observation_space, self.action_space = row_space(game, sees_state), game.action_space
         self.side = tf.range(game.num_envs) % 2  # [B] the learner's
         if len(game.agent_names) != 2 or not isinstance(self.action_space, spaces.Discrete):
@@ -63,7 +66,10 @@ class Versus(GraphEnv):
         """See `GraphEnv.initial`."""
         assert self.opponents is not None
         who = self.opponents.start(self.num_envs, random.fold_in(seed, 1))
-        return Match(self.game.initial(seed), who)
+        physics = self.game.initial(seed)
+        if self._opening:
+            physics = self._opened(physics, random.fold_in(seed, 5))
+        return Match(physics, who)
 
     def dynamics(self, physics: Match, action: Tensor, seed: Tensor) -> tuple[Match, Tensor, Tensor]:
         """Makes the learner's move, where it is on turn, and then the opponent's."""
@@ -91,6 +97,22 @@ class Versus(GraphEnv):
     def draw(self, state: GraphState) -> np.ndarray:
         """Returns a picture of the first game, uint8 [H, W, 3]. Eager."""
         return self.game.draw(state.physics.physics)
+
+    def _opened(self, physics: Nest, seed: Tensor) -> Nest:
+        """The games after random moves, of a number that is drawn for each."""
+        length = random.randint(seed, [self.num_envs], self._opening + 1)
+
+        def body(i: Tensor, physics: Nest, going: Tensor) -> tuple[Tensor, Nest, Tensor]:
+            legal = self.game.legal_moves(physics)
+            liked = tf.cast(legal, tf.float32) * (1.0 + random.uniform(random.fold_in(seed, i), legal.shape))
+            moved, _, over = self.game.play(physics, tf.argmax(liked, -1, tf.int32))
+            going &= (i < length) & ~over
+            return i + 1, merge_resets(going, moved, physics), going
+
+        start = tf.constant(0), physics, tf.ones([self.num_envs], tf.bool)
+        return tf.while_loop(lambda i, *_: i < self._opening, body, start, maximum_iterations=self._opening)[
+            1
+        ]
 
     def _ply(
         self, physics: Nest, over: Tensor, action: Tensor, player: Tensor, seed: Tensor
