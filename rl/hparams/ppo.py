@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
@@ -306,3 +308,49 @@ def ppo_catch() -> PPOHParams:
 def ppo_identity() -> PPOHParams:
     """PPO on Identity-v0: the smallest test that anything is learned."""
     return PPOHParams.of(ROLLOUT["Identity-v0"], rollout_length=32, lr=3e-3)
+
+
+SELF_PLAY: dict[str, Any] = dict(train_env_kwargs=dict(opponent="league"), gamma=1.0)
+
+
+@register
+def ppo_tictactoe_selfplay() -> PPOHParams:
+    """PPO on TicTacToe-v0 by self-play, evaluated against a perfect player."""
+    return PPOHParams.of(
+        SELF_PLAY,
+        env="TicTacToe-v0",
+        env_kwargs=dict(opponent="perfect"),
+        league=dict(size=8, period=100_000, also_against=("random",)),
+        train_steps=2_097_152,
+        eval_period=262_144,
+        log_period=65_536,
+        num_envs=128,
+        rollout_length=32,
+        lr=1e-3,
+        lr_schedule="linear",
+        entropy_coef=0.02,
+        minibatches=8,
+        model=dict(hidden=(64, 64)),
+    )
+
+
+@register
+def ppo_connect_four_selfplay() -> PPOHParams:
+    """PPO on ConnectFour-v0 by self-play, evaluated against a tree search of 100 playouts."""
+    return PPOHParams.of(
+        SELF_PLAY,
+        env="ConnectFour-v0",
+        env_kwargs=dict(opponent="uct_100"),
+        league=dict(size=8, period=500_000, also_against=("random",)),
+        train_steps=20_971_520,
+        eval_period=2_097_152,
+        log_period=262_144,
+        num_envs=256,
+        rollout_length=64,
+        lr=1e-3,
+        lr_schedule="linear",
+        entropy_coef=0.01,
+        epochs=4,
+        minibatches=16,
+        model=dict(hidden=(128, 128), activation="relu"),
+    )

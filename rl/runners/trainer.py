@@ -26,6 +26,7 @@ from rl.report.logger import Logger
 from rl.report.progress import Progress
 from rl.report.video import Preview
 from rl.request import Request
+from rl.runners.beside import Beside
 from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.finite import FiniteCheck
@@ -76,10 +77,7 @@ class Trainer:
         # None where data are all there is, and no environment to play in.
         self.evaluator = Evaluator(self.agent, request.eval_episodes) if hparams.env else None
         self.estimator = self._make_estimator()
-        self.level_evaluator = None  # of the levels trained on, where the evaluation is on others
-        if hparams.train_env_kwargs.get("num_levels") and not hparams.offline:
-            options = hparams.env_kwargs | hparams.train_env_kwargs
-            self.level_evaluator = Evaluator(self.agent, request.eval_episodes, options)
+        self.beside = Beside(self.agent, request.eval_episodes)
         self.player = Player(self.agent, "rgb_array") if request.record_video and hparams.env else None
         self.checkpoints = CheckpointManager(
             run_dir / "checkpoints", hparams.keep_checkpoints, saved=self.storage.saved
@@ -249,7 +247,7 @@ class Trainer:
 
     def close(self) -> None:
         self.runner.close()
-        for each in (self.evaluator, self.level_evaluator, self.player):
+        for each in (self.evaluator, self.beside, self.player):
             if each is not None:
                 each.close()
 
@@ -279,9 +277,8 @@ class Trainer:
         evaluation = self.evaluator.run(seed, self._is_asked_to_stop)
         row |= evaluation.metrics()
         mean = row["eval/return_mean"]
-        if self.level_evaluator is not None:
-            familiar = float(self.level_evaluator.run(seed, self._is_asked_to_stop).returns.mean())
-            row |= {"eval/train_levels_return_mean": familiar, "eval/generalization_gap": familiar - mean}
+        row |= {f"eval/{name}": score for name, score in self.evaluator.scores(evaluation).items()}
+        row |= self.beside.metrics(seed, mean, self._is_asked_to_stop)
         other = self.evaluator.other(seed, self._is_asked_to_stop) if step >= total else None
         if other is not None:
             row[f"eval/return_mean_{other[0]}"] = float(other[1].returns.mean())
