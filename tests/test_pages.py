@@ -237,7 +237,13 @@ def runs(folder: Path) -> set[Path]:
     return {path.parent for path in folder.rglob("run_*/hparams.json")}
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if steps(page)])
+def first_page_alone():
+    """README.md, which everybody types; `make test-all` types the other pages too."""
+    typed = [page for page in PAGES if steps(page)]
+    return [pytest.param(page, marks=[] if page == "README.md" else pytest.mark.slow) for page in typed]
+
+
+@pytest.mark.parametrize("page", first_page_alone())
 def test_commands_run_in_the_order_written(page, folder, nothing_is_trained, monkeypatch, capsys):
     for step, words, why in commands(page, folder):
         before = runs(folder)

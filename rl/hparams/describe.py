@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import io
 import textwrap
@@ -53,6 +54,7 @@ def _described(hparams: Checked, defaults: Checked) -> list[Described]:
     return rows
 
 
+@functools.cache
 def _commented(kind: type) -> dict[str, str]:
     source = textwrap.dedent(inspect.getsource(kind))
     comments: dict[int, str] = {}  # by line
