@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
@@ -310,20 +308,18 @@ def ppo_identity() -> PPOHParams:
     return PPOHParams.of(ROLLOUT["Identity-v0"], rollout_length=32, lr=3e-3)
 
 
-SELF_PLAY: dict[str, Any] = dict(train_env_kwargs=dict(opponent="league"), gamma=1.0)
-
-
 @register
 def ppo_tictactoe_selfplay() -> PPOHParams:
     """PPO on TicTacToe-v0 by self-play, evaluated against a perfect player."""
     return PPOHParams.of(
-        SELF_PLAY,
         env="TicTacToe-v0",
         env_kwargs=dict(opponent="perfect"),
+        train_env_kwargs=dict(opponent="league", opening=4),
         league=dict(size=4, period=100_000, also_against=("random",)),
-        train_steps=4_194_304,
+        train_steps=3_145_728,
         eval_period=524_288,
         log_period=65_536,
+        gamma=1.0,
         num_envs=128,
         rollout_length=32,
         lr=1e-3,
@@ -337,19 +333,22 @@ def ppo_tictactoe_selfplay() -> PPOHParams:
 def ppo_connect_four_selfplay() -> PPOHParams:
     """PPO on ConnectFour-v0 by self-play, evaluated against a tree search of 100 playouts."""
     return PPOHParams.of(
-        SELF_PLAY,
         env="ConnectFour-v0",
         env_kwargs=dict(opponent="uct_100"),
-        league=dict(size=8, period=500_000, also_against=("random",)),
-        train_steps=20_971_520,
+        train_env_kwargs=dict(opponent="league", opening=8),
+        league=dict(size=4, period=500_000, also_against=("random",)),
+        train_steps=12_582_912,
         eval_period=2_097_152,
         log_period=262_144,
+        gamma=1.0,
         num_envs=256,
         rollout_length=64,
         lr=1e-3,
         lr_schedule="linear",
-        entropy_coef=0.01,
-        epochs=4,
+        entropy_coef=0.05,
+        epochs=2,
         minibatches=16,
-        model=dict(hidden=(128, 128), activation="relu"),
+        model=dict(
+            name="board_cnn", filters=(64,), part_hidden=(64,), hidden=(128,), activation="relu", shared=True
+        ),
     )

@@ -57,6 +57,21 @@ def test_a_step_is_a_move_and_the_answer_from_both_sides() -> None:
     np.testing.assert_array_equal(state.physics.who, [0, 0])
 
 
+def test_games_may_begin_after_random_moves_that_end_none() -> None:
+    env = make_graph("TicTacToe-v0", 300, {"opponent": "random", "opening": 8}, None)
+    board = env.initial(random.key(0)).physics
+    pieces = (board.numpy() > 0).sum(1)
+    assert set(pieces) == set(range(9)) and 20 < np.sum(pieces == 0) < 50  # 300 / 9
+    lines = np.array([[0, 1, 2], [3, 4, 5], [6, 7, 8], [0, 3, 6], [1, 4, 7], [2, 5, 8], [0, 4, 8], [2, 4, 6]])
+    for player in (1, 2):
+        assert not (board.numpy()[:, lines] == player).all(2).any()
+    turn = env.game.turn(board).numpy()
+    legal = env.seen(board, tf.constant(turn))["action_mask"].numpy()
+    np.testing.assert_array_equal(legal[:, :9].sum(1), 9 - pieces)
+    with pytest.raises(UsageError, match="opening=-1: needs a number"):
+        make_graph("TicTacToe-v0", 2, {"opponent": "random", "opening": -1}, None)
+
+
 def test_the_perfect_player_never_loses() -> None:
     env = make_graph("TicTacToe-v0", 256, {"opponent": "perfect"}, None)
     step = tf.function(env.step, autograph=False)
