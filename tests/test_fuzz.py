@@ -11,7 +11,7 @@ import os
 import shutil
 
 import pytest
-from fuzzing import command_lines, overrides, set_names
+from fuzzing import command_lines, overrides, set_names, toml_files
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_runs import TINY, train, trainer_of
@@ -73,6 +73,15 @@ def test_any_command_line_is_taken_or_refused_in_one_line(words):
 def test_any_override_is_taken_or_refused(names, text):
     with contextlib.suppress(UsageError):
         resolve(names, text)
+
+
+@tried(100)
+@given(toml_files())
+def test_any_file_is_taken_or_refused(tmp_path_factory, text):
+    path = tmp_path_factory.getbasetemp() / "mine.toml"
+    path.write_text(text, errors="surrogateescape")
+    with contextlib.suppress(UsageError):
+        resolve(str(path))
 
 
 @pytest.fixture(scope="module")

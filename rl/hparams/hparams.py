@@ -144,6 +144,7 @@ class HParams(Checked):
 
     log_period: PositiveInt = 5_000  # environment steps between rows of metrics
     eval_period: Count = 0  # environment steps between evaluations; 0: only at the end
+    stop_at_return: float | None = None  # training ends with an evaluation whose mean return is no less
     # Actions of evaluations, tests and films: the policy's best, or drawn as in training.
     eval_policy: Literal["greedy", "sample"] = "greedy"
     video_period: Count = 0  # with --record_video: environment steps between films; 0: one at each evaluation

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
@@ -10,6 +12,16 @@ from rl.hparams.tasks import ROLLOUT
 
 class PPOHParams(HParams):
     """PPO for discrete, multi-discrete and continuous actions."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "rollout_length": "[32,64,128,256,512]",
+        "epochs": "1:20",
+        "minibatches": "[1,2,4,8,16,32]",
+        "clip_range": "0.1:0.4",
+        "entropy_coef": "log:1e-5:0.1",
+        "gae_lambda": "0.8:1.0",
+        "max_grad_norm": "log:0.3:5.0",
+    }
 
     algo: str = "ppo"
     rollout_length: PositiveInt = 128
