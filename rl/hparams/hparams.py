@@ -13,129 +13,36 @@ import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-    field_validator,
+from pydantic import Field, ValidationError, field_validator
+
+from rl.errors import UsageError
+from rl.hparams.checked import (
+    Checked,
+    Coefficient,
+    Count,
+    Fraction,
+    PositiveFloat,
+    PositiveInt,
+    unknown_hparam,
+    usage_error,
 )
+from rl.hparams.league import LeagueHParams
 
-from rl import other_names
-from rl.errors import UsageError, nearest
-from rl.hparams.accepted import accepted
-
-
-def _whole(value: Any) -> Any:
-    """Returns 1000000 for 1e6 where an integer is asked for."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-PositiveInt = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
-Count = Annotated[int, Field(ge=0), BeforeValidator(_whole)]  # zero allowed
-PositiveFloat = Annotated[float, Field(gt=0)]
-Coefficient = Annotated[float, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-
-
-class Checked(BaseModel):
-    """A model whose every mistake is a `UsageError` of one line, and which can be frozen."""
-
-    model_config = ConfigDict(extra="forbid", validate_assignment=True, strict=True, allow_inf_nan=False)
-    prefix: ClassVar[str] = ""  # where these fields stand among all hparams, such as "model."
-    _frozen: bool = PrivateAttr(default=False)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("_"):
-            super().__setattr__(name, value)
-            return
-        if self._frozen:
-            raise AttributeError(f"hparams are frozen: {self.prefix}{name} cannot change during a run")
-        if name not in type(self).model_fields:
-            raise unknown_hparam(self.prefix + name, self.keys())
-        try:
-            super().__setattr__(name, value)
-        except ValidationError as error:
-            raise usage_error(error, type(self)) from error
-
-    def assign(self, values: Mapping[str, Any]) -> None:
-        """Assigns each value; names are dotted, or a nested model's values are a mapping of their own.
-
-        Raises:
-            UsageError: unknown name, wrong type, value out of range.
-        """
-        for key, value in values.items():
-            target, name = self, key
-            while "." in name:
-                outer, _, name = name.partition(".")
-                nested = getattr(target, outer) if outer in type(target).model_fields else None
-                if not isinstance(nested, Checked):
-                    raise unknown_hparam(self.prefix + key, self.keys())
-                target = nested
-            if name not in type(target).model_fields:
-                raise unknown_hparam(self.prefix + key, self.keys())
-            current = getattr(target, name)
-            if isinstance(current, Checked) and isinstance(value, Mapping):
-                current.assign(value)
-            else:
-                setattr(target, name, value)
-
-    def freeze(self) -> Self:
-        """Checks the whole (`check`) and forbids further assignments, here and in nested models.
-
-        Raises:
-            UsageError: values that do not fit together.
-        """
-        self.check()
-        for name in type(self).model_fields:
-            nested = getattr(self, name)
-            if isinstance(nested, Checked):
-                nested.freeze()
-        self._frozen = True
-        return self
-
-    def thawed(self) -> Self:
-        """Returns a copy that takes assignments again, in which the same names are explicitly set."""
-        copied = self.model_copy(deep=True)
-        copied._thaw()
-        return copied
-
-    def _thaw(self) -> None:
-        self._frozen = False
-        for name in type(self).model_fields:
-            nested = getattr(self, name)
-            if isinstance(nested, Checked):
-                nested._thaw()
-
-    @property
-    def frozen(self) -> bool:
-        """Returns whether assignments are forbidden."""
-        return self._frozen
-
-    def check(self) -> None:
-        """Raises UsageError where values, each in its range, do not fit together; subclasses add theirs."""
-
-    @classmethod
-    def keys(cls) -> list[str]:
-        """Returns all names an override may give, dotted, in the order of definition."""
-        names = []
-        for name, field in cls.model_fields.items():
-            nested = field.annotation
-            if isinstance(nested, type) and issubclass(nested, Checked):
-                names += nested.keys()
-            else:
-                names.append(cls.prefix + name)
-        return names
-
-    def flat(self) -> dict[str, Any]:
-        """Returns dotted name -> value, nested models unfolded."""
-        values: dict[str, Any] = {}
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            values.update(value.flat() if isinstance(value, Checked) else {self.prefix + name: value})
-        return values
+__all__ = [
+    "Checked",
+    "Coefficient",
+    "Count",
+    "Fraction",
+    "HParams",
+    "LeagueHParams",
+    "ModelHParams",
+    "PositiveFloat",
+    "PositiveInt",
+    "check_imported",
+    "refuse_contradiction",
+    "unknown_hparam",
+    "usage_error",
+]
 
 
 class ModelHParams(Checked):
@@ -193,6 +100,7 @@ class HParams(Checked):
     gamma: Fraction = 0.99  # discount per step
 
     model: ModelHParams = Field(default_factory=ModelHParams)
+    league: LeagueHParams = Field(default_factory=LeagueHParams)
     memory: str = "rollout"  # name in the registry memory
     act_select: str = "sample"  # name in the registry act_select
     grad_comp: str = "backprop"  # name in the registry grad_comp
@@ -236,6 +144,7 @@ class HParams(Checked):
 
     log_period: PositiveInt = 5_000  # environment steps between rows of metrics
     eval_period: Count = 0  # environment steps between evaluations; 0: only at the end
+    stop_at_return: float | None = None  # training ends with an evaluation whose mean return is no less
     # Actions of evaluations, tests and films: the policy's best, or drawn as in training.
     eval_policy: Literal["greedy", "sample"] = "greedy"
     video_period: Count = 0  # with --record_video: environment steps between films; 0: one at each evaluation
@@ -306,6 +215,7 @@ class HParams(Checked):
             raise UsageError(f"hparam data={self.data}: {self.algo} learns from what it plays itself, alone")
         if self.estimate and not self.offline:
             raise UsageError("hparam estimate=true: estimates are from data, take memory=dataset")
+        self.league.check_played(self.env_kwargs, self.train_env_kwargs)
         if self.lr_end > self.lr:
             raise UsageError(f"hparam lr_end={self.lr_end:g} is above lr={self.lr:g}: schedules only go down")
         if self.microbatches > 1 and self.grad_comp == "backprop":
@@ -374,27 +284,3 @@ def check_imported(module: str) -> None:
     before: a run may be a stranger's, and importing is running."""
     if module.partition(".")[0] != "rl" and module not in sys.modules:
         raise ImportError(f"{module} was not imported")
-
-
-def unknown_hparam(key: str, known: list[str]) -> UsageError:
-    """Returns the error for a name that is none of `known`."""
-    return UsageError(f"unknown hparam {key!r}: {nearest(key, known, elsewhere=other_names.HPARAMS)}")
-
-
-def usage_error(error: ValidationError, kind: type[Checked]) -> UsageError:
-    """Returns one line for the first mistake that pydantic found in a `kind`: name, value, what is
-    accepted."""
-    first = error.errors(include_url=False)[0]
-    path = [str(part) for part in first["loc"]]
-    field, key = path[0] if path else "", kind.prefix + (path[0] if path else "")
-    nested = kind.model_fields[field].annotation if field in kind.model_fields else None
-    while isinstance(nested, type) and issubclass(nested, Checked) and len(path) > 1:
-        kind, path = nested, path[1:]
-        field, key = path[0], kind.prefix + path[0]
-        nested = kind.model_fields[field].annotation if field in kind.model_fields else None
-    if field not in kind.model_fields:
-        return unknown_hparam(key, kind.keys())
-    if first["type"] == "value_error":
-        return UsageError(f"hparam {key}={first['input']!r}: {first['ctx']['error']}")
-    shown = f"{key} holds {first['input']!r}" if len(path) > 1 else f"{key}={first['input']!r}"
-    return UsageError(f"hparam {shown}: needs {accepted(kind, field)}")
