@@ -10,7 +10,8 @@ import tokenize
 from typing import Any, NamedTuple
 
 from rl.hparams.accepted import accepted
-from rl.hparams.hparams import Checked, HParams
+from rl.hparams.checked import Checked
+from rl.hparams.hparams import HParams
 
 
 class Described(NamedTuple):

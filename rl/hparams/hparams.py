@@ -13,19 +13,10 @@ import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-    field_validator,
-)
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
-from rl import other_names
-from rl.errors import UsageError, nearest
-from rl.hparams.accepted import accepted
+from rl.errors import UsageError
+from rl.hparams.checked import Checked, usage_error
 
 
 def _whole(value: Any) -> Any:
@@ -38,104 +29,6 @@ Count = Annotated[int, Field(ge=0), BeforeValidator(_whole)]  # zero allowed
 PositiveFloat = Annotated[float, Field(gt=0)]
 Coefficient = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
-
-
-class Checked(BaseModel):
-    """A model whose every mistake is a `UsageError` of one line, and which can be frozen."""
-
-    model_config = ConfigDict(extra="forbid", validate_assignment=True, strict=True, allow_inf_nan=False)
-    prefix: ClassVar[str] = ""  # where these fields stand among all hparams, such as "model."
-    _frozen: bool = PrivateAttr(default=False)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("_"):
-            super().__setattr__(name, value)
-            return
-        if self._frozen:
-            raise AttributeError(f"hparams are frozen: {self.prefix}{name} cannot change during a run")
-        if name not in type(self).model_fields:
-            raise unknown_hparam(self.prefix + name, self.keys())
-        try:
-            super().__setattr__(name, value)
-        except ValidationError as error:
-            raise usage_error(error, type(self)) from error
-
-    def assign(self, values: Mapping[str, Any]) -> None:
-        """Assigns each value; names are dotted, or a nested model's values are a mapping of their own.
-
-        Raises:
-            UsageError: unknown name, wrong type, value out of range.
-        """
-        for key, value in values.items():
-            target, name = self, key
-            while "." in name:
-                outer, _, name = name.partition(".")
-                nested = getattr(target, outer) if outer in type(target).model_fields else None
-                if not isinstance(nested, Checked):
-                    raise unknown_hparam(self.prefix + key, self.keys())
-                target = nested
-            if name not in type(target).model_fields:
-                raise unknown_hparam(self.prefix + key, self.keys())
-            current = getattr(target, name)
-            if isinstance(current, Checked) and isinstance(value, Mapping):
-                current.assign(value)
-            else:
-                setattr(target, name, value)
-
-    def freeze(self) -> Self:
-        """Checks the whole (`check`) and forbids further assignments, here and in nested models.
-
-        Raises:
-            UsageError: values that do not fit together.
-        """
-        self.check()
-        for name in type(self).model_fields:
-            nested = getattr(self, name)
-            if isinstance(nested, Checked):
-                nested.freeze()
-        self._frozen = True
-        return self
-
-    def thawed(self) -> Self:
-        """Returns a copy that takes assignments again, in which the same names are explicitly set."""
-        copied = self.model_copy(deep=True)
-        copied._thaw()
-        return copied
-
-    def _thaw(self) -> None:
-        self._frozen = False
-        for name in type(self).model_fields:
-            nested = getattr(self, name)
-            if isinstance(nested, Checked):
-                nested._thaw()
-
-    @property
-    def frozen(self) -> bool:
-        """Returns whether assignments are forbidden."""
-        return self._frozen
-
-    def check(self) -> None:
-        """Raises UsageError where values, each in its range, do not fit together; subclasses add theirs."""
-
-    @classmethod
-    def keys(cls) -> list[str]:
-        """Returns all names an override may give, dotted, in the order of definition."""
-        names = []
-        for name, field in cls.model_fields.items():
-            nested = field.annotation
-            if isinstance(nested, type) and issubclass(nested, Checked):
-                names += nested.keys()
-            else:
-                names.append(cls.prefix + name)
-        return names
-
-    def flat(self) -> dict[str, Any]:
-        """Returns dotted name -> value, nested models unfolded."""
-        values: dict[str, Any] = {}
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            values.update(value.flat() if isinstance(value, Checked) else {self.prefix + name: value})
-        return values
 
 
 class ModelHParams(Checked):
@@ -211,8 +104,16 @@ class HParams(Checked):
     weight_decay: Coefficient = 0.0
     max_grad_norm: PositiveFloat | None = None  # global norm; None: no clipping
 
+    # Updates of NaN or infinity are left out; after so many in a row the run goes back to a checkpoint.
+    nan_patience: PositiveInt = 10
+    # Going back multiplies all learning rates by this.
+    nan_lr_factor: Annotated[float, Field(gt=0, le=1)] = 0.5
+    nan_max_rollbacks: Count = 3  # times that a run goes back; then it ends with exit code 3
+
     # `xla`: one compiled program; `auto`: that where it is faster, else graphs of TensorFlow's kernels.
     compile: Literal["auto", "xla", "graph", "eager"] = "auto"
+    # compile=eager: ends with a traceback at the line of a loss that gives the first NaN or infinity.
+    check_numerics: bool = False
     act_backend: Literal["auto", "litert", "compiled"] = "auto"  # how host environments' actions are computed
     overlap: bool = False  # host environments step while the learner works
 
@@ -313,6 +214,8 @@ class HParams(Checked):
                 f"hparam microbatches={self.microbatches}: grad_comp backprop takes a batch whole, take "
                 "grad_comp=accumulate"
             )
+        if self.check_numerics and self.compile != "eager":
+            raise UsageError("hparam check_numerics=true looks line by line: take compile=eager with it")
         if self.weight_decay and self.optimizer != "adamw" and self.grad_comp != "evolution":
             raise UsageError(
                 f"hparam weight_decay={self.weight_decay:g}: optimizer {self.optimizer} has none, take "
@@ -374,27 +277,3 @@ def check_imported(module: str) -> None:
     before: a run may be a stranger's, and importing is running."""
     if module.partition(".")[0] != "rl" and module not in sys.modules:
         raise ImportError(f"{module} was not imported")
-
-
-def unknown_hparam(key: str, known: list[str]) -> UsageError:
-    """Returns the error for a name that is none of `known`."""
-    return UsageError(f"unknown hparam {key!r}: {nearest(key, known, elsewhere=other_names.HPARAMS)}")
-
-
-def usage_error(error: ValidationError, kind: type[Checked]) -> UsageError:
-    """Returns one line for the first mistake that pydantic found in a `kind`: name, value, what is
-    accepted."""
-    first = error.errors(include_url=False)[0]
-    path = [str(part) for part in first["loc"]]
-    field, key = path[0] if path else "", kind.prefix + (path[0] if path else "")
-    nested = kind.model_fields[field].annotation if field in kind.model_fields else None
-    while isinstance(nested, type) and issubclass(nested, Checked) and len(path) > 1:
-        kind, path = nested, path[1:]
-        field, key = path[0], kind.prefix + path[0]
-        nested = kind.model_fields[field].annotation if field in kind.model_fields else None
-    if field not in kind.model_fields:
-        return unknown_hparam(key, kind.keys())
-    if first["type"] == "value_error":
-        return UsageError(f"hparam {key}={first['input']!r}: {first['ctx']['error']}")
-    shown = f"{key} holds {first['input']!r}" if len(path) > 1 else f"{key}={first['input']!r}"
-    return UsageError(f"hparam {shown}: needs {accepted(kind, field)}")

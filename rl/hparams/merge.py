@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from rl.errors import UsageError
-from rl.hparams.hparams import Checked, HParams, usage_error
+from rl.hparams.checked import Checked, usage_error
+from rl.hparams.hparams import HParams
 from rl.hparams.overrides import parse_overrides
 from rl.hparams.registry import get_hparams
 

@@ -1,0 +1,135 @@
+"""Values with known names only, whose types and ranges are checked at every assignment: the base of
+hyperparameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+
+from rl import other_names
+from rl.errors import UsageError, nearest
+from rl.hparams.accepted import accepted
+
+
+class Checked(BaseModel):
+    """A model whose every mistake is a `UsageError` of one line, and which can be frozen."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, strict=True, allow_inf_nan=False)
+    prefix: ClassVar[str] = ""  # where these fields stand among all hparams, such as "model."
+    _frozen: bool = PrivateAttr(default=False)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+            return
+        if self._frozen:
+            raise AttributeError(f"hparams are frozen: {self.prefix}{name} cannot change during a run")
+        if name not in type(self).model_fields:
+            raise unknown_hparam(self.prefix + name, self.keys())
+        try:
+            super().__setattr__(name, value)
+        except ValidationError as error:
+            raise usage_error(error, type(self)) from error
+
+    def assign(self, values: Mapping[str, Any]) -> None:
+        """Assigns each value; names are dotted, or a nested model's values are a mapping of their own.
+
+        Raises:
+            UsageError: unknown name, wrong type, value out of range.
+        """
+        for key, value in values.items():
+            target, name = self, key
+            while "." in name:
+                outer, _, name = name.partition(".")
+                nested = getattr(target, outer) if outer in type(target).model_fields else None
+                if not isinstance(nested, Checked):
+                    raise unknown_hparam(self.prefix + key, self.keys())
+                target = nested
+            if name not in type(target).model_fields:
+                raise unknown_hparam(self.prefix + key, self.keys())
+            current = getattr(target, name)
+            if isinstance(current, Checked) and isinstance(value, Mapping):
+                current.assign(value)
+            else:
+                setattr(target, name, value)
+
+    def freeze(self) -> Self:
+        """Checks the whole (`check`) and forbids further assignments, here and in nested models.
+
+        Raises:
+            UsageError: values that do not fit together.
+        """
+        self.check()
+        for name in type(self).model_fields:
+            nested = getattr(self, name)
+            if isinstance(nested, Checked):
+                nested.freeze()
+        self._frozen = True
+        return self
+
+    def thawed(self) -> Self:
+        """Returns a copy that takes assignments again, in which the same names are explicitly set."""
+        copied = self.model_copy(deep=True)
+        copied._thaw()
+        return copied
+
+    def _thaw(self) -> None:
+        self._frozen = False
+        for name in type(self).model_fields:
+            nested = getattr(self, name)
+            if isinstance(nested, Checked):
+                nested._thaw()
+
+    @property
+    def frozen(self) -> bool:
+        """Returns whether assignments are forbidden."""
+        return self._frozen
+
+    def check(self) -> None:
+        """Raises UsageError where values, each in its range, do not fit together; subclasses add theirs."""
+
+    @classmethod
+    def keys(cls) -> list[str]:
+        """Returns all names an override may give, dotted, in the order of definition."""
+        names = []
+        for name, field in cls.model_fields.items():
+            nested = field.annotation
+            if isinstance(nested, type) and issubclass(nested, Checked):
+                names += nested.keys()
+            else:
+                names.append(cls.prefix + name)
+        return names
+
+    def flat(self) -> dict[str, Any]:
+        """Returns dotted name -> value, nested models unfolded."""
+        values: dict[str, Any] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            values.update(value.flat() if isinstance(value, Checked) else {self.prefix + name: value})
+        return values
+
+
+def unknown_hparam(key: str, known: list[str]) -> UsageError:
+    """Returns the error for a name that is none of `known`."""
+    return UsageError(f"unknown hparam {key!r}: {nearest(key, known, elsewhere=other_names.HPARAMS)}")
+
+
+def usage_error(error: ValidationError, kind: type[Checked]) -> UsageError:
+    """Returns one line for the first mistake that pydantic found in a `kind`: name, value, what is
+    accepted."""
+    first = error.errors(include_url=False)[0]
+    path = [str(part) for part in first["loc"]]
+    field, key = path[0] if path else "", kind.prefix + (path[0] if path else "")
+    nested = kind.model_fields[field].annotation if field in kind.model_fields else None
+    while isinstance(nested, type) and issubclass(nested, Checked) and len(path) > 1:
+        kind, path = nested, path[1:]
+        field, key = path[0], kind.prefix + path[0]
+        nested = kind.model_fields[field].annotation if field in kind.model_fields else None
+    if field not in kind.model_fields:
+        return unknown_hparam(key, kind.keys())
+    if first["type"] == "value_error":
+        return UsageError(f"hparam {key}={first['input']!r}: {first['ctx']['error']}")
+    shown = f"{key} holds {first['input']!r}" if len(path) > 1 else f"{key}={first['input']!r}"
+    return UsageError(f"hparam {shown}: needs {accepted(kind, field)}")
