@@ -12,6 +12,7 @@ SOURCES = {
     "P": "what the algorithm's paper says of that environment",
     "G": "Gymnasium's reward threshold, where nobody states a score",
     "D": "ours, for learning from data of `make_data.py`: nobody states a score on the same ones",
+    "S": "ours, in games against a fixed opponent, of which the return is 2 * score - 1",
     "M": "MinAtar's published curves at 5 million frames (github.com/kenjyoung/MinAtar), read off the plot",
 }
 
@@ -50,6 +51,8 @@ BARS: dict[str, Bar] = {
     "qmix_two_step": Bar(8.0, "P"),
     **{f"{algo}_two_step": Bar(7.0, "P") for algo in ("vdn", "iql")},
     "ppo_multi_cartpole": Bar(600.0, "R", 200_000),
+    "ppo_tictactoe_selfplay": Bar(0.0, "S"),  # a perfect player is never beaten, nor does it beat
+    "ppo_connect_four_selfplay": Bar(0.4, "S"),  # 0.7 of the games against 100 playouts
     "apex_dqn_cartpole": Bar(475.0, "G"),
     "r2d2_cartpole": Bar(475.0, "G"),
     "r2d2_cartpole_no_velocity": Bar(150.0, "R", 1_000_000),

@@ -118,8 +118,8 @@ def line(job: Job, means: dict[str, float], args: argparse.Namespace) -> dict[st
         "seed": job.seed,
         "steps": points[-1][0],
         "best_step": max(points, key=lambda point: point[1])[0],
-        "last": round(means["last"], 1),
-        "best": round(means["best"], 1),
+        "last": round(means["last"], 2),
+        "best": round(means["best"], 2),
         "episodes": args.episodes,
         **report.times(run_dir),
         "cores": len(os.sched_getaffinity(0)),
@@ -231,7 +231,7 @@ def write_results(name: str, rows: list[dict[str, Any]], mine: list[Job], folder
     table = write_csv(folder / "learning.csv", FIELDS, rows, name, kept)
     trained.write(folder, prints, [row.get("fingerprint") or "" for row in table])
     points = [
-        dict(zip(CURVE_FIELDS, (name, job.seed, step, round(value, 1)), strict=True))
+        dict(zip(CURVE_FIELDS, (name, job.seed, step, round(value, 2)), strict=True))
         for job in mine
         for step, value in report.curve(job.folder / "run_0")
     ]

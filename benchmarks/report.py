@@ -2,10 +2,9 @@
 
     python benchmarks/report.py      # after a change of a set, of the bars, or of this file; trains nothing
 
-`learning.py` calls it after every set. Intervals are 95 % percentile bootstraps over seeds, of 10 000
-resamples. The statistic is rliable's interquartile mean (Agarwal et al. 2021,
-https://arxiv.org/abs/2108.13264) from 5 seeds on, the mean below that. Both are computed here, in numpy, and
-tested against rliable, which would bring 350 MB and needs an old pandas.
+`learning.py` calls it after every set. Intervals are 95 % percentile bootstraps over seeds, of the
+interquartile mean from 5 seeds on, of the mean below that (rl/report/statistics.py). What the sets came to
+goes into the package too, in a line for each: rl/hparams/measured.csv.
 """
 
 from __future__ import annotations
@@ -14,21 +13,22 @@ import argparse
 import csv
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 import trained  # noqa: E402
 from bars import BARS, DATA, JUDGED, SOURCES, WITH_WORKERS, bar_of  # noqa: E402
 
+from rl.report.statistics import IQM_FROM, interval  # noqa: E402
+
 RESULTS = ROOT / "benchmarks" / "results"
-RESAMPLES = 10_000
-IQM_FROM = 5  # seeds; a quarter of fewer is none
+MEASURED = ROOT / "rl" / "hparams" / "measured.csv"  # of the package: `train.py --suggest` reads it
 CHEETAH, STEP = "sac_halfcheetah", 20_000  # the set beside Stable-Baselines3's SAC; steps between lines
 PEER_LR = 3e-4  # peers/sb3_sac_learning.py
 ROUNDING = 1e-9  # of a mean of returns that have one decimal
@@ -83,26 +83,6 @@ def curve(run_dir: Path) -> list[tuple[int, float]]:
     rows = read_table(run_dir / "metrics.csv")
     found = [(row["step"], row.get("eval/return_mean")) for row in rows]
     return [(int(step), float(value)) for step, value in found if value]
-
-
-def interquartile_mean(values: np.ndarray) -> np.ndarray:
-    """Mean over the first axis without its lowest and its highest quarter, as rliable counts them."""
-    cut = int(0.25 * len(values))
-    return np.sort(values, 0)[cut : len(values) - cut].mean(0)
-
-
-def statistic(seeds: int) -> Callable[[np.ndarray], np.ndarray]:
-    """What is reported of so many seeds; of arrays [seeds, ...]."""
-    return interquartile_mean if seeds >= IQM_FROM else lambda values: np.mean(values, 0)
-
-
-def interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(statistic, lower, upper end of its 95 % interval) of `[seeds, ...]`."""
-    values = np.asarray(values, np.float64)
-    of = statistic(len(values))
-    drawn = np.random.default_rng(0).integers(len(values), size=(len(values), RESAMPLES))
-    lower, upper = np.percentile(of(values[drawn]), [2.5, 97.5], axis=0)  # of [seeds, RESAMPLES, ...]
-    return of(values), lower, upper
 
 
 def bar_text(name: str) -> str:
@@ -359,7 +339,24 @@ def write(folder: Path, names: Sequence[str] | None = None) -> None:
             plot(name, folder, curves[name])
     except ModuleNotFoundError as error:
         print(f"no learning curves: {error.name} is missing, pip install '.[bench]'")
-    (folder / "README.md").write_text(markdown(read_table(folder / "learning.csv"), folder))
+    rows = read_table(folder / "learning.csv")
+    (folder / "README.md").write_text(markdown(rows, folder))
+    if folder == RESULTS:
+        MEASURED.write_text(measured(rows, folder))
+
+
+def measured(rows: list[Row], folder: Path) -> str:
+    """What each set came to, as rl/hparams/measured.csv has it."""
+    known, lines = trained.read(folder), ["hparams,env,seeds,mean_return,steps,judged"]
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        if not WITH_WORKERS.search(row["hparams"]):
+            groups.setdefault(row["hparams"], []).append(row)
+    for name, group in sorted(groups.items()):
+        mean, steps = np.mean([float(row["last"]) for row in group]), max(int(row["steps"]) for row in group)
+        judged = "no" if marks(group, known) else "yes"
+        lines.append(f"{name},{group[0]['env']},{len(group)},{mean:.2f},{steps},{judged}")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:

@@ -36,6 +36,7 @@ NOT_LEARNING = {
     "hang_timeout",
     "compress_rollouts",
 }
+RESULT = ":!rl/hparams/measured.csv"  # git's word for all but that: learning.py writes it as it goes on
 LENGTH = 10  # hexadecimal digits of a fingerprint
 
 Values = dict[str, Any]
@@ -102,7 +103,10 @@ def stale(row: Mapping[str, Any], known: Mapping[str, Values]) -> str:
 def version() -> str:
     """The commit of this checkout, `-dirty` where what trains differs from it; empty outside of one."""
     answers = []
-    for words in (["rev-parse", "--short=7", "HEAD"], ["status", "--porcelain", "--", "rl", "train.py"]):
+    for words in (
+        ["rev-parse", "--short=7", "HEAD"],
+        ["status", "--porcelain", "--", "rl", "train.py", RESULT],
+    ):
         command = ["git", "--no-optional-locks", "-C", str(ROOT), *words]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)

@@ -24,6 +24,7 @@ from k8s.quantities import checked_bytes, checked_cores
 from k8s.tpus import Slice, slice_of
 from rl.cli import checked
 from rl.errors import UsageError, nearest
+from rl.hparams.merge import as_typed
 from rl.workers.plan import Workers, division
 
 RESERVED = ("HOME", "TMPDIR", "RL_HEARTBEAT", "JOB_COMPLETION_INDEX")  # what Pods set themselves
@@ -146,10 +147,11 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
         UsageError: train.py would refuse its flags, or a value or combination of ours is wrong.
     """
     _check_refused(own, train)
-    hparams = checked(train, here=False)
+    hparams, name = checked(train, here=False), _name(own, train)
+    train = argparse.Namespace(**vars(train))  # in Pods, where a file of the user's is not
+    train.hparams, train.hparam_override = as_typed(train.hparams, train.hparam_override)
     if not is_image(own.image):
         raise UsageError(f"--image {own.image!r}: needs REGISTRY/NAME:TAG, such as ghcr.io/me/rl:1")
-    name = _name(own, train)
     tpu = None if own.tpu is None else slice_of(own.tpu)
     kind = _kind(train, tpu)
     if kind == "ray":  # train.py looks at this once TensorFlow is there
@@ -199,6 +201,7 @@ def _check_refused(own: argparse.Namespace, train: argparse.Namespace) -> None:
     tpu, missing = train.sys == "tpu", train.output_dir is None
     refused = {
         "--list: python train.py --list shows the names; nothing was written": train.list is not None,
+        "--suggest: python train.py --suggest says it; nothing was written": train.suggest is not None,
         "--render: a Pod has no display; --record_video writes the episodes as mp4 instead": train.render,
         "--ray_address: workers join the cluster that is written here; leave it out": train.ray_address
         is not None,
@@ -232,7 +235,8 @@ def _ray(train: argparse.Namespace) -> bool:
 def _name(own: argparse.Namespace, train: argparse.Namespace) -> str:
     if own.name is not None:
         return checked_name("--name", own.name)
-    return derived_name(train.hparams if train.env is None else f"{train.hparams}-{train.env}")
+    hparams = posixpath.basename(train.hparams).removesuffix(".toml")
+    return derived_name(hparams if train.env is None else f"{hparams}-{train.env}")
 
 
 def _kind(train: argparse.Namespace, tpu: Slice | None) -> str:

@@ -16,13 +16,18 @@ from rl.errors import UsageError
 from rl.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from rl.api import Policy, Run, load, train
+    from rl.api import Policy, Run, load, make_hparams, train
+    from rl.report.callbacks import Callbacks
 
-__all__ = ["Policy", "Run", "UsageError", "load", "train"]
+__all__ = ["Callbacks", "Policy", "Run", "UsageError", "load", "make_hparams", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Policy", "Run", "load", "train"):
+    if name == "Callbacks":
+        from rl.report.callbacks import Callbacks
+
+        return Callbacks
+    if name in __all__:
         from rl.imports import import_tensorflow
 
         import_tensorflow()  # as quietly as the command line does

@@ -20,6 +20,7 @@ from rl.errors import NotSent, UsageError
 from rl.experiment import tell_hints, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
+from rl.report.callbacks import Callbacks
 from rl.report.video import headless_setup
 from rl.request import Request
 from rl.runners.actor import Actor
@@ -158,6 +159,7 @@ def train(
     record_data: str | Path | None = None,
     num_workers: int = 0,
     ray_address: str | None = None,
+    callbacks: Callbacks | None = None,
     **overrides: Any,
 ) -> Run:
     """Trains a named set (or hparams of one's own) and returns the run; continues one that is there.
@@ -177,6 +179,7 @@ def train(
         record_data: folder of a data set to which the episodes of training are added (`rl.data`).
         num_workers: processes that act while this one learns; 0: none.
         ray_address: Ray cluster that they are to run on; None: this machine.
+        callbacks: is told of rows, evaluations and checkpoints, and may end the training.
         overrides: single hyperparameters; nested ones as `model={"hidden": (64, 64)}`.
 
     Raises:
@@ -215,6 +218,7 @@ def train(
         record_data=None if record_data is None else str(record_data),
         eval_episodes=eval_episodes,
         command=f"rl.train({name!r})",
+        callbacks=callbacks,
         workers=workers,
     )
     with StopRequest() as stop, storage.to_train():
@@ -222,6 +226,16 @@ def train(
     if storage.unsent:
         raise NotSent(storage.unsent)
     return Run(result, result.run_dir if type(storage) is Storage else storage.address)
+
+
+def make_hparams(names: str, **overrides: Any) -> HParams:
+    """Returns the hyperparameters of a named set (several as `a-b`) with overrides, to be looked at, changed
+    and given to `train`.
+
+    Raises:
+        UsageError: an unknown name, or a value that it does not take.
+    """
+    return resolve(names, overrides).thawed()
 
 
 def _resolved(hparams: str | HParams, overrides: dict[str, Any]) -> tuple[str, HParams]:

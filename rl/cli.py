@@ -7,7 +7,6 @@ come at once.
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import shlex
 import sys
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING, NoReturn
 from rl import other_names
 from rl.errors import AGAIN, LearnerLost, MachineLost, NotFinite, NotSent, Unavailable, UsageError, nearest
 from rl.imports import import_tensorflow, needing_packages
-from rl.registry import Registry, import_user_modules
-from rl.report.tables import plain_table, terminal_table
+from rl.listing import FAMILIES, list_names, registry_of
+from rl.registry import import_user_modules
 from rl.request import Request
 from rl.storage.address import check_recorded, check_whole, default_output
 from rl.workers.plan import Workers, check_address, check_ray
@@ -28,15 +27,6 @@ if TYPE_CHECKING:
     from rl.hparams.hparams import HParams
     from rl.systems.slice.hosts import Hosts
 
-FAMILIES = {  # name of the registry -> its package
-    "hparams": "rl.hparams",
-    "envs": "rl.envs",
-    "models": "rl.models",
-    "memory": "rl.memory",
-    "algos": "rl.agents.algos",
-    "act_select": "rl.agents.algos.act_select",
-    "grad_comp": "rl.agents.algos.grad_comp",
-}
 SYSTEMS = ("local", "gpu", "tpu", "gcp")  # the last one is the ancestor's name for tpu
 NOT_FINITE = 3  # exit code of a run whose weights, losses or gradients became NaN or infinite
 INDEX = "JOB_COMPLETION_INDEX"  # what Kubernetes tells each Pod of an Indexed Job
@@ -50,6 +40,7 @@ EXAMPLES = """examples:
   python train.py --output_dir runs/dqn_cartpole --training False --render
   python train.py --list hparams
   python train.py --list hparams ppo_cartpole
+  python train.py --suggest Pendulum-v1
 """
 
 
@@ -111,7 +102,8 @@ def build_parser() -> argparse.ArgumentParser:
         add(flag, type=integer(minimum), default=default, metavar="N", help=text)
 
     add("--sys", default="local", metavar="|".join(SYSTEMS[:3]), help="machine to compute on (default local)")
-    add("--hparams", metavar="SET", help="named set of hyperparameters, or several as a-b: the later wins")
+    sets = "named set of hyperparameters, or several as a-b: the later wins; or a TOML file that changes one"
+    add("--hparams", metavar="SET|FILE", help=sets)
     add("--env", metavar="ID", help="environment, in place of the set's own")
     wrappers = "Gymnasium wrappers around the environment, the last one outermost"
     add("--env_wrappers", metavar="module:Wrapper,...", help=wrappers)
@@ -140,6 +132,7 @@ def build_parser() -> argparse.ArgumentParser:
     number("--seed", 0, 0, "seed of the first copy (default 0)")
     listed = f"list names: {', '.join(FAMILIES)}; or hparams SET: all its values and what they mean"
     add("--list", nargs="*", metavar="REGISTRY", help=listed)
+    add("--suggest", metavar="ENV_ID", help="list the sets that fit an environment, best measured first")
     add("--user_modules", default="", metavar="a,b", help="modules that register components of your own")
     return parser
 
@@ -194,7 +187,11 @@ def _run(argv: Sequence[str]) -> int:
     modules = tuple(name.strip() for name in args.user_modules.split(",") if name.strip())
     import_user_modules(modules)
     if args.list is not None:
-        return _list(args.list)
+        return list_names(args.list)
+    if args.suggest is not None:
+        from rl.suggest import suggest  # takes NumPy
+
+        return suggest(args.suggest)
     training, workers, hparams = args.training and not args.test_only, None, None
     if training or args.hparams:
         hparams = checked(args)
@@ -361,39 +358,3 @@ def check_components(hparams: HParams) -> None:
     }
     for family, name in named.items():
         registry_of(family).entry(name)
-
-
-def registry_of(family: str) -> Registry:
-    """Returns the registry of a family; UsageError if there is no such family."""
-    if family not in FAMILIES:
-        raise UsageError(f"unknown registry {family!r}: {nearest(family, FAMILIES)}")
-    registry: Registry = importlib.import_module(f"{FAMILIES[family]}.registry").registry
-    return registry
-
-
-def _list(words: list[str]) -> int:
-    """Prints all registries, the one named, or the hyperparameters of `hparams SET`."""
-    header: tuple[str, ...] = ("name", "what it is")
-    tables: dict[str, list[tuple[str, ...]]] = {}
-    if len(words) == 2 and words[0] == "hparams":
-        from rl.hparams.describe import Described, described
-        from rl.hparams.merge import named
-
-        header, tables = Described._fields, {words[1]: [tuple(row) for row in described(named(words[1]))]}
-    elif len(words) > 1:
-        raise UsageError(f"--list {' '.join(words)}: name one registry, or hparams and one set")
-    else:
-        for name in words or FAMILIES:
-            tables[name] = [(entry.name, entry.description) for entry in registry_of(name).entries()]
-    try:
-        for name, rows in tables.items():
-            if sys.stdout.isatty():
-                terminal_table(rows, header, name, sys.stdout)
-                continue
-            if not words:
-                print(f"{name}:")
-            plain_table([header, *rows] if len(header) > 2 else rows, sys.stdout)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader (head, less) had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0

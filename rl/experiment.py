@@ -45,6 +45,7 @@ FREE_TO_CHANGE = {
     "log_period",
     "eval_period",
     "eval_policy",
+    "stop_at_return",
     "video_period",
     "checkpoint_period",
     "keep_checkpoints",

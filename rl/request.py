@@ -9,6 +9,7 @@ from rl.workers.plan import Workers
 
 if TYPE_CHECKING:
     from rl.hparams.hparams import HParams
+    from rl.report.callbacks import Callbacks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Request:
     overrides: str = ""  # single hyperparameters, as they were typed
     command: str = ""  # as a shell takes it back
     workers: Workers | None = None
+    callbacks: Callbacks | None = None  # of the caller's own
     user_modules: tuple[str, ...] = ()  # that other processes import first
 
     def of_copy(self, copy: int) -> Request:

@@ -18,7 +18,8 @@ PAGES = [
 _FENCE = re.compile(r"^(```.*?^```)$", re.DOTALL | re.MULTILINE)
 _COMMAND = re.compile(r"(python|make|pip|git|docker|kubectl|tensorboard|source|for|\./setup\.sh|--\w+)\b")
 _INLINE = re.compile(r"`(python train\.py [^`]+)`")
-_FILE = re.compile(r"`([\w/]+\.py)`")
+_FILE = re.compile(r"`([\w/]+\.(?:py|toml))`")
+_CODE = re.compile(r"```(?:python|toml)\n")
 
 
 class Step(NamedTuple):
@@ -43,8 +44,8 @@ def steps(page: str) -> list[Step]:
     found: list[Step] = []
     before = ""  # the paragraph before, which may name a file
     for part in _FENCE.split((ROOT / page).read_text(encoding="utf-8")):
-        if part.startswith("```python"):
-            code, names = part.removeprefix("```python\n").removesuffix("```"), _FILE.findall(before)
+        if _CODE.match(part):
+            code, names = part.partition("\n")[2].removesuffix("```"), _FILE.findall(before)
             found.append(Step("file", code, names[-1]) if names else Step("python", code))
             continue
         if part.startswith("```"):

@@ -209,7 +209,11 @@ def test_policies_speak_the_environments_own_actions():
 
 @pytest.mark.parametrize(
     ("name", "steps", "good"),
-    [("ppo_cartpole", 150_000, 400.0), ("dqn_catch", 20_000, 0.9), ("ppo_catch", 40_000, 0.9)],
+    [
+        ("ppo_cartpole", 150_000, 400.0),
+        ("dqn_catch", 20_000, 0.9),
+        pytest.param("ppo_catch", 40_000, 0.9, marks=pytest.mark.slow),
+    ],
 )
 def test_it_learns_in_graph(tmp_path, name, steps, good):
     run = rl.train(name, output_dir=tmp_path, seed=1, train_steps=steps)

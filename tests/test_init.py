@@ -24,7 +24,8 @@ tf.function(lambda: tf.constant(1.0) * 2.0, jit_compile=True)()
 
 def test_the_public_names_are_shown_and_there():
     shown = [name for name in dir(rl) if not name.startswith("_")]
-    assert shown == ["Policy", "Run", "UsageError", "load", "train"] == sorted(rl.__all__)
+    names = ["Callbacks", "Policy", "Run", "UsageError", "load", "make_hparams", "train"]
+    assert shown == names == sorted(rl.__all__)
     assert all(hasattr(rl, name) for name in dir(rl))
     with pytest.raises(AttributeError, match="no attribute 'tarin'"):
         _ = rl.tarin

@@ -36,6 +36,8 @@ from rl.runners import trainer
 from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.player import Player
+from rl.tune import __main__ as tune
+from rl.tune import search
 from rl.workers.plan import check_roles, division, together
 
 # How what cannot run here begins, and why it cannot. `looked_at` says what is looked at all the same.
@@ -116,6 +118,19 @@ def looked_at(words: list[str], folder: Path, monkeypatch) -> None:
         assert any(f'"{name}"' in path.read_text() for path in folder.rglob("*.yaml")), f"nothing is {name}"
 
 
+class Written:
+    """A process of a search that has trained its runs, of one evaluation each."""
+
+    def __init__(self, command, cores):
+        for copy in range(5):
+            folder = command.folder / f"run_{copy}"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "metrics.csv").write_text("step,eval/return_mean\n1000000000,1.0\n")
+
+    def poll(self):
+        return 0
+
+
 class Understood(Exception):
     """A script has parsed its flags."""
 
@@ -169,6 +184,11 @@ def nothing_is_trained(monkeypatch):
         monkeypatch.setattr(f"rl.estimate.{name}.fit", lambda *_: {"train/td_error": 0.0})
     monkeypatch.setattr(Evaluator, "run", played)
     monkeypatch.setattr(Evaluator, "other", lambda *_: None)
+    monkeypatch.setattr("rl.tune.__main__.TrainProcess", Written)
+    open_study = search.open_study
+    monkeypatch.setattr(search, "open_study", lambda _, *rest: open_study(None, *rest))
+    monkeypatch.setattr(search, "POLL", 0.0)
+    monkeypatch.setattr("rl.tune.judge.POLL", 0.0)
     for name in ("film", "play"):
         monkeypatch.setattr(Player, name, lambda *_: None)
 
@@ -206,6 +226,7 @@ def typed(words: list[str]) -> int:
         "rl.data": data_tool.main,
         "rl.estimate": estimate.main,
         "rl.export": export.main,
+        "rl.tune": tune.main,
     }
     name = next(word for word in words[1:3] if word in program)
     try:
@@ -226,7 +247,7 @@ def check(words: list[str], code: int, err: str, folder: Path, before: set[Path]
         assert code == 2 and NO_DISPLAY in err
         return
     assert code == 0, f"{' '.join(words)}: {err}"
-    if "train.py" in words and not {"--list", "--output_dir"} & set(words):
+    if "train.py" in words and not {"--list", "--suggest", "--output_dir"} & set(words):
         copies = int(words[words.index("--copies") + 1]) if "--copies" in words else 1
         found = runs(folder) - before
         assert len(found) == copies, f"{' '.join(words)} met another command's run"
@@ -237,7 +258,13 @@ def runs(folder: Path) -> set[Path]:
     return {path.parent for path in folder.rglob("run_*/hparams.json")}
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if steps(page)])
+def first_page_alone():
+    """README.md, which everybody types; `make test-all` types the other pages too."""
+    typed = [page for page in PAGES if steps(page)]
+    return [pytest.param(page, marks=[] if page == "README.md" else pytest.mark.slow) for page in typed]
+
+
+@pytest.mark.parametrize("page", first_page_alone())
 def test_commands_run_in_the_order_written(page, folder, nothing_is_trained, monkeypatch, capsys):
     for step, words, why in commands(page, folder):
         before = runs(folder)
@@ -274,9 +301,12 @@ def test_commands_run_for_real_in_the_order_written(page, tmp_path):
             continue
         if step.kind == "python":
             words = ["python", "-c", SHORT + step.text]
-        elif "train.py" in words and "--list" not in words:
+        elif "train.py" in words and not {"--list", "--suggest"} & set(words):
             words = [*words, "--test_episodes", "1", "--eval_episodes", "1"]
             words += ["--train_steps", "2048"] if "--hparams" in words else []
+        elif "rl.tune" in words:
+            words = [*words, "--trials", "2", "--train_steps", "2048", "--eval_episodes", "1"]
+            words += ["--seeds", "0", "--judge_seeds", "100"]
         before = runs(tmp_path)
         done = subprocess.run(
             [sys.executable, *words[1:]],

@@ -10,7 +10,15 @@ import optree
 import tensorflow as tf
 
 from rl.envs.graph.base import GraphEnv, check_graph_env
-from rl.envs.graph.multi_agent import AgentsView, MultiAgentEnv, agents_view, check_multi_agent_env
+from rl.envs.graph.multi_agent import (
+    AgentsView,
+    MultiAgentEnv,
+    TurnGame,
+    agents_view,
+    check_multi_agent_env,
+)
+from rl.envs.graph.opponents import versus
+from rl.envs.graph.versus import Versus
 from rl.envs.gym_host import UNLIMITED
 from rl.envs.host import HostEnv, HostStep
 from rl.envs.registry import get_env
@@ -25,18 +33,24 @@ def make_graph(
     env_id: str, num_envs: int, env_kwargs: dict[str, Any], max_episode_steps: int | None, view: str = "rows"
 ) -> GraphEnv:
     """Returns the in-graph environment of that id; one of many agents in that view
-    (`rl.envs.agents.VIEWS`).
+    (`rl.envs.agents.VIEWS`), a game for two against the option `opponent` (`rl.envs.graph.versus`).
 
     Raises:
         UsageError: it has not these options, or lacks what environments must have.
     """
     env_class = get_env(env_id)
+    env_kwargs = dict(env_kwargs)
+    opponent, opening = "", 0
+    if issubclass(env_class, TurnGame) and "opponent" in env_kwargs:
+        opponent, opening = str(env_kwargs.pop("opponent")), env_kwargs.pop("opening", 0)
     options = [each for each in inspect.signature(env_class).parameters if each not in _ARGUMENTS]
     for key in env_kwargs:
         if key not in options:
             hint = nearest(key, options) if options else "it takes none"
             raise UsageError(f"in-graph {env_id} has no option {key!r}: {hint} (or take env_backend gym)")
     env = env_class(num_envs, max_episode_steps, **env_kwargs)
+    if opponent:
+        return versus(env, opponent, opening, view)
     if isinstance(env, MultiAgentEnv):
         check_multi_agent_env(env_id, env)
         return agents_view(env, view)
@@ -89,7 +103,7 @@ class GraphHost(HostEnv):
 
     def render(self) -> np.ndarray:
         """See `HostEnv.render`; UsageError where the environment draws no pictures."""
-        if not isinstance(self.env, AgentsView):
+        if not isinstance(self.env, AgentsView | Versus):
             raise UsageError(f"{type(self.env).__name__} draws no pictures")
         return self.env.draw(self._state)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt
@@ -12,6 +12,14 @@ from rl.hparams.tasks import ROLLOUT
 
 class A2CHParams(HParams):
     """A2C for discrete, multi-discrete, multi-binary and continuous actions."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "rollout_length": "[4,8,16,32,64,128]",
+        "entropy_coef": "log:1e-5:0.1",
+        "gae_lambda": "0.8:1.0",
+        "max_grad_norm": "log:0.3:5.0",
+        "normalize_advantage": "[true,false]",
+    }
 
     algo: str = "a2c"
     rollout_length: PositiveInt = 5

@@ -34,3 +34,9 @@ def _schema_words(schema: dict[str, Any]) -> str:
     limits = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
     bounds = [f"{sign} {schema[name]:g}" for name, sign in limits.items() if name in schema]
     return f"{words} {' and '.join(bounds)}" if bounds else words
+
+
+def is_whole(kind: type[BaseModel], field: str) -> bool:
+    """Returns whether the numbers that a field takes are integers."""
+    schema = kind.model_json_schema()["properties"][field]
+    return any(each.get("type") == "integer" for each in schema.get("anyOf", [schema]))

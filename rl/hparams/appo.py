@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from rl.hparams.hparams import PositiveFloat, PositiveInt
@@ -12,6 +14,11 @@ from rl.hparams.tasks import ROLLOUT
 
 class APPOHParams(IMPALAHParams):
     """APPO for discrete, multi-discrete, multi-binary and continuous actions."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "clip_range": "0.1:0.4",
+        "target_update_period": "log:1:64",
+    }
 
     algo: str = "appo"
     rollout_length: PositiveInt = 32

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.hparams.ddpg import ActorCriticReplayHParams
 from rl.hparams.hparams import Coefficient, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
@@ -10,6 +12,10 @@ from rl.hparams.tasks import OFFLINE, OFFLINE_IDENTITY, OFFLINE_LOCOMOTION
 
 class AdvantageWeightedHParams(ActorCriticReplayHParams):
     """What IQL and AWAC have."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "inverse_temperature": "log:0.3:10.0",
+    }
 
     memory: str = "dataset"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.hparams.ddpg import small_networks
 from rl.hparams.hparams import Count, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
@@ -10,6 +12,11 @@ from rl.hparams.tasks import OFFLINE
 
 class CloningHParams(HParams):
     """What policies that repeat the data have."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "gamma": "",
+        "batch_size": "[64,128,256,512]",
+    }
 
     memory: str = "dataset"
     lr: PositiveFloat = 1e-3

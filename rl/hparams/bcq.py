@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.hparams.ddpg import ActorCriticReplayHParams
 from rl.hparams.hparams import Coefficient, Fraction, PositiveInt
 from rl.hparams.registry import register
@@ -10,6 +12,11 @@ from rl.hparams.tasks import OFFLINE, OFFLINE_IDENTITY, OFFLINE_LOCOMOTION
 
 class BCQHParams(ActorCriticReplayHParams):
     """BCQ for bounded continuous actions."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "perturbation": "0.01:0.2",
+        "minimum_weight": "0.5:1.0",
+    }
 
     algo: str = "bcq"
     memory: str = "dataset"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.hparams.dqn import DENSE, DQNHParams
 from rl.hparams.hparams import Coefficient, Fraction, PositiveInt
 from rl.hparams.registry import register
@@ -10,6 +12,10 @@ from rl.hparams.tasks import OFFLINE, OFFLINE_IDENTITY
 
 class BCQDiscreteHParams(DQNHParams):
     """BCQ for discrete actions."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "threshold": "0.05:0.7",
+    }
 
     algo: str = "bcq_discrete"
     memory: str = "dataset"

@@ -1,16 +1,27 @@
-"""Values with known names only, whose types and ranges are checked at every assignment: the base of
-hyperparameters."""
+"""Checked values: what types and ranges there are, and every mistake as one line."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 
 from rl import other_names
 from rl.errors import UsageError, nearest
 from rl.hparams.accepted import accepted
+
+
+def _whole(value: Any) -> Any:
+    """Returns 1000000 for 1e6 where an integer is asked for."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+PositiveInt = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+Count = Annotated[int, Field(ge=0), BeforeValidator(_whole)]  # zero allowed
+PositiveFloat = Annotated[float, Field(gt=0)]
+Coefficient = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class Checked(BaseModel):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
@@ -11,6 +13,10 @@ from rl.hparams.tasks import OFFLINE, OFFLINE_IDENTITY, OFFLINE_LOCOMOTION
 
 class CQLHParams(SACHParams):
     """CQL for bounded continuous actions."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "conservative_weight": "log:0.1:20.0",
+    }
 
     algo: str = "cql"
     memory: str = "dataset"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.hparams.dqn import DENSE
 from rl.hparams.hparams import Coefficient, PositiveInt
 from rl.hparams.qrdqn import QRDQNHParams
@@ -11,6 +13,10 @@ from rl.hparams.tasks import OFFLINE, OFFLINE_IDENTITY
 
 class CQLDiscreteHParams(QRDQNHParams):
     """CQL for discrete actions."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "conservative_weight": "log:0.1:20.0",
+    }
 
     algo: str = "cql_discrete"
     memory: str = "dataset"

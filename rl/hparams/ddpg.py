@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -22,6 +22,12 @@ from rl.hparams.tasks import REPLAY
 
 class ActorCriticReplayHParams(HParams):
     """What DDPG, TD3 and SAC share: a replay memory, an actor, critics and their targets."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "critic_lr": "log:1e-5:1e-2",
+        "batch_size": "[64,128,256,512]",
+        "tau": "log:0.001:0.05",
+    }
 
     memory: str = "uniform"
     adam_epsilon: PositiveFloat = 1e-8
@@ -60,6 +66,10 @@ class ActorCriticReplayHParams(HParams):
 
 class DDPGHParams(ActorCriticReplayHParams):
     """DDPG for bounded continuous actions, and for discrete ones by Gumbel-softmax."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "exploration_noise": "0.05:0.5",
+    }
 
     algo: str = "ddpg"
     act_select: str = "gaussian_noise"

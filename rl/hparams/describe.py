@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import io
 import textwrap
 import tokenize
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rl.hparams.accepted import accepted
-from rl.hparams.checked import Checked
-from rl.hparams.hparams import HParams
+from rl.hparams.hparams import Checked, HParams
+from rl.hparams.overrides import value_text
 
 
 class Described(NamedTuple):
@@ -49,11 +50,14 @@ def _described(hparams: Checked, defaults: Checked) -> list[Described]:
         else:
             takes = accepted(kind, name)
             rows.append(
-                Described(kind.prefix + name, _text(value), _text(default), takes, texts.get(name, ""))
+                Described(
+                    kind.prefix + name, value_text(value), value_text(default), takes, texts.get(name, "")
+                )
             )
     return rows
 
 
+@functools.cache
 def _commented(kind: type) -> dict[str, str]:
     source = textwrap.dedent(inspect.getsource(kind))
     comments: dict[int, str] = {}  # by line
@@ -74,14 +78,3 @@ def _commented(kind: type) -> dict[str, str]:
             lines = range(above, (node.end_lineno or node.lineno) + 1)
             found[node.target.id] = " ".join(comments[line] for line in lines if line in comments)
     return found
-
-
-def _text(value: Any) -> str:
-    """Returns a value as an override would give it."""
-    if isinstance(value, bool) or value is None:
-        return str(value).lower()
-    if isinstance(value, (list, tuple)):
-        return "[" + ",".join(map(_text, value)) + "]"
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{_text(each)}" for key, each in value.items()) + "}"
-    return str(value) if value != "" else "''"

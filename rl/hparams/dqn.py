@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -22,6 +22,13 @@ from rl.hparams.tasks import REPLAY
 
 class DQNHParams(HParams):
     """DQN with its switches: double, dueling, noisy, n-step and prioritized are independent of each other."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "batch_size": "[32,64,128,256]",
+        "n_step": "1:10",
+        "target_update_period": "log:50:5000",
+        "exploration_epsilon_end": "0.005:0.1",
+    }
 
     algo: str = "dqn"
     memory: str = "uniform"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams, PositiveFloat
 from rl.hparams.registry import register
@@ -10,6 +12,11 @@ from rl.hparams.tasks import PARAMETERS
 
 class ESHParams(HParams):
     """ES for all action spaces. `num_envs` is the population, `rollout_length` how long each plays."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "gamma": "",
+        "perturbation_std": "log:0.005:0.2",
+    }
 
     algo: str = "es"
     act_select: str = "greedy"

@@ -14,6 +14,11 @@ from rl.hparams.tasks import ROLLOUT
 class GAILHParams(PPOHParams):
     """PPO's, and the discriminator's."""
 
+    searched: ClassVar[dict[str, str]] = {
+        "discriminator_lr": "log:1e-5:1e-3",
+        "discriminator_updates": "1:16",
+    }
+
     algo: str = "gail"
     demonstrated: ClassVar[bool] = True
 

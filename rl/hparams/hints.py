@@ -21,9 +21,16 @@ PICTURE_LEAST = 10  # of MinAtar's boards; what is smaller is rather a table tha
 
 def hints(hparams: Any) -> list[str]:
     """Returns what there is to say of hparams alone, which are an algorithm's own class."""
-    looks = (_rounded_up, _nothing_learned, _all_random, _target_stays, _support)
+    looks = (_rounded_up, _nothing_learned, _all_random, _target_stays, _support, _hardly_stopped)
     found = (look(hparams) for look in looks)
     return [hint for hint in found if hint is not None]
+
+
+def _hardly_stopped(hparams: Any) -> str | None:
+    """Says that nothing can end the training early where evaluations are at its end alone."""
+    if hparams.stop_at_return is None or 0 < hparams.eval_period < hparams.train_steps:
+        return None
+    return f"stop_at_return={hparams.stop_at_return:g} is asked at the end alone: take an eval_period"
 
 
 def picture_hint(hparams: Any, observation_space: spaces.Space) -> str | None:

@@ -13,22 +13,36 @@ import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from rl.errors import UsageError
-from rl.hparams.checked import Checked, usage_error
+from rl.hparams.checked import (
+    Checked,
+    Coefficient,
+    Count,
+    Fraction,
+    PositiveFloat,
+    PositiveInt,
+    unknown_hparam,
+    usage_error,
+)
+from rl.hparams.league import LeagueHParams
 
-
-def _whole(value: Any) -> Any:
-    """Returns 1000000 for 1e6 where an integer is asked for."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-PositiveInt = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
-Count = Annotated[int, Field(ge=0), BeforeValidator(_whole)]  # zero allowed
-PositiveFloat = Annotated[float, Field(gt=0)]
-Coefficient = Annotated[float, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
+__all__ = [
+    "Checked",
+    "Coefficient",
+    "Count",
+    "Fraction",
+    "HParams",
+    "LeagueHParams",
+    "ModelHParams",
+    "PositiveFloat",
+    "PositiveInt",
+    "check_imported",
+    "refuse_contradiction",
+    "unknown_hparam",
+    "usage_error",
+]
 
 
 class ModelHParams(Checked):
@@ -86,6 +100,7 @@ class HParams(Checked):
     gamma: Fraction = 0.99  # discount per step
 
     model: ModelHParams = Field(default_factory=ModelHParams)
+    league: LeagueHParams = Field(default_factory=LeagueHParams)
     memory: str = "rollout"  # name in the registry memory
     act_select: str = "sample"  # name in the registry act_select
     grad_comp: str = "backprop"  # name in the registry grad_comp
@@ -137,6 +152,7 @@ class HParams(Checked):
 
     log_period: PositiveInt = 5_000  # environment steps between rows of metrics
     eval_period: Count = 0  # environment steps between evaluations; 0: only at the end
+    stop_at_return: float | None = None  # training ends with an evaluation whose mean return is no less
     # Actions of evaluations, tests and films: the policy's best, or drawn as in training.
     eval_policy: Literal["greedy", "sample"] = "greedy"
     video_period: Count = 0  # with --record_video: environment steps between films; 0: one at each evaluation
@@ -207,6 +223,7 @@ class HParams(Checked):
             raise UsageError(f"hparam data={self.data}: {self.algo} learns from what it plays itself, alone")
         if self.estimate and not self.offline:
             raise UsageError("hparam estimate=true: estimates are from data, take memory=dataset")
+        self.league.check_played(self.env_kwargs, self.train_env_kwargs)
         if self.lr_end > self.lr:
             raise UsageError(f"hparam lr_end={self.lr_end:g} is above lr={self.lr:g}: schedules only go down")
         if self.microbatches > 1 and self.grad_comp == "backprop":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
@@ -10,6 +12,13 @@ from rl.hparams.tasks import ROLLOUT
 
 class IMPALAHParams(HParams):
     """IMPALA for discrete, multi-discrete, multi-binary and continuous actions."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "rollout_length": "[8,16,32,64,128]",
+        "epochs": "1:8",
+        "entropy_coef": "log:1e-5:0.1",
+        "trace_lambda": "0.8:1.0",
+    }
 
     algo: str = "impala"
     rollout_length: PositiveInt = 20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.hparams.awac import AdvantageWeightedHParams
 from rl.hparams.hparams import Fraction
 from rl.hparams.registry import register
@@ -10,6 +12,10 @@ from rl.hparams.tasks import OFFLINE, OFFLINE_IDENTITY, OFFLINE_LOCOMOTION
 
 class IQLHParams(AdvantageWeightedHParams):
     """IQL for bounded continuous actions, and for discrete ones."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "expectile": "0.6:0.95",
+    }
 
     algo: str = "iql"
 

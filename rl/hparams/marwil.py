@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.hparams.bc import CloningHParams
 from rl.hparams.ddpg import small_networks
 from rl.hparams.hparams import Coefficient, Fraction, PositiveFloat, PositiveInt
@@ -11,6 +13,11 @@ from rl.hparams.tasks import OFFLINE
 
 class MARWILHParams(CloningHParams):
     """MARWIL for actions of any kind."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "gamma": "[0.95,0.99,0.995]",
+        "beta": "0.1:3.0",
+    }
 
     algo: str = "marwil"
 

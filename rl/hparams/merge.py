@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from rl.errors import UsageError
-from rl.hparams.checked import Checked, usage_error
-from rl.hparams.hparams import HParams
-from rl.hparams.overrides import parse_overrides
+from rl.hparams.files import is_file, read_set
+from rl.hparams.hparams import Checked, HParams, usage_error
+from rl.hparams.overrides import override_text, parse_overrides
 from rl.hparams.registry import get_hparams
 
 
@@ -19,7 +19,7 @@ def resolve(names: str, overrides: str | Mapping[str, Any] = "", **flags: Any) -
     """Returns the named sets merged, overrides and flags applied, checked and frozen.
 
     Args:
-        names: names of sets joined by "-", merged left to right, the later wins.
+        names: names of sets joined by "-", merged left to right, the later wins; or a file (`named`).
         overrides: the text of `--hparam_override`, or a mapping of dotted names (or nested mappings).
         **flags: hparams that have a flag of their own, such as env and train_steps; they win, None is unset.
 
@@ -34,7 +34,22 @@ def resolve(names: str, overrides: str | Mapping[str, Any] = "", **flags: Any) -
 
 
 def named(names: str) -> HParams:
-    """Returns a fresh, unfrozen object of the sets named `a-b-c`, merged left to right."""
+    """Returns a fresh, unfrozen object of the sets named `a-b-c`, merged left to right; or of the set that a
+    TOML file makes of them (`rl/hparams/files.py`).
+
+    Raises:
+        UsageError: unknown names, or a file that cannot be read or says what no set takes.
+    """
+    if is_file(names):
+        base, values = read_set(names)
+        try:
+            hparams = named(base)
+            hparams.assign(values)
+        except UsageError as error:
+            raise UsageError(f"{names}: {error}") from error
+        return hparams
+    if names.endswith(".py"):
+        raise UsageError(f"--hparams {names}: give it as --user_modules {names}, and the name of a set of it")
     parts = [part.strip() for part in names.split("-")]
     if not all(parts):
         raise UsageError(f"cannot read --hparams {names!r}: needs names of sets joined by '-'")
@@ -72,6 +87,23 @@ def explicit(hparams: Checked) -> dict[str, Any]:
         elif name in hparams.model_fields_set:
             values[hparams.prefix + name] = value
     return values
+
+
+def as_typed(names: str, overrides: str) -> tuple[str, str]:
+    """Returns `--hparams` and `--hparam_override` that say the same without a file.
+
+    Raises:
+        UsageError: as `named`, or a value that overrides cannot say.
+    """
+    if not is_file(names):
+        return names, overrides
+    base, values = read_set(names)
+    hparams, given = named(base), {}
+    for name, value in values.items():
+        part = getattr(hparams, name) if name in type(hparams).model_fields else None
+        inner = isinstance(part, Checked) and isinstance(value, Mapping)
+        given.update({f"{name}.{key}": each for key, each in value.items()} if inner else {name: value})
+    return base, override_text({**given, **parse_overrides(overrides)})
 
 
 def difference(hparams: HParams, base: HParams) -> dict[str, tuple[Any, Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from rl.errors import UsageError
@@ -15,6 +16,8 @@ from rl.errors import UsageError
 _PAIRS = {"[": "]", "{": "}", "(": ")"}
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
 _INTEGER = re.compile(r"[+-]?\d+(_\d+)*")
+# Text that needs no quotes.
+_PLAIN = re.compile(r"[^\s,:=\[\]{}()'\"]([^,:=\[\]{}()'\"]*[^\s,:=\[\]{}()'\"])?")
 _DECIMAL = re.compile(r"[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -38,6 +41,37 @@ def parse_overrides(text: str) -> dict[str, Any]:
             raise UsageError(f"--hparam_override gives {key} twice")
         overrides[key] = _value(value, text)
     return overrides
+
+
+def override_text(values: Mapping[str, Any]) -> str:
+    """Returns the text that `parse_overrides` reads as these plain values.
+
+    Raises:
+        UsageError: there is none, as for text with both kinds of quotes.
+    """
+    text = ",".join(f"{name}={value_text(value)}" for name, value in values.items())
+    try:
+        same = list(map(repr, parse_overrides(text).items())) == list(map(repr, values.items()))
+    except (UsageError, ValueError, SyntaxError):
+        same = False
+    if not same:
+        raise UsageError(f"--hparam_override cannot say {text}: leave out what has quotes of both kinds")
+    return text
+
+
+def value_text(value: Any) -> str:
+    """Returns a plain value as an override gives it, text in quotes where it would be read as something
+    else."""
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(value_text, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{value_text(key)}:{value_text(each)}" for key, each in value.items()) + "}"
+    text = str(value)
+    if not isinstance(value, str) or (_PLAIN.fullmatch(text) and _value(text, text) == text):
+        return text
+    return repr(text)
 
 
 def _split(text: str, separator: str, whole: str) -> list[str]:

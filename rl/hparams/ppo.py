@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
@@ -10,6 +12,16 @@ from rl.hparams.tasks import ROLLOUT
 
 class PPOHParams(HParams):
     """PPO for discrete, multi-discrete and continuous actions."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "rollout_length": "[32,64,128,256,512]",
+        "epochs": "1:20",
+        "minibatches": "[1,2,4,8,16,32]",
+        "clip_range": "0.1:0.4",
+        "entropy_coef": "log:1e-5:0.1",
+        "gae_lambda": "0.8:1.0",
+        "max_grad_norm": "log:0.3:5.0",
+    }
 
     algo: str = "ppo"
     rollout_length: PositiveInt = 128
@@ -306,3 +318,49 @@ def ppo_catch() -> PPOHParams:
 def ppo_identity() -> PPOHParams:
     """PPO on Identity-v0: the smallest test that anything is learned."""
     return PPOHParams.of(ROLLOUT["Identity-v0"], rollout_length=32, lr=3e-3)
+
+
+@register
+def ppo_tictactoe_selfplay() -> PPOHParams:
+    """PPO on TicTacToe-v0 by self-play, evaluated against a perfect player."""
+    return PPOHParams.of(
+        env="TicTacToe-v0",
+        env_kwargs=dict(opponent="perfect"),
+        train_env_kwargs=dict(opponent="league", opening=4),
+        league=dict(size=4, period=100_000, also_against=("random",)),
+        train_steps=3_145_728,
+        eval_period=524_288,
+        log_period=65_536,
+        gamma=1.0,
+        num_envs=128,
+        rollout_length=32,
+        lr=1e-3,
+        lr_schedule="linear",
+        entropy_coef=0.15,
+        minibatches=8,
+    )
+
+
+@register
+def ppo_connect_four_selfplay() -> PPOHParams:
+    """PPO on ConnectFour-v0 by self-play, evaluated against a tree search of 100 playouts."""
+    return PPOHParams.of(
+        env="ConnectFour-v0",
+        env_kwargs=dict(opponent="uct_100"),
+        train_env_kwargs=dict(opponent="league", opening=8),
+        league=dict(size=4, period=500_000, also_against=("random",)),
+        train_steps=12_582_912,
+        eval_period=2_097_152,
+        log_period=262_144,
+        gamma=1.0,
+        num_envs=256,
+        rollout_length=64,
+        lr=1e-3,
+        lr_schedule="linear",
+        entropy_coef=0.05,
+        epochs=2,
+        minibatches=16,
+        model=dict(
+            name="board_cnn", filters=(64,), part_hidden=(64,), hidden=(128,), activation="relu", shared=True
+        ),
+    )

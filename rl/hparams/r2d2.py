@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.errors import UsageError
 from rl.hparams.dqn import DQNHParams
 from rl.hparams.hparams import Coefficient, Count, Fraction, PositiveInt
@@ -11,6 +13,11 @@ from rl.hparams.tasks import REPLAY
 
 class R2D2HParams(DQNHParams):
     """R2D2: DQN's hyperparameters where `batch_size` counts sequences, and those of sequences."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "batch_size": "[8,16,32,64]",
+        "unroll_length": "[20,40,80]",
+    }
 
     algo: str = "r2d2"
     memory: str = "sequence"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.hparams.hparams import Coefficient, PositiveInt
 from rl.hparams.registry import register
 from rl.hparams.tasks import OFFLINE, OFFLINE_IDENTITY, OFFLINE_LOCOMOTION
@@ -10,6 +12,11 @@ from rl.hparams.td3 import TD3HParams
 
 class ReBRACHParams(TD3HParams):
     """ReBRAC for bounded continuous actions."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "policy_penalty": "log:1e-3:0.1",
+        "critic_penalty": "log:1e-3:0.1",
+    }
 
     algo: str = "rebrac"
     memory: str = "dataset"

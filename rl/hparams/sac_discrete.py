@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.hparams.ddpg import IDENTITY, small_networks
 from rl.hparams.hparams import Coefficient
 from rl.hparams.registry import register
@@ -11,6 +13,10 @@ from rl.hparams.tasks import REPLAY
 
 class SACDiscreteHParams(TemperatureHParams):
     """SAC for discrete actions."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "target_entropy_scale": "0.2:0.98",
+    }
 
     algo: str = "sac_discrete"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.hparams.ddpg import (
     BIPEDALWALKER,
     IDENTITY,
@@ -20,6 +22,12 @@ from rl.hparams.tasks import REPLAY
 
 class TD3HParams(ActorCriticReplayHParams):
     """TD3 for bounded continuous actions."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "exploration_noise": "0.05:0.5",
+        "target_noise": "0.1:0.4",
+        "policy_update_period": "1:4",
+    }
 
     algo: str = "td3"
     act_select: str = "gaussian_noise"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rl.hparams.hparams import PositiveFloat, PositiveInt
 from rl.hparams.registry import register
 from rl.hparams.tasks import OFFLINE, OFFLINE_IDENTITY, OFFLINE_LOCOMOTION
@@ -10,6 +12,10 @@ from rl.hparams.td3 import TD3HParams
 
 class TD3BCHParams(TD3HParams):
     """TD3+BC for bounded continuous actions."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "alpha": "log:0.5:10.0",
+    }
 
     algo: str = "td3_bc"
     memory: str = "dataset"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from rl.hparams.hparams import Fraction, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
@@ -11,6 +11,13 @@ from rl.hparams.tasks import ROLLOUT
 
 class VPGHParams(HParams):
     """VPG for discrete, multi-discrete, multi-binary and continuous actions."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "rollout_length": "[16,32,64,128,256,512]",
+        "gae_lambda": "0.8:1.0",
+        "value_lr": "log:1e-4:1e-2",
+        "value_updates": "1:40",
+    }
 
     algo: str = "vpg"
     rollout_length: PositiveInt = 128

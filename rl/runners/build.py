@@ -11,6 +11,7 @@ from rl.envs.make import chosen_backend, make_env
 from rl.envs.of_data import check_data
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
+from rl.hparams.league import LEAGUE
 from rl.parallel.devices import Devices
 from rl.runners.base import Runner
 from rl.runners.from_data import Fingerprint, check_fits, data_beside, fingerprint
@@ -18,6 +19,7 @@ from rl.runners.from_expert import check_asked_here, expert_of
 from rl.runners.in_graph import InGraphRunner
 from rl.runners.iteration import Iteration
 from rl.runners.parts import make_memory, reward_augmentation, start_mode
+from rl.runners.self_play import SelfPlayRunner
 from rl.runners.sync import SyncRunner
 from rl.workers.plan import Workers, check_roles
 
@@ -74,6 +76,8 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
         iteration = Iteration(agent, memory, seed, reward_augmentation(agent), late=late, in_graph=in_graph)
     jit_compile = start_mode(agent, in_graph) == "xla"
     kind = InGraphRunner if in_graph else SyncRunner
+    if options.get("opponent") == LEAGUE and in_graph:
+        kind = SelfPlayRunner
     runner: Runner = kind(env, iteration, jit_compile, devices)
     runner.backend = env.backend
     if data is not None:

@@ -12,6 +12,8 @@ import optree
 
 from rl.agents.agent import Agent
 from rl.data.recorder import Recorder
+from rl.envs.graph.versus import Versus
+from rl.envs.graph_host import GraphHost
 from rl.envs.host import HostEnv
 from rl.envs.make import eval_envs_of
 from rl.errors import Stopped, UsageError
@@ -72,6 +74,16 @@ class Evaluator:
         self._agent, self._sampled = agent, hparams.eval_policy == "sample"
         actor = Actor(agent, self._envs.num_envs, False, 0, hparams.act_backend, self._sampled)
         self._actors = {self._sampled: actor}
+
+    def scores(self, evaluation: Evaluation) -> dict[str, float]:
+        """Returns what games against an opponent came to, a win 1, a draw 0.5: "score", and of those in which
+        the learner had the first or the second move. Nothing where there is no opponent."""
+        envs = self._envs
+        if not isinstance(envs, GraphHost) or not isinstance(envs.env, Versus):
+            return {}
+        score = 0.5 + 0.5 * np.sign(evaluation.returns)  # environments take turns, and so do sides
+        parts = {"score": score, "score_first": score[::2], "score_second": score[1::2]}
+        return {name: float(each.mean()) for name, each in parts.items() if len(each)}
 
     @property
     def backend(self) -> str:

@@ -21,10 +21,12 @@ from rl import systems
 from rl.envs.host import Purpose, purpose_seed
 from rl.errors import Diverged, MachineLost, NotFinite, Stopped, Unavailable, UsageError
 from rl.heartbeat import Watch, doing
+from rl.report.callbacks import Callbacks
 from rl.report.logger import Logger
-from rl.report.progress import Progress
+from rl.report.progress import Progress, where_played
 from rl.report.video import Preview
 from rl.request import Request
+from rl.runners.beside import Beside
 from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.health import Health
@@ -75,10 +77,7 @@ class Trainer:
         # None where data are all there is, and no environment to play in.
         self.evaluator = Evaluator(self.agent, request.eval_episodes) if hparams.env else None
         self.estimator = self._make_estimator()
-        self.level_evaluator = None  # of the levels trained on, where the evaluation is on others
-        if hparams.train_env_kwargs.get("num_levels") and not hparams.offline:
-            options = hparams.env_kwargs | hparams.train_env_kwargs
-            self.level_evaluator = Evaluator(self.agent, request.eval_episodes, options)
+        self.beside = Beside(self.agent, request.eval_episodes)
         self.player = Player(self.agent, "rgb_array") if request.record_video and hparams.env else None
         self.checkpoints = CheckpointManager(
             run_dir / "checkpoints", hparams.keep_checkpoints, saved=self.storage.saved
@@ -93,6 +92,8 @@ class Trainer:
         self._hang_limit = hparams.hang_timeout
         if workers is not None and self._hang_limit is None:
             self._hang_limit = max(HANG, 3.0 * hparams.worker_timeout)
+        self.callbacks = request.callbacks or Callbacks()
+        self._enough = False  # whether a callback asked for the end
         self.best_return: float | None = None
         if meta is not None:
             self.best_return = _best_so_far(run_dir)
@@ -137,7 +138,8 @@ class Trainer:
             Progress(total, self.run_dir / "train.log", step=self.first_step, unit=self.unit) as progress,
             Watch(self.run_dir, lambda: progress.step, self._hang_limit),
         ):
-            progress.message(self._environment())
+            backends = runner.backend, self.evaluation_backend
+            progress.message(where_played(self.hparams.env, self.hparams.data, *backends))
             if self.hparams.offline:
                 progress.message("nothing is played: steps are gradient updates")
             if not self.resumed:
@@ -145,7 +147,7 @@ class Trainer:
                 logger.log_graph(self._policy_graph())
             else:
                 progress.message(f"resumed at step {runner.step:,}")
-            while (runner.step < total or window.iterations) and not stop.requested:
+            while not self._is_complete() and not stop.requested:
                 compiled = window.begun
                 if not self._fill_window(logger, progress):
                     break
@@ -175,6 +177,16 @@ class Trainer:
             self._check_health(self.runner.row(), logger)
             self._save(logger, progress)
         return not stop.requested
+
+    def _is_complete(self) -> bool:
+        """Says whether all steps are made, or as good a policy found as was asked for."""
+        made = self.runner.step >= self.hparams.train_steps and not self.window.iterations
+        asked = self.hparams.stop_at_return
+        good = asked is not None and self.best_return is not None and self.best_return >= asked
+        return made or good or self._enough
+
+    def _tell(self, answer: bool | None) -> None:
+        self._enough |= answer is True
 
     def _is_saved(self) -> bool:
         return self._saved == (self.runner.step, self.window.iterations)
@@ -211,6 +223,7 @@ class Trainer:
         doing("a row of metrics to be written")
         logger.log(step, row)
         logger.log_histograms(step, self.agent.variables)
+        self._tell(self.callbacks.on_row(step, row))
         if film is not None:
             logger.log_video(step, "eval/episode", film)
         window.finish()
@@ -254,7 +267,7 @@ class Trainer:
 
     def close(self) -> None:
         self.runner.close()
-        for each in (self.evaluator, self.level_evaluator, self.player):
+        for each in (self.evaluator, self.beside, self.player):
             if each is not None:
                 each.close()
 
@@ -284,9 +297,9 @@ class Trainer:
         evaluation = self.evaluator.run(seed, self._is_asked_to_stop)
         row |= evaluation.metrics()
         mean = row["eval/return_mean"]
-        if self.level_evaluator is not None:
-            familiar = float(self.level_evaluator.run(seed, self._is_asked_to_stop).returns.mean())
-            row |= {"eval/train_levels_return_mean": familiar, "eval/generalization_gap": familiar - mean}
+        self._tell(self.callbacks.on_evaluation(step, evaluation))
+        row |= {f"eval/{name}": score for name, score in self.evaluator.scores(evaluation).items()}
+        row |= self.beside.metrics(seed, mean, self._is_asked_to_stop)
         other = self.evaluator.other(seed, self._is_asked_to_stop) if step >= total else None
         if other is not None:
             row[f"eval/return_mean_{other[0]}"] = float(other[1].returns.mean())
@@ -342,27 +355,14 @@ class Trainer:
         with self._stop.unhurried():
             if runner.recorder is not None:
                 runner.recorder.flush()
-            self.checkpoints.save(runner.variables, runner.step, meta, runner.appended())
+            folder = self.checkpoints.save(runner.variables, runner.step, meta, runner.appended())
             self._saved = runner.step, self.window.iterations
             self.health.wrote(runner.step)
             runner.save(self.storage.address)
             if runner.recorder is not None:
                 runner.recorder.saved()
         self._stop.kept = f"the checkpoint of step {runner.step:,} is kept"
-
-    def _environment(self) -> str:
-        """Says which environment is played where, in words."""
-        names = {"graph": "in-graph", "envpool": "on EnvPool", "gym": "on Gymnasium"}
-        names["pettingzoo"] = "on PettingZoo"
-        names["data"] = f"from the data in {self.hparams.data}"
-        training = names[self.runner.backend]
-        if self.evaluator is None:
-            return f"trained {training}, not evaluated: no environment is named (--env)"
-        evaluation = names[self.evaluator.backend]
-        lacking = (
-            "" if self.evaluator.backend in ("gym", "pettingzoo") else ", since Gymnasium has none of that id"
-        )
-        return f"{self.hparams.env}: trained {training}, evaluated {evaluation}{lacking}"
+        self._tell(self.callbacks.on_checkpoint(runner.step, folder))
 
     def _policy_graph(self) -> Any:
         """Makes the policy a plain function, whose graph TensorBoard shows."""

@@ -68,9 +68,10 @@ def default_output(
     name: str, env: str | None = None, overrides: str = "", seed: int = 0, num_workers: int = 0
 ) -> str:
     """Names the folder of a run that was given none: `runs/NAME`, and behind that what it was asked for
-    besides, so that unlike runs do not meet: `runs/ppo-Acrobot-v1-lr=0.001-seed_3-workers_2`."""
+    besides, so that unlike runs do not meet: `runs/ppo-Acrobot-v1-lr=0.001-seed_3-workers_2`; of a set in
+    a file `runs/FILE`."""
     parts = [
-        name,
+        os.path.normpath(name.removesuffix(".toml")),
         env,
         overrides,
         f"seed_{seed}" if seed else "",

@@ -19,6 +19,7 @@ from rl.request import Request
 from rl.signals import PATIENCE, StopRequest
 from rl.storage.storage import Storage, storage_at
 from rl.workers.cluster import Cluster
+from rl.workers.plan import shares
 
 Rows = list[dict[str, Any]]  # of the summary
 Work = Callable[[Request, Storage, int, StopRequest], Rows]  # on copy N, where its storage says
@@ -200,15 +201,6 @@ class _Copies:
             self._waiting.insert(0, copy)
         finally:
             self._ray.kill(place.actor)  # its memory, and the cores that TensorFlow has taken
-
-
-def shares(parallel: int) -> list[list[int]]:
-    """The cores of each of `parallel` places; empty lists where there are fewer cores than places."""
-    if not hasattr(os, "sched_getaffinity"):
-        return [[] for _ in range(parallel)]
-    cores = sorted(os.sched_getaffinity(0))
-    each = len(cores) // parallel
-    return [cores[i * each : (i + 1) * each] for i in range(parallel)]
 
 
 def _last_line(path: Path) -> str:

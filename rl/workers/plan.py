@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import socket
 from typing import Any, NamedTuple
 
@@ -23,6 +24,15 @@ def check_ray() -> None:
         raise UsageError(
             "workers need Ray, which is not installed: run ./setup.sh, or pip install 'ray>=2.60,<3'"
         )
+
+
+def shares(parallel: int) -> list[list[int]]:
+    """The cores of each of `parallel` places; empty lists where there are fewer cores than places."""
+    if not hasattr(os, "sched_getaffinity"):
+        return [[] for _ in range(parallel)]
+    cores = sorted(os.sched_getaffinity(0))
+    each = len(cores) // parallel
+    return [cores[i * each : (i + 1) * each] for i in range(parallel)]
 
 
 def check_address(address: str) -> None:

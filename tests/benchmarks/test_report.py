@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
@@ -17,8 +16,6 @@ import trained
 from rl.hparams.merge import named
 
 pytestmark = pytest.mark.slow  # of scripts that are run by hand
-
-SCORES = np.array([3.0, 100.0, 1.0, 2.0, 5.0, 4.0, 6.0, -80.0])
 
 
 def row(seed=100, **fields):
@@ -36,44 +33,6 @@ def row(seed=100, **fields):
 def bar(monkeypatch):
     """Sets the bar of `some_set`."""
     return lambda *values: monkeypatch.setitem(bars.BARS, "some_set", bars.Bar(*values))
-
-
-def test_the_interquartile_mean_leaves_out_a_quarter_at_each_end():
-    assert report.interquartile_mean(SCORES) == (2.0 + 3.0 + 4.0 + 5.0) / 4
-    assert report.interquartile_mean(SCORES[:3]) == SCORES[:3].mean()
-    columns = np.stack([SCORES, 2 * SCORES], 1)
-    np.testing.assert_allclose(report.interquartile_mean(columns), [3.5, 7.0])
-
-
-def test_few_seeds_get_the_mean_and_many_the_interquartile_mean():
-    assert report.interval(SCORES[:3])[0] == SCORES[:3].mean()
-    assert report.interval(SCORES)[0] == 3.5
-
-
-def test_intervals_are_those_of_the_resampled_means():
-    """Of two seeds the mean of a resample is one, the other (a quarter each) or between."""
-    middle, lower, upper = report.interval(np.array([1.0, 3.0]))
-    assert (middle, lower, upper) == (2.0, 1.0, 3.0)
-    generator = np.random.default_rng(1)
-    values = generator.normal(5.0, 2.0, 40)
-    means = [generator.choice(np.sort(values), 40) for _ in range(4000)]
-    expected = np.percentile([report.interquartile_mean(each) for each in means], [2.5, 97.5])
-    np.testing.assert_allclose(report.interval(values)[1:], expected, atol=0.1)
-    curves = report.interval(np.stack([values, values + 1.0], 1))
-    np.testing.assert_allclose(curves[1] + [1.0, 0.0], curves[1][1])
-
-
-def test_statistics_are_rliables():
-    library = pytest.importorskip("rliable.library", reason="rliable is not installed")
-    from rliable import metrics
-
-    scores = np.random.default_rng(2).normal(10.0, 3.0, 12)
-    found = library.get_interval_estimates(
-        {"x": scores[:, None]}, lambda x: np.array([metrics.aggregate_iqm(x)]), reps=10_000
-    )
-    middle, lower, upper = report.interval(scores)
-    np.testing.assert_allclose(found[0]["x"], middle)
-    np.testing.assert_allclose(found[1]["x"][:, 0], [lower, upper], atol=0.1)
 
 
 @pytest.mark.parametrize(
@@ -247,6 +206,7 @@ def test_the_report_is_that_of_the_tables_and_of_the_sets():
     assert same, (
         "benchmarks/results/README.md is older than the tables or the sets: python benchmarks/report.py"
     )
+    assert report.MEASURED.read_text() == report.measured(rows, report.RESULTS)
 
 
 def test_results_with_workers_have_the_bar_of_the_set_but_for_its_time():

@@ -6,7 +6,7 @@ import pytest
 
 from rl.errors import UsageError
 from rl.hparams.dqn import dqn, dqn_cartpole
-from rl.hparams.overrides import parse_overrides
+from rl.hparams.overrides import override_text, parse_overrides
 
 
 @pytest.mark.parametrize(
@@ -124,3 +124,15 @@ def test_whole_decimal_number_is_welcome_as_an_integer():
     hparams = dqn()
     hparams.assign(parse_overrides("train_steps=1e6"))
     assert hparams.train_steps == 1_000_000 and isinstance(hparams.train_steps, int)
+
+
+def test_values_become_text_that_is_read_as_them():
+    values = {"a": None, "b": True, "c": 1e-05, "d": [1, [2.5, "x"]], "e": {"k l": "none", "m": ["a,b"]}}
+    values |= {"f": "12", "g": "", "h": "a b-c.d/e", "i": "it's", "j": "x=[y", "k": 1e22}
+    assert parse_overrides(override_text(values)) == values
+    assert (
+        override_text({"lr": 0.001, "model.hidden": [64, 64], "env": "A-v1"})
+        == "lr=0.001,model.hidden=[64,64],env=A-v1"
+    )
+    with pytest.raises(UsageError, match="quotes of both kinds"):
+        override_text({"a": "'\""})

@@ -34,6 +34,7 @@ WRONG = [
     ([*GOOD, "--", "--cpu", "3"], "unknown flag --cpu"),
     ([*GOOD, "--user_modules", "no_such"], "cannot import user module 'no_such'"),
     ([*GOOD, "--list"], "--list: python train.py --list shows the names"),
+    ([*GOOD, "--suggest", "X"], "--suggest: python train.py --suggest says it"),
     ([*GOOD, "--render"], "--render: a Pod has no display"),
     ([*GOOD, "--num_workers", "2", "--ray_address", "auto"], "--ray_address: workers join the cluster"),
     ([*GOOD, "--num_workers", "2", "--parallel", "2"], "--parallel 2 and --num_workers: take one"),
@@ -187,3 +188,13 @@ def test_undecodable_bytes_of_a_real_command_line_are_told(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"is no UTF-8" in done.stderr
     assert not (tmp_path / "m").exists()
+
+
+def test_a_file_of_hyperparameters_becomes_flags_of_the_pods(generate, tmp_path):
+    """Which do not have it; and its name is the run's."""
+    (tmp_path / "my_fast.toml").write_text('base = "ppo_cartpole"\nlr = 0.01\n[model]\nhidden = [8]\n')
+    flags = ["--hparams", str(tmp_path / "my_fast.toml"), *IMAGE, *BUCKET, "--hparam_override", "epochs=2"]
+    job = one(generate(*flags).objects, "Job")
+    assert job["metadata"]["name"] == "my-fast"
+    text = str(job)
+    assert "'--hparams', 'ppo_cartpole'" in text and "lr=0.01,model.hidden=[8],epochs=2" in text

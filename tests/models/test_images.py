@@ -223,3 +223,12 @@ def test_images_that_are_too_small_are_refused(name, side):
 def test_another_number_of_convolutions_than_the_papers_is_refused():
     with pytest.raises(UsageError, match=r"has 3 convolutions, model.filters=\[8, 8\]"):
         make(image(ATARI), name="nature_cnn", filters=(8, 8))
+
+
+def test_each_line_of_four_lies_in_one_place_of_a_boards_convolution():
+    _, torso = make(image((6, 7, 2)), name="board_cnn", hidden=(8,))
+    (layer,) = torso.stages
+    assert layer.kernel.shape == (4, 4, 2, 64)
+    assert layer(tf.zeros([5, 6, 7, 2])).shape == (5, 3, 4, 64)
+    with pytest.raises(UsageError, match="board_cnn"):
+        make(image((3, 3, 2)), name="board_cnn")

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from gymnasium import spaces
 
-from rl.envs.graph.multi_agent import MultiAgentEnv
+from rl.envs.graph.multi_agent import TurnGame
 from rl.envs.graph_gym import draw_channels
 from rl.spaces import ACTION_MASK
 from rl.types import Nest, Tensor
@@ -23,7 +23,7 @@ from rl.types import Nest, Tensor
 OBSERVED = "observation"
 
 
-class BoardGame(MultiAgentEnv):
+class BoardGame(TurnGame):
     """B games. Physics [B, cells] int32: 0 empty, 1 or 2 the piece of a player; whose turn it is follows.
 
     A game says its `shape`, `moves` and `lines` and writes `legal_moves` and `cell_of`. Action `moves` is to
@@ -32,7 +32,6 @@ class BoardGame(MultiAgentEnv):
     """
 
     agent_names: tuple[str, ...] = ("player_0", "player_1")
-    cooperative = False
     shape: tuple[int, int]  # rows and columns
     moves: int  # moves that a player on turn may choose among
     lines: Sequence[Sequence[int]]  # cells of which a player who has them all wins
@@ -48,10 +47,6 @@ class BoardGame(MultiAgentEnv):
         for number, line in enumerate(self.lines):
             self._lines[list(line), number] = 1.0
 
-    def legal_moves(self, board: Tensor) -> Tensor:
-        """Returns the moves that the player on turn has, bool [B, moves]."""
-        raise NotImplementedError
-
     def cell_of(self, board: Tensor, move: Tensor) -> Tensor:
         """Returns the cells into which legal moves [B] put a piece, int32 [B]."""
         raise NotImplementedError
@@ -63,22 +58,30 @@ class BoardGame(MultiAgentEnv):
     def dynamics(self, physics: Tensor, action: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Makes the move of the player on turn; both have left when somebody has won, or the board is full,
         or the move was illegal."""
-        board, turn = physics, _turn(physics)  # [B, cells], [B]
-        move = tf.gather(tf.cast(action, tf.int32), turn, batch_dims=1)  # [B]
+        mover = tf.one_hot(self.turn(physics), 2)  # [B, 2]
+        move = tf.gather(tf.cast(action, tf.int32), self.turn(physics), batch_dims=1)  # [B]
+        board, paid, over = self.play(physics, move)
+        of_other = -tf.maximum(paid, 0.0)  # who loses by an illegal move loses to nobody
+        reward = mover * paid[:, None] + (1.0 - mover) * of_other[:, None]
+        return board, reward, tf.repeat(over[:, None], 2, 1)
+
+    def play(self, physics: Tensor, move: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """See `TurnGame.play`; an illegal move leaves the board as it is."""
+        board, turn = physics, self.turn(physics)  # [B, cells], [B]
         known = tf.pad(self.legal_moves(board), [[0, 0], [0, 1]])  # passing is no move
         legal = tf.gather(known, move, batch_dims=1)  # [B]
         cell = self.cell_of(board, tf.minimum(move, self.moves - 1))
         placed = tf.one_hot(cell, self.cells, dtype=tf.int32) * (turn + 1)[:, None]  # [B, cells]
         board = tf.where(legal[:, None], board + placed, board)
-
         own = tf.cast(board == (turn + 1)[:, None], tf.float32)
         pieces = np.sum(self._lines, 0)  # [lines] of each line
         won = tf.reduce_any(own @ self._lines == pieces, -1) & legal  # [B]
-        mover = tf.one_hot(turn, 2)  # [B, 2]
-        of_mover = tf.where(won, 1.0, tf.where(legal, 0.0, -1.0))[:, None]
-        of_other = tf.where(won, -1.0, 0.0)[:, None]
-        over = won | ~legal | tf.reduce_all(board > 0, -1)  # [B]
-        return board, mover * of_mover + (1.0 - mover) * of_other, tf.repeat(over[:, None], 2, 1)
+        paid = tf.where(won, 1.0, tf.where(legal, 0.0, -1.0))
+        return board, paid, won | ~legal | tf.reduce_all(board > 0, -1)
+
+    def turn(self, physics: Tensor) -> Tensor:
+        """See `TurnGame.turn`: the first player where the number of pieces is even."""
+        return tf.reduce_sum(tf.cast(physics > 0, tf.int32), -1) % 2
 
     def observe(self, physics: Tensor) -> Nest:
         """Returns what each of the two sees, [B, 2, *shape, 2] and [B, 2, moves + 1]."""
@@ -86,7 +89,7 @@ class BoardGame(MultiAgentEnv):
         seen = tf.cast(tf.stack([pieces, pieces[..., ::-1]], 1), tf.float32)  # [B, 2, cells, 2]
         moves = tf.pad(self.legal_moves(physics), [[0, 0], [0, 1]])[:, None]  # [B, 1, moves + 1]
         passing = tf.one_hot(self.moves, self.moves + 1, True, False)
-        on_turn = tf.one_hot(_turn(physics), 2, True, False)[..., None]  # [B, 2, 1]
+        on_turn = tf.one_hot(self.turn(physics), 2, True, False)[..., None]  # [B, 2, 1]
         mask = tf.cast(tf.where(on_turn, moves, passing), tf.int32)
         return {OBSERVED: tf.reshape(seen, [self.num_envs, 2, *self.shape, 2]), ACTION_MASK: mask}
 
@@ -107,8 +110,3 @@ def rows_of(length: int, shape: tuple[int, int]) -> list[list[int]]:
                 if last[0] < rows and 0 <= last[1] < columns:
                     lines.append([(row + i * down) * columns + column + i * right for i in range(length)])
     return lines
-
-
-def _turn(board: Tensor) -> Tensor:
-    """Returns who is on turn, int32 [B]: the first player where the number of pieces is even."""
-    return tf.reduce_sum(tf.cast(board > 0, tf.int32), -1) % 2

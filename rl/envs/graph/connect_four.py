@@ -25,9 +25,9 @@ class ConnectFour(BoardGame):
 
     shape, moves, lines = (ROWS, COLUMNS), COLUMNS, rows_of(4, (ROWS, COLUMNS))
 
-    def legal_moves(self, board: Tensor) -> Tensor:
+    def legal_moves(self, physics: Tensor) -> Tensor:
         """Returns the columns that are not full, bool [B, 7]."""
-        return board[:, :COLUMNS] == 0
+        return physics[:, :COLUMNS] == 0
 
     def cell_of(self, board: Tensor, move: Tensor) -> Tensor:
         """Returns the lowest empty cells of the columns, [B]."""

@@ -83,6 +83,29 @@ class MultiAgentEnv(Copies):
         raise UsageError(f"{type(self).__name__} draws no pictures")
 
 
+class TurnGame(MultiAgentEnv):
+    """B games of two players by turns, in which one's gain is the other's loss.
+
+    Who is on turn acts; what the other one does is ignored. Beside what every environment of agents writes,
+    a game writes these three functions of any number of games, which search asks (`rl.ops.search`).
+    """
+
+    cooperative = False
+
+    def turn(self, physics: Nest) -> Tensor:
+        """Returns who is on turn, 0 or 1, int32 [B]."""
+        raise NotImplementedError
+
+    def legal_moves(self, physics: Nest) -> Tensor:
+        """Returns the moves of who is on turn, bool [B, moves]."""
+        raise NotImplementedError
+
+    def play(self, physics: Nest, move: Tensor) -> tuple[Nest, Tensor, Tensor]:
+        """Returns physics, what who made the move [B] is paid, float32 [B], and whether the game is over,
+        bool [B]."""
+        raise NotImplementedError
+
+
 class AgentsState(NamedTuple):
     """The state of B environments of A agents."""
 
@@ -175,7 +198,7 @@ class AgentRows(AgentsView):
         shown = {name: tf.reshape(x, rows + list(x.shape[2:])) for name, x in parts.items()}
         shown["agent"] = tf.tile(tf.eye(self.count), [env.num_envs, 1])
         if self._sees_state:
-            shown["state"] = tf.repeat(_state(env, state.physics, parts), self.count, 0)
+            shown["state"] = tf.repeat(global_state(env, state.physics, parts), self.count, 0)
         cut = self.truncated(state)[:, None] & ~state.gone
         flags = tf.reshape(state.gone, rows), tf.reshape(cut, rows)
         return TimeStep(shown, tf.reshape(state.reward, rows), *flags)
@@ -201,7 +224,7 @@ class JointView(AgentsView):
         shown = {
             "agents": parts["observation"],
             "alive": tf.cast(~state.gone, tf.float32),
-            "state": _state(self.env, state.physics, parts),
+            "state": global_state(self.env, state.physics, parts),
         }
         if ACTION_MASK in parts:
             shown[ACTION_MASK] = tf.reshape(parts[ACTION_MASK], [self.num_envs, -1])
@@ -218,8 +241,8 @@ def agents_view(env: MultiAgentEnv, view: str) -> AgentsView:
     return JointView(env) if view == "joint" else AgentRows(env, view == "rows_and_state")
 
 
-def _state(env: MultiAgentEnv, physics: Nest, parts: dict[str, Tensor]) -> Tensor:
-    """The global state [B, S]; without one, what all agents observe."""
+def global_state(env: MultiAgentEnv, physics: Nest, parts: dict[str, Tensor]) -> Tensor:
+    """Returns the global state [B, S]; without one, what all agents observe, of which `parts` are."""
     if env.state_space is not None:
         return env.state(physics)
     return tf.reshape(tf.cast(parts["observation"], tf.float32), [env.num_envs, -1])

@@ -23,9 +23,9 @@ class TicTacToe(BoardGame):
     agent_names = ("player_1", "player_2")
     shape, moves, lines = (3, 3), 9, rows_of(3, (3, 3))
 
-    def legal_moves(self, board: Tensor) -> Tensor:
+    def legal_moves(self, physics: Tensor) -> Tensor:
         """Returns the empty cells, bool [B, 9]."""
-        return board == 0
+        return physics == 0
 
     def cell_of(self, board: Tensor, move: Tensor) -> Tensor:
         """Returns the moves themselves."""

@@ -115,6 +115,7 @@ def test_servers_ask_the_program_by_its_name_but_not_for_what_spans_the_cores(sl
     assert ended(other)[0] == 0
 
 
+@pytest.mark.slow
 def test_others_end_and_leave_nothing_when_the_first_machine_is_killed(slice_of):
     first, other = slice_of(2, "forever")
     lines_until("begun", first)
@@ -157,7 +158,7 @@ def test_the_program_computes_on_every_machine_and_saves_where_any_is_asked_to_s
     assert none_left(slice_of)
 
 
-@pytest.mark.parametrize("index, missing", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("index, missing", [pytest.param(0, 1, marks=pytest.mark.slow), (1, 0)])
 def test_a_machine_that_never_comes_is_one_clear_line_after_the_time_limit(slice_of, index, missing):
     (alone,) = slice_of(2, "forever", only=[index], WAIT="2")
     code, out, err = ended(alone)

@@ -1,0 +1,1 @@
+"""Searches over hyperparameters: `python -m rl.tune --help`."""

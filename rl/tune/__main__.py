@@ -1,0 +1,314 @@
+"""Searches for better hyperparameters: `python -m rl.tune --help`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import math
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rl import cli
+from rl.cli import Parser, checked, flags_of, integer, parse
+from rl.errors import AGAIN, Unavailable, UsageError, nearest
+from rl.hparams.hparams import HParams
+from rl.imports import needing_packages
+from rl.registry import import_user_modules
+from rl.tune.runs import Command, TrainProcess, check_local, tell
+
+if TYPE_CHECKING:
+    from rl.hparams.spaces import Space
+    from rl.tune.judge import Judged
+    from rl.tune.search import Plan
+
+EXAMPLES = """examples:
+  python -m rl.tune ppo_cartpole --trials 50 --parallel 2
+  python -m rl.tune ppo --env Acrobot-v1 --train_steps 200000 --trials 30 --space "lr=log:1e-4:1e-2"
+  python -m rl.tune dqn_cartpole --only --space "lr=log:1e-4:1e-2,n_step=[1,3,10]" --sampler random
+  python -m rl.tune ppo_cartpole --trials 50 --study sqlite:///studies.db --output_dir runs/tune_cartpole
+"""
+SAMPLERS, PRUNERS = ("tpe", "random", "grid"), ("median", "hyperband", "none")
+OBJECTIVES = ("last", "curve")
+# Flags of train.py that mean the same here; the others are each trial's own.
+TAKEN = ("env", "env_wrappers", "hparam_override", "train_steps", "eval_policy", "sys", "user_modules",
+         "num_workers", "ray_address")  # fmt: skip
+EVALUATIONS = 10  # of a run whose set asks for none
+WINNER, JUDGED, STUDY = "winner.toml", "judged.md", "study.db"  # files in the output folder
+_SEEDS = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+def seeds(text: str) -> range:
+    """Reads `100-104`, or one number: an argparse type."""
+    match = _SEEDS.fullmatch(text)
+    first = int(match[1]) if match else 0
+    last = int(match[2] or match[1]) if match else -1
+    if last < first or last >= 2**31:
+        raise argparse.ArgumentTypeError(f"needs FIRST-LAST, such as 0-2, not {text!r}")
+    return range(first, last + 1)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Builds the parser of the flags that train.py does not have, or has otherwise."""
+    parser = Parser(
+        prog="python -m rl.tune",
+        description="Searches for hyperparameters better than a set's. Trials are runs of train.py; the best "
+        "one is kept as a file that --hparams takes, and trained again beside the set, on seeds that chose "
+        "nothing. The same command goes on with a search that was interrupted. Further flags, train.py's: "
+        f"{', '.join(f'--{name}' for name in TAKEN)}.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("set", metavar="SET|FILE", help="what the search begins from, as --hparams takes it")
+    add("--trials", type=integer(1), default=50, metavar="N", help="in all (default 50)")
+    add("--parallel", type=integer(1), default=1, metavar="N", help="trials side by side (default 1)")
+    where = "folder of the search (default runs/tune_SET, and in its name what else is asked for)"
+    add("--output_dir", metavar="DIR", help=where)
+    add("--study", metavar="URL", help=f"Optuna's database (default {STUDY} in that folder)")
+    ranges = "replaces or adds to what the algorithm declares: lr=log:1e-5:1e-2,epochs=1:9,gamma=[0.9,0.99]"
+    add("--space", default="", metavar="NAME=RANGE,...", help=ranges)
+    add("--only", action="store_true", help="search nothing but --space")
+    add("--sampler", default="tpe", metavar="|".join(SAMPLERS), help="what proposes (default tpe)")
+    add("--pruner", default="median", metavar="|".join(PRUNERS), help="what ends trials (default median)")
+    objective = (
+        "of a trial: its last evaluation, or the mean of all, which is for learning fast (default last)"
+    )
+    add("--objective", default="last", metavar="|".join(OBJECTIVES), help=objective)
+    text = "of each trial, whose returns are averaged (default 0-2)"
+    add("--seeds", type=seeds, default=range(3), metavar="FIRST-LAST", help=text)
+    text = "on which the best trial is judged (default 100-104)"
+    add("--judge_seeds", type=seeds, default=range(100, 105), metavar="FIRST-LAST", help=text)
+    text = "episodes of each evaluation (default 20)"
+    add("--eval_episodes", type=integer(1), default=20, metavar="N", help=text)
+    add("--sampler_seed", type=integer(0), default=0, metavar="N", help="of what is proposed (default 0)")
+    return parser
+
+
+class Asked(NamedTuple):
+    """What was typed, once it is checked."""
+
+    own: argparse.Namespace
+    train: argparse.Namespace
+    hparams: HParams  # of the set with all that is fixed
+    folder: Path
+    space: Space
+
+    @property
+    def base(self) -> tuple[str, str]:
+        """Returns names of sets, and overrides, that say what the search begins from."""
+        from rl.hparams.merge import as_typed
+
+        return as_typed(self.own.set, self.train.hparam_override)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        with needing_packages():
+            return _run(_asked(sys.argv[1:] if argv is None else argv))
+    except UsageError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return AGAIN if isinstance(error, Unavailable) else 2
+
+
+def _asked(argv: Sequence[str]) -> Asked:
+    """Parses and checks everything that can be checked before anything is written."""
+    parser = build_parser()
+    own, rest = parser.parse_known_args(argv)
+    if importlib.util.find_spec("optuna") is None:
+        raise UsageError("python -m rl.tune needs Optuna, which is not installed: pip install '.[tune]'")
+    train, bare = parse(["--hparams", own.set, *rest], flags_of(parser)), cli.build_parser().parse_args([])
+    for name, value in vars(train).items():
+        if name not in (*TAKEN, "hparams") and value != getattr(bare, name):
+            raise UsageError(f"--{name} is none of a search's: its trials have their own (--help)")
+    for name, known in (("sampler", SAMPLERS), ("pruner", PRUNERS), ("objective", OBJECTIVES)):
+        if getattr(own, name) not in known:
+            raise UsageError(f"unknown --{name} {getattr(own, name)!r}: {nearest(getattr(own, name), known)}")
+    if set(own.seeds) & set(own.judge_seeds):
+        raise UsageError("--seeds and --judge_seeds overlap: a seed that chose cannot judge")
+    if own.only and not own.space:
+        raise UsageError("--only: say by --space what is searched")
+    import_user_modules(name.strip() for name in train.user_modules.split(",") if name.strip())
+    hparams = _with_evaluations(checked(train))
+    return Asked(own, train, hparams, _folder(own, train), _space(own, train, hparams))
+
+
+def _with_evaluations(hparams: HParams) -> HParams:
+    """Returns the hparams with evaluations along the way. Raises UsageError where nothing can be played."""
+    from rl.envs.checks import check_environment
+    from rl.envs.of_data import with_environment
+
+    hparams = with_environment(hparams)
+    check_environment(hparams, training=True)
+    if not hparams.env:
+        raise UsageError("there is no environment to evaluate in: give --env ID")
+    if not hparams.eval_period:
+        hparams = hparams.thawed()
+        hparams.eval_period = max(hparams.train_steps // EVALUATIONS, 1)
+    return hparams if hparams.frozen else hparams.freeze()
+
+
+def _folder(own: argparse.Namespace, train: argparse.Namespace) -> Path:
+    from rl.storage.address import default_output
+
+    asked = ",".join(filter(None, [train.env_wrappers, train.hparam_override, own.space]))
+    folder = own.output_dir
+    if folder is None:
+        place, name = os.path.split(default_output(own.set, train.env, asked, 0, train.num_workers))
+        folder = os.path.join(place, f"tune_{name}")
+    check_local(folder)
+    return Path(folder)
+
+
+def _space(own: argparse.Namespace, train: argparse.Namespace, hparams: HParams) -> Space:
+    """Returns what is searched; with --only no more than is asked for."""
+    from rl.hparams.overrides import parse_overrides
+    from rl.hparams.spaces import Range, space_of
+
+    fixed = parse_overrides(train.hparam_override)
+    flags = [name for name in ("train_steps", "eval_policy", "env") if getattr(train, name) is not None]
+    space = space_of(hparams, own.space, {**fixed, **dict.fromkeys(flags)})
+    if own.only:
+        space = {name: space[name] for name in parse_overrides(own.space)}
+    endless = [name for name, each in space.items() if isinstance(each, Range) and not each.whole]
+    if own.sampler == "grid" and endless:
+        raise UsageError(f"--sampler grid: {endless[0]} has no end of values, give a list of some by --space")
+    return space
+
+
+def _run(asked: Asked) -> int:
+    from rl.signals import StopRequest
+    from rl.storage.files import ensure_writable_dir, held_alone
+
+    folder = asked.folder
+    plan = _plan(asked)
+    new = not folder.exists()
+    ensure_writable_dir(folder)
+    try:
+        with held_alone(folder, f"{folder} is searched by another process", 0.0), StopRequest() as stop:
+            return _search(asked, plan, stop)
+    finally:
+        if new and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _plan(asked: Asked) -> Plan:
+    from rl.hparams.merge import resolve
+    from rl.hparams.overrides import override_text, parse_overrides
+    from rl.tune.search import Plan
+
+    name, fixed = asked.base
+    given = parse_overrides(fixed)
+    periods = {} if "eval_period" in given else {"eval_period": asked.hparams.eval_period}
+    flags = {each: getattr(asked.train, each) for each in ("env", "train_steps", "eval_policy")}
+
+    def overrides(values: Mapping[str, str]) -> str:
+        tried = parse_overrides(",".join(f"{key}={text}" for key, text in values.items()))
+        return override_text({**given, **periods, **tried})
+
+    def command(number: int, values: Mapping[str, str]) -> Command:
+        seeds = ("--seed", str(asked.own.seeds[0]), "--copies", str(len(asked.own.seeds)))
+        words = (*_words(asked, name, overrides(values)), *seeds)
+        return Command(words, asked.folder / f"trial_{number:03d}")
+
+    def refused(values: Mapping[str, str]) -> str:
+        try:
+            resolve(name, overrides(values), **flags)
+        except UsageError as error:
+            return str(error)
+        return ""
+
+    return Plan(asked.hparams, asked.space, asked.own.seeds, asked.own.objective, command, refused)
+
+
+def _words(asked: Asked, name: str, overrides: str) -> tuple[str, ...]:
+    """Returns the flags of train.py of all runs of these hyperparameters."""
+    words = ["--hparams", name, "--hparam_override", overrides]
+    for flag in TAKEN:
+        value = getattr(asked.train, flag)
+        if flag != "hparam_override" and value not in (None, "", 0):
+            words += [f"--{flag}", str(value)]
+    return (*words, "--eval_episodes", str(asked.own.eval_episodes), "--test_episodes", "1")
+
+
+def _search(asked: Asked, plan: Plan, stop: Any) -> int:
+    from rl.hparams.spaces import Choice
+    from rl.tune.search import Search, make_pruner, open_study, values_of, winner
+    from rl.workers.plan import shares
+
+    own, hparams = asked.own, asked.hparams
+    evaluations = len(own.seeds) * -(-hparams.train_steps // hparams.eval_period)
+    address = own.study or f"sqlite:///{asked.folder.absolute() / STUDY}"
+    study = open_study(address, asked.folder.name, plan, make_pruner(own.pruner, evaluations))
+    trials = own.trials
+    if own.sampler == "grid":
+        sizes = (
+            len(each.options) if isinstance(each, Choice) else int(each.high - each.low) + 1
+            for each in asked.space.values()
+        )
+        trials = min(trials, math.prod(sizes))
+    for name, each in asked.space.items():
+        tell(f"{name}={each.text()}")
+    places = shares(own.parallel)
+    Search(study, plan, trials, own.sampler, own.sampler_seed, places, TrainProcess).run(stop)
+    if stop.requested:
+        tell(f"stopped: the same command goes on ({shlex.quote(str(asked.folder))})")
+        return stop.exit_code
+    best = winner(study)
+    return _judge(asked, values_of(best, asked.space), best.number, stop)
+
+
+def _judge(asked: Asked, values: Mapping[str, str], number: int, stop: Any) -> int:
+    """Keeps the winner as a file, and trains it again beside the set that the search began from."""
+    from rl.hparams.files import write_set
+    from rl.hparams.merge import resolve
+    from rl.hparams.overrides import override_text, parse_overrides
+    from rl.tune.judge import Side, commands, judge
+    from rl.workers.plan import shares
+
+    name, fixed = asked.base
+    given = parse_overrides(fixed)
+    found = {**given, **parse_overrides(",".join(f"{key}={text}" for key, text in values.items()))}
+    flags = {each: getattr(asked.train, each) for each in ("env", "train_steps", "eval_policy")}
+    kept = {**found, **{key: value for key, value in flags.items() if value is not None}}
+    file = asked.folder / WINNER
+    write_set(file, name, kept, [f"Trial {number} of python -m rl.tune {asked.own.set}"])
+    tell(f"trial {number} is the best, kept in {file}")
+    if resolve(name, kept).to_dict() == resolve(name, given, **flags).to_dict():
+        tell(f"it is {asked.own.set} as it is: there is nothing to judge")
+        return 0
+    periods = {"eval_period": asked.hparams.eval_period}
+    steps, sides = asked.hparams.train_steps, []
+    for side, place, overrides in (
+        (Path(asked.own.set).stem, "set", given),
+        (f"trial {number}", f"trial_{number:03d}", found),
+    ):
+        words = _words(asked, name, override_text({**periods, **overrides}))
+        folder = asked.folder / "judged" / place
+        sides.append(Side(side, commands(words, asked.own.judge_seeds, folder), steps))
+    judged = judge(sides, shares(asked.own.parallel), TrainProcess, stop)
+    if judged is None:
+        tell("stopped: the same command goes on")
+        return stop.exit_code
+    _tell(asked, judged, file)
+    return 0
+
+
+def _tell(asked: Asked, judged: Judged, file: Path) -> None:
+    from rl.storage.files import write_text_atomic
+
+    lines = judged.lines(asked.own.judge_seeds)
+    write_text_atomic(asked.folder / JUDGED, "\n".join(lines) + "\n")
+    tell("\n".join(lines))
+    tell(f"python train.py --hparams {shlex.quote(str(file))}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

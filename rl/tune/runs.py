@@ -1,0 +1,149 @@
+"""Ordinary runs as processes of a search: `train.py` in a folder, and what it has come to so far."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from rl.cli import INDEX
+from rl.errors import AGAIN, UsageError
+from rl.report.runs import evaluations
+from rl.signals import end_with_parent
+from rl.storage.files import ensure_writable_dir
+
+OUTPUT = "output.txt"  # what a process says
+TRIES = 3  # processes that a run may lose
+PATIENCE = 15.0  # seconds that processes have to save and end
+POLL = 0.5  # seconds between two looks at a process
+_TRAIN = "import sys; from rl.cli import main; sys.exit(main())"
+_STOPPED = (129, 130, 143)  # exit codes of a process that was asked to stop, and has saved
+
+
+class Command(NamedTuple):
+    """What a process does: runs of `train.py` in a folder."""
+
+    words: tuple[str, ...]  # flags, but for --output_dir
+    folder: Path
+
+
+class Process(Protocol):
+    """A process of a search; in tests something that is none."""
+
+    def poll(self) -> int | None:
+        """Returns its exit code, minus the signal that ended it; None while it goes on."""
+
+    def stop(self) -> None:
+        """Asks it to save and end."""
+
+
+class TrainProcess:
+    """`train.py` as a process with cores of its own, which ends when this one does.
+
+    Args:
+        cores: those that it may use; none: all.
+    """
+
+    def __init__(self, command: Command, cores: list[int]):
+        folder, parent = ensure_writable_dir(command.folder), os.getpid()
+
+        def prepare() -> None:
+            end_with_parent(parent, signal.SIGTERM)
+            if cores and hasattr(os, "sched_setaffinity"):
+                os.sched_setaffinity(0, cores)
+
+        words = [sys.executable, "-c", _TRAIN, *command.words, "--output_dir", str(folder)]
+        environment = {name: value for name, value in os.environ.items() if name != INDEX}
+        with (folder / OUTPUT).open("ab") as output:
+            self._process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                preexec_fn=prepare,
+                start_new_session=True,  # a key on the terminal is for this process alone
+            )
+
+    def poll(self) -> int | None:
+        """Returns its exit code, minus the signal that ended it; None while it goes on."""
+        return self._process.poll()
+
+    def stop(self) -> None:
+        """Asks it to save and end."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+
+
+class Outcome(NamedTuple):
+    """How a process ended."""
+
+    kind: str  # "done", "nan", "stopped" (it was asked to), "again" (the same command goes on) or "failed"
+    said: str = ""  # its last line, where it failed
+
+
+def outcome(code: int, asked: bool, folder: Path) -> Outcome:
+    """Reads an exit code. asked: whether this process asked for the end."""
+    if code == 0:
+        return Outcome("done")
+    if asked and (code in _STOPPED or code < 0):
+        return Outcome("stopped")
+    if code == 3:
+        return Outcome("nan", _last_line(folder / OUTPUT))
+    again = code < 0 or code == AGAIN or code in _STOPPED
+    return Outcome("again" if again else "failed", _last_line(folder / OUTPUT))
+
+
+def points(folder: Path, copies: int, train_steps: int) -> list[float]:
+    """Returns what the runs in a folder, trained one after another, have come to at each evaluation: the mean
+    of that one and the last ones of the runs before it."""
+    found: list[float] = []
+    last: list[float] = []
+    for copy in range(copies):
+        each = evaluations(folder / f"run_{copy}")
+        found += [(sum(last) + value) / (len(last) + 1) for _, value in each]
+        if not each or each[-1][0] < train_steps:
+            break
+        last.append(each[-1][1])
+    return found
+
+
+def final(run_dir: Path, train_steps: int) -> float | None:
+    """Returns the mean return of a run's last evaluation; None where it is not finished."""
+    found = evaluations(run_dir)
+    return found[-1][1] if found and found[-1][0] >= train_steps else None
+
+
+def finish(process: Process, seconds: float) -> int | None:
+    """Waits for a process to end; returns its exit code, None where it has not by then."""
+    deadline = time.monotonic() + seconds
+    while (code := process.poll()) is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return code
+
+
+def tell(line: str) -> None:
+    """Prints a line at once, into a pipe too."""
+    print(line, flush=True)
+
+
+def check_local(folder: str) -> None:
+    """Raises UsageError where an output folder is none of this machine."""
+    from rl.storage.address import check_whole, is_remote
+
+    if not folder or is_remote(folder):
+        raise UsageError(f"--output_dir {folder!r}: a search needs a folder of this machine")
+    check_whole(folder)
+
+
+def _last_line(path: Path) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line for line in reversed(lines) if line.strip()), "")

@@ -1,0 +1,309 @@
+"""The search: Optuna proposes, processes train, their evaluations say what is worth going on with."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from rl.errors import UsageError, nearest
+from rl.hparams.hparams import HParams
+from rl.hparams.overrides import value_text
+from rl.hparams.spaces import Choice, Range, Space
+from rl.signals import StopRequest
+from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Outcome, Process, finish, outcome, points, tell
+
+FIRST = 3  # trials that fail, and none that does not, after which a search is given up
+SEARCH = "search"  # user attribute of a study: what is searched
+_DIGITS = 4  # of a number that is tried
+
+Start = Callable[[Command, list[int]], Process]
+
+
+class Plan(NamedTuple):
+    """What a search is of; a study that is gone on with has the same."""
+
+    hparams: HParams  # the set with what the user has fixed, frozen
+    space: Space
+    seeds: range  # of the runs of a trial
+    objective: str  # "last": return of the last evaluation; "curve": mean of all
+    command: Callable[[int, Mapping[str, str]], Command]  # of a trial: its number, values as overrides
+    refused: Callable[[Mapping[str, str]], str]  # why values do not fit together; empty: they do
+
+    def described(self) -> dict[str, Any]:
+        """Returns it as a study keeps it."""
+        return {
+            "hparams": self.hparams.to_dict(),
+            "space": {name: each.text() for name, each in self.space.items()},
+            "seeds": list(self.seeds),
+            "objective": self.objective,
+        }
+
+
+def make_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
+    """Returns a new sampler of that name. Raises UsageError for an unknown one."""
+    makers: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
+        "tpe": lambda: optuna.samplers.TPESampler(seed=seed, multivariate=True),
+        "random": lambda: optuna.samplers.RandomSampler(seed=seed),
+        "grid": lambda: optuna.samplers.BruteForceSampler(seed=seed),
+    }
+    if name not in makers:
+        raise UsageError(f"unknown --sampler {name!r}: {nearest(name, makers)}")
+    with warnings.catch_warnings():  # of what is experimental in Optuna
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return makers[name]()
+
+
+def make_pruner(name: str, evaluations: int) -> optuna.pruners.BasePruner:
+    """Returns a pruner of that name. Raises UsageError for an unknown one.
+
+    evaluations: of a trial that is not ended early.
+    """
+    makers: dict[str, Callable[[], optuna.pruners.BasePruner]] = {
+        "median": lambda: optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=evaluations // 4),
+        "hyperband": lambda: optuna.pruners.HyperbandPruner(1, max(evaluations, 2), 3),
+        "none": optuna.pruners.NopPruner,
+    }
+    if name not in makers:
+        raise UsageError(f"unknown --pruner {name!r}: {nearest(name, makers)}")
+    return makers[name]()
+
+
+def open_study(address: str | None, name: str, plan: Plan, pruner: optuna.pruners.BasePruner) -> optuna.Study:
+    """Returns the study of that name, new or as it was left; address: of its database, None: in memory.
+
+    Raises:
+        UsageError: it cannot be opened, or it is of another search.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        study = optuna.create_study(
+            storage=address, study_name=name, direction="maximize", load_if_exists=True, pruner=pruner
+        )
+        there = study.user_attrs.get(SEARCH)
+    except Exception as error:  # whatever its database raises
+        what = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UsageError(f"--study {address}: cannot open it ({what})") from error
+    here = plan.described()
+    if there is None:
+        study.set_user_attr(SEARCH, here)
+        study.enqueue_trial(_as_it_is(plan))
+    elif there != here:
+        changed = next(key for key in here if there.get(key) != here[key])
+        raise UsageError(
+            f"--study {address} holds another search ({changed} differs): choose another --study and "
+            "--output_dir, or repeat that search's own settings to go on with it"
+        )
+    return study
+
+
+def values_of(trial: FrozenTrial | Trial, space: Space) -> dict[str, str]:
+    """Returns what a trial tries, dotted name -> text as overrides take it."""
+    return {name: _text(trial.params[name], space[name]) for name in space}
+
+
+class _Place:
+    """Cores, and the trial that has them now."""
+
+    def __init__(self, cores: list[int]):
+        self.cores = cores
+        self.trial: Trial | None = None  # None: it is free
+        self.command: Command | None = None
+        self.process: Process | None = None
+        self.begun = 0.0
+        self.lost = 0
+        self.pruned = False
+
+
+class Search:
+    """Trains trials until there are as many as wanted, some side by side.
+
+    Args:
+        study: with the trials that there are; those that were under way go on.
+        trials: how many there are to be in all.
+        places: cores of each of the processes that run side by side.
+        start: starts a process.
+        say: prints a line.
+    """
+
+    def __init__(
+        self,
+        study: optuna.Study,
+        plan: Plan,
+        trials: int,
+        sampler: str,
+        seed: int,
+        places: list[list[int]],
+        start: Start,
+        say: Callable[[str], None] = tell,
+    ):
+        self.study, self.plan, self.trials = study, plan, trials
+        self._sampler, self._seed, self._start, self._say = sampler, seed, start, say
+        self._places = [_Place(cores) for cores in places]
+        self._left = [Trial(study, each._trial_id) for each in _in_state(study, TrialState.RUNNING)]
+        self._distributions = {name: _distribution(each) for name, each in plan.space.items()}
+
+    def run(self, stop: StopRequest) -> None:
+        """Trains; returns when all trials have ended, or those under way have saved since `stop` asks for it.
+
+        Raises:
+            UsageError: the first trials all failed.
+        """
+        try:
+            while not stop.requested:
+                for place in self._places:
+                    if place.trial is None:
+                        self._fill(place)
+                busy = [place for place in self._places if place.trial is not None]
+                if not busy:
+                    return
+                time.sleep(POLL)
+                for place in busy:
+                    self._look(place)
+        finally:
+            self._end()
+
+    def _fill(self, place: _Place) -> None:
+        """Has a place begin a trial, or go on with one that was left, where there is one to do."""
+        while place.trial is None:
+            going_on = bool(self._left)
+            trial = self._left.pop(0) if going_on else self._ask()
+            if trial is None:
+                return
+            values = values_of(trial, self.plan.space)
+            refused = self.plan.refused(values)
+            if refused:
+                self._tell(trial, None, TrialState.PRUNED, f"not trained: {refused}")
+                continue
+            if going_on:
+                self._say(f"trial {trial.number}: goes on from its checkpoint")
+            place.trial, place.command = trial, self.plan.command(trial.number, values)
+            place.begun, place.lost, place.pruned = time.monotonic(), 0, False
+            place.process = self._start(place.command, place.cores)
+
+    def _ask(self) -> Trial | None:
+        done = len(self.study.trials) - len(_in_state(self.study, TrialState.WAITING))
+        if done >= self.trials:
+            return None
+        # Made anew for each trial, so that a search that goes on draws what it would have drawn.
+        self.study.sampler = make_sampler(self._sampler, self._seed + done)
+        return self.study.ask(self._distributions)
+
+    def _look(self, place: _Place) -> None:
+        """Hands on the evaluations since the last look; ends the trial where they or its process say so."""
+        assert place.trial is not None and place.process is not None and place.command is not None
+        code = place.process.poll()  # first: what it has written by then is all
+        self._report(place)
+        if code is None:
+            if not place.pruned and place.trial.should_prune():
+                place.pruned = True
+                place.process.stop()
+            return
+        ended = outcome(code, place.pruned, place.command.folder)
+        if ended.kind == "again" and place.lost + 1 < TRIES:
+            place.lost += 1
+            self._say(f"trial {place.trial.number}: its process was lost, going on from its last checkpoint")
+            place.process = self._start(place.command, place.cores)
+            return
+        trial, place.trial = place.trial, None
+        self._conclude(trial, place, ended)
+
+    def _conclude(self, trial: Trial, place: _Place, ended: Outcome) -> None:
+        assert place.command is not None
+        seconds = f"after {time.monotonic() - place.begun:.0f} s"
+        found = self._points(place.command.folder)
+        if ended.kind == "stopped":
+            self._tell(trial, None, TrialState.PRUNED, f"ended early {seconds}, at {found[-1]:.1f}")
+        elif ended.kind == "nan":
+            self._tell(trial, None, TrialState.PRUNED, f"came to NaN {seconds}")
+        elif ended.kind == "done" and found:
+            value = found[-1] if self.plan.objective == "last" else sum(found) / len(found)
+            self._tell(trial, value, TrialState.COMPLETE, f"{value:.1f} {seconds}")
+        else:
+            why = ended.said or "no evaluation"
+            self._tell(trial, None, TrialState.FAIL, f"failed {seconds}: {why}")
+            states = [each.state for each in self.study.trials if each.state.is_finished()]
+            if len(states) >= min(FIRST, self.trials) and set(states) == {TrialState.FAIL}:
+                raise UsageError(f"all trials failed: {why} (see {place.command.folder})")
+
+    def _tell(self, trial: Trial, value: float | None, state: TrialState, said: str) -> None:
+        self.study.sampler = make_sampler("random", 0)  # a grid that is at its end asks for a loop to stop
+        self.study.tell(trial, value, state)
+        ended = [each for each in self.study.trials if each.state.is_finished()]
+        whole = _in_state(self.study, TrialState.COMPLETE)
+        best = max(whole, key=_value) if whole else None
+        so_far = "" if best is None else f"best {_value(best):.1f}, trial {best.number}; "
+        tried = ",".join(f"{name}={text}" for name, text in values_of(trial, self.plan.space).items())
+        self._say(f"trial {trial.number}: {said}  ({so_far}{len(ended)} of {self.trials})  {tried}")
+
+    def _report(self, place: _Place) -> None:
+        """Tells the pruner of evaluations that it has not been told of, in this process or an earlier one."""
+        assert place.trial is not None and place.command is not None
+        known = self.study._storage.get_trial(place.trial._trial_id).intermediate_values
+        for number, value in enumerate(self._points(place.command.folder)):
+            if number not in known:
+                place.trial.report(value, number)
+
+    def _points(self, folder: Path) -> list[float]:
+        return points(folder, len(self.plan.seeds), self.plan.hparams.train_steps)
+
+    def _end(self) -> None:
+        """Has all processes save and end."""
+        running = [place.process for place in self._places if place.trial is not None and place.process]
+        for process in running:
+            process.stop()
+        for process in running:
+            finish(process, PATIENCE)
+
+
+def winner(study: optuna.Study) -> FrozenTrial:
+    """Returns the best trial, of equals the first. Raises UsageError where none came to its end."""
+    whole = _in_state(study, TrialState.COMPLETE)
+    if not whole:
+        raise UsageError("no trial came to its end: look at the trials' folders, or ask for more --trials")
+    return max(whole, key=_value)
+
+
+def _value(trial: FrozenTrial) -> float:
+    assert trial.value is not None  # of a trial that came to its end
+    return trial.value
+
+
+def _in_state(study: optuna.Study, state: TrialState) -> list[FrozenTrial]:
+    return study.get_trials(deepcopy=False, states=(state,))
+
+
+def _distribution(each: Range | Choice) -> BaseDistribution:
+    if isinstance(each, Choice):
+        return CategoricalDistribution(each.options)
+    if each.whole:
+        return IntDistribution(int(each.low), int(each.high), log=each.log)
+    return FloatDistribution(each.low, each.high, log=each.log)
+
+
+def _text(value: Any, each: Range | Choice) -> str:
+    if isinstance(each, Choice):
+        return str(value)
+    if each.whole:
+        return str(int(value))
+    rounded = float(f"{value:.{_DIGITS}g}")
+    return repr(min(max(rounded, each.low), each.high))
+
+
+def _as_it_is(plan: Plan) -> dict[str, Any]:
+    """Returns the set's own values as far as the space has them: the first trial tries them."""
+    flat, found = plan.hparams.flat(), dict[str, Any]()
+    for name, each in plan.space.items():
+        value = flat[name]
+        if isinstance(each, Choice):
+            if value_text(value) in each.options:
+                found[name] = value_text(value)
+        elif isinstance(value, int | float) and each.low <= value <= each.high:
+            found[name] = value
+    return found

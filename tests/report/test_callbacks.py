@@ -1,0 +1,80 @@
+"""What callbacks are told, and how they and `stop_at_return` end a run."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+from small_runs import TINY
+
+import rl
+
+
+class Kept(rl.Callbacks):
+    """Keeps what it is told, and asks for the end at a step."""
+
+    def __init__(self, until=None, error=None):
+        self.rows, self.evaluations, self.checkpoints = [], [], []
+        self.until, self.error = until, error
+
+    def on_evaluation(self, step, evaluation):
+        self.evaluations.append((step, evaluation.returns.mean()))
+
+    def on_row(self, step, row):
+        if step == self.error:
+            raise RuntimeError("of the caller's own")
+        self.rows.append((step, row))
+        return step == self.until
+
+    def on_checkpoint(self, step, folder):
+        self.checkpoints.append((step, folder.name, (folder / "manifest.json").is_file()))
+
+
+def trained(folder, callbacks=None, **overrides):
+    settings = {**TINY, "eval_period": 32, "train_steps": 64} | overrides
+    return rl.train("ppo_identity", output_dir=folder, eval_episodes=2, callbacks=callbacks, **settings)
+
+
+def test_rows_evaluations_and_checkpoints_are_told_as_they_are_written(tmp_path):
+    kept = Kept()
+    run = trained(tmp_path, kept)
+    with open(run.run_dir / "metrics.csv", newline="") as file:
+        written = list(csv.DictReader(file))
+    assert [step for step, _ in kept.rows] == [int(each["step"]) for each in written] == [16, 32, 48, 64]
+    for (_, row), line in zip(kept.rows, written, strict=True):
+        assert float(line["train/loss"]) == pytest.approx(row["train/loss"], rel=1e-6)
+    assert [step for step, _ in kept.evaluations] == [32, 64]
+    assert [mean for _, mean in kept.evaluations] == [row["eval/return_mean"] for _, row in kept.rows[1::2]]
+    assert kept.checkpoints == [(64, "step_000000000064", True)]
+
+
+def test_a_run_ends_when_a_callback_asks_and_goes_on_as_if_it_had_not(tmp_path, assert_same_bits):
+    asked = trained(tmp_path / "asked", Kept(until=32))
+    assert asked.step == 32 and asked.result.exit_code == 0
+    whole, rest = trained(tmp_path / "whole"), trained(tmp_path / "asked")
+    weights = [
+        {name: each.numpy() for name, each in run.policy("last").agent.policy_variables.items()}
+        for run in (whole, rest)
+    ]
+    assert rest.step == 64
+    assert_same_bits(*weights)
+
+
+def test_an_error_of_a_callback_ends_the_run_after_a_checkpoint(tmp_path):
+    with pytest.raises(RuntimeError, match="of the caller's own"):
+        trained(tmp_path, Kept(error=32))
+    assert (tmp_path / "run_0/checkpoints/step_000000000032/manifest.json").is_file()
+
+
+def test_a_return_that_is_good_enough_ends_the_run(tmp_path):
+    run = trained(tmp_path, stop_at_return=0.0)  # Identity-v0 pays no less
+    assert run.step == 32 and run.best_return >= 0.0
+    assert trained(tmp_path, stop_at_return=0.0).step == 32
+    assert trained(tmp_path, stop_at_return=21.0).step == 64  # 20 at best
+
+
+def test_hparams_are_made_to_be_changed_and_trained(tmp_path):
+    hparams = rl.make_hparams("ppo_identity", lr=1e-3, **TINY)
+    hparams.train_steps = 16
+    run = rl.train(hparams, output_dir=tmp_path, eval_episodes=2)
+    assert (hparams.lr, run.step) == (1e-3, 16)

@@ -1,0 +1,221 @@
+"""The search, with processes that only write down what a run would have come to."""
+
+from __future__ import annotations
+
+import types
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+from stop_after import StopAfter
+
+from rl.errors import UsageError
+from rl.hparams.ppo import ppo_cartpole
+from rl.hparams.spaces import space_of
+from rl.tune import __main__ as tune
+from rl.tune import judge, search
+from rl.tune.runs import Command
+
+SPACE = "lr=log:1e-4:1e-2,epochs=1:8"
+STEPS = 100_000  # of ppo_cartpole
+PERIOD = STEPS // 4
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    for module in (search, judge):
+        monkeypatch.setattr(module, "POLL", 0.0)
+
+
+def goodness(words):
+    """What a run of these values comes to: the best is at lr=1e-3, epochs=5."""
+    values = dict(word.split("=") for word in words)
+    return 500.0 - abs(float(values["lr"]) - 1e-3) * 1e5 - 10.0 * abs(int(values["epochs"]) - 5)
+
+
+class Fake:
+    """A run of four evaluations, one at each look."""
+
+    started: list[Command]
+    ends = 0  # exit code of those that come to their end
+
+    def __init__(self, command, cores):
+        self.command, self.copy, self.asked = command, 0, False
+        self.started.append(command)
+        self.value = goodness(command.words)
+
+    def poll(self):
+        if self.asked:
+            return 143
+        folder = self.command.folder / f"run_{self.copy}"
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / "metrics.csv"
+        lines = file.read_text().splitlines() if file.exists() else ["step,eval/return_mean"]
+        if len(lines) > 4:
+            return self.ends
+        lines.append(f"{len(lines) * PERIOD},{self.value}")
+        file.write_text("\n".join(lines) + "\n")
+        return None
+
+    def stop(self):
+        self.asked = True
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    kind = type("Kind", (Fake,), {"started": []})
+    return kind
+
+
+@pytest.fixture
+def plan(tmp_path):
+    def command(number, values):
+        return Command(tuple(f"{key}={text}" for key, text in values.items()), tmp_path / f"trial_{number}")
+
+    hparams = ppo_cartpole(eval_period=PERIOD).freeze()
+    space = {name: each for name, each in space_of(hparams, SPACE).items() if name in ("lr", "epochs")}
+    return search.Plan(hparams, space, range(1), "last", command, lambda values: "")
+
+
+def study_of(plan, pruner="none", address=None):
+    return search.open_study(address, "test", plan, search.make_pruner(pruner, 4))
+
+
+def made(study, plan, fake, said, trials=12, places=1):
+    return search.Search(study, plan, trials, "tpe", 0, [[]] * places, fake, said.append)
+
+
+def test_a_search_finds_what_is_better_and_begins_with_the_set_as_it_is(plan, fake):
+    study, said = study_of(plan), []
+    made(study, plan, fake, said).run(StopAfter())
+    best = search.winner(study)
+    assert fake.started[0].words == ("lr=0.001", "epochs=5") and best.number == 0 and best.value == 500.0
+    assert len(fake.started) == len(study.trials) == 12
+    assert "(best 500.0, trial 0; 12 of 12)" in said[-1]
+    lr = search.values_of(best, plan.space)["lr"]
+    assert lr == "0.001" and all(len(each.words[0]) <= len("lr=0.0001234") for each in fake.started)
+
+
+def test_a_search_that_was_stopped_goes_on_and_proposes_what_it_would_have(plan, fake, tmp_path):
+    whole, said = study_of(plan), []
+    made(whole, plan, fake, []).run(StopAfter())
+    expected = [each.words for each in fake.started]
+    fake.started.clear()
+    command = plan.command
+
+    def elsewhere(number, values):
+        return command(number, values)._replace(folder=tmp_path / f"again_{number}")
+
+    plan = plan._replace(command=elsewhere)
+    left = study_of(plan)
+    made(left, plan, fake, said).run(StopAfter(33))
+    assert [each.number for each in left.trials if each.state is TrialState.RUNNING] == [6]
+    made(left, plan, fake, said).run(StopAfter())
+    assert "trial 6: goes on from its checkpoint" in said
+    del fake.started[7]  # trial 6 a second time
+    assert [each.words for each in fake.started] == expected
+    assert [each.value for each in left.trials] == [each.value for each in whole.trials]
+
+
+def test_trials_that_are_worse_than_the_median_end_early(plan, fake):
+    study, said = study_of(plan, "median"), []
+    made(study, plan, fake, said, trials=20, places=2).run(StopAfter())
+    pruned = [each for each in study.trials if each.state is TrialState.PRUNED]
+    assert pruned and all(len(each.intermediate_values) < 4 for each in pruned)
+    assert sum("ended early" in line for line in said) == len(pruned)
+
+
+@pytest.mark.parametrize(
+    ("code", "tries", "state"), [(-9, 3, "FAIL"), (75, 3, "FAIL"), (1, 1, "FAIL"), (3, 1, "PRUNED")]
+)
+def test_processes_that_are_lost_are_started_again_and_others_are_not(plan, fake, code, tries, state):
+    study = study_of(plan)
+    good = fake.ends
+    fake.ends = code
+    searched = made(study, plan, fake, [], trials=2)
+    searched._fill(searched._places[0])
+    while searched._places[0].trial is not None:
+        searched._look(searched._places[0])
+    assert len(fake.started) == tries and study.trials[0].state is TrialState[state]
+    fake.ends = good
+    searched.run(StopAfter())
+    assert study.trials[1].state is TrialState.COMPLETE
+
+
+def test_a_search_of_which_all_trials_fail_is_given_up(plan, fake):
+    fake.ends = 2
+    with pytest.raises(UsageError, match="all trials failed"):
+        made(study_of(plan), plan, fake, []).run(StopAfter())
+    assert len(fake.started) == 3
+
+
+def test_a_grid_is_tried_once_and_no_more(plan, fake):
+    space = {name: each for name, each in space_of(plan.hparams, "lr=[1e-3,1e-2],epochs=4:5").items()}
+    plan = plan._replace(space={name: space[name] for name in ("lr", "epochs")})
+    searched = search.Search(study_of(plan), plan, 4, "grid", 0, [[]] * 2, fake, lambda line: None)
+    searched.run(StopAfter())
+    assert len({each.words for each in fake.started}) == len(fake.started) == 4
+
+
+def test_values_that_do_not_fit_together_are_not_trained(plan, fake):
+    plan = plan._replace(refused=lambda values: "does not fit" if values["epochs"] != "5" else "")
+    study, said = study_of(plan), []
+    made(study, plan, fake, said, trials=6).run(StopAfter())
+    assert all("epochs=5" in each.words for each in fake.started) and len(study.trials) == 6
+    assert any("not trained: does not fit" in line for line in said)
+
+
+def test_another_search_is_refused_in_the_same_study(plan, tmp_path):
+    address = f"sqlite:///{tmp_path / 'study.db'}"
+    study_of(plan, address=address)
+    with pytest.raises(UsageError, match=r"another search \(seeds differs\)"):
+        study_of(plan._replace(seeds=range(2)), address=address)
+
+
+def test_both_sides_are_judged_once(plan, fake, tmp_path):
+    def side(name, lr):
+        words = (f"lr={lr}", "epochs=5")
+        return judge.Side(name, [Command(words, tmp_path / name)] * 1, STEPS)
+
+    sides, said, stop = [side("set", 1e-4), side("found", 1e-3)], [], types.SimpleNamespace(requested=False)
+    judged = judge.judge(sides, [[], []], fake, stop, said.append)
+    assert judged.returns == {"set": [410.0], "found": [500.0]} and judged.improvement.value == 1.0
+    assert "| `found` | 500.0 [500.0, 500.0] | 500.0 |" in judged.lines(range(100, 101))
+    assert judge.judge(sides, [[]], fake, stop, said.append) == judged and len(fake.started) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["ppo_cartpol"], "unknown hparams name 'ppo_cartpol': did you mean"),
+        (["ppo_cartpole", "--sampler", "tpee"], "unknown --sampler 'tpee': did you mean tpe"),
+        (["ppo_cartpole", "--pruner", "hyper"], "unknown --pruner 'hyper': did you mean hyperband"),
+        (["ppo_cartpole", "--seed", "1"], "--seed is none of a search's"),
+        (["ppo_cartpole", "--seeds", "100"], "a seed that chose cannot judge"),
+        (["ppo_cartpole", "--only"], "say by --space"),
+        (["ppo_cartpole", "--sampler", "grid"], "has no end of values"),
+        (["ppo_cartpole", "--trials", "0"], "needs an integer >= 1"),
+        (["ppo_cartpole", "--trails", "3"], "unknown flag --trails: did you mean --trials"),
+        (["ppo_cartpole", "--output_dir", "gs://b/x"], "a folder of this machine"),
+        (["ppo_cartpole", "--study", "nosuch://x"], "--study nosuch://x: cannot open it"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_nothing_is_written(words, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert tune.main(words) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.startswith("error: ") and err.count("\n") == 1
+    assert not [each for each in tmp_path.rglob("*") if each.is_file()]
+
+
+def test_without_optuna_the_extra_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(tune.importlib.util, "find_spec", lambda name: None)
+    assert tune.main(["ppo_cartpole"]) == 2
+    assert "pip install '.[tune]'" in capsys.readouterr().err
+
+
+def test_every_sampler_and_pruner_is_optunas():
+    assert all(
+        isinstance(search.make_sampler(name, 0), optuna.samplers.BaseSampler) for name in tune.SAMPLERS
+    )
+    assert all(isinstance(search.make_pruner(name, 9), optuna.pruners.BasePruner) for name in tune.PRUNERS)
