@@ -39,7 +39,7 @@ def equal(one, other):
     return all((one[name] == other[name]).all() for name in one)
 
 
-@pytest.mark.parametrize("name", ["dqn", "sac", "bcq"])
+@pytest.mark.parametrize("name", ["dqn", "bcq", pytest.param("sac", marks=pytest.mark.slow)])
 def test_an_update_of_nan_changes_nothing_and_says_what_was_wrong(make_agent, name):
     """Of BCQ, whose generator never sees a reward, and is updated first."""
     discrete = name == "dqn"

@@ -102,6 +102,7 @@ def test_a_run_gives_up_where_going_back_does_not_help(tmp_path, fragile):
         train(tmp_path / "run")  # and does not begin anew
 
 
+@pytest.mark.slow
 def test_a_run_without_a_checkpoint_ends(tmp_path, fragile):
     fragile(1, 0.0)
     with pytest.raises(NotFinite, match="there is no checkpoint"):
