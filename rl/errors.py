@@ -30,6 +30,21 @@ class NotFinite(Exception):
     """Training came to NaN or infinity: the same settings would again. The text is one line."""
 
 
+class Diverged(NotFinite):
+    """Training came to NaN or infinity, and goes back to a checkpoint with lower learning rates.
+
+    Args:
+        text: one line.
+        back_to: step of that checkpoint.
+        rollbacks: how often the run will have gone back then.
+        lr_scale: how many times those of the hparams its learning rates will be.
+    """
+
+    def __init__(self, text: str, back_to: int, rollbacks: int, lr_scale: float):
+        super().__init__(text)
+        self.back_to, self.rollbacks, self.lr_scale = back_to, rollbacks, lr_scale
+
+
 class Stopped(Exception):
     """What was under way was given up, since the program was asked to stop."""
 

@@ -13,7 +13,7 @@ from rl.data.recorder import Recorder
 from rl.envs.gym_ids import left_out
 from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import check_window, eval_envs_of
-from rl.errors import NotFinite, NotSent, Stopped, Unavailable, UsageError
+from rl.errors import Diverged, NotFinite, NotSent, Stopped, Unavailable, UsageError
 from rl.hparams.hints import hints, picture_hint, text_hint
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference
@@ -51,6 +51,10 @@ FREE_TO_CHANGE = {
     "keep_checkpoints",
     "histograms",
     "compile",
+    "check_numerics",
+    "nan_patience",
+    "nan_lr_factor",
+    "nan_max_rollbacks",
     "act_backend",
     "worker_timeout",
     "hang_timeout",
@@ -185,6 +189,7 @@ def train_one(request: Request, storage: Storage, stop: StopRequest) -> Result:
     assert hparams is not None
     _check_same_run(hparams, run_dir, request.seed)
     trainer = Trainer(request, storage)
+    first_step = trainer.first_step
     try:
         recorder = training_recorder(request, storage.address, trainer.runner)
         ensure_writable_dir(run_dir)
@@ -199,8 +204,14 @@ def train_one(request: Request, storage: Storage, stop: StopRequest) -> Result:
             },
         }
         write_run_files(run_dir, saved, request.command, trainer.runner.step if trainer.resumed else None)
-        with recorded(trainer.runner, recorder, hparams.train_steps):
-            return trainer.train(stop)
+        while True:
+            try:
+                with recorded(trainer.runner, recorder, hparams.train_steps):
+                    return trainer.train(stop)._replace(first_step=first_step)
+            except Diverged as trouble:
+                trainer.close()
+                trainer = Trainer.gone_back(request, storage, trouble)
+                recorder = training_recorder(request, storage.address, trainer.runner)
     except SystemExit as error:  # a library's or an environment's: never this program's success
         raise RuntimeError(f"something called sys.exit({error.code}) while {run_dir} was trained") from error
     finally:

@@ -117,7 +117,7 @@ def updated(hparams, batch, count, made):
     ]
 
     def update(seed, *leaves):
-        agent.update(tf.nest.pack_sequence_as(batch, leaves), seed)
+        agent.learn(tf.nest.pack_sequence_as(batch, leaves), seed)
         return tf.constant(0.0)
 
     signature = [tf.TensorSpec([2], tf.int32), *[tf.TensorSpec(x.shape, x.dtype) for x in parts[0]]]
@@ -128,8 +128,19 @@ def updated(hparams, batch, count, made):
     for name, each in agent.variables.items():
         for other in devices.values(each)[1:]:  # all devices must have come to the same
             np.testing.assert_allclose(other.numpy(), found[name], rtol=1e-6, atol=1e-7, err_msg=name)
+    if made:  # what one device alone finds wrong, none learns from
+        place = next(i for i, x in enumerate(tf.nest.flatten(batch)) if x is rewards(batch))
+        parts[-1][place] = parts[-1][place] * np.float32(np.nan)
+        call([[random.key(0), *part] for part in parts])
+        for name, each in agent.variables.items():
+            np.testing.assert_array_equal(devices.values(each)[0].numpy(), found[name], err_msg=name)
+        assert agent.guard.first() == "the reward" and int(agent.guard.made.numpy()) == made
     devices.close()
     return found
+
+
+def rewards(batch):
+    return getattr(batch, "trajectory", batch).reward
 
 
 def updates(path, *cases):

@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from rl import experiment, heartbeat, saved_run
 from rl.cli import main
 from rl.report import versions
-from rl.runners import trainer
+from rl.runners import health, trainer
 from rl.runners.evaluate import Evaluation
 from rl.runners.player import Player
 from rl.storage import files
@@ -101,8 +101,8 @@ def quick(monkeypatch, compiled):
     monkeypatch.setattr(heartbeat.Watch, "_write", lambda self, what: None)
     monkeypatch.setattr(versions, "_git_commit", lambda _: None)
     monkeypatch.setattr(trainer, "build_runner", runner)
-    check, graph = trainer.FiniteCheck, trainer.Trainer._policy_graph
-    monkeypatch.setattr(trainer, "FiniteCheck", lambda each: once("finite", lambda: check(each)))
+    check, graph = health.FiniteCheck, trainer.Trainer._policy_graph
+    monkeypatch.setattr(health, "FiniteCheck", lambda each: once("finite", lambda: check(each)))
     monkeypatch.setattr(trainer.Trainer, "_policy_graph", lambda self: once("graph", lambda: graph(self)))
     monkeypatch.setattr(saved_run, "get_algo", lambda _: lambda *__: compiled["runner"].agent)
     for module in (trainer, experiment):

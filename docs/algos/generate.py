@@ -67,6 +67,7 @@ Those under `train/` stand on the algorithms' pages; they are means over the upd
 | `episode/count` | episodes of training that ended since the last row, exploration included |
 | `episode/return_mean`, `episode/return_min`, `episode/return_max` | their returns |
 | `episode/length_mean` | their lengths in steps |
+| `train/skipped_updates` | updates that [were left out](../debugging.md) for NaN or infinity |
 | `eval/*` | whole Gymnasium episodes, by `eval_policy`: without exploration unless that is `sample` |
 | `estimate/*` | with `estimate=true`: the discounted return by the data ([how](../offline.md)) |
 | `perf/*` | in `perf.csv`: rates and memory |"""

@@ -23,10 +23,12 @@ from rl.agents.contracts import (
     LoggedActSelect,
     StatefulActSelect,
     StochasticActSelect,
+    check_algorithm,
     checked_act_select,
     checked_choice,
 )
 from rl.agents.groups import check_groups
+from rl.agents.guard import Guard, checked_numerics
 from rl.agents.optimizers import KERNELS, OPTIMIZERS
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
@@ -41,13 +43,6 @@ from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
 
 AnyHParams = TypeVar("AnyHParams", bound=HParams)
 
-EXPERIENCES = {
-    "rollout": "each trajectory as it comes",
-    "parameters": "each trajectory as it comes, of which every one begins with fresh episodes",
-    "transition": "a `Batch` that a memory samples",
-    "sequence": "a `SequenceBatch` that a memory samples",
-}
-
 
 class Agent(Generic[AnyHParams]):
     """Base of all algorithms; `Agent[DQNHParams]` is one that reads the hyperparameters of that class.
@@ -61,7 +56,9 @@ class Agent(Generic[AnyHParams]):
         UsageError: the algorithm cannot act in `action_space`, or it or another part is not what it must be.
     """
 
-    experience: str  # what it learns from, one of EXPERIENCES; `build` may choose another one
+    experience: (
+        str  # what it learns from, one of rl.agents.contracts.EXPERIENCES; `build` may choose another one
+    )
     action_spaces: ClassVar[tuple[type, ...]]  # kinds of action space it can act in
     hparams_type: ClassVar[type[HParams]] = HParams  # of its hyperparameters; `Agent[DQNHParams]` sets it
     trajectory_extras: ClassVar[tuple[str, ...]] = ()  # what a rollout keeps beside the transition
@@ -76,7 +73,7 @@ class Agent(Generic[AnyHParams]):
                     cls.hparams_type = argument
 
     def __init__(self, hparams: HParams, observation_space: spaces.Space, action_space: Any, seed: int):
-        self._check_class(hparams.algo)
+        check_algorithm(type(self), Agent, hparams.algo)
         if not isinstance(hparams, self.hparams_type):
             raise UsageError(
                 f"algorithm {hparams.algo} needs {self.hparams_type.__name__}, the hparams given are "
@@ -94,6 +91,7 @@ class Agent(Generic[AnyHParams]):
             precision=model.precision if for_images(model.name) else "float32",
         )
         name = hparams.act_select_name
+        self.guard = Guard(hparams.nan_patience)
         self.act_select = checked_act_select(get_act_select(name)(hparams), name)
         self.grad_comp = get_grad_comp(hparams.grad_comp)(hparams)
         self.networks: dict[str, keras.Model] = {}  # every network, by the name its variables are saved under
@@ -110,21 +108,6 @@ class Agent(Generic[AnyHParams]):
             )
         if hparams.eval_policy == "sample":
             self._check_stochastic()
-
-    @classmethod
-    def _check_class(cls, algo: str) -> None:
-        """Raises UsageError for an algorithm that leaves out what it must say."""
-        said = {name for kind in cls.__mro__[: cls.__mro__.index(Agent)] for name in vars(kind)}
-        missing = {"experience", "action_spaces", "build", "policy", "updates_per_iteration"} - said
-        missing |= set() if said & {"loss", "update"} else {"loss"}
-        if missing:
-            lacks = ", ".join(sorted(missing))
-            raise UsageError(
-                f"algorithm {algo} ({cls.__name__}) lacks {lacks}: see Agent in rl/agents/agent.py"
-            )
-        if cls.experience not in EXPERIENCES:
-            known = ", ".join(EXPERIENCES)
-            raise UsageError(f"algorithm {algo}: experience {cls.experience!r} is none of {known}")
 
     # -- what an algorithm writes ---------------------------------------------------------------------
 
@@ -153,14 +136,23 @@ class Agent(Generic[AnyHParams]):
         self.after_update()
         return update
 
+    def learn(self, batch: Any, seed: Tensor) -> Update:
+        """`update`, as runners call it. Where something is NaN or infinite no variable changes, and what is
+        returned counts nowhere: the metrics are none, the priorities NaN (`rl.agents.guard`)."""
+        own = [each for name, each in self.variables.items() if not name.startswith("encoder/")]
+        before = [(each, tf.convert_to_tensor(each)) for each in own]
+        with self.guard.update(batch):
+            return self.guard.finish(self.update(batch, seed), before)
+
     def after_update(self) -> None:
         """What follows every gradient step: target networks, temperature."""
 
     def scalars(self, step: int) -> dict[str, float]:
         """What else is logged with every row, read from Python: learning rates and exploration."""
         rates = {name: schedules.learning_rate(self.hparams, step, lr) for name, lr in self._rates.items()}
-        named = {"network": "train/learning_rate"}
-        found = {named.get(name, f"train/learning_rate_{name}"): float(rate) for name, rate in rates.items()}
+        named, scale = {"network": "train/learning_rate"}, float(self.guard.lr_scale.numpy())
+        names = {name: named.get(name, f"train/learning_rate_{name}") for name in rates}
+        found = {names[name]: float(rate) * scale for name, rate in rates.items()}
         select = self.act_select
         return found | select.scalars(step) if isinstance(select, LoggedActSelect) else found
 
@@ -196,6 +188,7 @@ class Agent(Generic[AnyHParams]):
         kernels = {id(each) for each in (variables if decayed is None else decayed) if each.name in KERNELS}
         optimizer.exclude_from_weight_decay([each for each in variables if id(each) not in kernels])
         optimizer.build(variables)
+        optimizer.guard, optimizer.part = self.guard, name
         self.optimizers[name], self._rates[name] = optimizer, lr
         return optimizer
 
@@ -205,7 +198,8 @@ class Agent(Generic[AnyHParams]):
         if self.hparams.lr_schedule == "constant":
             return
         for name, lr in self._rates.items():
-            self.optimizers[name].learning_rate.assign(schedules.learning_rate(self.hparams, step, lr))
+            rate = schedules.learning_rate(self.hparams, step, lr) * self.guard.lr_scale
+            self.optimizers[name].learning_rate.assign(rate)
 
     def gradient_step(
         self,
@@ -226,7 +220,8 @@ class Agent(Generic[AnyHParams]):
         variables = self.networks[name].trainable_variables if variables is None else variables
         more = {} if unless is None else {"unless": unless}
         optimizer = self.optimizers[name]
-        update = self.grad_comp(lambda part: loss(part, seed), batch, variables, optimizer, **more)
+        with checked_numerics(self.hparams.check_numerics):
+            update = self.grad_comp(lambda part: loss(part, seed), batch, variables, optimizer, **more)
         if not isinstance(update, Update):
             raise UsageError(
                 f"grad_comp {self.hparams.grad_comp} returned {type(update).__name__}, not an Update"

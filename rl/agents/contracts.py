@@ -17,6 +17,13 @@ from rl.hparams.hparams import HParams
 from rl.ops.loops import value_of
 from rl.types import Loss, Nest, PolicyOutput, Tensor
 
+EXPERIENCES = {  # what an algorithm may learn from
+    "rollout": "each trajectory as it comes",
+    "parameters": "each trajectory as it comes, of which every one begins with fresh episodes",
+    "transition": "a `Batch` that a memory samples",
+    "sequence": "a `SequenceBatch` that a memory samples",
+}
+
 
 class ActSelect(Protocol):
     """Turns what a policy says into actions."""
@@ -71,6 +78,21 @@ class ActSelectForSome(Protocol):
 
     def act_for(self, first: int, count: int, total: int) -> None:
         """Says for which environments it acts (`Agent.act_for`)."""
+
+
+def check_algorithm(kind: type, base: type, algo: str) -> None:
+    """Raises UsageError for a class `kind`, derived from `base` (rl.agents.agent.Agent), of the algorithm
+    `algo`, that leaves out what it must say."""
+    said = {name for each in kind.__mro__[: kind.__mro__.index(base)] for name in vars(each)}
+    missing = {"experience", "action_spaces", "build", "policy", "updates_per_iteration"} - said
+    missing |= set() if said & {"loss", "update"} else {"loss"}
+    if missing:
+        lacks = ", ".join(sorted(missing))
+        raise UsageError(f"algorithm {algo} ({kind.__name__}) lacks {lacks}: see Agent in rl/agents/agent.py")
+    experience = getattr(kind, "experience", None)
+    if experience not in EXPERIENCES:
+        known = ", ".join(EXPERIENCES)
+        raise UsageError(f"algorithm {algo}: experience {experience!r} is none of {known}")
 
 
 def checked_act_select(made: Any, name: str) -> Any:

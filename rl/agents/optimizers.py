@@ -51,7 +51,7 @@ def _adam_step(optimizer: Any, gradients: list[Tensor], variables: list[Any], le
 def _local(optimizer: type, step: Callable[..., None] = _step) -> type:
     """Keras sums gradients over devices and waits for all of them, which no loop allows: here each device
     takes the step by itself, with gradients that are the same on all (`rl.parallel.replicas`). Likewise the
-    weight decay, which Keras's would make on all devices, once for each."""
+    weight decay, which Keras's would make on all devices, once for each. A `Guard` sees all gradients."""
 
     def decay(self: Any, variables: list[Any]) -> None:
         if not self.weight_decay:
@@ -61,5 +61,21 @@ def _local(optimizer: type, step: Callable[..., None] = _step) -> type:
             if self._use_weight_decay(variable):
                 variable.assign_sub(rate * self.weight_decay * tf.convert_to_tensor(variable))
 
-    methods = {"_backend_update_step": step, "_apply_weight_decay": decay}
+    def apply(self: Any, grads: Any, trainable_variables: Any = None, norm: Any = None) -> None:
+        """As Keras's. norm: of the gradients, before they were clipped, where it is known."""
+        if self.guard is not None:
+            self.guard.note_gradient(self.part, grads, norm)
+        optimizer.apply(self, grads, trainable_variables)  # type: ignore[attr-defined]
+
+    def note_loss(self: Any, metrics: Any, flags: Tensor) -> None:
+        """Says which metrics of a loss are NaN or infinite, whose gradients come next."""
+        if self.guard is not None:
+            self.guard.note_loss(self.part, metrics, flags)
+
+    methods: dict[str, Any] = {"_backend_update_step": step, "_apply_weight_decay": decay, "apply": apply}
+    methods |= {
+        "note_loss": note_loss,
+        "guard": None,
+        "part": "",
+    }  # `rl.agents.guard`, and what it calls this one
     return type(optimizer.__name__, (optimizer,), methods)

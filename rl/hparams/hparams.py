@@ -119,8 +119,16 @@ class HParams(Checked):
     weight_decay: Coefficient = 0.0
     max_grad_norm: PositiveFloat | None = None  # global norm; None: no clipping
 
+    # Updates of NaN or infinity are left out; after so many in a row the run goes back to a checkpoint.
+    nan_patience: PositiveInt = 10
+    # Going back multiplies all learning rates by this.
+    nan_lr_factor: Annotated[float, Field(gt=0, le=1)] = 0.5
+    nan_max_rollbacks: Count = 3  # times that a run goes back; then it ends with exit code 3
+
     # `xla`: one compiled program; `auto`: that where it is faster, else graphs of TensorFlow's kernels.
     compile: Literal["auto", "xla", "graph", "eager"] = "auto"
+    # compile=eager: ends with a traceback at the line of a loss that gives the first NaN or infinity.
+    check_numerics: bool = False
     act_backend: Literal["auto", "litert", "compiled"] = "auto"  # how host environments' actions are computed
     overlap: bool = False  # host environments step while the learner works
 
@@ -223,6 +231,8 @@ class HParams(Checked):
                 f"hparam microbatches={self.microbatches}: grad_comp backprop takes a batch whole, take "
                 "grad_comp=accumulate"
             )
+        if self.check_numerics and self.compile != "eager":
+            raise UsageError("hparam check_numerics=true looks line by line: take compile=eager with it")
         if self.weight_decay and self.optimizer != "adamw" and self.grad_comp != "evolution":
             raise UsageError(
                 f"hparam weight_decay={self.weight_decay:g}: optimizer {self.optimizer} has none, take "

@@ -23,7 +23,8 @@ class Running(NamedTuple):
     def after(self, goes_on: Tensor, reward: Tensor, counted: Tensor) -> Running:
         """After one more step. goes_on [B]: 0 where it begins a new episode; counted [B]: 1 where it is a
         step of an episode, 0 where it is an ignored one."""
-        return Running(self.episode_return * goes_on + reward, self.length * goes_on + counted)
+        before = tf.where(goes_on > 0.0, self.episode_return, 0.0)  # NaN ends with its episode
+        return Running(before + reward, self.length * goes_on + counted)
 
 
 class Episodes(NamedTuple):
@@ -90,7 +91,7 @@ def sums(episodes: Episodes, mask: Tensor) -> Metrics:
     (episode_return, length), ended = episodes.running, tf.cast(episodes.ended, tf.float32)
     return {
         "episodes": Sum(tf.reduce_sum(ended)),
-        "episode_return": Sum(tf.reduce_sum(episode_return * ended)),
+        "episode_return": Sum(tf.reduce_sum(tf.where(episodes.ended, episode_return, 0.0))),
         "episode_return_min": Min(tf.reduce_min(tf.where(episodes.ended, episode_return, np.inf))),
         "episode_return_max": Max(tf.reduce_max(tf.where(episodes.ended, episode_return, -np.inf))),
         "episode_length": Sum(tf.reduce_sum(length * ended)),

@@ -215,9 +215,36 @@ def where(condition: Tensor, pack: MetricPack, body: Callable[[], Metrics]) -> M
     return pack.unpack(tf.cond(condition, packed, lambda: tf.constant(MetricPack.empty())))
 
 
+def put_back(condition: Tensor, before: list[tuple[Any, Tensor]]) -> None:
+    """Gives variables the values that they are listed with, where the condition, a bool scalar, holds.
+
+    What has assigned others to them meanwhile is compiled as it would be without: a branch that did nothing
+    but assign would become selects, which XLA fuses with what is before, and then rounds that otherwise. So
+    this one returns something, of no use, that is too much for that.
+    """
+
+    def given() -> Tensor:
+        for variable, value in before:
+            variable.assign(value)
+        return tf.reverse(tf.stack([condition, condition]), [0])
+
+    tf.cond(condition, given, lambda: tf.zeros([2], tf.bool))
+
+
 def weighted(metrics: Metrics, weight: Tensor) -> Metrics:
     """Returns the metrics of a part of a whole: means times its share, all others as they are."""
     return {name: x if kind(x) != "mean" else weight * x for name, x in metrics.items()}
+
+
+def unless(condition: Tensor, metrics: Metrics) -> Metrics:
+    """Returns the metrics, those of no pass where the condition, a bool scalar, holds."""
+    kept: Metrics = {}
+    for name, metric in metrics.items():
+        each = kind(metric)
+        none = {"max": NONE, "last": NONE, "min": -NONE}.get(each, 0.0)
+        value = tf.where(condition, none, tf.cast(value_of(metric), tf.float32))
+        kept[name] = value if each == "mean" else _TYPES[each](value)
+    return kept
 
 
 def summed(metrics: Metrics) -> Metrics:

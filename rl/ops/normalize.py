@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from rl.ops import loops
 from rl.ops.returns import reverse_linear_recurrence
 from rl.parallel import replicas
 from rl.types import Batch, SequenceBatch, Tensor
@@ -59,9 +60,13 @@ def _exact_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def assign_moments(variables: Moments, values: Moments) -> None:
-    """Gives the variables the values."""
+    """Gives the variables the values, but where NaN or infinity is among them: then what was seen is
+    forgotten."""
+    before = [(variable, tf.convert_to_tensor(variable)) for variable in variables]
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
+    finite = tf.math.is_finite(values.mean) & tf.math.is_finite(values.variance)
+    loops.put_back(tf.logical_not(tf.reduce_all(finite)), before)
 
 
 class RewardScale:
@@ -111,7 +116,8 @@ class RewardScale:
             tf.reverse(carried, [0]), tf.reverse(reward, [0]), self._running(worker)
         )
         returns = tf.reverse(reversed_return, [0])  # [T, B]
-        self._go_on(returns[-1] * (1.0 - tf.cast(episode_end[-1], tf.float32)), worker)
+        running = returns[-1] * (1.0 - tf.cast(episode_end[-1], tf.float32))
+        self._go_on(tf.where(tf.math.is_finite(running), running, 0.0), worker)
         before = Moments(*(each.value() for each in self.moments))
         rows, weight = tf.reshape(returns, [-1, 1]), tf.reshape(mask, [-1])
         assign_moments(self.moments, merge_moments(before, rows, weight))

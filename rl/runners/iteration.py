@@ -67,7 +67,7 @@ class Iteration:
         step = self.step()
         if source is None or isinstance(source, Samples):
             self.agent.schedule(step)
-            metrics = loops.summed(self._updates(learn_seed, step, source))
+            metrics = _summed(self._updates(learn_seed, step, source))
         else:
             trajectory, played = source(seed, step)
             metrics = {} if played is None else episodes.sums(played, trajectory.mask)
@@ -91,14 +91,13 @@ class Iteration:
             if self._values_anew:
                 value = {"value": agent.values(trajectory, seed)}
                 trajectory = trajectory._replace(extras=trajectory.extras | value)
-            update = agent.update(scaled_rewards(self.reward_scale, trajectory, hparams), seed)
-            metrics = {"updates": tf.constant(1.0), **update.metrics}
+            metrics = agent.learn(scaled_rewards(self.reward_scale, trajectory, hparams), seed).metrics
         else:
             kept = agent.remembered(trajectory, seed)
             self.memory.add(closed(kept) if self._closes else kept)
             metrics = loops.where(self.memory.can_sample(), self._pack, lambda: self._updates(seed, step))
         agent.observe(unseen)
-        return loops.summed(metrics)
+        return _summed(metrics)
 
     def _updates(self, seed: Tensor, step: Tensor, samples: Samples | None = None) -> loops.Metrics:
         """Means of the metrics of the updates on what the memory, or `samples`, gives; and how many."""
@@ -107,7 +106,7 @@ class Iteration:
             sample_seed, update_seed = update_seeds(seed, i)
             batch = self.memory.sample(sample_seed, step) if samples is None else samples.sample(i)
             batch = scaled_rewards(self.reward_scale, batch, self.agent.hparams)
-            update = self.agent.update(batch, update_seed)  # the gradient of `loss` by `grad_comp`, mostly
+            update = self.agent.learn(batch, update_seed)  # the gradient of `loss` by `grad_comp`, mostly
             if update.priorities is not None:
                 if samples is None:
                     self.memory.update_priorities(batch, update.priorities)
@@ -116,7 +115,13 @@ class Iteration:
             return update.metrics
 
         metrics, made = loops.repeat(self.agent.updates_per_iteration(), one_update)
-        return metrics | {"updates": made}
+        return metrics | {"updates": made, "finite": metrics["updates"]}
+
+
+def _summed(metrics: loops.Metrics) -> loops.Metrics:
+    """Returns means over updates as sums; "updates" then are those that were made, not left out."""
+    found = loops.summed(metrics)
+    return found if "finite" not in found else found | {"updates": found.pop("finite")}
 
 
 def first_seed(root: Tensor, device: int = 0) -> Tensor:

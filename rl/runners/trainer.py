@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ import tensorflow as tf
 
 from rl import systems
 from rl.envs.host import Purpose, purpose_seed
-from rl.errors import MachineLost, NotFinite, Stopped, Unavailable, UsageError
+from rl.errors import Diverged, MachineLost, NotFinite, Stopped, Unavailable, UsageError
 from rl.heartbeat import Watch, doing
 from rl.report.callbacks import Callbacks
 from rl.report.logger import Logger
@@ -30,7 +29,7 @@ from rl.request import Request
 from rl.runners.beside import Beside
 from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluation, Evaluator
-from rl.runners.finite import FiniteCheck
+from rl.runners.health import Health
 from rl.runners.player import Player
 from rl.runners.window import Window
 from rl.saved_run import best_return
@@ -83,7 +82,7 @@ class Trainer:
         self.checkpoints = CheckpointManager(
             run_dir / "checkpoints", hparams.keep_checkpoints, saved=self.storage.saved
         )
-        self.finite = FiniteCheck(self.runner.variables)
+        self.health = Health(self.runner, self.checkpoints, hparams)
         self.window = Window(self.runner, hparams)
         meta = self.checkpoints.restore(self.runner.variables)
         self.resumed, self.first_step = meta is not None, self.runner.step
@@ -98,17 +97,28 @@ class Trainer:
         self.best_return: float | None = None
         if meta is not None:
             self.best_return = _best_so_far(run_dir)
+            self.health.resume(meta, self.runner.step)
             self.runner.restored(self.storage.address)
             self.window.resume(meta.get("window"))
         # Of the newest checkpoint: step, -1 where there is none, and iterations of the window under way.
         self._saved = (self.runner.step, self.window.iterations) if self.resumed else (-1, 0)
 
+    @classmethod
+    def gone_back(cls, request: Request, storage: Storage, trouble: Diverged) -> Trainer:
+        """Builds the trainer of a run that is to go back, and saves there that it has. A process that is
+        killed before goes back again."""
+        CheckpointManager(storage.folder / "checkpoints").forget_after(trouble.back_to)
+        trainer = cls(request, storage)
+        trainer.health.gone_back(trouble)
+        trainer._write_checkpoint()
+        return trainer
+
     def train(self, stop: StopRequest) -> Result:
         """Trains to `train_steps` or until `stop` is requested; always leaves a checkpoint of where it is.
 
         Raises:
-            NotFinite: a loss, a gradient or a weight became NaN or infinite; nothing of that window is kept
-                but its row of metrics.
+            Diverged: updates came to NaN or infinity: the run goes on with `gone_back`.
+            NotFinite: they did, and it cannot go back any more; nothing of that window is kept but its row.
             Unavailable: rows or checkpoints could not be written.
         """
         total, start = self.hparams.train_steps, time.perf_counter()
@@ -150,7 +160,7 @@ class Trainer:
                         break
             if not self._is_saved():
                 if window.iterations:
-                    self._check_finite(runner.row(), logger)
+                    self._check_health(runner.row(), logger)
                 logger.flush()
                 patiently(self._write_checkpoint)
         rate = timed_steps / timed_seconds if timed_seconds else None
@@ -164,7 +174,7 @@ class Trainer:
         while not self.window.run(progress, lambda: stop.requested or self._is_save_due(within=True)):
             if stop.requested:
                 break
-            self._check_finite(self.runner.row(), logger)
+            self._check_health(self.runner.row(), logger)
             self._save(logger, progress)
         return not stop.requested
 
@@ -206,8 +216,8 @@ class Trainer:
         step, total = runner.step, self.hparams.train_steps
         before, sums = step - window.steps, runner.sums()
         row = runner.row() | self.agent.scalars(step)
-        row |= _perf(window.steps, sums["updates"], window.seconds) | runner.scalars()
-        self._check_finite(row, logger)
+        row |= window.perf(sums["updates"]) | runner.scalars() | self.health.skipped()
+        self._check_health(row, logger)
         evaluation = self._evaluate(before, total, row, progress)
         film = self._film(before, total, progress)
         doing("a row of metrics to be written")
@@ -234,21 +244,16 @@ class Trainer:
                     self._write_checkpoint()
             raise
 
-    def _check_finite(self, row: dict[str, float], logger: Logger) -> None:
-        """Raises NotFinite, the row logged, unless all numbers of a window are finite."""
-        trouble = self.finite.trouble(row)
-        if not trouble:
-            return
-        step = self.runner.step
-        logger.log(step, row)
-        logger.flush()
-        kept = "there is no checkpoint"
-        if self._saved[0] >= 0:
-            kept = f"the checkpoint of step {self._saved[0]:,} is kept"
-        raise NotFinite(
-            f"step {step:,}: {trouble}. Training stopped, {kept}. Look at the environment's rewards and "
-            "observations, or take a smaller lr or max_grad_norm, normalize_reward or normalize_observation"
-        )
+    def _check_health(self, row: dict[str, float], logger: Logger) -> None:
+        """Raises NotFinite, the row logged, where the run is in trouble; Diverged where it is to go back."""
+        trouble = self.health.look(row)
+        if trouble:
+            logger.log(self.runner.step, row)
+            logger.flush()
+            verdict = self.health.verdict(trouble)
+            if isinstance(verdict, Diverged):
+                _log.warning("%s", verdict)
+            raise verdict
 
     @property
     def evaluation_backend(self) -> str | None:
@@ -346,11 +351,13 @@ class Trainer:
         doing("a checkpoint to be written")
         runner = self.runner
         meta = {"seed": self.seed, "best_return": self.best_return, "window": self.window.saved()}
+        meta |= self.health.saved()
         with self._stop.unhurried():
             if runner.recorder is not None:
                 runner.recorder.flush()
             folder = self.checkpoints.save(runner.variables, runner.step, meta, runner.appended())
             self._saved = runner.step, self.window.iterations
+            self.health.wrote(runner.step)
             runner.save(self.storage.address)
             if runner.recorder is not None:
                 runner.recorder.saved()
@@ -386,12 +393,3 @@ def _best_so_far(run_dir: Path) -> float | None:
         _log.warning("%s", error)
         return None
     return found if found is not None and math.isfinite(found) else None
-
-
-def _perf(steps: int, updates: float, seconds: float) -> dict[str, float]:
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {
-        "perf/steps_per_second": steps / seconds,
-        "perf/updates_per_second": updates / seconds,
-        "perf/peak_memory_mib": memory,
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable
 from typing import Any
@@ -64,10 +65,20 @@ class Window:
         self.iterations, self.seconds = self.iterations + made, self.seconds + time.perf_counter() - at
         return made == left
 
+    def perf(self, updates: float) -> dict[str, float]:
+        """Returns rates and memory, for its row; updates: that were made in it."""
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return {
+            "perf/steps_per_second": self.steps / self.seconds,
+            "perf/updates_per_second": updates / self.seconds,
+            "perf/peak_memory_mib": memory,
+        }
+
     def finish(self) -> None:
         """Begins the next one."""
         self.iterations, self.seconds = 0, 0.0
         self._runner.begin_window()
+        self._runner.agent.guard.begin_window()
 
     def saved(self) -> dict[str, Any] | None:
         """Returns what a checkpoint must know of it, for JSON; None where it has had no iteration."""

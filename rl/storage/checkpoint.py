@@ -95,6 +95,7 @@ class CheckpointManager:
         self.keep = keep
         self._far, self._tell_saved = far, saved or (lambda: None)
         self.restored_step: int | None = None
+        self.kept: int | None = None  # a step whose checkpoint stays, whatever `keep` says
         self._damaged: set[Path] = set()
         self._previous: tuple[Path, Manifest] | None = None  # the checkpoint last written or read whole
         if patiently(self.directory.is_dir, f"cannot read {self.directory}"):
@@ -177,6 +178,15 @@ class CheckpointManager:
                 return step
         return None
 
+    def steps(self) -> list[int]:
+        """Returns the steps of those that are there and not known to be damaged, newest first."""
+        return [step for step, path in self._found() if path not in self._damaged]
+
+    def forget_after(self, step: int) -> None:
+        """Removes the checkpoints of later steps, newest first."""
+        for path in [path for at, path in self._found() if at > step]:
+            patiently(lambda path=path: remove_folder(path), f"cannot remove {path}")  # type: ignore[misc]
+
     def close(self) -> None:
         """Removes what this machine has of checkpoints that count elsewhere."""
         if self._far is not None:
@@ -209,7 +219,8 @@ class CheckpointManager:
     def _prune(self, step: int) -> None:
         """Removes what `keep` does not cover, and what was found damaged: it must not crowd out good ones."""
         good = [path for at, path in self._found() if at <= step and path not in self._damaged]
-        for path in [*good[self.keep :], *self._damaged]:
+        old = [path for path in good[self.keep :] if self.kept != int(path.name[-12:])]
+        for path in [*old, *self._damaged]:
             try:
                 remove_folder(path)
                 self._damaged.discard(path)

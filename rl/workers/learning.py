@@ -106,7 +106,8 @@ class Learning:
         """Returns the variables that all learners have alike: everything but memories and running
         episodes."""
         named = self.iteration.variables
-        return [named[name] for name in sorted(named) if not name.startswith("memory/")]
+        alike = [named[name] for name in sorted(named) if not name.startswith("memory/")]
+        return alike + self.iteration.agent.guard.variables
 
     def _learned(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         priorities = tf.zeros([0])

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from known_networks import BOX, box_batch
 
 from rl.agents.algos.grad_comp.registry import get_grad_comp
+from rl.agents.optimizers import OPTIMIZERS
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.ops import random, trajectories
@@ -191,7 +192,7 @@ def test_sums_and_extremes_of_microbatches_are_those_of_the_whole(make_batch):
     hparams = resolve("dqn", {"env": "Test-v0", "grad_comp": "accumulate", "microbatches": 2})
     batch = make_batch(count=4)._replace(reward=tf.constant([1.0, 4.0, 3.0, 2.0]))
     variable = keras.Variable(1.0)
-    optimizer = keras.optimizers.SGD(0.1)
+    optimizer = OPTIMIZERS["sgd"](0.1, None)
     optimizer.build([variable])
 
     def loss(part):

@@ -140,7 +140,7 @@ def sgd_step(w, batch, max_grad_norm, weight=lambda part: part.x):
     import keras
 
     variable = keras.Variable(w)
-    optimizer = keras.optimizers.SGD(1.0)
+    optimizer = OPTIMIZERS["sgd"](1.0, None)
     optimizer.build([variable])
     compute = get_grad_comp("backprop")(resolve("dqn_identity", {"max_grad_norm": max_grad_norm}))
     update = compute(
@@ -174,7 +174,7 @@ def test_gradients_are_clipped_by_their_norm_together(max_grad_norm, expected):
     import keras
 
     variables = [keras.Variable(0.0), keras.Variable(0.0)]
-    optimizer = keras.optimizers.SGD(1.0)
+    optimizer = OPTIMIZERS["sgd"](1.0, None)
     optimizer.build(variables)
     gradients = [tf.constant(3.0), tf.constant(4.0)]
     metrics = apply_gradients(gradients, variables, optimizer, max_grad_norm)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from rl.agents.algos.grad_comp.backprop import Refusal, apply_gradients, backprop
+from rl.agents.algos.grad_comp.backprop import Refusal, apply_gradients, backprop, common
 from rl.agents.algos.grad_comp.registry import register
 from rl.agents.contracts import checked_loss
 from rl.errors import UsageError
@@ -67,9 +67,8 @@ def accumulate(hparams: HParams) -> Any:
         )
         metrics = pack.unpack(sums)
         refused = None if unless is None else unless(metrics)
-        metrics |= apply_gradients(
-            replicas.totals(gradients), variables, optimizer, hparams.max_grad_norm, refused
-        )
+        gradients = common(gradients, metrics, optimizer)
+        metrics |= apply_gradients(gradients, variables, optimizer, hparams.max_grad_norm, refused)
         # Stacked, not joined: what `concat` gives has no static shape, which a TPU wants.
         return Update(metrics, tf.reshape(array.stack(), [-1]) if priorities else None)
 

@@ -9,7 +9,9 @@ import tensorflow as tf
 
 from rl.agents.algos.grad_comp.registry import register
 from rl.agents.contracts import checked_loss
+from rl.agents.guard import unfit
 from rl.hparams.hparams import HParams
+from rl.ops.loops import Metrics
 from rl.parallel import replicas
 from rl.parallel.fused import fused
 from rl.types import Tensor, Update
@@ -40,12 +42,19 @@ def backprop(hparams: HParams) -> Any:
         )
         metrics = {"loss": share * replicas.count(), **metrics}
         refused = None if unless is None else unless(metrics)
-        metrics |= apply_gradients(
-            replicas.totals(gradients), variables, optimizer, hparams.max_grad_norm, refused
-        )
+        gradients = common(gradients, metrics, optimizer)
+        metrics |= apply_gradients(gradients, variables, optimizer, hparams.max_grad_norm, refused)
         return Update(metrics, priorities)
 
     return compute
+
+
+def common(gradients: list[Tensor], metrics: Metrics, optimizer: Any) -> list[Tensor]:
+    """Returns the sums of gradients over all learners, who learn in the same exchange whether the loss, or a
+    metric of it, is NaN or infinite for one of them (`rl.agents.guard`)."""
+    *gradients, flags = replicas.totals([*gradients, unfit(metrics)])
+    optimizer.note_loss(metrics, flags)
+    return gradients
 
 
 def apply_gradients(
@@ -66,7 +75,7 @@ def apply_gradients(
         if max_grad_norm is not None:
             scale = tf.minimum(1.0, max_grad_norm / (norm + 1e-6))
             gradients = tuple(gradient * scale for gradient in gradients)
-        optimizer.apply(list(gradients), variables)
+        optimizer.apply(list(gradients), variables, norm)
         return norm
 
     if refused is None:

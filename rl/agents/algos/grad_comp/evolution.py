@@ -7,6 +7,7 @@ from typing import Any
 from rl.agents.algos.grad_comp.backprop import apply_gradients
 from rl.agents.algos.grad_comp.registry import register
 from rl.agents.contracts import checked_loss
+from rl.agents.guard import unfit
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.ops.evolution import antithetic_gradient, unflatten
@@ -31,6 +32,7 @@ def evolution(hparams: HParams) -> Any:
         if hparams.weight_decay and hparams.optimizer != "adamw":  # which has its own
             decay = hparams.weight_decay
             gradients = [x + decay * variable for x, variable in zip(gradients, variables, strict=True)]
+        optimizer.note_loss(metrics, unfit(metrics))
         metrics |= apply_gradients(gradients, variables, optimizer, hparams.max_grad_norm)
         return Update(metrics, priorities)
 

@@ -1,0 +1,188 @@
+"""Updates of NaN or infinity are not made: the one place through which every update goes.
+
+An update is what one call of `Agent.learn` does: of algorithms that learn from rollouts, all that they learn
+from one. Four things of it are looked at: the observations and the rewards that it learns from, then in each
+of its gradient steps the loss with its metrics (`note_loss`, called by grad_comps) and the norm of the
+gradients (`note_gradient`, called by every optimizer of `rl/agents/optimizers.py`). Where one is NaN or
+infinite, all variables of the agent are put back at the end to what they were before the update, and the
+first of them is noted. Several learners exchange what they find, and so decide alike.
+
+After `nan_patience` such updates in a row none is made any more, until the trainer has gone back to a
+checkpoint (`rl/runners/health.py`): what follows does not depend on when that looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from rl.ops import loops
+from rl.parallel import replicas
+from rl.types import Batch, Nest, SequenceBatch, Tensor, Trajectory, Update
+
+
+class Guard:
+    """Counts an agent's updates, leaves out those that are not finite, and knows why.
+
+    Args:
+        patience: how many updates in a row may be left out before all are.
+
+    Attributes:
+        made: updates that were made, since this process began.
+        skipped: updates that were left out, since the row of metrics before.
+        in_a_row: those of them that no other one has followed.
+        lr_scale: by what all learning rates are multiplied; 1 before the run has gone back.
+        rollbacks: times that it has.
+    """
+
+    def __init__(self, patience: int):
+        self.patience = patience
+        self.made, self.skipped, self.in_a_row, self._first, self._bad = (
+            tf.Variable(0, dtype=tf.int64, trainable=False, name=f"guard_{name}")
+            for name in ("made", "skipped", "in_a_row", "first", "bad")
+        )
+        self.lr_scale = tf.Variable(1.0, trainable=False, name="guard_lr_scale")
+        self.rollbacks = 0
+        self._on = False  # whether an update is traced, or made eagerly
+        self._parts: list[str] = []  # in words; `_bad` and `_first` count from 1, 0: none
+        self._told = ""  # the first part of before a restart
+
+    # -- within an update -----------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def update(self, experience: Any) -> Iterator[None]:
+        """Begins an update that learns from a `Batch`, `SequenceBatch` or `Trajectory`."""
+        found = _experienced(experience)
+        flags = tf.stack([_unfit(leaves) for leaves in found.values()])
+        if replicas.count() > 1:
+            flags = replicas.total(flags)
+        bad = self._first_of(list(found), flags)
+        self._bad.assign(tf.where(self.in_a_row >= self.patience, _number(1), bad))
+        self._on = True
+        try:
+            yield
+        finally:
+            self._on = False
+
+    def note_loss(self, name: str, metrics: loops.Metrics, flags: Tensor) -> None:
+        """Takes in what `unfit(metrics)` says, by all learners, of a step of the optimizer `name`."""
+        if self._on and metrics:
+            words = [f"the loss of {name}" if each == "loss" else f"{each}, in the loss of {name}"
+                     for each in metrics]  # fmt: skip
+            order = sorted(range(len(words)), key=lambda i: list(metrics)[i] == "loss")  # its terms first
+            self._note(self._first_of([words[i] for i in order], tf.gather(flags, order)))
+
+    def note_gradient(self, name: str, gradients: list[Tensor], norm: Tensor | None) -> None:
+        """Takes in the gradients of a step of the optimizer `name`, the same for all learners. norm: theirs,
+        where it is known."""
+        if self._on:
+            norm = tf.linalg.global_norm(gradients) if norm is None else norm
+            self._note(self._first_of([f"the gradient of {name}"], _unfit([norm])[None]))
+
+    def finish(self, update: Update, before: list[tuple[Any, Tensor]]) -> Update:
+        """Ends an update; returns what counts of it.
+
+        before: variables, and what they were when it began.
+        """
+        bad = self._bad > 0
+        self.made.assign_add(tf.where(bad, _number(0), _number(1)))
+        self.skipped.assign_add(tf.where(bad, _number(1), _number(0)))
+        self.in_a_row.assign(tf.where(bad, self.in_a_row + 1, _number(0)))
+        self._first.assign(tf.where(self._first == 0, self._bad, self._first))
+
+        loops.put_back(bad, before)
+        priorities = update.priorities
+        if priorities is not None:  # those that are no number leave a memory's as they were
+            priorities = tf.where(bad, tf.cast(float("nan"), priorities.dtype), priorities)
+        return Update(loops.unless(bad, {"updates": tf.constant(1.0), **update.metrics}), priorities)
+
+    def _note(self, number: Tensor) -> None:
+        self._bad.assign(tf.where(self._bad == 0, number, self._bad))
+
+    def _first_of(self, parts: list[str], flags: Tensor) -> Tensor:
+        """Returns the number of the first part whose flag [K] is not 0; 0 where all are."""
+        found = _number(0)
+        for i, part in reversed(list(enumerate(parts))):
+            if part not in self._parts:
+                self._parts.append(part)
+            found = tf.where(flags[i] != 0.0, _number(self._parts.index(part) + 1), found)
+        return found
+
+    # -- on the host ----------------------------------------------------------------------------------
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """What several learners have alike, and further updates depend on."""
+        return [self.in_a_row, self.lr_scale]
+
+    def first(self) -> str:
+        """Returns what was first found to be NaN or infinite since the last row, in words; "" for nothing."""
+        number = int(self._first.numpy())
+        return self._told or (self._parts[number - 1] if number else "")
+
+    def begin_window(self) -> None:
+        """Forgets what was found and counted for a row of metrics."""
+        self._told = ""
+        for each in (self.skipped, self._first):
+            each.assign(0)
+
+    def saved(self) -> dict[str, Any]:
+        """Returns what a checkpoint must know, for JSON."""
+        counts = {name: int(getattr(self, name).numpy()) for name in ("skipped", "in_a_row")}
+        scale = float(self.lr_scale.numpy())
+        return {**counts, "first": self.first(), "rollbacks": self.rollbacks, "lr_scale": scale}
+
+    def resume(self, found: dict[str, Any] | None) -> None:
+        """Goes on with what `saved` gave; None: in a checkpoint of a version that knew of none."""
+        if found is not None:
+            self.rollbacks, self._told = found["rollbacks"], found["first"]
+            for name in ("skipped", "in_a_row", "lr_scale"):
+                getattr(self, name).assign(found[name])
+
+
+@contextlib.contextmanager
+def checked_numerics(on: bool) -> Iterator[None]:
+    """Lets, where `on`, the first operation that gives NaN or infinity within raise, at its line; for code
+    that runs eagerly."""
+    if not on:
+        yield
+        return
+    tf.debugging.enable_check_numerics()
+    try:
+        yield
+    finally:
+        tf.debugging.disable_check_numerics()
+
+
+def unfit(metrics: loops.Metrics) -> Tensor:
+    """Returns which metrics are NaN or infinite, float32 [K] of 0 and 1. The greatest, least or last of some
+    is infinite where there was none, which is well."""
+    flags = [] if metrics else [tf.constant(0.0)]
+    for metric in metrics.values():
+        value, compared = loops.value_of(metric), loops.kind(metric) in ("max", "min", "last")
+        wrong = tf.math.is_nan(tf.cast(value, tf.float32)) if compared else None
+        flags.append(_unfit([value]) if wrong is None else tf.cast(wrong, tf.float32))
+    return tf.stack(flags)
+
+
+def _experienced(experience: Any) -> dict[str, list[Tensor]]:
+    """Returns what of an update's experience is looked at, by its name in words."""
+    rows = experience.trajectory if isinstance(experience, SequenceBatch) else experience
+    if not isinstance(rows, Batch | Trajectory):
+        return {"the observation": []}
+    observation: Nest = [rows.observation, rows.next_observation if isinstance(rows, Batch) else ()]
+    return {"the observation": tf.nest.flatten(observation), "the reward": [rows.reward]}
+
+
+def _number(value: int) -> Tensor:
+    return tf.constant(value, tf.int64)
+
+
+def _unfit(tensors: list[Tensor]) -> Tensor:
+    """Returns 1 where any number of floating point is NaN or infinite, else 0: float32 scalar."""
+    kept = [x for x in map(tf.convert_to_tensor, tensors) if x.dtype.is_floating]
+    finite = [tf.reduce_all(tf.math.is_finite(x)) for x in kept]
+    return 1.0 - tf.cast(tf.reduce_all(finite), tf.float32) if finite else tf.constant(0.0)

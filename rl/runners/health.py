@@ -1,0 +1,120 @@
+"""Whether a run is well, and to which checkpoint it goes back where it is not.
+
+Updates of NaN or infinity are left out within the compiled function (`rl.agents.guard`). A run is in trouble
+once `nan_patience` of them came in a row, or a number of its own state (networks, optimizers, statistics) or
+of its metrics is none. Looked at is that after each window, and before each checkpoint within one.
+
+A checkpoint is healthy once updates from its weights were made: at a later look some had been, and the last
+one was not left out. Finite weights alone prove nothing: with those from which all updates are left out, the
+trouble has begun. The newest healthy checkpoint is always kept. A run in trouble goes back to it; where none
+has been found healthy yet, to the oldest one that is there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from rl.errors import Diverged, NotFinite
+from rl.hparams.hparams import HParams
+from rl.runners.base import Runner
+from rl.runners.finite import FiniteCheck
+from rl.storage.checkpoint import CheckpointManager
+
+_log = logging.getLogger("rl")
+
+# What was played, and is played: updates that meet NaN there are left out, and it passes.
+PASSING = ("memory/", "env/", "host/", "data/")
+
+
+class Health:
+    """Looks after a run.
+
+    Args:
+        runner: what trains.
+        checkpoints: of the run, of which it says which one stays.
+        hparams: say how patient it is.
+    """
+
+    def __init__(self, runner: Runner, checkpoints: CheckpointManager, hparams: HParams):
+        state = {name: each for name, each in runner.variables.items() if not _passes(name)}
+        self.finite, self._runner, self._guard = FiniteCheck(state), runner, runner.agent.guard
+        self._checkpoints, self._hparams = checkpoints, hparams
+        self._unproven: int | None = None  # step of the newest checkpoint, until it is healthy
+        self._made = int(self._guard.made.numpy())  # updates of this process that were made before it
+
+    def resume(self, meta: Mapping[str, Any], step: int) -> None:
+        """Goes on with what `saved` gave to a checkpoint of that step, or an earlier version did not."""
+        self._guard.resume(meta.get("guard"))
+        self._checkpoints.kept = meta.get("healthy")
+        self._unproven = step
+
+    def saved(self) -> dict[str, Any]:
+        """Returns what a checkpoint must know, for JSON."""
+        return {"guard": self._guard.saved(), "healthy": self._checkpoints.kept}
+
+    def wrote(self, step: int) -> None:
+        """Is called after a checkpoint of that step has been written."""
+        self._unproven, self._made = step, int(self._guard.made.numpy())
+
+    def look(self, row: Mapping[str, float]) -> str:
+        """Says what the trouble is, empty where there is none; `row`: of metrics, so far."""
+        in_a_row, patience = int(self._guard.in_a_row.numpy()), self._guard.patience
+        if in_a_row >= patience:
+            return f"{patience} updates in a row were left out: {self._guard.first()} was NaN or infinite"
+        trouble = self.finite.trouble(row)
+        proven = not trouble and not in_a_row and int(self._guard.made.numpy()) > self._made
+        if proven and self._unproven is not None:
+            self._checkpoints.kept, self._unproven = self._unproven, None
+        return trouble
+
+    def skipped(self) -> dict[str, float]:
+        """Returns the metric of updates that were left out since the last row, and warns of them; empty where
+        none was."""
+        count = int(self._guard.skipped.numpy())
+        if not count:
+            return {}
+        first, step = self._guard.first(), self._runner.step
+        _log.warning("step %s: %s updates were left out: %s was NaN or infinite", f"{step:,}", count, first)
+        return {"train/skipped_updates": count}
+
+    def gone_back(self, trouble: Diverged) -> None:
+        """Is called once the checkpoint that `trouble` names has been restored: learning rates are lowered,
+        also those that the optimizers have in variables."""
+        guard, agent = self._guard, self._runner.agent
+        factor = trouble.lr_scale / float(guard.lr_scale.numpy())
+        for optimizer in agent.optimizers.values():
+            optimizer.learning_rate.assign(optimizer.learning_rate * factor)
+        guard.rollbacks = trouble.rollbacks
+        guard.lr_scale.assign(trouble.lr_scale)
+        guard.in_a_row.assign(0)
+
+    def verdict(self, trouble: str) -> NotFinite:
+        """Returns what is to be raised of a run in trouble."""
+        hparams, step, gone_back = self._hparams, self._runner.step, self._guard.rollbacks
+        steps = self._checkpoints.steps()
+        kept, most = self._checkpoints.kept, hparams.nan_max_rollbacks
+        target = kept if kept in steps else min(steps, default=None)
+        where = "there is no checkpoint"
+        if target is not None:
+            where = f"the checkpoint of step {max(steps):,} is kept"
+            if gone_back < most:
+                scale = float(self._guard.lr_scale.numpy()) * hparams.nan_lr_factor
+                text = (
+                    f"step {step:,}: {trouble}. Going back to the checkpoint of step {target:,}, with "
+                    f"learning rates {scale:g} times those of the hparams ({gone_back + 1} of {most} times)"
+                )
+                return Diverged(text, target, gone_back + 1, scale)
+        tried = f" after going back {gone_back} times" if gone_back else ""
+        return NotFinite(
+            f"step {step:,}: {trouble}. Training stopped{tried}, {where}. Look at the environment's rewards "
+            "and observations, or take a smaller lr or max_grad_norm, normalize_reward or "
+            "normalize_observation (docs/debugging.md)"
+        )
+
+
+def _passes(name: str) -> bool:
+    return name.startswith(PASSING) or (
+        name.startswith("device_") and name.partition("/")[2].startswith(PASSING)
+    )
