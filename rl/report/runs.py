@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,7 +59,7 @@ class RunData(NamedTuple):
     @property
     def env(self) -> str:
         """Returns the environment's id, or where there is none the data."""
-        return self.hparams.get("env") or self.hparams.get("data") or ""
+        return str(self.hparams.get("env") or self.hparams.get("data") or "")
 
 
 def find_runs(place: Path) -> list[RunData]:
@@ -72,19 +73,19 @@ def find_runs(place: Path) -> list[RunData]:
 
 
 def table(path: Path) -> list[dict[str, str]]:
-    """Returns the rows of a table such as metrics.csv; none where it is not there. A last line that is not
-    whole is left out."""
+    """Returns the rows of a table such as metrics.csv; none where it is not there. Lines that are not whole
+    are left out."""
     try:
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
             return [row for row in csv.DictReader(file) if None not in row and None not in row.values()]
-    except FileNotFoundError:
+    except (FileNotFoundError, csv.Error):
         return []
 
 
 def metric(run_dir: Path, name: str) -> list[tuple[int, float]]:
-    """Returns (step, value) of the rows that have a metric."""
-    found = [(row.get("step"), row.get(name)) for row in table(run_dir / "metrics.csv")]
-    return [(int(step), float(value)) for step, value in found if step and value]
+    """Returns (step, value) of the rows that have a metric, and have it finite."""
+    found = [(_number(row.get("step")), _number(row.get(name))) for row in table(run_dir / "metrics.csv")]
+    return [(int(step), value) for step, value in found if step is not None and value is not None]
 
 
 def evaluations(run_dir: Path) -> list[tuple[int, float]]:
@@ -96,9 +97,11 @@ def wall_seconds(run_dir: Path) -> dict[int, float]:
     """Returns step -> seconds of training and evaluation until that row of perf.csv, compilation included."""
     found, before, total = {}, 0.0, 0.0
     for row in table(run_dir / "perf.csv"):
-        step, rate = float(row["step"]), float(row.get("perf/steps_per_second") or 0.0)
+        step, rate = _number(row.get("step")), _number(row.get("perf/steps_per_second"))
+        if step is None:
+            continue
         total += (step - before) / rate if rate else 0.0
-        total += float(row.get("perf/eval_seconds") or 0.0)
+        total += _number(row.get("perf/eval_seconds")) or 0.0
         before = step
         found[int(step)] = total
     return found
@@ -135,8 +138,17 @@ def _read(path: Path) -> RunData | None:
     try:
         difference = dict(saved.get("difference_from_default") or {})
         return RunData(path, str(saved["name"]), int(saved["seed"]), dict(saved["hparams"]), difference)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{path / 'hparams.json'} is none of a run's: was it edited?") from error
+
+
+def _number(text: str | None) -> float | None:
+    """Returns a cell as a number, None where it is none, or not finite."""
+    try:
+        value = float(text or "nan")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def _in_order(path: Path) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ import pytest
 
 from rl.plot import methods
 from rl.plot.__main__ import main
-from rl.report.runs import find_runs, table, wall_seconds
+from rl.report.runs import evaluations, find_runs, table, wall_seconds
 
 
 @pytest.fixture
@@ -120,8 +120,9 @@ def test_the_page_stands_alone_and_tells_all_of_a_run(two, tmp_path, run_folder)
 def test_a_run_that_is_being_written_is_read_up_to_its_last_whole_row(run_folder):
     folder = run_folder("run_0", "ppo_cartpole", 0, [1.0, 2.0])
     with (folder / "metrics.csv").open("a") as file:
-        file.write("3000,9")
-    assert [row["step"] for row in table(folder / "metrics.csv")] == ["1000", "2000"]
+        file.write("x,1,1\n3000,nan,1\n4000,9")
+    assert [row["step"] for row in table(folder / "metrics.csv")] == ["1000", "2000", "x", "3000"]
+    assert evaluations(folder) == [(1000, 1.0), (2000, 2.0)]
     assert wall_seconds(folder) == pytest.approx({1000: 2.0, 2000: 4.0})
 
 
@@ -141,6 +142,7 @@ def test_a_run_that_is_being_written_is_read_up_to_its_last_whole_row(run_folder
         ),
         (["broken"], "cannot read broken/run_0/hparams.json"),
         (["other"], "other/run_0/hparams.json is none of a run's"),
+        (["list"], "list/run_0/hparams.json is none of a run's"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_nothing_is_written(
@@ -148,7 +150,7 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(
 ):
     monkeypatch.chdir(tmp_path)
     if words:
-        for name, text in (("broken", "{"), ("other", "{}")):
+        for name, text in (("broken", "{"), ("other", "{}"), ("list", "[1]")):
             (tmp_path / name / "run_0").mkdir(parents=True)
             (tmp_path / name / "run_0" / "hparams.json").write_text(text)
     if words[:1] == ["a"]:
