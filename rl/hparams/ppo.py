@@ -349,7 +349,7 @@ def ppo_connect_four_selfplay() -> PPOHParams:
         env_kwargs=dict(opponent="uct_100"),
         train_env_kwargs=dict(opponent="league", opening=8),
         league=dict(size=4, period=500_000, also_against=("random",)),
-        train_steps=12_582_912,
+        train_steps=25_165_824,
         eval_period=2_097_152,
         log_period=262_144,
         gamma=1.0,
