@@ -326,9 +326,9 @@ def ppo_tictactoe_selfplay() -> PPOHParams:
     return PPOHParams.of(
         env="TicTacToe-v0",
         env_kwargs=dict(opponent="perfect"),
-        train_env_kwargs=dict(opponent="league", opening=4),
+        train_env_kwargs=dict(opponent="league", opening=8),
         league=dict(size=4, period=100_000, also_against=("random",)),
-        train_steps=3_145_728,
+        train_steps=4_194_304,
         eval_period=524_288,
         log_period=65_536,
         gamma=1.0,
