@@ -76,7 +76,7 @@ class Health:
         if not count:
             return {}
         first, step = self._guard.first(), self._runner.step
-        _log.warning("step %s: %s updates were left out: %s was NaN or infinite", f"{step:,}", count, first)
+        _log.warning("step %s: updates left out: %s; %s was NaN or infinite", f"{step:,}", count, first)
         return {"train/skipped_updates": count}
 
     def gone_back(self, trouble: Diverged) -> None:
@@ -106,7 +106,7 @@ class Health:
                     f"learning rates {scale:g} times those of the hparams ({gone_back + 1} of {most} times)"
                 )
                 return Diverged(text, target, gone_back + 1, scale)
-        tried = f" after going back {gone_back} times" if gone_back else ""
+        tried = f" after rollback {gone_back} of {most}" if gone_back else ""
         return NotFinite(
             f"step {step:,}: {trouble}. Training stopped{tried}, {where}. Look at the environment's rewards "
             "and observations, or take a smaller lr or max_grad_norm, normalize_reward or "

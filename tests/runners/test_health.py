@@ -81,7 +81,7 @@ def test_a_run_in_trouble_goes_back_slower_and_goes_on_to_the_bit_when_killed(tm
     rate = rows[0].index("train/learning_rate")
     assert [float(row[rate]) for row in rows[2:4]] == pytest.approx([0.01, 0.005])
     log = (tmp_path / "run/train.log").read_text()
-    assert "step 256: 3 updates were left out: value_loss, in the loss of network was NaN" in log
+    assert "step 256: updates left out: 3; value_loss, in the loss of network was NaN" in log
     assert "Going back to the checkpoint of step 128, with learning rates 0.5 times" in log
 
     monkeypatch.setattr(Trainer, "gone_back", classmethod(gone_back))
@@ -96,9 +96,9 @@ def test_a_run_in_trouble_goes_back_slower_and_goes_on_to_the_bit_when_killed(tm
 
 def test_a_run_gives_up_where_going_back_does_not_help(tmp_path, fragile):
     fragile(13, 0.0)
-    with pytest.raises(NotFinite, match="after going back 1 times, the checkpoint of step 256 is kept"):
+    with pytest.raises(NotFinite, match="after rollback 1 of 1, the checkpoint of step 256 is kept"):
         train(tmp_path / "run")
-    with pytest.raises(NotFinite, match=r"6 updates in a row .* after going back 1 times"):
+    with pytest.raises(NotFinite, match=r"6 updates in a row .* after rollback 1 of 1"):
         train(tmp_path / "run")  # and does not begin anew
 
 
