@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from rl.experiment import tell_hints, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
 from rl.report.callbacks import Callbacks
+from rl.report.runs import run_columns
 from rl.report.video import headless_setup
 from rl.request import Request
 from rl.runners.actor import Actor
@@ -55,6 +57,21 @@ class Run:
     def policy(self, which: str = "best", eval_policy: str | None = None) -> Policy:
         """Returns the trained policy, `load(run_dir, which, eval_policy)`."""
         return load(self.run_dir, which, eval_policy)
+
+    def metrics(self) -> Any:
+        """Returns the rows of metrics that it has logged so far: a frame indexed by step where pandas is
+        installed, else a dict of columns, name -> float array [rows]. NaN: a row does not have it.
+
+        Raises:
+            UsageError: it cannot be read.
+        """
+        with reading(self.run_dir) as storage:
+            columns = run_columns(storage.folder)
+        if importlib.util.find_spec("pandas") is None:
+            return columns
+        import pandas
+
+        return pandas.DataFrame(columns).astype({"step": int}).set_index("step")
 
 
 class Policy:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rl.errors import UsageError
 from rl.storage.files import failure, read_text, reason, text_if_sound
 
@@ -17,6 +19,7 @@ RETURN = "eval/return_mean"
 NOT_LEARNING = {
     "log_period",
     "eval_period",
+    "stop_at_return",
     "video_period",
     "checkpoint_period",
     "keep_checkpoints",
@@ -80,6 +83,13 @@ def table(path: Path) -> list[dict[str, str]]:
             return [row for row in csv.DictReader(file) if None not in row and None not in row.values()]
     except (FileNotFoundError, csv.Error):
         return []
+
+
+def run_columns(run_dir: Path) -> dict[str, np.ndarray]:
+    """Returns the columns of a run's metrics.csv, float [rows]; NaN where a row has no such number."""
+    rows = table(run_dir / "metrics.csv")
+    names = list(rows[0]) if rows else ["step"]
+    return {name: np.array([_number(row[name]) for row in rows], float) for name in names}
 
 
 def metric(run_dir: Path, name: str) -> list[tuple[int, float]]:

@@ -35,7 +35,7 @@ def trained(folder, callbacks=None, **overrides):
     return rl.train("ppo_identity", output_dir=folder, eval_episodes=2, callbacks=callbacks, **settings)
 
 
-def test_rows_evaluations_and_checkpoints_are_told_as_they_are_written(tmp_path):
+def test_rows_evaluations_and_checkpoints_are_told_as_they_are_written(tmp_path, monkeypatch):
     kept = Kept()
     run = trained(tmp_path, kept)
     with open(run.run_dir / "metrics.csv", newline="") as file:
@@ -44,6 +44,15 @@ def test_rows_evaluations_and_checkpoints_are_told_as_they_are_written(tmp_path)
     for (_, row), line in zip(kept.rows, written, strict=True):
         assert float(line["train/loss"]) == pytest.approx(row["train/loss"], rel=1e-6)
     assert [step for step, _ in kept.evaluations] == [32, 64]
+    frame = run.metrics()
+    assert frame.index.tolist() == [16, 32, 48, 64]
+    assert frame["train/loss"].tolist() == pytest.approx(
+        [row["train/loss"] for _, row in kept.rows], rel=1e-6
+    )
+    assert frame["eval/return_mean"].isna().tolist() == [True, False, True, False]
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    columns = run.metrics()
+    assert columns["step"].tolist() == [16.0, 32.0, 48.0, 64.0] and list(columns)[1:] == list(frame)
     assert [mean for _, mean in kept.evaluations] == [row["eval/return_mean"] for _, row in kept.rows[1::2]]
     assert kept.checkpoints == [(64, "step_000000000064", True)]
 
