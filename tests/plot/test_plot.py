@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 
 import numpy as np
@@ -115,6 +117,26 @@ def test_the_page_stands_alone_and_tells_all_of_a_run(two, tmp_path, run_folder)
         "warning: &lt;b&gt;slow&lt;/b&gt; disk" in text and "python train.py --hparams ppo_cartpole" in text
     )
     assert "<td>lr</td><td>0.0003</td><td>0.001</td>" in text and "3.11.7" in text
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no Chromium here")
+def test_a_browser_shows_the_page_and_finds_nothing_wrong_with_it(four, tmp_path):
+    page, picture = tmp_path / "x.html", tmp_path / "x.png"
+    assert main([str(four), "--html", str(page)]) == 0
+    words = [
+        "chromium",
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--enable-logging=stderr",
+        "--dump-dom",
+    ]
+    shown = subprocess.run(
+        [*words, f"--screenshot={picture}", page.as_uri()], capture_output=True, text=True, timeout=60
+    )
+    assert shown.returncode == 0 and "CONSOLE" not in shown.stderr, shown.stderr
+    assert "<svg" in shown.stdout and "a2c_acrobot" in shown.stdout
+    assert picture.stat().st_size > 10_000
 
 
 def test_a_run_that_is_being_written_is_read_up_to_its_last_whole_row(run_folder):
