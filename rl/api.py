@@ -22,7 +22,7 @@ from rl.experiment import tell_hints, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
 from rl.report.callbacks import Callbacks
-from rl.report.runs import run_columns
+from rl.report.runs import RETURN, find_runs, run_columns
 from rl.report.video import headless_setup
 from rl.request import Request
 from rl.runners.actor import Actor
@@ -72,6 +72,19 @@ class Run:
         import pandas
 
         return pandas.DataFrame(columns).astype({"step": int}).set_index("step")
+
+    def plot(self, metric: str = RETURN) -> Any:
+        """Returns a matplotlib figure of a metric by steps and by wall time. (`python -m rl.plot` compares.)
+
+        Raises:
+            UsageError: matplotlib is not installed, or the run has not logged that metric.
+        """
+        from rl.plot.figures import check_matplotlib, figure_of
+        from rl.plot.methods import methods_of
+
+        check_matplotlib()
+        with reading(self.run_dir) as storage:
+            return figure_of(methods_of(find_runs(storage.folder), metric), metric)
 
 
 class Policy:

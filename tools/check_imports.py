@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # From top to bottom, as docs/architecture.md draws them: a room imports from those below it, and from itself.
 # A file that is named itself is used by rooms below the one that it stands in.
 ROOMS = (
-    ("k8s", "rl.data.__main__", "rl.estimate.__main__", "rl.export.__main__", "rl.tune", "rl.plot"),
+    ("k8s", "rl.data.__main__", "rl.estimate.__main__", "rl.export.__main__", "rl.tune", "rl.plot.__main__"),
     ("rl.cli", "rl.listing", "rl.suggest", "rl.envs.checks"),
     ("rl", "rl.api", "rl.experiment"),
     (
@@ -22,6 +22,7 @@ ROOMS = (
         "rl.workers",
         "rl.estimate",
         "rl.export",
+        "rl.plot",
     ),  # a runner's rollouts may come from workers, who play as a runner does
     ("rl.saved_run", "rl.systems", "rl.request", "rl.workers.plan"),
     ("rl.agents",),

@@ -50,6 +50,10 @@ def test_rows_evaluations_and_checkpoints_are_told_as_they_are_written(tmp_path,
         [row["train/loss"] for _, row in kept.rows], rel=1e-6
     )
     assert frame["eval/return_mean"].isna().tolist() == [True, False, True, False]
+    lines = run.plot("train/loss").subfigs[0].axes[0].lines
+    assert [line.get_xdata().tolist() for line in lines] == [[16, 32, 48, 64]]
+    with pytest.raises(rl.UsageError, match="did you mean train/loss"):
+        run.plot("train/los")
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     columns = run.metrics()
     assert columns["step"].tolist() == [16.0, 32.0, 48.0, 64.0] and list(columns)[1:] == list(frame)
