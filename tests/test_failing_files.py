@@ -46,6 +46,9 @@ class Evaluated:
     def other(self, *_):
         return None
 
+    def scores(self, _):
+        return {}
+
     def close(self):
         pass
 
