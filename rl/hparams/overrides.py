@@ -101,12 +101,15 @@ def _split(text: str, separator: str, whole: str) -> list[str]:
 def _value(text: str, whole: str) -> Any:
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
-    if _INTEGER.fullmatch(text):
-        return int(text)
-    if _DECIMAL.fullmatch(text):
-        return float(text)
-    if text[:1] in ("'", '"') and text[-1:] == text[:1] and len(text) > 1:
-        return ast.literal_eval(text)
+    try:
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        if _DECIMAL.fullmatch(text):
+            return float(text)
+        if text[:1] in ("'", '"') and text[-1:] == text[:1] and len(text) > 1:
+            return ast.literal_eval(text)
+    except (ValueError, SyntaxError) as error:  # thousands of digits, a quote within quotes, a wrong \x
+        raise UsageError(f"cannot read {text[:40]!r} in --hparam_override: {error}") from error
     if text[:1] in ("[", "(") and text[-1:] == _PAIRS[text[0]]:
         return [_value(part, whole) for part in _split(text[1:-1], ",", whole)]
     if text[:1] == "{" and text[-1:] == "}":

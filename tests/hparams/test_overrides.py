@@ -136,3 +136,9 @@ def test_values_become_text_that_is_read_as_them():
     )
     with pytest.raises(UsageError, match="quotes of both kinds"):
         override_text({"a": "'\""})
+
+
+@pytest.mark.parametrize("value", ["'\0'", '"\0a"', "'\ud800'", "9" * 5000, "'a\nb'", r"'\x'", "{'\0':1}"])
+def test_what_python_itself_cannot_read_is_refused(value):
+    with pytest.raises(UsageError, match=r"cannot read .* in --hparam_override: "):
+        parse_overrides(f"lr={value}")
