@@ -159,11 +159,16 @@ def parse(argv: Sequence[str], others: Sequence[str] = ()) -> argparse.Namespace
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code (2: wrong input, 3: a run was given up)."""
-    argv = sys.argv[1:] if argv is None else argv
+    words = sys.argv[1:] if argv is None else argv
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before modules of the user's import TensorFlow
+    return answered(lambda: _run(words))
+
+
+def answered(work: Callable[[], int]) -> int:
+    """Returns the exit code of some work: what it returns, or that of an error, of which one line is said."""
     try:
         with needing_packages():
-            return _run(argv)
+            return work()
     except UsageError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return AGAIN if isinstance(error, Unavailable) else 2

@@ -194,9 +194,7 @@ class Agent(Generic[AnyHParams]):
 
     def schedule(self, step: Tensor) -> None:
         """Assigns every optimizer its learning rate at `step` environment steps, int64 scalar; called before
-        an iteration's updates."""
-        if self.hparams.lr_schedule == "constant":
-            return
+        an iteration's updates. Constant ones too: a run may go on with another (`rl.tune.population`)."""
         for name, lr in self._rates.items():
             rate = schedules.learning_rate(self.hparams, step, lr) * self.guard.lr_scale
             self.optimizers[name].learning_rate.assign(rate)
