@@ -15,10 +15,12 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import csv
+import importlib
 import multiprocessing
 import os
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import Sequence
 from datetime import date
@@ -32,7 +34,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from faulted import damage, numbers, others, report, signals, system  # noqa: E402, F401
 from faulted.cases import KINDS, judged  # noqa: E402
 
+from rl.signals import end_with_parent  # noqa: E402
+
 RESULTS = ROOT / "benchmarks" / "results"
+# What the runs import only where they need it.
+LAZY = ("agents.algos.ppo", "agents.algos.dqn", "agents.algos.grad_comp.backprop", "envs.graph.cartpole")
+LAZY += ("agents.algos.act_select.sample", "agents.algos.act_select.epsilon_greedy", "envs.gym_host")
+LAZY += ("memory.rollout", "memory.prioritized", "models.mlp", "runners.in_graph", "runners.sync")
 Fault = tuple[str, int]
 
 
@@ -48,16 +56,13 @@ def planned(kinds: Sequence[str], faults: int | None) -> list[Fault]:
 
 def ready() -> None:
     """Imports all that a run does, in the process that the runs are forks of."""
+    end_with_parent(os.getppid(), signal.SIGKILL)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     from rl.imports import import_tensorflow
 
     import_tensorflow()
-    import gymnasium  # noqa: F401
-
-    from rl.agents.algos.registry import get_algo
-
-    for name in ("ppo", "dqn"):
-        get_algo(name)
+    for name in ("experiment", *LAZY):
+        importlib.import_module(f"rl.{name}")
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -106,7 +111,7 @@ def campaign(args: argparse.Namespace, table: Path) -> None:
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(pool._processes.values()):
-                process.terminate()
+                process.kill()  # what they have started ends with them
             raise
 
 

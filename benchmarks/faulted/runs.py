@@ -5,7 +5,6 @@ has imported everything already, which saves ten seconds each.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import resource
@@ -18,11 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rl.signals import end_with_parent
+
 ROOT = Path(__file__).resolve().parents[2]
 MARKER = "RL_TORTURE_RUN"  # variable that all processes of a run inherit
-LIMIT = 240.0  # seconds after which a command hangs
+LIMIT = 600.0  # seconds after which a command hangs
 ENDING = 15.0  # seconds that its processes may take to end after it
-PR_SET_PDEATHSIG = 1
 Prepare = Callable[[], None]
 
 
@@ -61,8 +61,10 @@ class Run:
         self.pid = self._start(prepare, list(before)) if self.cold else self._fork(prepare)
 
     def _start(self, prepare: Prepare | None, before: list[str]) -> int:
+        parent = os.getpid()
+
         def first() -> None:
-            _bound()
+            end_with_parent(parent, signal.SIGKILL)  # the campaign
             if prepare is not None:
                 prepare()
 
@@ -82,17 +84,18 @@ class Run:
     def _fork(self, prepare: Prepare | None) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
+        parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._become(prepare)
+            self._become(parent, prepare)
         return pid
 
-    def _become(self, prepare: Prepare | None) -> None:
+    def _become(self, parent: int, prepare: Prepare | None) -> None:
         """The fork's life: what `train.py` would be after its imports."""
         code: Any = 1
         try:
             os.setsid()
-            _bound()
+            end_with_parent(parent, signal.SIGKILL)  # the campaign
             _streams(self.output)
             for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
                 signal.signal(each, signal.SIG_DFL)
@@ -185,11 +188,6 @@ def false_if_raising(true: Callable[[], bool]) -> bool:
     with contextlib.suppress(OSError):
         return true()
     return False
-
-
-def _bound() -> None:
-    """Ends the process with the campaign."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _streams(output: Path) -> None:
