@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from faulted.houses import Housed
 from faulted.runs import ROOT, Run
 from rl.errors import UsageError
 from rl.storage.manifest import MANIFEST, Damaged, check_file, load_manifest
@@ -49,6 +50,7 @@ DQN = COMMON | {
 HOST = PPO | {"env_backend": "gym"}
 WORKERS = PPO | {"log_period": 640, "checkpoint_period": 1, "eval_period": 0}
 APEX = DQN | {"log_period": 640, "checkpoint_period": 1, "eval_period": 0, "buffer_shards": 1}
+APEX["normalize_reward"] = "false"  # statistics are the learner's, which rollouts do not pass
 STEPS = 64 * WINDOWS
 
 
@@ -66,8 +68,8 @@ SETS = {
     "ppo": Set("ppo_cartpole", PPO),
     "dqn": Set("dqn_cartpole", DQN),
     "host": Set("ppo_cartpole", HOST, exact=False),
-    "workers": Set("ppo_cartpole", WORKERS, 128_000, ("--num_workers", "2"), exact=False),
-    "buffers": Set("dqn_cartpole", APEX, 64_000, ("--num_workers", "2"), exact=False),
+    "workers": Set("ppo_cartpole", WORKERS, 12_800, ("--num_workers", "2"), exact=False),
+    "buffers": Set("dqn_cartpole", APEX, 12_800, ("--num_workers", "2"), exact=False),
 }
 
 
@@ -117,8 +119,8 @@ class Case:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self.codes: list[int | None] = []
-        self.number = number
-        self.runs: list[Run] = []
+        self.housed = False  # whether commands are given in one process, which keeps what it compiles
+        self.runs: list[Any] = []
         self.undo: list[Callable[[], None]] = []  # what ends the fault
 
     # -- commands
@@ -132,15 +134,16 @@ class Case:
         words += ["--user_modules", f"{HOOKS},{PARTS}", *chosen.more]
         return [*words, "--output_dir", str(output or self.folder / "runs")]
 
-    def start(self, words: list[str], plan: dict[str, Any] | None = None, **how: Any) -> Run:
+    def start(self, words: list[str], plan: dict[str, Any] | None = None, **how: Any) -> Any:
         """Starts a command. `plan`: as `torture_hooks` has it, without `struck`."""
+        output = self.folder / f"output_{len(self.runs)}.txt"
         if plan is not None:
             plan = {"struck": str(self.folder / "struck"), **plan}
-        run = Run(words, self.folder / f"output_{len(self.runs)}.txt", plan, **how)
+        run = Housed(words, output) if self.housed else Run(words, output, plan, **how)
         self.runs.append(run)
         return run
 
-    def ended(self, run: Run, codes: Collection[int], traces: bool = False) -> int:
+    def ended(self, run: Any, codes: Collection[int], traces: bool = False) -> int:
         """Waits for a command, which is to end with one of these codes, in one line if that is an error.
 
         traces: whether a traceback is right, of a program's own mistake.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -64,9 +63,9 @@ def chosen(case: Case, run_dir: Path, files: str) -> list[Path]:
 def harm(case: Case, path: Path, change: str) -> None:
     if change == "missing":
         path.unlink()
-    elif change == "folder":  # in its place, a link to nowhere, or a pipe that never gives anything
+    elif change == "folder":  # or a link to nowhere
         path.unlink()
-        case.rng.choice([path.mkdir, lambda: path.symlink_to("nowhere"), lambda: os.mkfifo(path)])()
+        case.rng.choice([path.mkdir, lambda: path.symlink_to("nowhere")])()
     else:
         path.write_bytes(CHANGES[change](case, path.read_bytes()))
 
@@ -75,22 +74,19 @@ def damaged(case: Case, files: str, change: str) -> Outcome:
     """The same command after damage, or a test of the run."""
     name = case.rng.choice(["ppo", "dqn"])
     run_dir = case.half(name)
+    case.housed = case.rng.random() < 0.85
     for path in chosen(case, run_dir, files):
         harm(case, path, change)
     if case.rng.random() < 0.25:
         words = ["--training", "False", "--test_episodes", "2", "--output_dir", str(case.folder / "runs")]
         copy = case.folder / "tested"
-        shutil.copytree(case.folder / "runs", copy, symlinks=True, ignore=_pipes)
+        shutil.copytree(case.folder / "runs", copy, symlinks=True)
         case.ended(case.start([*words[:-1], str(copy)]), {0, 2})
     return case.goes_on(name, case.words(name), rows=FILES[files][1], codes={0, 2})
 
 
-def _pipes(folder: str, names: list[str]) -> list[str]:
-    return [name for name in names if (Path(folder) / name).is_fifo()]
-
-
 def _register(files: str, change: str) -> None:
-    @kind(8, f"{files.replace('_', ' ')}: {change}", f"{files}_{change}")
+    @kind(7, f"{files.replace('_', ' ')}: {change}", f"{files}_{change}")
     def do(case: Case) -> Outcome:
         return damaged(case, files, change)
 
@@ -100,7 +96,7 @@ for _files in FILES:
         _register(_files, _change)
 
 
-@kind(6)
+@kind(5)
 def folder_removed(case: Case) -> Outcome:
     """The run's folder, or the one of its checkpoints, is removed while it trains"""
     name = case.rng.choice(["ppo", "dqn"])

@@ -39,37 +39,37 @@ def ended(case: Case, name: str, words: list[str], code: int) -> Outcome:
     return Outcome("went on" if went_back else "unharmed")
 
 
-@kind(8)
+@kind(6)
 def nan_weights(case: Case) -> Outcome:
     """NaN or infinity in weights"""
     return nan(case, "weights")
 
 
-@kind(6)
+@kind(4)
 def nan_optimizer(case: Case) -> Outcome:
     """NaN or infinity in an optimizer's variables"""
     return nan(case, "optimizer")
 
 
-@kind(6)
+@kind(4)
 def nan_memory(case: Case) -> Outcome:
     """NaN or infinity in the replay memory: observations, rewards, priorities"""
     return nan(case, "memory")
 
 
-@kind(6)
+@kind(4)
 def nan_observation(case: Case) -> Outcome:
     """NaN or infinity in the state of the environments, and so in what they show"""
     return nan(case, "observation")
 
 
-@kind(4)
+@kind(3)
 def nan_normaliser(case: Case) -> Outcome:
     """NaN or infinity in running statistics"""
     return nan(case, "normaliser")
 
 
-@kind(8)
+@kind(6)
 def nan_loss(case: Case) -> Outcome:
     """NaN or infinity in the loss, for some iterations, or from then on"""
     name = case.rng.choice(["ppo", "dqn", "host"])

@@ -55,49 +55,49 @@ def disturbed(case: Case, name: str, role: str, number: int, **changed: Any) -> 
     return case.goes_on(name, words, code)
 
 
-@kind(5)
+@kind(3)
 def worker_killed(case: Case) -> Outcome:
     """SIGKILL of a worker"""
     return disturbed(case, case.rng.choice(["workers", "buffers"]), "worker", signal.SIGKILL)
 
 
-@kind(3)
+@kind(2)
 def worker_stopped(case: Case) -> Outcome:
     """SIGSTOP of a worker, for good (worker_timeout=5)"""
     return disturbed(case, "workers", "worker", signal.SIGSTOP, worker_timeout=5)
 
 
-@kind(4)
+@kind(3)
 def buffer_killed(case: Case) -> Outcome:
     """SIGKILL of a buffer"""
     return disturbed(case, "buffers", "buffer", signal.SIGKILL)
 
 
-@kind(3)
+@kind(2)
 def weights_killed(case: Case) -> Outcome:
     """SIGKILL of the process that hands out the weights"""
     return disturbed(case, "workers", "weights", signal.SIGKILL)
 
 
-@kind(4)
+@kind(3)
 def learner_killed(case: Case) -> Outcome:
     """SIGKILL of the learner: its supervisor starts it again"""
     return disturbed(case, case.rng.choice(["workers", "buffers"]), "learner", signal.SIGKILL)
 
 
-@kind(3)
+@kind(2)
 def raylet_killed(case: Case) -> Outcome:
     """SIGKILL of Ray's process of this node (raylet)"""
     return disturbed(case, "workers", "raylet", signal.SIGKILL)
 
 
-@kind(3)
+@kind(2)
 def head_killed(case: Case) -> Outcome:
     """SIGKILL of Ray's head (gcs_server)"""
     return disturbed(case, "workers", "head", signal.SIGKILL)
 
 
-@kind(4)
+@kind(3)
 def supervisor_signalled(case: Case) -> Outcome:
     """SIGKILL, SIGTERM or SIGINT of the process that was typed, of a run with workers"""
     name = case.rng.choice(["workers", "buffers"])
@@ -109,7 +109,7 @@ def supervisor_signalled(case: Case) -> Outcome:
     return case.goes_on(name, words, case.ended(run, {128 + number}))
 
 
-@kind(4)
+@kind(3)
 def copies_killed(case: Case) -> Outcome:
     """SIGKILL of one of two copies that are trained side by side, or of the command"""
     words = [*case.words("ppo"), "--copies", "2", "--parallel", "2"]
@@ -162,19 +162,19 @@ def mirrored(case: Case, place: str, lost: bool) -> Outcome:
     return Outcome("went on")
 
 
-@kind(6)
+@kind(5)
 def mirror_killed(case: Case) -> Outcome:
     """SIGKILL while a run is sent to a remote address (file://)"""
     return mirrored(case, case.rng.choice(["training", "checkpoint", "test"]), lost=False)
 
 
-@kind(4)
+@kind(3)
 def mirror_machine_lost(case: Case) -> Outcome:
     """The same, and what was on that machine is lost"""
     return mirrored(case, case.rng.choice(["training", "checkpoint"]), lost=True)
 
 
-@kind(4)
+@kind(3)
 def mirror_unwritable(case: Case) -> Outcome:
     """The remote folder is gone read-only (chattr +i) while the run is sent there"""
     import subprocess

@@ -96,7 +96,9 @@ class Run:
         try:
             os.setsid()
             end_with_parent(parent, signal.SIGKILL)  # the campaign
-            _streams(self.output)
+            outputs_to(self.output)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.closerange(3, 1024)
             for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
                 signal.signal(each, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -190,13 +192,12 @@ def false_if_raising(true: Callable[[], bool]) -> bool:
     return False
 
 
-def _streams(output: Path) -> None:
+def outputs_to(output: Path) -> None:
+    """Sends both streams of this process to a new file."""
     target = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
     os.dup2(target, 1)
     os.dup2(target, 2)
-    os.closerange(3, 1024)
+    os.close(target)
     sys.stdout = open(1, "w", closefd=False, errors="replace")  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False, errors="backslashreplace")  # noqa: SIM115
 

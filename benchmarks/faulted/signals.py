@@ -46,7 +46,7 @@ def killed(case: Case, place: str, number: int = signal.SIGKILL) -> Outcome:
     return case.goes_on(name, words, code)
 
 
-@kind(6, "SIGKILL while Python starts and imports")
+@kind(4, "SIGKILL while Python starts and imports")
 def sigkill_start(case: Case) -> Outcome:
     name = some_set(case)
     words = case.words(name)
@@ -58,32 +58,32 @@ def sigkill_start(case: Case) -> Outcome:
     return case.goes_on(name, words, case.ended(run, {137}))
 
 
-@kind(12, "SIGKILL while the first iteration is compiled")
+@kind(7, "SIGKILL while the first iteration is compiled")
 def sigkill_compile(case: Case) -> Outcome:
     return killed(case, "compile")
 
 
-@kind(16, "SIGKILL within compiled iterations")
+@kind(10, "SIGKILL within compiled iterations")
 def sigkill_training(case: Case) -> Outcome:
     return killed(case, "training")
 
 
-@kind(24, "SIGKILL while a checkpoint is written")
+@kind(16, "SIGKILL while a checkpoint is written")
 def sigkill_checkpoint(case: Case) -> Outcome:
     return killed(case, "checkpoint")
 
 
-@kind(10, "SIGKILL within an evaluation")
+@kind(8, "SIGKILL within an evaluation")
 def sigkill_evaluation(case: Case) -> Outcome:
     return killed(case, "evaluation")
 
 
-@kind(8, "SIGKILL within the test after training")
+@kind(6, "SIGKILL within the test after training")
 def sigkill_test(case: Case) -> Outcome:
     return killed(case, "test")
 
 
-@kind(6, "SIGKILL three times, each time of the command that goes on")
+@kind(4, "SIGKILL three times, each time of the command that goes on")
 def sigkill_again(case: Case) -> Outcome:
     name = case.rng.choice(["ppo", "dqn"])
     words, code = case.words(name), None
@@ -96,7 +96,7 @@ def sigkill_again(case: Case) -> Outcome:
     return case.goes_on(name, words, code)
 
 
-@kind(6, "SIGSEGV, SIGABRT, SIGBUS: as of a library's own mistake")
+@kind(5, "SIGSEGV, SIGABRT, SIGBUS: as of a library's own mistake")
 def crash(case: Case) -> Outcome:
     place = case.rng.choice(list(PLACES))
     return killed(case, place, case.rng.choice([signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS]))
@@ -120,31 +120,31 @@ def asked(case: Case, number: int, **more: Any) -> Outcome:
     return case.goes_on(name, words, code)
 
 
-@kind(12)
+@kind(8)
 def sigterm(case: Case) -> Outcome:
     """SIGTERM at any moment"""
     return asked(case, signal.SIGTERM)
 
 
-@kind(10)
+@kind(6)
 def sigint(case: Case) -> Outcome:
     """SIGINT (Ctrl-C) at any moment"""
     return asked(case, signal.SIGINT)
 
 
-@kind(5)
+@kind(4)
 def sigint_twice(case: Case) -> Outcome:
     """SIGINT twice within a tenth of a second"""
     return asked(case, signal.SIGINT, again=case.rng.random() * 0.1)
 
 
-@kind(5)
+@kind(4)
 def sighup(case: Case) -> Outcome:
     """SIGHUP (the terminal is closed) at any moment"""
     return asked(case, signal.SIGHUP)
 
 
-@kind(8)
+@kind(5)
 def sigstop(case: Case) -> Outcome:
     """SIGSTOP, and SIGCONT after a second or two"""
     name = some_set(case)
@@ -171,7 +171,7 @@ def sigstop_sigterm(case: Case) -> Outcome:
     return case.goes_on(name, words, case.ended(run, {143, 0}))
 
 
-@kind(6)
+@kind(4)
 def second_trainer(case: Case) -> Outcome:
     """A second trainer in the folder of one that trains (SIGSTOP holds it meanwhile)"""
     name = some_set(case)
@@ -187,7 +187,7 @@ def second_trainer(case: Case) -> Outcome:
     return case.goes_on(name, words, case.ended(first, {0}))
 
 
-@kind(4)
+@kind(3)
 def second_takes_over(case: Case) -> Outcome:
     """A second trainer waits for one that is stopped, and that one is killed meanwhile"""
     name = case.rng.choice(["ppo", "dqn"])

@@ -42,13 +42,13 @@ def on_disk(case: Case, options: str, more: str, plan: dict[str, Any] | None = N
     return case.goes_on(name, words, code, disk / "runs" / "run_0")
 
 
-@kind(12)
+@kind(8)
 def disk_small(case: Case) -> Outcome:
     """A disk (tmpfs) that is full at some moment of the run, from its beginning on"""
     return on_disk(case, f"size={case.rng.randint(8, 700)}k", "size=64m")
 
 
-@kind(12)
+@kind(8)
 def disk_filled(case: Case) -> Outcome:
     """Somebody else fills the disk (tmpfs) while the run trains; some bytes are left"""
     plan = any_moment(case, fill=[str(case.folder / "disk" / "filler"), case.rng.choice([0, 4096, 50_000])])
@@ -56,13 +56,13 @@ def disk_filled(case: Case) -> Outcome:
     return on_disk(case, "size=64m", "size=65m", plan)
 
 
-@kind(8)
+@kind(6)
 def inodes(case: Case) -> Outcome:
     """A disk that takes no more files (tmpfs with few inodes)"""
     return on_disk(case, f"size=64m,nr_inodes={case.rng.randint(5, 45)}", "nr_inodes=10000")
 
 
-@kind(10)
+@kind(6)
 def file_size(case: Case) -> Outcome:
     """No file may be larger than that (RLIMIT_FSIZE), from a moment on"""
     name = some_set(case)
@@ -71,7 +71,7 @@ def file_size(case: Case) -> Outcome:
     return case.goes_on(name, words, case.under(words, plan, {0, 75}))
 
 
-@kind(6)
+@kind(5)
 def read_only(case: Case) -> Outcome:
     """The run's folder is on a disk that is read-only (mount) when it is to go on"""
     name = case.rng.choice(["ppo", "dqn"])
@@ -88,7 +88,7 @@ def read_only(case: Case) -> Outcome:
     return case.goes_on(name, words, 2, disk / "runs" / "run_0")
 
 
-@kind(6)
+@kind(4)
 def immutable(case: Case) -> Outcome:
     """The folder of checkpoints, or the run's, can suddenly not be written in (chattr +i)"""
     name = case.rng.choice(["ppo", "dqn"])
@@ -110,7 +110,7 @@ def immutable(case: Case) -> Outcome:
     return case.goes_on(name, words, code)
 
 
-@kind(8)
+@kind(6)
 def open_files(case: Case) -> Outcome:
     """No more than some files may be open (RLIMIT_NOFILE), from the start or a moment on"""
     name = some_set(case)
@@ -124,7 +124,7 @@ def open_files(case: Case) -> Outcome:
     return case.goes_on(name, words, code)
 
 
-@kind(6)
+@kind(5)
 def memory(case: Case) -> Outcome:
     """No more memory than some MiB beyond what is used (RLIMIT_AS), from a moment on"""
     name = some_set(case)
@@ -135,7 +135,7 @@ def memory(case: Case) -> Outcome:
     return case.goes_on(name, words, code)
 
 
-@kind(6)
+@kind(5)
 def clock(case: Case) -> Outcome:
     """The clock of the day (time.time) is set back, or ahead, by seconds to years"""
     name = some_set(case)
@@ -145,7 +145,7 @@ def clock(case: Case) -> Outcome:
     return case.goes_on(name, words, code)
 
 
-@kind(4)
+@kind(3)
 def reader_gone(case: Case) -> Outcome:
     """Who reads what the command prints is gone (`train.py | head -1`)"""
     name = some_set(case)
@@ -161,7 +161,7 @@ def reader_gone(case: Case) -> Outcome:
     return case.goes_on(name, words, code)
 
 
-@kind(4)
+@kind(2)
 def shared_memory(case: Case) -> Outcome:
     """/dev/shm is full (a small one, in a mount namespace of the run's own)"""
     name = case.rng.choice(["ppo", "workers"])
