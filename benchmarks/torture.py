@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import csv
+import functools
 import importlib
 import multiprocessing
 import os
@@ -22,6 +23,7 @@ import shlex
 import shutil
 import signal
 import sys
+import zlib
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -94,7 +96,7 @@ def campaign(args: argparse.Namespace, table: Path) -> None:
     print(f"{len(wanted)} faults, {len(wanted) - len(left)} of them done before", flush=True)
     if not left:
         return
-    shutil.rmtree(args.work / "undisturbed", ignore_errors=True)  # of another commit, maybe
+    forget_undisturbed(args.work / "undisturbed")
     facts = {"commit": report.commit(), "date": str(date.today())}
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(args.jobs, spawn, ready) as pool:
@@ -113,6 +115,17 @@ def campaign(args: argparse.Namespace, table: Path) -> None:
             for process in list(pool._processes.values()):
                 process.kill()  # what they have started ends with them
             raise
+
+
+def forget_undisturbed(folder: Path) -> None:
+    """Removes the undisturbed runs of other sources than those that are here."""
+    paths = sorted([*(ROOT / "rl").rglob("*.py"), ROOT / "benchmarks" / "faulted" / "cases.py"])
+    sources = str(functools.reduce(lambda crc, path: zlib.crc32(path.read_bytes(), crc), paths, 0))
+    mark = folder / "sources"
+    if not mark.exists() or mark.read_text() != sources:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        mark.write_text(sources)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -73,6 +73,9 @@ SETS = {
 }
 
 
+HOUSED = ("ppo", "dqn", "host")  # sets whose runs are one process each
+
+
 class Outcome(NamedTuple):
     """What came of a fault."""
 
@@ -205,6 +208,8 @@ class Case:
         run_dir = run_dir or self.folder / "runs" / "run_0"
         exact = SETS[name].exact if exact is None else exact
         outcome = "unharmed"
+        # What goes on is mostly given where all is compiled already: a campaign takes half the time so.
+        self.housed = self.housed or (name in HOUSED and self.rng.random() < 0.75)
         newest = intact(run_dir)
         for attempt in range(TRIES):
             if code == 0:

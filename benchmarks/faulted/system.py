@@ -36,6 +36,7 @@ def on_disk(case: Case, options: str, more: str, plan: dict[str, Any] | None = N
     name = some_set(case)
     disk = mounted(case, options)
     words = case.words(name, disk / "runs")
+    case.housed = plan is None and case.rng.random() < 0.6
     code = case.ended(case.start(words), {0, 75}) if plan is None else case.under(words, plan, {0, 75})
     (disk / "filler").unlink(missing_ok=True)
     remounted(disk, more)
