@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from faulted import damage, numbers, others, report, signals, system  # noqa: E402, F401
+from faulted import damage, environments, numbers, others, report, signals, system  # noqa: E402, F401
 from faulted.cases import KINDS, judged  # noqa: E402
 
 from rl.signals import end_with_parent  # noqa: E402
