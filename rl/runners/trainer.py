@@ -37,6 +37,7 @@ from rl.signals import StopRequest
 from rl.spaces import space_spec
 from rl.storage.checkpoint import CheckpointManager
 from rl.storage.files import patiently, set_aside
+from rl.storage.manifest import BEST, check_data
 from rl.storage.storage import Storage
 
 _log = logging.getLogger("rl")
@@ -388,6 +389,8 @@ def _best_so_far(run_dir: Path) -> float | None:
     """Reads `best_return` of a run that goes on: damage to what is kept costs a line, and that policy."""
     try:
         found = best_return(run_dir)
+        if found is not None:
+            check_data(run_dir / "checkpoints" / BEST)
     except Unavailable:
         raise
     except UsageError as error:
