@@ -49,7 +49,8 @@ class Agent(Generic[AnyHParams]):
 
     Args:
         hparams: the named set; the algorithm's own fields included.
-        observation_space, action_space: gymnasium spaces of one environment.
+        observation_space: gymnasium's, of one environment.
+        action_space: likewise.
         seed: of the initial weights.
 
     Raises:
