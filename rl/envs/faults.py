@@ -284,6 +284,7 @@ class _Limit:
 
 _limits: weakref.WeakSet[_Limit] = weakref.WeakSet()
 _looking: list[threading.Thread] = []  # the thread, once there is one
+_others: list[Any] = []  # handlers of SIGALRM that were there before
 
 
 def _start_looking() -> None:
@@ -303,13 +304,17 @@ def _look_after_all() -> None:
 
 
 def _install_handler() -> None:
-    if signal.getsignal(signal.SIGALRM) is not _raise_in_what_hangs:
+    handler = signal.getsignal(signal.SIGALRM)
+    if handler is not _raise_in_what_hangs:
+        _others.append(handler)
         signal.signal(signal.SIGALRM, _raise_in_what_hangs)
 
 
 def _raise_in_what_hangs(number: int, frame: FrameType | None) -> None:
     if any(each.hangs for each in _limits):
         raise _Hangs
+    if callable(_others[-1]):  # it was another one's alarm
+        _others[-1](number, frame)
 
 
 def _chosen(rows: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
