@@ -8,7 +8,7 @@ ARGS ?=
 RUN = ./setup.sh
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help setup lock train test test-all torture lint format bench
+.PHONY: help setup lock train test test-all torture lint format docs bench
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## */  make \1\t/p' Makefile | expand -t 18
@@ -43,6 +43,9 @@ lint:  ## style, formatting, types, lengths of files and functions, arrows among
 format:  ## rewrite the files in the project's style
 	@$(RUN) ruff check --fix .
 	@$(RUN) ruff format .
+
+docs:  ## the site of all pages, in build/docs
+	@NO_MKDOCS_2_WARNING=1 $(RUN) python -m mkdocs build --strict
 
 bench:  ## speed beside other libraries: ARGS="--purejaxrl PATH --cleanrl PATH", see benchmarks/README.md
 	@$(RUN) python benchmarks/bench.py $(ARGS)

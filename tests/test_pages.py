@@ -234,6 +234,11 @@ def typed(words: list[str]) -> int:
         "rl.plot": plot.main,
         "rl.tune": tune.main,
     }
+    if words[1].startswith("examples/"):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(sys, "argv", words[1:])
+            runpy.run_path(str(ROOT / words[1]))
+        return 0
     name = next(word for word in words[1:3] if word in program)
     try:
         return program[name](words[words.index(name) + 1 :])
@@ -295,7 +300,7 @@ def test_what_cannot_run_here_is_there():
 @pytest.mark.parametrize("page", [page for page in PAGES if not all(map(reason, steps(page)))])
 def test_commands_run_for_real_in_the_order_written(page, tmp_path):
     """In a copy of the repository, as processes."""
-    for name in ("rl", "k8s"):
+    for name in ("rl", "k8s", "examples"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "train.py", tmp_path)
     environment = {key: value for key, value in os.environ.items() if "DISPLAY" not in key}

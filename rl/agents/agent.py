@@ -49,7 +49,8 @@ class Agent(Generic[AnyHParams]):
 
     Args:
         hparams: the named set; the algorithm's own fields included.
-        observation_space, action_space: gymnasium spaces of one environment.
+        observation_space: gymnasium's, of one environment.
+        action_space: likewise.
         seed: of the initial weights.
 
     Raises:
@@ -194,9 +195,7 @@ class Agent(Generic[AnyHParams]):
 
     def schedule(self, step: Tensor) -> None:
         """Assigns every optimizer its learning rate at `step` environment steps, int64 scalar; called before
-        an iteration's updates."""
-        if self.hparams.lr_schedule == "constant":
-            return
+        an iteration's updates. Constant ones too: a run may go on with another (`rl.tune.population`)."""
         for name, lr in self._rates.items():
             rate = schedules.learning_rate(self.hparams, step, lr) * self.guard.lr_scale
             self.optimizers[name].learning_rate.assign(rate)

@@ -27,6 +27,8 @@ NOT_LEARNING = {
     "histograms",
     "compile",
     "act_backend",
+    "env_timeout",
+    "env_restarts",
     "worker_timeout",
     "hang_timeout",
     "compress_rollouts",

@@ -119,7 +119,8 @@ class Trainer:
 
         Raises:
             Diverged: updates came to NaN or infinity: the run goes on with `gone_back`.
-            NotFinite: they did, and it cannot go back any more; nothing of that window is kept but its row.
+            EnvironmentFailed: environments failed too often; the checkpoint is of when they did.
+            NotFinite: updates did, and it cannot go back any more; of that window the row alone is kept.
             Unavailable: rows or checkpoints could not be written.
         """
         total, start = self.hparams.train_steps, time.perf_counter()

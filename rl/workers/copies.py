@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rl.errors import NotFinite, Unavailable, UsageError
+from rl.errors import GivenUp, Unavailable, UsageError
 from rl.request import Request
 from rl.signals import PATIENCE, StopRequest
 from rl.storage.storage import Storage, storage_at
@@ -80,7 +80,7 @@ def side_by_side(
     request: Request, storages: list[Storage], stop: StopRequest, work: Work
 ) -> tuple[Rows, list[Exception]]:
     """Trains and tests all copies, `parallel` at a time; their lines of the summary, and the errors of those
-    that failed where others may not (NotFinite, Unavailable). A storage says what could not be sent of its
+    that failed where others may not (GivenUp, Unavailable). A storage says what could not be sent of its
     copy.
 
     work: of one copy, as `rl.experiment.one_copy`.
@@ -190,7 +190,7 @@ class _Copies:
             self.rows[copy], storage.unsent = self._ray.get(result)
         except errors.RayTaskError as error:
             cause = error.cause
-            if not isinstance(cause, NotFinite | Unavailable):
+            if not isinstance(cause, GivenUp | Unavailable):
                 raise (cause if isinstance(cause, UsageError) else error) from None
             print(f"{storage.address}: {cause}", flush=True)
             self._errors[copy] = cause
