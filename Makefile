@@ -8,7 +8,7 @@ ARGS ?=
 RUN = ./setup.sh
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help setup lock train test test-all lint format docs bench
+.PHONY: help setup lock train test test-all torture lint format docs bench
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## */  make \1\t/p' Makefile | expand -t 18
@@ -28,6 +28,9 @@ test:  ## all tests but the slow ones
 
 test-all:  ## all tests
 	@$(RUN) python -m pytest -q -n 2 --dist worksteal $(ARGS)
+
+torture:  ## faults of all kinds done to small runs, hours; goes on where it ended: ARGS="--kinds ... --faults N"
+	@$(RUN) python benchmarks/torture.py $(ARGS)
 
 lint:  ## style, formatting, types, lengths of files and functions, arrows among imports, pages
 	@$(RUN) ruff check .

@@ -218,6 +218,7 @@ def train(
     Raises:
         UsageError: anything that the command line would refuse.
         NotFinite: training came to NaN or infinity; the checkpoint before it is kept.
+        EnvironmentFailed: environments failed more often than `env_restarts`; a checkpoint is kept.
         NotSent: the last state could not be sent to a remote output; it says where it is.
     """
     if env is not None:

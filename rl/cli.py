@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from rl import other_names
-from rl.errors import AGAIN, LearnerLost, MachineLost, NotFinite, NotSent, Unavailable, UsageError, nearest
+from rl.errors import AGAIN, GivenUp, LearnerLost, MachineLost, NotSent, Unavailable, UsageError, nearest
 from rl.imports import import_tensorflow, needing_packages
 from rl.listing import FAMILIES, list_names, registry_of
 from rl.registry import import_user_modules
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rl.systems.slice.hosts import Hosts
 
 SYSTEMS = ("local", "gpu", "tpu", "gcp")  # the last one is the ancestor's name for tpu
-NOT_FINITE = 3  # exit code of a run whose weights, losses or gradients became NaN or infinite
+GIVEN_UP = 3  # exit code of a run that came to NaN, or to environments that fail, too often
 INDEX = "JOB_COMPLETION_INDEX"  # what Kubernetes tells each Pod of an Indexed Job
 
 EXAMPLES = """examples:
@@ -160,21 +160,26 @@ def parse(argv: Sequence[str], others: Sequence[str] = ()) -> argparse.Namespace
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit code (2 for a mistake in what was typed, 3 for NaN)."""
-    argv = sys.argv[1:] if argv is None else argv
+    """Runs the command line; returns the exit code (2: wrong input, 3: a run was given up)."""
+    words = sys.argv[1:] if argv is None else argv
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before modules of the user's import TensorFlow
+    return answered(lambda: _run(words))
+
+
+def answered(work: Callable[[], int]) -> int:
+    """Returns the exit code of some work: what it returns, or that of an error, of which one line is said."""
     try:
         with needing_packages():
-            return _run(argv)
+            return work()
     except UsageError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return AGAIN if isinstance(error, Unavailable) else 2
     except NotSent as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
-    except NotFinite as error:
+    except GivenUp as error:
         print(f"error: {error}", file=sys.stderr)
-        return NOT_FINITE
+        return GIVEN_UP
     except (LearnerLost, MachineLost) as error:
         print(f"error: {error}", file=sys.stderr)
         return AGAIN

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from rl.cli import NOT_FINITE, Parser, integer
+from rl.cli import GIVEN_UP, Parser, integer
 from rl.data.dataset import Dataset, data_folder, read
-from rl.errors import AGAIN, NotFinite, Unavailable, UsageError, nearest
+from rl.errors import AGAIN, GivenUp, Unavailable, UsageError, nearest
 from rl.hparams.overrides import parse_overrides
 from rl.imports import import_tensorflow, needing_packages
 from rl.report.tables import plain_table
@@ -70,9 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             data = _checked(args)
             import_tensorflow()
             found = _estimated(args, data)
-    except (UsageError, NotFinite) as error:
+    except (UsageError, GivenUp) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return AGAIN if isinstance(error, Unavailable) else NOT_FINITE if isinstance(error, NotFinite) else 2
+        return AGAIN if isinstance(error, Unavailable) else GIVEN_UP if isinstance(error, GivenUp) else 2
     if args.json:
         print(json.dumps(_plain(found), indent=2))
     else:

@@ -37,6 +37,7 @@ from rl.signals import StopRequest
 from rl.spaces import space_spec
 from rl.storage.checkpoint import CheckpointManager
 from rl.storage.files import patiently, set_aside
+from rl.storage.manifest import BEST, check_data
 from rl.storage.storage import Storage
 
 _log = logging.getLogger("rl")
@@ -118,7 +119,8 @@ class Trainer:
 
         Raises:
             Diverged: updates came to NaN or infinity: the run goes on with `gone_back`.
-            NotFinite: they did, and it cannot go back any more; nothing of that window is kept but its row.
+            EnvironmentFailed: environments failed too often; the checkpoint is of when they did.
+            NotFinite: updates did, and it cannot go back any more; of that window the row alone is kept.
             Unavailable: rows or checkpoints could not be written.
         """
         total, start = self.hparams.train_steps, time.perf_counter()
@@ -388,6 +390,8 @@ def _best_so_far(run_dir: Path) -> float | None:
     """Reads `best_return` of a run that goes on: damage to what is kept costs a line, and that policy."""
     try:
         found = best_return(run_dir)
+        if found is not None:
+            check_data(run_dir / "checkpoints" / BEST)
     except Unavailable:
         raise
     except UsageError as error:
