@@ -108,7 +108,8 @@ def _write(args: argparse.Namespace, target: Path) -> None:
             film = _newest_film(storage.folder / "videos", folder)
             facts = Facts(run, step, returns, versions(storage.folder), film, args.repo)
         meta = {"return_mean": None if returns is None else float(returns.mean())}
-        CheckpointManager(folder / "checkpoints").save_best(policy.agent.policy_variables, meta, step)
+        # As the last checkpoint, which is "best" too where there is no other: train.py tests the last one.
+        CheckpointManager(folder / "checkpoints").save(policy.agent.policy_variables, step, meta)
         write_text_atomic(folder / "README.md", card(facts))
         if target.exists():
             remove_folder(target)
