@@ -18,6 +18,7 @@ from rl.errors import AGAIN, GivenUp, LearnerLost, MachineLost, NotSent, Unavail
 from rl.imports import import_tensorflow, needing_packages
 from rl.listing import FAMILIES, list_names, registry_of
 from rl.registry import import_user_modules
+from rl.report.trackers import TRACKERS, check_tracker
 from rl.request import Request
 from rl.storage.address import check_recorded, check_whole, default_output
 from rl.workers.plan import Workers, check_address, check_ray
@@ -127,6 +128,7 @@ def build_parser() -> argparse.ArgumentParser:
     switch("--render", False, "show test episodes in a window")
     switch("--record_video", False, "write mp4s: of an episode at each evaluation, of each test episode")
     add("--record_data", metavar="DIR", help="data set to which the episodes of training, or of the test, go")
+    add("--track", metavar="|".join(TRACKERS), help="tracker that is told what TensorBoard gets of training")
     number("--num_workers", 0, 0, "processes that act while this one learns (default 0: none)")
     add("--ray_address", metavar="HOST:PORT", help="Ray cluster for the workers (default: this machine)")
     number("--seed", 0, 0, "seed of the first copy (default 0)")
@@ -235,6 +237,7 @@ def _run(argv: Sequence[str]) -> int:
             render=args.render,
             record_video=args.record_video,
             record_data=args.record_data,
+            track=args.track,
             eval_episodes=args.eval_episodes,
             test_episodes=args.test_episodes,
             eval_policy=args.eval_policy or _chosen_policy(hparams),
@@ -311,6 +314,10 @@ def _check_flags(args: argparse.Namespace, here: bool) -> None:
     """Raises UsageError for flags that are wrong whatever the hparams, and sets `args.copy`."""
     if args.sys not in SYSTEMS:
         raise UsageError(f"unknown --sys {args.sys!r}: {nearest(args.sys, SYSTEMS)}")
+    if args.track is not None:
+        if args.test_only or not args.training:
+            raise UsageError("--track is told of training: leave it out of a test")
+        check_tracker(args.track, here)
     if args.record_data is not None:
         check_recorded(args.record_data, args.num_workers)
     if args.num_workers:

@@ -32,6 +32,7 @@ from rl.envs import own
 from rl.estimate import __main__ as estimate
 from rl.export import __main__ as export
 from rl.plot import __main__ as plot
+from rl.publish import __main__ as publish
 from rl.report.video import has_display
 from rl.runners import trainer
 from rl.runners.build import build_runner
@@ -53,6 +54,7 @@ CANNOT = {
     "kubectl ": "no cluster",
     "python train.py --hparams appo_cartpole --num_workers 32 --ray_address ": "no Ray cluster there",
     "python train.py --hparams ppo --env minigrid:": "minigrid is none of our requirements",
+    "python train.py --hparams ppo_cartpole --track ": "trackers are none of our requirements",
     "python benchmarks/": "measures for hours",
     "for s in 0 1 2; do VENV/bin/python ": "another library's environment",
     "theta <-": "a formula",
@@ -234,6 +236,7 @@ def typed(words: list[str]) -> int:
         "rl.estimate": estimate.main,
         "rl.export": export.main,
         "rl.plot": plot.main,
+        "rl.publish": publish.main,
         "rl.tune": tune.main,
     }
     if words[1].startswith("examples/"):

@@ -13,6 +13,7 @@ from rl.cli import Parser, integer
 from rl.errors import AGAIN, Unavailable, UsageError, nearest
 from rl.imports import import_tensorflow, needing_packages
 from rl.report.tables import plain_table
+from rl.storage.address import output_beside
 from rl.storage.files import (
     TEMPORARY,
     commit_folder,
@@ -73,23 +74,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _target(args: argparse.Namespace) -> Path:
     """Returns where to write. Raises UsageError for what can be known to be wrong before TensorFlow is
     there."""
-    from rl.storage.address import is_remote
-
     for flag, value, known in (
         ("--which", args.which, ("best", "last")),
         ("--eval_policy", args.eval_policy, ("greedy", "sample")),
     ):
         if value not in known:
             raise UsageError(f"{flag} {value}: {nearest(value, known)}")
-    if args.to is None and is_remote(args.run):
-        raise UsageError("--to: name a local folder, the run is at a remote address")
-    run = Path(args.run)
-    if args.to is None and not (run / "hparams.json").exists() and (run / "run_0" / "hparams.json").exists():
-        run = run / "run_0"
-    target = run / "exported" if args.to is None else Path(args.to)
-    if target.exists() and not args.force:
-        raise UsageError(f"{target} is there already: take --force to replace it, or name another --to")
-    return target
+    return output_beside(args.run, args.to, "exported", args.force)
 
 
 def _export(args: argparse.Namespace, target: Path) -> int:

@@ -134,7 +134,8 @@ class Trainer:
         if self.best_return is None and patiently(best.exists, f"cannot read {best}"):
             patiently(lambda: set_aside(best), f"cannot rename {best}")
         row_step = runner.step - window.steps if self.resumed else None  # of the last row
-        logger = Logger(self.run_dir, self.hparams.histograms, row_step)
+        mirrored = self.request.track, self.storage.address
+        logger = Logger(self.run_dir, self.hparams.histograms, row_step, *mirrored)
         with (
             logger,
             Progress(total, self.run_dir / "train.log", step=self.first_step, unit=self.unit) as progress,
