@@ -63,7 +63,7 @@ def _loop(env: GraphEnv, steps: int, how: str) -> Callable[[tf.Tensor, tf.Tensor
         *_, written = tf.while_loop(lambda t, *_: t < steps, body, loop, maximum_iterations=steps)
         return [tf.concat([each[None], array.stack()], 0) for each, array in zip(first, written, strict=True)]
 
-    return run if how == "eager" else tf.function(run, jit_compile=how == "xla")
+    return run if how == "eager" else tf.function(run, jit_compile=how == "xla", autograph=False)
 
 
 @pytest.mark.parametrize("env_id", IDS)
@@ -143,7 +143,7 @@ def test_shapes_are_static_and_state_keeps_its_structure(env_id: str, num_envs: 
     env = _graph(env_id, num_envs)
     action = tf.constant(_sampled_actions(env, 1)[0])
 
-    @tf.function
+    @tf.function(autograph=False)
     def two(seed: tf.Tensor) -> Any:
         before = env.reset(seed)
         return before, env.step(before[0], action, seed)
