@@ -113,7 +113,13 @@ def test_equal_seeds_give_equal_bits_and_others_do_not(env_id: str) -> None:
     assert not np.array_equal(first[0], other[0])
 
 
-@pytest.mark.parametrize("env_id", IDS)
+def games_are_slow(ids):
+    """Params of environments, MinAtar's slow: test_minatar.py compares them compiled and eager, too."""
+    slow = {each: pytest.mark.slow if each.startswith("MinAtar/") else () for each in ids}
+    return [pytest.param(each, marks=marks) for each, marks in slow.items()]
+
+
+@pytest.mark.parametrize("env_id", games_are_slow(IDS))
 def test_compiled_loop_equals_eager_steps(env_id: str) -> None:
     env = _graph(env_id, max_episode_steps=LIMIT)
     actions = _sampled_actions(env)
