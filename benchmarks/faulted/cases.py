@@ -22,6 +22,7 @@ from rl.storage.manifest import MANIFEST, Damaged, check_file, load_manifest
 HOOKS = ROOT / "benchmarks" / "faulted" / "torture_hooks.py"
 PARTS = ROOT / "benchmarks" / "faulted" / "torture_parts.py"  # environments that misbehave
 TRIES = 4  # times that the same command is given after a fault, at most
+ERROR = re.compile(r"(\d{4}-\d\d-\d\d [\d:]+ )?error: ")  # with the time where it is in train.log, too
 WINDOWS = 16  # rows of metrics of each run; a checkpoint after each
 TRACES = ("Traceback (most recent call last)", "Fatal Python error", "terminate called", "Exception ignored")
 
@@ -161,7 +162,7 @@ class Case:
             raise Failed(f"code {code}, {found}: {last_line(text)}")
         if code not in codes:
             raise Failed(f"code {code}, expected {sorted(codes)}: {last_line(text)}")
-        said = [line for line in text.splitlines() if line.startswith("error: ")]
+        said = [line for line in text.splitlines() if ERROR.match(line)]
         if code in (2, 3, 75) and len(said) != 1:
             raise Failed(f"code {code} in {len(said)} lines: {last_line(text)}")
         if left := run.left():

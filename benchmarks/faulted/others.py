@@ -111,15 +111,20 @@ def supervisor_signalled(case: Case) -> Outcome:
 
 @kind(3)
 def copies_killed(case: Case) -> Outcome:
-    """SIGKILL of one of two copies that are trained side by side, or of the command"""
+    """SIGKILL of one of two copies side by side, of one of Ray's processes, or of the command"""
     words = [*case.words("ppo"), "--copies", "2", "--parallel", "2"]
     run = case.start(words, cold=True)
     folder = case.folder / "runs"
     if not run.until(lambda: any(folder.glob("run_*/metrics.csv"))):
         raise Missed
-    copies = [each for each in descendants(run.pid) if each.title.startswith("ray::")]
-    if copies and case.rng.random() < 0.6:
-        os.kill(case.rng.choice(copies).pid, signal.SIGKILL)
+    roles = case.rng.choice([("ray::Copy",), ("ray::Copy",), ("ray::", "raylet"), ()])
+    under = [
+        each
+        for each in descendants(run.pid)
+        if roles and Path(each.title.split(" ")[0]).name.startswith(roles)
+    ]
+    if under:
+        os.kill(case.rng.choice(under).pid, signal.SIGKILL)
         code = case.ended(run, {0, 75})
     else:
         run.send(signal.SIGKILL)

@@ -42,6 +42,11 @@ def _hangs(*found):
     return found
 
 
+def _hangs_deaf(*found):
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})  # as what never comes back to Python
+    return _hangs(*found)
+
+
 def _changed(place, value):
     def change(*found):
         return (*found[:place], value(found[place]), *found[place + 1 :])
@@ -60,6 +65,7 @@ def _dies(*_):
 WRONG = {
     "raises": _raises,
     "hangs": _hangs,
+    "hangs deaf": _hangs_deaf,
     "exits": _exits,
     "dies": _dies,
     "nan observation": _changed(0, lambda each: np.full_like(each, np.nan)),

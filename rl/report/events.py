@@ -108,6 +108,7 @@ class EventFile:
 
     def _begin(self) -> None:
         """Begins a file behind all others, with what may not be in them."""
+        self._is_there = False
         # TensorBoard reads files in the order of their names: ours must come last, whatever the clock says.
         number = max([int(time.time()), *(int(match[1]) + 1 for match in self._earlier())])
         name = f"events.out.tfevents.{number:010d}.{socket.gethostname()}.{os.getpid()}"
@@ -124,7 +125,7 @@ class EventFile:
         except (OSError, tf.errors.OpError) as error:
             remove_quietly(self.path)
             raise self._failure(error) from error
-        self._flushed = time.monotonic()
+        self._flushed, self._is_there = time.monotonic(), True
 
     def _begin_again(self, error: Exception) -> None:
         """Begins another file: after a failure nobody knows what is in this one. All since the last flush
@@ -139,6 +140,9 @@ class EventFile:
     def _add(self, event: Event) -> None:
         event.wall_time = time.time()
         self._newest.append(event)
+        if not self._is_there:  # none could be begun the last time
+            patiently(self._begin)
+            return
         try:
             self._writer.write(event.SerializeToString())
         except (OSError, tf.errors.OpError) as error:
@@ -148,7 +152,10 @@ class EventFile:
 
     def _sync(self) -> None:
         try:
-            self._writer.flush()
+            if self._is_there:
+                self._writer.flush()
+            else:
+                patiently(self._begin)
         except (OSError, tf.errors.OpError) as error:
             self._begin_again(error)
         self._flushed = time.monotonic()

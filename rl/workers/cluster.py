@@ -68,21 +68,23 @@ class Cluster:
         if address is None:
             self._folder = Path(context.address_info["session_dir"])
 
-    def check(self) -> None:
+    def check(self, now: bool = False) -> None:
         """Asks now and then whether Ray's own processes, where they were started here, are well: without them
         nothing arrives any more. To be called often: 10 s after the raylet's end, and a minute after the
-        head's, Ray ends this process, without a word.
+        head's, Ray ends this process, without a word, or leaves it waiting.
+
+        now: not only now and then.
 
         Raises:
             LearnerLost: one is gone.
         """
-        if time.monotonic() - self._checked < CHECK:
+        if time.monotonic() - self._checked < CHECK and not now:
             return
         self._checked = time.monotonic()
         for role in ("raylet", "gcs_server"):
             process = self._process(role)
             if process is not None and process.poll() is not None:
-                raise LearnerLost(f"Ray's process on this machine ({role}) is gone")
+                raise LearnerLost(f"Ray's process on this machine ({role}) is gone; the same command goes on")
 
     def _process(self, role: str) -> Any:
         """One of Ray's own, None where it was not started here."""

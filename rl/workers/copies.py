@@ -126,7 +126,9 @@ class _Copies:
         return [self._errors[copy] for copy in sorted(self._errors)]
 
     def go_on(self, starts: bool) -> bool:
-        """Fills free places (where `starts`), waits a little for a copy to end; False once none is left."""
+        """Fills free places (where `starts`), waits a little for a copy to end; False once none is left.
+        Raises LearnerLost where Ray itself is gone."""
+        self._cluster.check()
         for place in self._places:
             if place.result is None and self._waiting and starts:
                 self._start(place, self._waiting.pop(0))
@@ -175,7 +177,7 @@ class _Copies:
         actor = self._ray.remote(Copy).options(num_cpus=1, num_gpus=gpu)
         place.actor, place.copy = actor.remote(place.cores), copy
         try:
-            place.pid = self._ray.get(place.actor.pid.remote())
+            place.pid = self._answer(place.actor.pid.remote())
         except self._ray.exceptions.RayError:
             self._was_lost(copy)
             return
@@ -202,8 +204,15 @@ class _Copies:
         finally:
             self._ray.kill(place.actor)  # its memory, and the cores that TensorFlow has taken
 
+    def _answer(self, result: Any) -> Any:
+        """Waits for what a process answers, as long as Ray is well."""
+        while not self._ray.wait([result], timeout=POLL)[0]:
+            self._cluster.check()
+        return self._ray.get(result)
+
     def _was_lost(self, copy: int) -> None:
         """Lets a copy whose process is gone wait for another one. Raises UsageError the third time."""
+        self._cluster.check(now=True)
         address = self._storages[copy].address
         self._lost[copy] += 1
         if self._lost[copy] >= TRIES:

@@ -32,12 +32,12 @@ def faults(tmp_path, kinds, count, seed=0):
 
 
 def test_runs_stand_a_few_faults_and_none_is_done_twice(tmp_path, monkeypatch):
-    assert faults(tmp_path, FEW, 3) == 0, (tmp_path / "torture.md").read_text()
+    assert faults(tmp_path, FEW, 2, seed=36) == 0, (tmp_path / "torture.md").read_text()
     rows = torture.read(tmp_path / "torture.csv")
     assert sorted(row["kind"] for row in rows) == sorted(FEW)
     assert not list((tmp_path / "work/cases").iterdir())
     monkeypatch.setattr(torture, "judged", None)
-    assert faults(tmp_path, FEW, 3) == 0
+    assert faults(tmp_path, FEW, 2, seed=36) == 0
     assert torture.read(tmp_path / "torture.csv") == rows
     page = (tmp_path / "torture.md").read_text()
     assert "3 faults of 3 kinds" in page and "none of which failed" in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 
@@ -19,7 +20,7 @@ from tensorboard.plugins.base_plugin import TBContext
 from tensorboard.plugins.hparams import api_pb2, get_experiment, list_session_groups
 from tensorboard.plugins.hparams.backend_context import Context
 
-from rl.errors import UsageError
+from rl.errors import Unavailable, UsageError
 from rl.report import events
 from rl.report.logger import Logger
 from rl.storage import files
@@ -217,6 +218,25 @@ def test_events_that_could_not_be_written_go_into_another_file(tmp_path, monkeyp
     one, other = _events(tmp_path / "undisturbed"), _events(tmp_path / "failing")
     for tag in one.Tags()["scalars"]:
         assert [each.step for each in one.Scalars(tag)] == [each.step for each in other.Scalars(tag)]
+
+
+def test_events_for_which_there_is_no_room_at_all_are_written_once_there_is(small_disk, monkeypatch):
+    monkeypatch.setattr(files, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(events, "_FLUSH_SECONDS", 1e9)
+    file, ballast = events.EventFile(small_disk), small_disk / "ballast"
+    with pytest.raises(OSError, match="No space left"):
+        ballast.write_bytes(bytes(1 << 21))
+    for step in range(100):
+        with contextlib.suppress(Unavailable):  # once what is gathered until then is to be written
+            file.scalars(step, {f"number_{i}": 1.0 for i in range(10)})
+    for _ in range(2):  # as a run does that ends for it
+        with pytest.raises(Unavailable, match="No space left"):
+            file.flush()
+    ballast.unlink()
+    file.scalars(100, {"number_0": 1.0})
+    file.close()
+    shown = EventAccumulator(str(small_disk), size_guidance={"scalars": 0}).Reload()
+    assert [each.step for each in shown.Scalars("number_0")] == list(range(101))
 
 
 def test_values_that_are_not_finite_are_written_and_warned_of_once(tmp_path, caplog):

@@ -13,7 +13,7 @@ import pytest
 
 from rl import signals
 from rl.cli import main
-from rl.errors import Unavailable
+from rl.errors import LearnerLost, Unavailable
 from rl.hparams.merge import resolve
 from rl.request import Request
 from rl.storage.storage import storage_of
@@ -42,7 +42,7 @@ class PlayedRay:
             """A process has raised."""
 
     def __init__(self, ends):
-        self.ends, self.ray = ends, self
+        self.ends, self.ray, self.gone = ends, self, False
         self.pid, self.train = self.calling(lambda: 1), self.calling(lambda *_: self.ends.pop(0))
 
     def calling(self, function):
@@ -61,6 +61,10 @@ class PlayedRay:
 
     def kill(self, actor):
         pass
+
+    def check(self, now=False):
+        if self.gone:
+            raise LearnerLost("raylet")
 
     def close(self):
         pass
@@ -100,6 +104,21 @@ def test_a_copy_whose_process_dies_while_it_starts_gets_another_one(played, monk
     while copies.go_on(starts=True):
         pass
     assert list(copies.rows) == [0, 1, 2] and not ids
+
+
+def test_copies_do_not_wait_for_a_ray_that_is_gone(played, monkeypatch):
+    copies = played()
+    waits = []
+
+    def wait(*_, **__):
+        waits.append(1)
+        copies._ray.gone = True  # meanwhile
+        return [], []
+
+    monkeypatch.setattr(copies._ray, "wait", wait)
+    with pytest.raises(LearnerLost):
+        copies.go_on(starts=True)
+    assert len(waits) == 1
 
 
 def test_a_copy_that_ends_within_a_long_iteration_when_asked_is_no_crash(played, capsys):
