@@ -27,6 +27,11 @@ def pytest_configure(config):
         import_user_modules(names.split(","))
 
 
+def pytest_collection_modifyitems(items):
+    """Puts tests with Ray first, which are long: processes take each other's last tests, but for two."""
+    items.sort(key=lambda item: item.path.parent.name != "workers" and "ray_here" not in item.fixturenames)
+
+
 @pytest.fixture(autouse=True)
 def _compiled_functions():
     """`compile=eager` is a setting of the whole process: undo it after each test."""

@@ -1,11 +1,12 @@
 """A process with several logical processors as devices, for `tests/parallel/test_devices.py`.
 
-    python tests/device_equality.py updates PATH CASE...   parameters before and after updates from one batch
+    python tests/device_equality.py updates PATH COUNTS CASE...
+                                                           parameters before and after updates from one batch
     python tests/device_equality.py run SET OVERRIDES      a run on two devices, saved, continued and restored
     python tests/device_equality.py train FOLDER           the command on two devices, run again to go on
 
-A case is ALGO:KIND or ALGO:KIND:OVERRIDES, KIND the action space's. TensorFlow takes the number of logical
-devices once in a process.
+A case is ALGO:KIND or ALGO:KIND:OVERRIDES, KIND the action space's; COUNTS of devices are a comma list.
+TensorFlow takes the number of logical devices once in a process.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from rl.storage.checkpoint import CheckpointManager
 from rl.systems import system as system_module
 from rl.systems.system import System
 
-COUNTS = (1, 2, 4)
+MOST = 4  # devices
 KINDS = {  # kind of action space: an environment that has it
     "Box": {"env": "Pendulum-v1"},
     "Discrete": {"env": "CartPole-v1"},
@@ -143,12 +144,12 @@ def rewards(batch):
     return getattr(batch, "trajectory", batch).reward
 
 
-def updates(path, *cases):
-    found = {}
+def updates(path, counts, *cases):
+    found, counts = {}, [int(count) for count in counts.split(",")]
     for case in cases:
         hparams = settings(*case.split(":", 2))
         batch = global_batch(hparams)
-        for count, made in ((1, 0), *((each, UPDATES) for each in COUNTS)):
+        for count, made in ((1, 0), *((each, UPDATES) for each in counts)):
             variables = updated(hparams, batch, count, made)
             found |= {f"{case}|{count * bool(made)}|{name}": value for name, value in variables.items()}
     np.savez(path, **found)
@@ -196,5 +197,5 @@ if __name__ == "__main__":
     register(tiny_parts.Parts)
     register(tiny_team.TinyTeam)
     cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * max(COUNTS))
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * MOST)
     {"updates": updates, "run": run, "train": train}[sys.argv[1]](*sys.argv[2:])

@@ -141,7 +141,8 @@ def test_a_run_from_before_a_hyperparameter_existed_goes_on_with_its_default(tra
 
 
 def test_hparams_objects_are_taken_and_left_as_they_are(tmp_path):
-    hparams = resolve("dqn_identity", {"compile": "graph", "train_steps": 256})  # frozen
+    few = {"compile": "eager", "train_steps": 256, "updates_per_iteration": 1}
+    hparams = resolve("dqn_identity", few)  # frozen
     before = hparams.to_dict()
     for i, lr in enumerate((1e-3, 1e-4)):
         run = rl.train(hparams, output_dir=tmp_path / str(i), eval_episodes=1, lr=lr, model={"hidden": (8,)})
@@ -211,7 +212,7 @@ def test_policies_speak_the_environments_own_actions():
     ("name", "steps", "good"),
     [
         ("ppo_cartpole", 150_000, 400.0),
-        ("dqn_catch", 20_000, 0.9),
+        pytest.param("dqn_catch", 20_000, 0.9, marks=pytest.mark.slow),
         pytest.param("ppo_catch", 40_000, 0.9, marks=pytest.mark.slow),
     ],
 )
@@ -224,7 +225,8 @@ def test_it_learns_in_graph(tmp_path, name, steps, good):
 # -- the command line
 
 
-def test_a_user_trains_goes_on_and_watches(command, tmp_path):
+def test_a_user_trains_goes_on_and_watches(command, tmp_path, capsys):
+    """Trains in a process of its own; goes on, and watches, in this one."""
     words = ["--sys", "local", "--hparams", "dqn_catch", "--output_dir", tmp_path, "--test_episodes", 2]
     words += ["--hparam_override", "compile=graph,log_period=256", "--eval_episodes", 2]
     run_dir = tmp_path / "run_0"
@@ -236,50 +238,54 @@ def test_a_user_trains_goes_on_and_watches(command, tmp_path):
         assert line in first.stdout
     assert "WARNING" not in first.stderr and "Traceback" not in first.stderr
 
-    longer = command(*words, "--train_steps", 2_048)
-    assert longer.returncode == 0, longer.stderr
+    words = [str(word) for word in words]
+    assert main([*words, "--train_steps", "2048"]) == 0, capsys.readouterr().err
     assert "resumed at step 1,024" in (run_dir / "train.log").read_text()
     assert [int(row["step"]) for row in rows(run_dir)] == list(range(256, 2_049, 256))
     assert len((run_dir / "command.txt").read_text().splitlines()) == 2
 
     kept = {path: content for path, content in snapshot(run_dir).items() if path.parent.name != "videos"}
-    shown = command(*words, "--training", "False", "--record_video")
-    assert shown.returncode == 0, shown.stderr
-    assert "best checkpoint" in shown.stdout and "WARNING" not in shown.stderr
+    capsys.readouterr()
+    assert main([*words, "--training", "False", "--record_video"]) == 0
+    shown = capsys.readouterr()
+    assert "best checkpoint" in shown.out and "WARNING" not in shown.err
     assert {path: snapshot(run_dir)[path] for path in kept} == kept
     videos = sorted((run_dir / "videos").glob("best_step_*_episode_?_return_*.mp4"))
     assert len(videos) == 2
     assert len(imageio.imread(videos[0], plugin="FFMPEG")) == 10  # nine steps and the end
 
 
-def test_copies_have_seeds_of_their_own_and_can_be_resumed_one_by_one(command, tmp_path, capsys):
-    words = ["--hparams", "dqn_identity", "--hparam_override", "compile=graph", "--train_steps", "1024"]
-    words += ["--output_dir", str(tmp_path), "--test_episodes", "1", "--eval_episodes", "1"]
-    done = command(*words, "--copies", 2, "--seed", 7)
-    assert done.returncode == 0, done.stderr
-    saved = [json.loads((tmp_path / f"run_{i}/hparams.json").read_text()) for i in range(2)]
-    assert [each["seed"] for each in saved] == [7, 8]
-    assert rows(tmp_path / "run_0") != rows(tmp_path / "run_1")
-    held = [read_manifest(tmp_path / f"run_{i}/checkpoints/step_000000001024").variables for i in range(2)]
+COPIES = ["--hparams", "dqn_identity", "--hparam_override", "compile=graph", "--train_steps", "1024"]
+COPIES += ["--test_episodes", "1", "--eval_episodes", "1", "--output_dir"]
+
+
+@pytest.fixture(scope="module")
+def two_copies(tmp_path_factory):
+    """A folder of two copies of a run, by the command."""
+    folder = tmp_path_factory.mktemp("copies") / "all"
+    assert main([*COPIES, str(folder), "--copies", "2", "--seed", "7"]) == 0
+    return folder
+
+
+def test_copies_have_seeds_of_their_own_and_can_be_resumed_one_by_one(two_copies, tmp_path, capsys):
+    folders = [two_copies / f"run_{i}" for i in range(2)]
+    assert [json.loads((each / "hparams.json").read_text())["seed"] for each in folders] == [7, 8]
+    assert rows(folders[0]) != rows(folders[1])
+    held = [read_manifest(each / "checkpoints/step_000000001024").variables for each in folders]
     assert held[0] == held[1]
-    # The second copy as a run of its own, in another process than the one that began it.
-    (tmp_path / "run_1").rename(tmp_path / "alone")
-    (tmp_path / "other").mkdir()
-    (tmp_path / "alone").rename(tmp_path / "other/run_0")
-    words[words.index(str(tmp_path))] = str(tmp_path / "other")
-    assert main([*words, "--seed", "8", "--train_steps", "2048"]) == 0, capsys.readouterr().err
-    assert rows(tmp_path / "other/run_0")[-1]["step"] == "2048"
+    # The second copy as a run of its own.
+    shutil.copytree(folders[1], tmp_path / "run_0")
+    words = [*COPIES, str(tmp_path), "--seed", "8", "--train_steps", "2048"]
+    assert main(words) == 0, capsys.readouterr().err
+    assert rows(tmp_path / "run_0")[-1]["step"] == "2048"
 
 
-def test_one_copy_alone_is_the_one_that_it_is_among_all(tmp_path, monkeypatch):
+def test_one_copy_alone_is_the_one_that_it_is_among_all(two_copies, tmp_path, monkeypatch):
     """As the Pods of an Indexed Job train them."""
-    words = ["--hparams", "dqn_identity", "--hparam_override", "compile=graph", "--train_steps", "1024"]
-    words += ["--test_episodes", "1", "--eval_episodes", "1", "--copies", "2", "--seed", "7", "--output_dir"]
-    assert main([*words, str(tmp_path / "all")]) == 0
     monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")
-    assert main([*words, str(tmp_path / "alone")]) == 0
+    assert main([*COPIES, str(tmp_path / "alone"), "--copies", "2", "--seed", "7"]) == 0
     assert [path.name for path in (tmp_path / "alone").iterdir()] == ["run_1"]
-    runs = [tmp_path / name / "run_1" for name in ("all", "alone")]
+    runs = [two_copies / "run_1", tmp_path / "alone/run_1"]
     assert json.loads((runs[1] / "hparams.json").read_text())["seed"] == 8
     assert len({(run / "metrics.csv").read_bytes() for run in runs}) == 1
     manifests = [read_manifest(run / "checkpoints/step_000000001024") for run in runs]

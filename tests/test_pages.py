@@ -124,7 +124,7 @@ def looked_at(words: list[str], folder: Path, monkeypatch) -> None:
 class Written:
     """A process of a search that has trained its runs, of one evaluation each."""
 
-    def __init__(self, command, cores):
+    def __init__(self, command, cores, program=""):
         for copy in range(5):
             folder = command.folder / f"run_{copy}"
             folder.mkdir(parents=True, exist_ok=True)
@@ -195,7 +195,9 @@ def nothing_is_trained(monkeypatch):
     open_study = search.open_study
     monkeypatch.setattr(search, "open_study", lambda _, *rest: open_study(None, *rest))
     monkeypatch.setattr(search, "POLL", 0.0)
-    monkeypatch.setattr("rl.tune.judge.POLL", 0.0)
+    for name in ("judge", "population"):
+        monkeypatch.setattr(f"rl.tune.{name}.POLL", 0.0)
+    monkeypatch.setattr("rl.tune.population.Population._evaluations", lambda *_: [(10**9, 1.0)])
     for name in ("film", "play"):
         monkeypatch.setattr(Player, name, lambda *_: None)
 
@@ -319,8 +321,9 @@ def test_commands_run_for_real_in_the_order_written(page, tmp_path):
             words = [*words, "--test_episodes", "1", "--eval_episodes", "1"]
             words += ["--train_steps", "2048"] if "--hparams" in words else []
         elif "rl.tune" in words:
-            words = [*words, "--trials", "2", "--train_steps", "2048", "--eval_episodes", "1"]
-            words += ["--seeds", "0", "--judge_seeds", "100"]
+            words = [*words, "--train_steps", "2048", "--eval_episodes", "1"]
+            trials = ["--trials", "2", "--seeds", "0", "--judge_seeds", "100"]
+            words += ["--population", "2", "--generations", "2"] if "--population" in words else trials
         before = runs(tmp_path)
         done = subprocess.run(
             [sys.executable, *words[1:]],

@@ -147,14 +147,15 @@ def _compiled(env_id: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, A
 
     env = get_env(env_id)(1, **dict(options))
     key, count = tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.int32)
-    start = tf.function(env.reset, jit_compile=True).get_concrete_function(key)
+    start = tf.function(env.reset, jit_compile=True, autograph=False).get_concrete_function(key)
     state = tf.nest.map_structure(tf.TensorSpec.from_tensor, start(random.key(0))[0])
     action = tf.TensorSpec([1, *env.action_space.shape], env.action_space.dtype)
 
     def move(state: Any, action: Any, key: Any, count: Any) -> Any:
         return env.step(state, action, random.fold_in(key, count))
 
-    step = tf.function(move, jit_compile=True).get_concrete_function(state, action, key, count)
+    compiled = tf.function(move, jit_compile=True, autograph=False)
+    step = compiled.get_concrete_function(state, action, key, count)
     return start, step
 
 

@@ -160,11 +160,11 @@ def fitted(policy: DataPolicy, data: Dataset, hparams: FQEHParams, seed: int) ->
     agent = FQE(hparams, scaled, of_policy[before + 1], seed)
     error = fit(agent, scaled, seed)["train/td_error"]
 
-    @tf.function
+    @tf.function(autograph=False)
     def value(observation: Nest, by_policy: Tensor) -> Tensor:
         return tf.reduce_mean(agent.value(observation, by_policy), 0)
 
-    @tf.function
+    @tf.function(autograph=False)
     def q(observation: Nest, action: Tensor) -> Tensor:
         return tf.reduce_mean(agent.q(observation, action), 0)
 

@@ -119,7 +119,7 @@ class DataPolicy:
         """The same, once for each seed of what is drawn."""
         agent = self.agent
 
-        @tf.function
+        @tf.function(autograph=False)
         def block(observed: Nest, done: Nest, key: Tensor) -> Tensor:
             output = agent.policy(observed, (), key, False)
             output = output._replace(action_mask=agent.encoder.action_mask(observed))

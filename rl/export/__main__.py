@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rl.cli import Parser, integer
-from rl.errors import AGAIN, Unavailable, UsageError, nearest
-from rl.imports import import_tensorflow, needing_packages
+from rl.cli import Parser, answered, integer
+from rl.errors import UsageError, nearest
+from rl.imports import import_tensorflow
 from rl.report.tables import plain_table
 from rl.storage.address import output_beside
 from rl.storage.files import (
@@ -60,15 +60,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
-    try:
-        with needing_packages():
-            args = build_parser().parse_args(argv)
-            target = _target(args)
-            import_tensorflow()
-            return _export(args, target)
-    except UsageError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return AGAIN if isinstance(error, Unavailable) else 2
+
+    def work() -> int:
+        args = build_parser().parse_args(argv)
+        target = _target(args)
+        import_tensorflow()
+        return _export(args, target)
+
+    return answered(work)
 
 
 def _target(args: argparse.Namespace) -> Path:

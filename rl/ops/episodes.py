@@ -75,13 +75,14 @@ def over_rollout(start: Running, goes_on: Tensor, reward: Tensor, counted: Tenso
     start: before its first step, [B]; reward and the rest: as in `Running.after`, [T, B].
     """
     steps = reward.shape[0]
-    array = tf.TensorArray(tf.float32, steps, element_shape=reward.shape[1:])
+    # One each: run eagerly, a TensorArray is written in place.
+    arrays = Running(*(tf.TensorArray(tf.float32, steps, element_shape=reward.shape[1:]) for _ in start))
 
     def body(t: Tensor, running: Running, arrays: Running) -> tuple[Any, ...]:
         running = running.after(tf.gather(goes_on, t), tf.gather(reward, t), tf.gather(counted, t))
         return t + 1, running, Running(*(each.write(t, x) for each, x in zip(arrays, running, strict=True)))
 
-    first = (tf.constant(0), start, Running(array, array))
+    first = (tf.constant(0), start, arrays)
     arrays = tf.while_loop(lambda t, *_: t < steps, body, first, maximum_iterations=steps)[2]
     return Running(*(each.stack() for each in arrays))
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rl.cli import Parser, integer
-from rl.errors import AGAIN, Unavailable, UsageError, nearest
-from rl.imports import import_tensorflow, needing_packages
+from rl.cli import Parser, answered, integer
+from rl.errors import UsageError, nearest
+from rl.imports import import_tensorflow
 from rl.publish.card import Facts, card
 from rl.report.runs import find_runs, versions
 from rl.storage.address import check_run, output_beside
@@ -61,17 +61,16 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
-    try:
-        with needing_packages():
-            args = build_parser().parse_args(argv)
-            target = _checked(args)
-            import_tensorflow()
-            _write(args, target)
-            print(target)
-            return 0 if args.repo is None else _push(args.repo, target)
-    except UsageError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return AGAIN if isinstance(error, Unavailable) else 2
+
+    def work() -> int:
+        args = build_parser().parse_args(argv)
+        target = _checked(args)
+        import_tensorflow()
+        _write(args, target)
+        print(target)
+        return 0 if args.repo is None else _push(args.repo, target)
+
+    return answered(work)
 
 
 def _checked(args: argparse.Namespace) -> Path:

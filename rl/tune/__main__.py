@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rl import cli
-from rl.cli import Parser, checked, flags_of, integer, parse
-from rl.errors import AGAIN, Unavailable, UsageError, nearest
+from rl.cli import Parser, answered, checked, flags_of, integer, parse
+from rl.errors import UsageError, nearest
 from rl.hparams.hparams import HParams
-from rl.imports import needing_packages
 from rl.registry import import_user_modules
 from rl.tune.runs import Command, TrainProcess, check_local, tell
 
@@ -121,12 +120,7 @@ class Asked(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    try:
-        with needing_packages():
-            return _run(_asked(sys.argv[1:] if argv is None else argv))
-    except UsageError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return AGAIN if isinstance(error, Unavailable) else 2
+    return answered(lambda: _run(_asked(sys.argv[1:] if argv is None else argv)))
 
 
 def _asked(argv: Sequence[str]) -> Asked:

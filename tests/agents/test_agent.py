@@ -48,7 +48,7 @@ def test_selected_actions_and_their_log_probs(name, training):
     assert log_prob.dtype == tf.float32 and log_prob.shape == (9,)
     assert (log_prob.numpy() <= 0.0).all() and np.isfinite(log_prob).all()
     for jit_compile in (False, True):
-        compiled = tf.function(select, jit_compile=jit_compile)
+        compiled = tf.function(select, jit_compile=jit_compile, autograph=False)
         np.testing.assert_array_equal(compiled(output, SEED, STEP, training, *state)[0], action)
 
 

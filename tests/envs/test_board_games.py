@@ -20,7 +20,7 @@ CASES = [(TicTacToe, "classic/tictactoe_v3"), (ConnectFour, "classic/connect_fou
 
 
 def _stepping(game: BoardGame) -> Any:
-    return tf.function(lambda board, action: game.dynamics(board, action, random.key(0)))
+    return tf.function(lambda board, action: game.dynamics(board, action, random.key(0)), autograph=False)
 
 
 def _seen(original: Any, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -73,8 +73,8 @@ def test_every_step_equals_lbforaging(options: dict[str, Any]) -> None:
     env = Foraging(NUM_ENVS, **options)
     assert env.max_episode_steps == 50
     assert env.observation_space["observation"] == originals[0].observation_space[0]
-    step = tf.function(lambda physics, action: env.dynamics(physics, action, random.key(0)))
-    observe = tf.function(lambda physics: (env.observe(physics), env.state(physics)))
+    step = tf.function(lambda physics, action: env.dynamics(physics, action, random.key(0)), autograph=False)
+    observe = tf.function(lambda physics: (env.observe(physics), env.state(physics)), autograph=False)
     for i, original in enumerate(originals):
         original.reset(seed=i)
     physics, going = _physics(originals, env.food), np.ones(NUM_ENVS, bool)

@@ -63,7 +63,7 @@ def _loop(env: GraphEnv, steps: int, how: str) -> Callable[[tf.Tensor, tf.Tensor
         *_, written = tf.while_loop(lambda t, *_: t < steps, body, loop, maximum_iterations=steps)
         return [tf.concat([each[None], array.stack()], 0) for each, array in zip(first, written, strict=True)]
 
-    return run if how == "eager" else tf.function(run, jit_compile=how == "xla")
+    return run if how == "eager" else tf.function(run, jit_compile=how == "xla", autograph=False)
 
 
 @pytest.mark.parametrize("env_id", IDS)
@@ -113,7 +113,13 @@ def test_equal_seeds_give_equal_bits_and_others_do_not(env_id: str) -> None:
     assert not np.array_equal(first[0], other[0])
 
 
-@pytest.mark.parametrize("env_id", IDS)
+def games_are_slow(ids):
+    """Params of environments, MinAtar's slow: test_minatar.py compares them compiled and eager, too."""
+    slow = {each: pytest.mark.slow if each.startswith("MinAtar/") else () for each in ids}
+    return [pytest.param(each, marks=marks) for each, marks in slow.items()]
+
+
+@pytest.mark.parametrize("env_id", games_are_slow(IDS))
 def test_compiled_loop_equals_eager_steps(env_id: str) -> None:
     env = _graph(env_id, max_episode_steps=LIMIT)
     actions = _sampled_actions(env)
@@ -143,7 +149,7 @@ def test_shapes_are_static_and_state_keeps_its_structure(env_id: str, num_envs: 
     env = _graph(env_id, num_envs)
     action = tf.constant(_sampled_actions(env, 1)[0])
 
-    @tf.function
+    @tf.function(autograph=False)
     def two(seed: tf.Tensor) -> Any:
         before = env.reset(seed)
         return before, env.step(before[0], action, seed)

@@ -81,7 +81,7 @@ def _compare(
     def one_step(state: GraphState, action: tf.Tensor, t: tf.Tensor) -> tuple[GraphState, TimeStep]:
         return env.step(state, action, random.fold_in(seed, t))
 
-    step = tf.function(one_step, jit_compile=True) if compiled else one_step
+    step = tf.function(one_step, jit_compile=True, autograph=False) if compiled else one_step
     for original in originals:
         original.reset(seed=0)
     state, time_step = env.reset(seed)
@@ -153,7 +153,7 @@ def test_one_step_from_anywhere_equals_gymnasium(env_id: str, reach: list[float]
     action = _actions(env, case, time_step.observation.numpy(), rng)
     if isinstance(env.action_space, gymnasium.spaces.Box):
         action = np.clip(action, env.action_space.low, env.action_space.high)
-    step = tf.function(env.step, jit_compile=True)
+    step = tf.function(env.step, jit_compile=True, autograph=False)
     _, time_step = step(state._replace(physics=tf.constant(physics)), tf.constant(action), random.key(1))
     expected = []
     original.reset(seed=0)

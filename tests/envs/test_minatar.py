@@ -65,7 +65,7 @@ def _ours(env: MinAtarGame, action: Any, chance: Any, start: Any, immortal: bool
     """Observation [T+1, B, ...], reward, terminated, truncated [T, B] of our games with that luck."""
     frames = len(action)
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def run(action: Any, chance: Any, start: Any) -> Any:
         _give_luck(env, chance, start, -1)
         state, first = env.reset(random.key(0))
@@ -194,7 +194,7 @@ def test_gymnasium_form_plays_the_in_graph_game() -> None:
     graph = _graph("Breakout", max_episode_steps=40)
     observation, _ = env.reset(seed=7)
     state, time_step = graph.reset(random.key(7))
-    step, ends = tf.function(graph.step, jit_compile=True), 0
+    step, ends = tf.function(graph.step, jit_compile=True, autograph=False), 0
     rng = np.random.default_rng(3)
     for t in range(200):
         np.testing.assert_array_equal(observation, time_step.observation[0])

@@ -61,7 +61,7 @@ def test_every_step_equals_mpe2(kind: type[Particles], module: Any, options: dic
     originals = [module.parallel_env(**options) for _ in range(NUM_ENVS)]
     assert env.agent_names == tuple(originals[0].possible_agents)
 
-    @tf.function
+    @tf.function(autograph=False)
     def step(physics: ParticlesPhysics, action: tf.Tensor) -> Any:
         physics, reward, terminated = env.dynamics(physics, action, random.key(0))
         return physics, (env.observe(physics), reward, terminated, env.state(physics))

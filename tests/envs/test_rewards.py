@@ -99,7 +99,7 @@ def test_tensors_give_what_arrays_give(name: str) -> None:
     )
     augment = get_reward_augmentation(name)
     expected = augment(*arrays, GAMMA)
-    compiled = tf.function(lambda *tensors: augment(*tensors, GAMMA), jit_compile=True)
+    compiled = tf.function(lambda *tensors: augment(*tensors, GAMMA), jit_compile=True, autograph=False)
     got = compiled(*(tf.constant(each) for each in arrays))
     assert expected.dtype == np.float32
     assert got.dtype == tf.float32

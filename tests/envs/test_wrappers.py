@@ -104,7 +104,7 @@ def test_it_compiles_with_static_shapes_and_unchanged_state() -> None:
     env = make_env("Pendulum-v1", "graph", 2, None, None, True)
     plain = make_env("Pendulum-v1", "graph", 2)
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def two(seed: tf.Tensor) -> Any:
         state, first = env.reset(seed)
         return state, first, env.step(state, tf.zeros([2, 1]), seed)

@@ -114,4 +114,4 @@ def compiled(request: pytest.FixtureRequest) -> Callable[[Callable[..., Any]], C
     """Wraps a function for each way of running it."""
     if request.param == "eager":
         return lambda function: function
-    return lambda function: tf.function(function, jit_compile=request.param == "xla")
+    return lambda function: tf.function(function, jit_compile=request.param == "xla", autograph=False)

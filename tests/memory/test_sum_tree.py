@@ -75,7 +75,11 @@ def test_samples_are_proportional_to_the_values(capacity: int) -> None:
     tree.set_range(tf.constant(0), tf.constant(value))
     # One sample a draw: within a draw the strata make counts more even than chance, which a chi-square would
     # miss.
-    sample = tf.function(lambda seeds: tf.map_fn(lambda seed: tree.sample(seed, 1)[0][0], seeds, tf.int32))
+    sample = tf.function(
+        lambda seeds: tf.map_fn(lambda seed: tree.sample(seed, 1)[0][0], seeds, tf.int32),
+        jit_compile=True,
+        autograph=False,
+    )
     seeds = tf.stack([tf.range(60_000), tf.fill([60_000], 17)], 1)
     counts = np.bincount(sample(seeds).numpy(), minlength=capacity)
     assert abs(chi_square(counts, value.astype(np.float64) / value.sum(dtype=np.float64))) < 4
@@ -96,7 +100,7 @@ def test_leaves_below_the_resolution_of_float32_are_drawn_equally_often() -> Non
     tree = SumTree(capacity)
     tree.set_range(tf.constant(0), tf.constant(value))
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def last_stratum(seeds: tf.Tensor) -> tf.Tensor:
         return tf.map_fn(lambda seed: tree.sample(seed, 1024)[0][-1], seeds, tf.int32)
 

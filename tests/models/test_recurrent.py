@@ -63,7 +63,7 @@ def test_unrolling_is_stepping_with_a_fresh_state_after_each_autoreset(name, jit
         expected.append(output)
         now = tf.nest.map_structure(lambda each, t=t: each * mask[t][:, None], now)
 
-    function = tf.function(torso.unroll, jit_compile=jit_compile)
+    function = tf.function(torso.unroll, jit_compile=jit_compile, autograph=False)
     found, last = function(x, state, tf.constant(mask))
     np.testing.assert_allclose(found, np.stack(expected), rtol=1e-5, atol=1e-6)
     for mine, theirs in zip(leaves(last), leaves(now), strict=True):

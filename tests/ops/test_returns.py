@@ -103,7 +103,7 @@ def test_advantage_equals_its_definition_on_random_episodes(jit_compile):
     reward = generator.normal(size=(20, 6)).astype(np.float32)
     value = generator.normal(size=(21, 6)).astype(np.float32)
     terminated, truncated = (generator.random((20, 6)) < 0.15 for _ in range(2))
-    function = tf.function(returns.generalized_advantage, jit_compile=jit_compile)
+    function = tf.function(returns.generalized_advantage, jit_compile=jit_compile, autograph=False)
     found = function(*map(tf.constant, (reward, value, terminated, truncated)), 0.97, 0.9)
     expected = by_definition(reward, value, terminated, truncated, 0.97, 0.9)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

@@ -118,7 +118,7 @@ def random_sequences(seed=0, steps=20, batch=6):
 @pytest.mark.parametrize("n", [1, 2, 5, 20])
 def test_n_step_targets_equal_their_definition_on_random_episodes(n, jit_compile):
     _, *arrays = random_sequences()
-    function = tf.function(sequence.n_step_target, jit_compile=jit_compile)
+    function = tf.function(sequence.n_step_target, jit_compile=jit_compile, autograph=False)
     found = function(*map(tf.constant, arrays), 0.97, n)
     np.testing.assert_allclose(found, n_step_by_definition(*arrays, 0.97, n), rtol=1e-4, atol=1e-5)
 
@@ -190,7 +190,7 @@ def test_retrace_equals_its_definition_on_random_episodes(jit_compile):
     rows, columns = np.indices((steps, batch))
     trace = 0.8 * np.minimum(1.0, policy[rows, columns, action] / chance)
     arrays = reward, (policy * q_values).sum(-1), q_values[rows, columns, action], trace
-    function = tf.function(sequence.retrace_target, jit_compile=jit_compile)
+    function = tf.function(sequence.retrace_target, jit_compile=jit_compile, autograph=False)
     found = function(*[tf.constant(x, tf.float32) for x in arrays], terminated, truncated, 0.95)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 

@@ -130,7 +130,7 @@ def by_definition(log_ratio, reward, value, terminated, truncated, gamma, rho_cl
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_targets_equal_their_definition_on_random_episodes(jit_compile):
     data = episodes(2)
-    function = tf.function(vtrace, jit_compile=jit_compile)
+    function = tf.function(vtrace, jit_compile=jit_compile, autograph=False)
     result = function(*map(tf.constant, data), 0.95, 1.0, 1.5, 0.7)
     expected = by_definition(*data, 0.95, 1.5, 0.7)
     np.testing.assert_allclose(result.target, expected, rtol=1e-4, atol=1e-5)

@@ -25,7 +25,6 @@ FEW = ["dqn:Discrete", "es:Box", "ppo:Box", "td3:Box"]
 SETS = {name: algos.get(name).hparams_type() for name in algos.names()}
 PLAYING = [name for name, each in SETS.items() if not (each.offline or each.demonstrated or each.taught)]
 CASES = [f"{name}:{kind.__name__}" for name in PLAYING for kind in algos.get(name).action_spaces]
-REST = [case for case in CASES if case not in FEW]
 PARTS = json.dumps({"grad_comp": "accumulate", "microbatches": 2})  # of each device's part of the batch
 IN_PARTS = ["td3:Box", "sac:Box", "sac_discrete:Discrete", "ddpg:Discrete", "iqn:Discrete"]
 
@@ -38,37 +37,53 @@ def script(*arguments):
     return done.stdout
 
 
+def found_by(folder, counts, cases):
+    """What `updates` of the script finds."""
+    script("updates", str(folder / "found.npz"), ",".join(map(str, (1, *counts))), *cases)
+    return dict(np.load(folder / "found.npz"))
+
+
+DECAY = {"optimizer": "adamw", "weight_decay": 0.5, "lr": 0.01, "log_std_init": 1.0}
+DECAYED = f"ppo:Box:{json.dumps(DECAY)}"
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """Of one process that has all cases of `make test`, on one device and on two."""
+    return found_by(tmp_path_factory.mktemp("few"), (2,), [*FEW, DECAYED])
+
+
 @pytest.mark.parametrize(
-    "cases",
+    ("cases", "counts"),
     [
-        FEW,
-        *[pytest.param(REST[i::8], marks=pytest.mark.slow) for i in range(8)],
-        pytest.param([f"{case}:{PARTS}" for case in IN_PARTS], marks=pytest.mark.slow),
+        (FEW, (2,)),
+        *[pytest.param(CASES[i::8], (2, 4), marks=pytest.mark.slow) for i in range(8)],
+        pytest.param([f"{case}:{PARTS}" for case in IN_PARTS], (2, 4), marks=pytest.mark.slow),
     ],
-    ids=[FEW[0], *REST[:8], "microbatches"],
+    ids=[FEW[0], *CASES[:8], "microbatches"],
 )
-def test_any_number_of_devices_makes_the_same_update_of_every_algorithm_and_action_space(cases, tmp_path):
-    script("updates", str(tmp_path / "found.npz"), *cases)
-    found = dict(np.load(tmp_path / "found.npz"))
+def test_any_number_of_devices_makes_the_same_update_of_every_algorithm_and_action_space(
+    request, tmp_path, cases, counts
+):
+    found = request.getfixturevalue("few") if cases is FEW else found_by(tmp_path, counts, cases)
     for case in cases:
         one = {name.split("|")[2]: each for name, each in found.items() if name.startswith(f"{case}|1|")}
         kernels = [name for name in one if name.startswith("network/") and name.endswith("kernel")]
         assert kernels
         assert all(np.abs(one[name] - found[f"{case}|0|{name}"]).max() > 5e-6 for name in kernels)
-        for count in (2, 4):
+        for count in counts:
             for name, value in one.items():
                 where = f"{case}, {count} devices: {name}"
                 other = found[f"{case}|{count}|{name}"]
                 np.testing.assert_allclose(other, value, rtol=1e-4, atol=5e-7, err_msg=where)
 
 
-def test_weights_decay_alike_on_any_number_of_devices(tmp_path):
-    settings = {"optimizer": "adamw", "weight_decay": 0.5, "lr": 0.01, "log_std_init": 1.0}
-    case = f"ppo:Box:{json.dumps(settings)}"
-    script("updates", str(tmp_path / "found.npz"), case)
-    found = {key.removeprefix(f"{case}|"): each for key, each in np.load(tmp_path / "found.npz").items()}
+@pytest.mark.parametrize("counts", [(2,), pytest.param((2, 4), marks=pytest.mark.slow)])
+def test_weights_decay_alike_on_any_number_of_devices(request, tmp_path, counts):
+    found = request.getfixturevalue("few") if counts == (2,) else found_by(tmp_path, counts, [DECAYED])
+    found = {key.removeprefix(f"{DECAYED}|"): each for key, each in found.items() if key.startswith(DECAYED)}
     for name in [key.removeprefix("1|") for key in found if key.startswith("1|")]:
-        for count in (2, 4):
+        for count in counts:
             np.testing.assert_allclose(found[f"{count}|{name}"], found[f"1|{name}"], 1e-4, 5e-6, err_msg=name)
     # Four steps (two updates of two epochs), which together take 2% of the weights off; Adam hardly moves
     # these, whose gradients are small.
@@ -86,6 +101,7 @@ def slow(name, **overrides):
         (
             "dqn_cartpole",
             {
+                "compile": "graph",  # the parts of devices that XLA compiles are in the slow cases
                 "prioritized": True,
                 "min_replay_size": 64,
                 "updates_per_iteration": 2,

@@ -327,7 +327,7 @@ def test_tensorboard_shows_the_hparams_of_all_runs_of_a_folder(tmp_path):
 def test_the_graph_of_a_function_is_written(tmp_path):
     variable = tf.Variable(tf.ones([3]))
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def iteration(x):
         return tf.tanh(tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y * variable), [0, x])[1])
 

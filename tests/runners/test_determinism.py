@@ -30,10 +30,9 @@ FULL_PPO = SMALL_PPO | {"normalize_observation": True, "normalize_reward": True,
 FULL_DQN = SMALL_DQN | {"prioritized": True, "n_step": 3, "dueling": True, "replay_capacity": 200}
 NOISY_DQN = FULL_DQN | {"noisy": True, "act_select": "greedy"}
 CASES = {"ppo": FULL_PPO, "dqn": FULL_DQN, "noisy dqn": NOISY_DQN}
-HOST_CASES = [  # each half is run by `make test`, all by `make test-all`
-    pytest.param(
-        name, backend, overlap, marks=[] if (name == "ppo") == (backend == "gym") else pytest.mark.slow
-    )
+CHOSEN = ("ppo", "gym", False), ("dqn", "envpool", True)  # all others are slow
+HOST_CASES = [
+    pytest.param(name, backend, overlap, marks=[] if (name, backend, overlap) in CHOSEN else pytest.mark.slow)
     for name in ("ppo", "dqn")
     for backend in ("gym", "envpool")
     for overlap in (False, True)
@@ -52,7 +51,10 @@ def begin_again(runner, start):
         variable.assign(start[name])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    ["ppo", "noisy dqn", pytest.param("dqn", marks=pytest.mark.slow)],  # noisy dqn is dqn and noise
+)
 def test_in_graph_runs_of_one_seed_are_equal_to_the_bit_however_they_are_split(
     build, state_of, assert_same_bits, name
 ):
@@ -67,13 +69,9 @@ def test_in_graph_runs_of_one_seed_are_equal_to_the_bit_however_they_are_split(
     assert_same_bits(state_of(runner), first)
     assert sums[1]["updates"] > 0
 
-
-def test_an_in_graph_window_that_is_left_and_gone_on_with_is_the_same_to_the_bit(
-    build, state_of, assert_same_bits
-):
-    runner = build("ppo", **FULL_PPO)
-    start, sums = state_of(runner), runner.run(20)
-    first = state_of(runner)
+    # And in one window, that is left and gone on with.
+    begin_again(runner, start)
+    whole = runner.run(20)
     begin_again(runner, start)
     runner.begin_window()
     made = [runner.advance(20, lambda made: made < 3)]
@@ -83,7 +81,7 @@ def test_an_in_graph_window_that_is_left_and_gone_on_with_is_the_same_to_the_bit
     made.append(runner.advance(20 - made[0], lambda made: True))
     assert 3 <= made[0] < 20 and sum(made) == 20
     assert_same_bits(state_of(runner), first)
-    assert runner.sums() == sums
+    assert runner.sums() == whole
 
 
 def test_another_seed_gives_other_weights_and_episodes(build, state_of):

@@ -29,6 +29,7 @@ TINY = TINY | {
     "env": "BothDoors-v0",
     "lr": 1e-9,  # the policy stays as it began: nearly even
     "train_steps": 32,
+    "compile": "eager",  # a few iterations: compiling takes longer
     "model": {"hidden": (4,)},
 }
 

@@ -172,8 +172,15 @@ def test_evaluation_metrics():
     evaluator.close()
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-@pytest.mark.parametrize("name", ["ppo_identity", "dqn_identity"])
+@pytest.mark.parametrize(
+    ("name", "overlap"),
+    [
+        ("ppo_identity", True),
+        ("dqn_identity", False),
+        pytest.param("ppo_identity", False, marks=pytest.mark.slow),
+        pytest.param("dqn_identity", True, marks=pytest.mark.slow),
+    ],
+)
 def test_host_environments_are_learned_with_and_without_overlap(build, name, overlap):
     runner = build(name, env_backend="gym", overlap=overlap)
     runner.run(-(-runner.agent.hparams.train_steps // runner.steps_per_iteration))

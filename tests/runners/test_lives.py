@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.algos.registry import get_algo
@@ -57,9 +58,9 @@ class Scripted:
 )
 @pytest.mark.parametrize("length", [9, 3, 1])  # a rollout of all steps, and borders at every place
 def test_returns_and_lengths_are_those_of_whole_games(lives, returns, lengths, length):
-    hparams = resolve(
-        "ppo", {"env": "Scripted-v0", "num_envs": 1, "rollout_length": length, "minibatches": 1}
-    )
+    settings = {"num_envs": 1, "rollout_length": length, "minibatches": 1, "epochs": 1}
+    hparams = resolve("ppo", {"env": "Scripted-v0", "act_backend": "compiled", **settings})
+    tf.config.run_functions_eagerly(True)  # a few iterations: compiling takes longer
     env = Scripted(lives)
     agent = get_algo("ppo")(hparams, env.observation_space, env.action_space, 0)
     runner = SyncRunner(env, Iteration(agent, Rollout(None, hparams)), False, Devices())

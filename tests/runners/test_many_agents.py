@@ -35,7 +35,8 @@ def _on_the_host(*args: Any) -> GraphHost:
 def test_steps_are_environments_and_episodes_the_teams(build, monkeypatch, where):
     if where == "on the host":
         monkeypatch.setattr("rl.runners.build.make_env", _on_the_host)
-    runner = build("ppo", env=ENV_ID, num_envs=2, rollout_length=8, minibatches=2, epochs=1, compile="graph")
+    compiled = "graph" if where == "in the graph" else "eager"
+    runner = build("ppo", env=ENV_ID, num_envs=2, rollout_length=8, minibatches=2, epochs=1, compile=compiled)
     assert runner.steps_per_iteration == 2 * 8
     assert runner.agent.hparams.num_envs == 2 * 3
     sums = runner.run(1)
@@ -52,7 +53,7 @@ def test_steps_are_environments_and_episodes_the_teams(build, monkeypatch, where
 
 
 def test_seen_jointly_steps_and_episodes_are_the_same(build):
-    memory = {"min_replay_size": 8, "batch_size": 8, "updates_per_iteration": 1}
+    memory = {"min_replay_size": 8, "batch_size": 8, "updates_per_iteration": 1, "compile": "eager"}
     runner = build("vdn", env=ENV_ID, num_envs=2, rollout_length=8, **memory)
     assert runner.steps_per_iteration == 2 * 8
     sums = runner.run(1)
@@ -82,7 +83,8 @@ def test_an_evaluation_records_the_episodes_of_each_agent(build, tmp_path):
 def test_training_records_the_episodes_of_each_agent_across_rollouts(build, monkeypatch, tmp_path, where):
     if where == "on the host":
         monkeypatch.setattr("rl.runners.build.make_env", _on_the_host)
-    runner = build("ppo", env=ENV_ID, num_envs=2, rollout_length=5, minibatches=2, epochs=1, compile="graph")
+    compiled = "graph" if where == "in the graph" else "eager"
+    runner = build("ppo", env=ENV_ID, num_envs=2, rollout_length=5, minibatches=2, epochs=1, compile=compiled)
     with policy_recorder(str(tmp_path), runner.agent, "ppo", "run", which="training") as recorder:
         runner.record_to(recorder)
         recorder.begin()
@@ -95,7 +97,8 @@ def test_training_records_the_episodes_of_each_agent_across_rollouts(build, monk
 
 def test_a_memory_holds_no_step_of_an_agent_that_is_gone(build):
     memory = {"min_replay_size": 8, "batch_size": 64, "replay_capacity": 96, "n_step": 1}
-    runner = build("dqn", env=ENV_ID, num_envs=2, rollout_length=8, updates_per_iteration=1, **memory)
+    memory |= {"updates_per_iteration": 1, "compile": "eager"}
+    runner = build("dqn", env=ENV_ID, num_envs=2, rollout_length=8, **memory)
     runner.run(1)
     runner.memory.check_valid()
     batch = runner.memory.sample(tf.constant([1, 2]), tf.constant(0, tf.int64))

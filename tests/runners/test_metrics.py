@@ -53,20 +53,20 @@ def test_an_algorithm_logs_means_sums_extremes_and_last_values(counting, backend
 
 @pytest.mark.parametrize("backend", ["graph", "gym"])
 def test_a_window_without_updates_or_episodes_has_neither_metrics(counting, backend):
-    runner = counting(backend)
+    runner = counting(backend, compile="eager")
     runner.run(1)
     assert runner.row() == {"episode/count": 0.0}
 
 
 def test_a_window_that_is_left_is_gone_on_with(counting):
-    runner = counting("gym")
+    runner = counting("gym", compile="eager")
     runner.advance(2)
     left = json.loads(json.dumps(runner.unfinished(), allow_nan=False))
     runner.begin_window()
     runner.resume_window(left)
     runner.advance(1)
     assert train(runner.row()) == {"mean": 1.5, "sum": 6.0, "max": 0.0, "min": 0.0, "last": 3.0}
-    resumed = counting("gym")
+    resumed = counting("gym", compile="eager")
     resumed.resume_window(left)  # whose row is asked for before anything is made
     assert train(resumed.row()) == {"mean": 0.5, "sum": 1.0, "max": 0.0, "min": 0.0, "last": 1.0}
 
@@ -78,7 +78,8 @@ FORMER = {  # what versions before the least and greatest return wrote of a wind
 
 
 def test_a_window_of_a_former_version_is_gone_on_with_and_lacks_the_extremes(build):
-    runner = build("a2c", env="CartPole-v1", env_backend="gym", num_envs=2, rollout_length=64)
+    settings = {"num_envs": 2, "rollout_length": 64, "compile": "eager"}
+    runner = build("a2c", env="CartPole-v1", env_backend="gym", **settings)
     runner.resume_window(json.loads(json.dumps(FORMER)))
     expected = {"episode/count": 3.0, "episode/return_mean": 20.0, "train/loss": 2.0}
     assert runner.row() == expected | {"episode/length_mean": 40.0 / 3.0}

@@ -10,6 +10,7 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 from PIL import Image
+from small_runs import TINY
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import rl
@@ -23,6 +24,7 @@ needs_mujoco = pytest.mark.skipif(
     importlib.util.find_spec("mujoco") is None, reason="the extra mujoco is missing"
 )
 STEPS = 20
+SHORT = TINY | {"train_steps": 64, "eval_period": 32, "compile": "eager"}  # compiling takes longer
 CASES = [  # environment, frame [H, W, 3], frames a second
     pytest.param("CartPole-v1", (400, 600, 3), 50.0, id="gym"),
     pytest.param("MinAtar/Breakout-v1", (320, 320, 3), 15.0, id="minatar"),
@@ -66,16 +68,15 @@ def test_a_film_of_many_agents_is_of_one_environment_until_all_have_left(tmp_pat
 
 
 def test_training_films_an_episode_at_each_evaluation_and_tensorboard_shows_it(tmp_path):
-    overrides = {"train_steps": 2_048, "eval_period": 1_024, "log_period": 512, "compile": "graph"}
-    run = rl.train("ppo_identity", output_dir=tmp_path, eval_episodes=2, record_video=True, **overrides)
+    run = rl.train("ppo_identity", output_dir=tmp_path, eval_episodes=2, record_video=True, **SHORT)
     names = sorted(path.name for path in (run.run_dir / "videos").iterdir())
     assert [re.sub(r"return_\d+", "return_N", name) for name in names] == [
-        "step_000001024_return_N.mp4",
-        "step_000002048_return_N.mp4",
+        "step_000000032_return_N.mp4",
+        "step_000000064_return_N.mp4",
     ]
     events = EventAccumulator(str(run.run_dir), size_guidance={"images": 0, "tensors": 0}).Reload()
     shown = events.Images("eval/episode")
-    assert [each.step for each in shown] == [1_024, 2_048]
+    assert [each.step for each in shown] == [32, 64]
     with Image.open(io.BytesIO(shown[0].encoded_image_string)) as gif:
         assert (
             gif.format == "GIF" and 5 < gif.n_frames <= 21 and gif.size == (shown[0].width, shown[0].height)
@@ -87,10 +88,10 @@ def test_a_film_that_cannot_be_written_costs_a_warning_and_not_the_run(tmp_path,
         raise rl.UsageError("cannot write video: No space left on device")
 
     monkeypatch.setattr(Player, "film", fails)
-    overrides = {"train_steps": 1_024, "log_period": 256, "compile": "graph", "video_period": 256}
-    run = rl.train("ppo_identity", output_dir=tmp_path, eval_episodes=1, record_video=True, **overrides)
+    films = {"eval_episodes": 1, "record_video": True, "video_period": 16}
+    run = rl.train("ppo_identity", output_dir=tmp_path, **films, **SHORT)
     text = (run.run_dir / "train.log").read_text()
-    assert run.step == 1_024 and text.count("No space left on device; training goes on without films") == 1
+    assert run.step == 64 and text.count("No space left on device; training goes on without films") == 1
 
 
 def test_what_cannot_be_drawn_is_said_before_training(tmp_path, monkeypatch):
@@ -104,10 +105,10 @@ def test_what_cannot_be_drawn_is_said_before_training(tmp_path, monkeypatch):
 
 
 def test_films_come_as_often_as_is_asked_for(tmp_path):
-    overrides = {"train_steps": 2_048, "log_period": 256, "compile": "graph", "video_period": 512}
-    run = rl.train("ppo_identity", output_dir=tmp_path, eval_episodes=1, record_video=True, **overrides)
+    films = {"eval_episodes": 1, "record_video": True, "video_period": 16, "eval_period": 64}
+    run = rl.train("ppo_identity", output_dir=tmp_path, **SHORT | films)
     steps = sorted(int(path.name.split("_")[1]) for path in (run.run_dir / "videos").iterdir())
-    assert steps == [512, 1_024, 1_536, 2_048]
+    assert steps == [16, 32, 48, 64]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,9 @@ from rl.signals import StopRequest
 DQN = {"compile": "graph", "log_period": 64, "eval_period": 0, "train_steps": 256, "min_replay_size": 32}
 
 
+EAGER = {"compile": "eager", "train_steps": 128, "model.hidden": (16,), "updates_per_iteration": 2}
+
+
 def slow(*case):
     return pytest.param(*case, marks=pytest.mark.slow)
 
@@ -57,7 +60,7 @@ def trained(run_dir, hparams, folder=None, stop_at=None, **request):
     ("name", "overrides"),
     [
         slow("es_cartpole", {"compile": "graph", "train_steps": 3000, "eval_period": 0}),
-        ("dqn_cartpole", {**DQN, "env_backend": "gym", "num_envs": 2, "rollout_length": 3}),
+        ("dqn_cartpole", {**DQN, **EAGER, "env_backend": "gym", "num_envs": 2, "rollout_length": 3}),
         slow("ppo_pendulum", {**TINY, "env_backend": "gym", "train_steps": 1024, "max_episode_steps": 30}),
         slow("dqn_cartpole", {**DQN, "num_envs": 4, "compile": "xla"}),
         slow("sac_pendulum", {**DQN, "num_envs": 2, "compile": "xla", "max_episode_steps": 30}),
@@ -98,6 +101,7 @@ def test_recording_changes_nothing_and_has_every_finished_episode(
 def test_training_is_recorded_with_the_probabilities_that_the_algorithm_keeps(tmp_path, backend):
     """Of a policy that hardly learns, those are of the policy at the end."""
     settings = {**TINY, "env_backend": backend, "train_steps": 256, "eval_period": 0, "lr": 1e-12}
+    settings |= {"compile": "graph" if backend == "graph" else "eager"}
     trained(tmp_path / "run", resolve("ppo_cartpole", settings), tmp_path / "data")
     data = read(tmp_path / "data")
     assert data.log_prob is not None and len(data.log_prob) == len(data.reward)

@@ -14,6 +14,7 @@ import tensorflow as tf
 from small_runs import train, trainer_of
 from stop_after import StopAfter
 
+from rl.cli import main
 from rl.hparams.merge import resolve
 from rl.memory.ring import TRANSITION
 from rl.storage.checkpoint import CheckpointManager, read_manifest
@@ -139,8 +140,7 @@ def kill_again_and_again(command, tmp_path, assert_same_bits, kills, compile_mod
         64 * 16 * (kills + 1),
     ]
     words += ["--seed", 5, "--eval_episodes", 2, "--test_episodes", 1, "--output_dir"]
-    straight = command(*words, tmp_path / "straight")
-    assert straight.returncode == 0, straight.stderr
+    assert main([*map(str, words), str(tmp_path / "straight")]) == 0  # in this process
     moments = random.Random(0)
     killed, run_dir = 0, tmp_path / "killed" / "run_0"
     for _ in range(kills):

@@ -163,10 +163,11 @@ SAVE_FOREVER = """
 """
 
 
-def test_kill_9_while_saving_always_leaves_a_checkpoint_to_go_on_from(tmp_path):
+@pytest.mark.parametrize("kills", [2, pytest.param(6, marks=pytest.mark.slow)])
+def test_kill_9_while_saving_always_leaves_a_checkpoint_to_go_on_from(tmp_path, kills):
     rng = random.Random(0)
     last = 0
-    for _ in range(3):
+    for _ in range(kills):
         command = [sys.executable, "-c", textwrap.dedent(SAVE_FOREVER), str(tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
             for _ in range(rng.randint(1, 4)):

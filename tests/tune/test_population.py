@@ -59,7 +59,7 @@ class Fake:
         there = run / "hparams.json"
         if there.exists():  # as train.py, which refuses another run's folder
             assert json.loads(there.read_text())["hparams"]["lr"] == hparams.lr
-        there.write_text(json.dumps({"hparams": hparams.to_dict(), "seed": 0}))
+        there.write_text(json.dumps({"name": "ppo_cartpole", "seed": 0, "hparams": hparams.to_dict()}))
         file = run / "metrics.csv"
         lines = file.read_text().splitlines() if file.exists() else ["step,eval/return_mean", "0,0.0"]
         step, last = (float(each) for each in lines[-1].split(","))

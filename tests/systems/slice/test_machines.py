@@ -145,10 +145,13 @@ def test_the_program_and_all_machines_end_when_another_is_lost(slice_of, what):
     assert none_left(slice_of)
 
 
-@pytest.mark.parametrize("asked", [pytest.param(0, marks=pytest.mark.slow), 1])
-def test_the_program_computes_on_every_machine_and_saves_where_any_is_asked_to_stop(slice_of, asked):
-    first, *others = slice_of(3, "forever")
-    assert_computed(lines_until("begun", first), 3)
+@pytest.mark.parametrize(
+    "count, asked",
+    [(2, 1), pytest.param(3, 0, marks=pytest.mark.slow), pytest.param(3, 1, marks=pytest.mark.slow)],
+)
+def test_the_program_computes_on_every_machine_and_saves_where_any_is_asked_to_stop(slice_of, count, asked):
+    first, *others = slice_of(count, "forever")
+    assert_computed(lines_until("begun", first), count)
     [first, *others][asked].send_signal(signal.SIGTERM)
     code, out, err = ended(first)
     assert (code, out) == (143, "saved\n"), err
