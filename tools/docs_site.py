@@ -62,7 +62,7 @@ def _generated(config: Any, path: str) -> File:
         return File.generated(config, path, abs_src_path=str(ROOT / path))
     text = (ROOT / path).read_text(encoding="utf-8")
     fence = f"```` {LANGUAGES.get(Path(path).suffix, 'text')}"
-    head = "---\nsearch:\n  exclude: true\n---\n"
+    head = "---\nsearch: {exclude: true}\nhide: [navigation, toc]\n---\n"
     return File.generated(config, place(path), content=f"{head}# {path}\n\n{fence}\n{text}\n````\n")
 
 

@@ -101,6 +101,8 @@ function reduced(x, axes, keep, reduce, asFloat = isFloat(x)) {
 function matmul(a, b, transposed = false) {
   if (a.shape.length !== 2 || b.shape.length !== 2) throw new Error("MatMul of other than matrices");
   const [[rows, inner], columns] = [a.shape, b.shape[transposed ? 0 : 1]];
+  const wanted = b.shape[transposed ? 1 : 0];
+  if (inner !== wanted) throw new Error(`it takes ${wanted} numbers, not ${inner}`);
   const data = new Float32Array(rows * columns);
   for (let i = 0; i < rows; i++)
     for (let j = 0; j < columns; j++) {
