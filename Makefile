@@ -8,7 +8,7 @@ ARGS ?=
 RUN = ./setup.sh
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help setup lock train test test-all lint format bench
+.PHONY: help setup lock train test test-all torture lint format docs bench
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## */  make \1\t/p' Makefile | expand -t 18
@@ -29,6 +29,9 @@ test:  ## all tests but the slow ones
 test-all:  ## all tests
 	@$(RUN) python -m pytest -q -n 2 --dist worksteal $(ARGS)
 
+torture:  ## faults of all kinds done to small runs, hours; goes on where it ended: ARGS="--kinds ... --faults N"
+	@$(RUN) python benchmarks/torture.py $(ARGS)
+
 lint:  ## style, formatting, types, lengths of files and functions, arrows among imports, pages
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
@@ -40,6 +43,9 @@ lint:  ## style, formatting, types, lengths of files and functions, arrows among
 format:  ## rewrite the files in the project's style
 	@$(RUN) ruff check --fix .
 	@$(RUN) ruff format .
+
+docs:  ## the site of all pages, in build/docs
+	@NO_MKDOCS_2_WARNING=1 $(RUN) python -m mkdocs build --strict
 
 bench:  ## speed beside other libraries: ARGS="--purejaxrl PATH --cleanrl PATH", see benchmarks/README.md
 	@$(RUN) python benchmarks/bench.py $(ARGS)

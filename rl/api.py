@@ -23,6 +23,7 @@ from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
 from rl.report.callbacks import Callbacks
 from rl.report.runs import RETURN, find_runs, run_columns
+from rl.report.trackers import check_tracker
 from rl.report.video import headless_setup
 from rl.request import Request
 from rl.runners.actor import Actor
@@ -187,6 +188,7 @@ def train(
     eval_episodes: int = 10,
     record_video: bool = False,
     record_data: str | Path | None = None,
+    track: str | None = None,
     num_workers: int = 0,
     ray_address: str | None = None,
     callbacks: Callbacks | None = None,
@@ -207,6 +209,7 @@ def train(
         eval_episodes: episodes of each evaluation.
         record_video: whether an episode is filmed at each evaluation (`video_period`).
         record_data: folder of a data set to which the episodes of training are added (`rl.data`).
+        track: wandb, mlflow or trackio, which are told what TensorBoard gets (`rl.report.trackers`).
         num_workers: processes that act while this one learns; 0: none.
         ray_address: Ray cluster that they are to run on; None: this machine.
         callbacks: is told of rows, evaluations and checkpoints, and may end the training.
@@ -215,6 +218,7 @@ def train(
     Raises:
         UsageError: anything that the command line would refuse.
         NotFinite: training came to NaN or infinity; the checkpoint before it is kept.
+        EnvironmentFailed: environments failed more often than `env_restarts`; a checkpoint is kept.
         NotSent: the last state could not be sent to a remote output; it says where it is.
     """
     if env is not None:
@@ -228,6 +232,8 @@ def train(
         )
     if record_data is not None:
         check_recorded(str(record_data), num_workers)
+    if track is not None:
+        check_tracker(track)
     workers = _workers(resolved, num_workers, ray_address)
     use_system(sys)
     if record_video:
@@ -246,6 +252,7 @@ def train(
         seed=seed,
         record_video=record_video,
         record_data=None if record_data is None else str(record_data),
+        track=track,
         eval_episodes=eval_episodes,
         command=f"rl.train({name!r})",
         callbacks=callbacks,

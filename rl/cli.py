@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from rl import other_names
-from rl.errors import AGAIN, LearnerLost, MachineLost, NotFinite, NotSent, Unavailable, UsageError, nearest
+from rl.errors import AGAIN, GivenUp, LearnerLost, MachineLost, NotSent, Unavailable, UsageError, nearest
 from rl.imports import import_tensorflow, needing_packages
 from rl.listing import FAMILIES, list_names, registry_of
 from rl.registry import import_user_modules
+from rl.report.trackers import TRACKERS, check_tracker
 from rl.request import Request
 from rl.storage.address import check_recorded, check_whole, default_output
 from rl.workers.plan import Workers, check_address, check_ray
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from rl.systems.slice.hosts import Hosts
 
 SYSTEMS = ("local", "gpu", "tpu", "gcp")  # the last one is the ancestor's name for tpu
-NOT_FINITE = 3  # exit code of a run whose weights, losses or gradients became NaN or infinite
+GIVEN_UP = 3  # exit code of a run that came to NaN, or to environments that fail, too often
 INDEX = "JOB_COMPLETION_INDEX"  # what Kubernetes tells each Pod of an Indexed Job
 
 EXAMPLES = """examples:
@@ -127,6 +128,7 @@ def build_parser() -> argparse.ArgumentParser:
     switch("--render", False, "show test episodes in a window")
     switch("--record_video", False, "write mp4s: of an episode at each evaluation, of each test episode")
     add("--record_data", metavar="DIR", help="data set to which the episodes of training, or of the test, go")
+    add("--track", metavar="|".join(TRACKERS), help="tracker that is told what TensorBoard gets of training")
     number("--num_workers", 0, 0, "processes that act while this one learns (default 0: none)")
     add("--ray_address", metavar="HOST:PORT", help="Ray cluster for the workers (default: this machine)")
     number("--seed", 0, 0, "seed of the first copy (default 0)")
@@ -158,21 +160,26 @@ def parse(argv: Sequence[str], others: Sequence[str] = ()) -> argparse.Namespace
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit code (2 for a mistake in what was typed, 3 for NaN)."""
-    argv = sys.argv[1:] if argv is None else argv
+    """Runs the command line; returns the exit code (2: wrong input, 3: a run was given up)."""
+    words = sys.argv[1:] if argv is None else argv
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before modules of the user's import TensorFlow
+    return answered(lambda: _run(words))
+
+
+def answered(work: Callable[[], int]) -> int:
+    """Returns the exit code of some work: what it returns, or that of an error, of which one line is said."""
     try:
         with needing_packages():
-            return _run(argv)
+            return work()
     except UsageError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return AGAIN if isinstance(error, Unavailable) else 2
     except NotSent as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
-    except NotFinite as error:
+    except GivenUp as error:
         print(f"error: {error}", file=sys.stderr)
-        return NOT_FINITE
+        return GIVEN_UP
     except (LearnerLost, MachineLost) as error:
         print(f"error: {error}", file=sys.stderr)
         return AGAIN
@@ -230,6 +237,7 @@ def _run(argv: Sequence[str]) -> int:
             render=args.render,
             record_video=args.record_video,
             record_data=args.record_data,
+            track=args.track,
             eval_episodes=args.eval_episodes,
             test_episodes=args.test_episodes,
             eval_policy=args.eval_policy or _chosen_policy(hparams),
@@ -306,6 +314,10 @@ def _check_flags(args: argparse.Namespace, here: bool) -> None:
     """Raises UsageError for flags that are wrong whatever the hparams, and sets `args.copy`."""
     if args.sys not in SYSTEMS:
         raise UsageError(f"unknown --sys {args.sys!r}: {nearest(args.sys, SYSTEMS)}")
+    if args.track is not None:
+        if args.test_only or not args.training:
+            raise UsageError("--track is told of training: leave it out of a test")
+        check_tracker(args.track, here)
     if args.record_data is not None:
         check_recorded(args.record_data, args.num_workers)
     if args.num_workers:

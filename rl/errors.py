@@ -1,5 +1,5 @@
 """The exceptions that `train.py` knows: a mistake of the person at the terminal, a learner or a machine that
-is gone, a remote output that cannot be reached any more, numbers that are none."""
+is gone, a remote output that cannot be reached any more, numbers that are none, environments that fail."""
 
 from __future__ import annotations
 
@@ -26,8 +26,16 @@ class MachineLost(Exception):
     """A machine of a TPU slice is gone, or never came: all start again, from the last checkpoint."""
 
 
-class NotFinite(Exception):
-    """Training came to NaN or infinity: the same settings would again. The text is one line."""
+class GivenUp(Exception):
+    """A run that would come to the same again: a person has to look. The text is one line."""
+
+
+class NotFinite(GivenUp):
+    """Training came to NaN or infinity."""
+
+
+class EnvironmentFailed(GivenUp):
+    """An environment raised, hung or returned NaN, more often than it may."""
 
 
 class Diverged(NotFinite):

@@ -13,7 +13,7 @@ from rl.data.recorder import Recorder
 from rl.envs.gym_ids import left_out
 from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import check_window, eval_envs_of
-from rl.errors import Diverged, NotFinite, NotSent, Stopped, Unavailable, UsageError
+from rl.errors import Diverged, EnvironmentFailed, GivenUp, NotSent, Stopped, Unavailable, UsageError
 from rl.hparams.hints import hints, picture_hint, text_hint
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference
@@ -56,6 +56,8 @@ FREE_TO_CHANGE = {
     "nan_lr_factor",
     "nan_max_rollbacks",
     "act_backend",
+    "env_timeout",
+    "env_restarts",
     "worker_timeout",
     "hang_timeout",
     "save_buffers",
@@ -68,7 +70,7 @@ def run(request: Request) -> int:
 
     Raises:
         UsageError: anything wrong in what was asked for.
-        NotFinite, Unavailable: a copy came to it; the others were trained all the same.
+        GivenUp, Unavailable: a copy came to it; the others were trained all the same.
         NotSent: the last state of a copy could not be sent to its remote output.
     """
     use_system(request.sys)
@@ -130,7 +132,7 @@ def _all_copies(
     for number, storage in storages.items():
         try:
             rows += one_copy(request, storage, number, stop)
-        except (NotFinite, Unavailable) as error:  # the others may do better
+        except (GivenUp, Unavailable) as error:  # the others may do better
             failed.append(error)
             log.error("%s: %s", storage.address, error)
         if stop.requested:
@@ -184,6 +186,7 @@ def train_one(request: Request, storage: Storage, stop: StopRequest) -> Result:
 
     Raises:
         UsageError: it holds another run; parts that do not fit together.
+        GivenUp, Unavailable: as `Trainer.train`.
     """
     hparams, run_dir = request.hparams, storage.folder
     assert hparams is not None
@@ -212,6 +215,8 @@ def train_one(request: Request, storage: Storage, stop: StopRequest) -> Result:
                 trainer.close()
                 trainer = Trainer.gone_back(request, storage, trouble)
                 recorder = training_recorder(request, storage.address, trainer.runner)
+    except EnvironmentFailed as error:
+        raise EnvironmentFailed(f"{error}; {stop.kept}") from error
     except SystemExit as error:  # a library's or an environment's: never this program's success
         raise RuntimeError(f"something called sys.exit({error.code}) while {run_dir} was trained") from error
     finally:

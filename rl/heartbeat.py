@@ -88,7 +88,7 @@ class Watch:
                 told = True
                 log.warning("no progress for %.0f s: waiting for %s", waited, what)
             if self._limit is not None and waited >= self._limit:
-                _end(f"no progress for {waited:.0f} s: waiting for {what}; the same command goes on")
+                end_at_once(f"no progress for {waited:.0f} s: waiting for {what}; the same command goes on")
             if self._over.wait(LOOK):
                 return
             # Looks, not a clock: where the whole process was stopped, as by a debugger, nothing has hung.
@@ -105,8 +105,9 @@ class Watch:
                 temporary.unlink()
 
 
-def _end(why: str) -> None:
-    """Ends the process at once, as `kill -9` does, but with a line: what hangs can be asked for nothing."""
+def end_at_once(why: str) -> None:
+    """Ends the process with exit code 75, as suddenly as `kill -9`, but with a line: what hangs can be asked
+    for nothing."""
     patience = threading.Timer(LOOK, os._exit, [AGAIN])  # the line may wait for what hangs, too
     patience.daemon = True
     patience.start()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-# Of Stable-Baselines3, RLlib, CleanRL, Dopamine: in lower case -> the hparam here.
+# Of Stable-Baselines3, RLlib, tf-agents, CleanRL, Dopamine: in lower case -> the hparam here. What differs:
+# docs/migration.md, which has each of them.
 HPARAMS = {
     "learning_rate": "lr",
     "discount": "gamma",
@@ -48,6 +49,47 @@ HPARAMS = {
     "activation_fn": "model.activation",
     "deterministic": "eval_policy",
     "explore": "eval_policy",
+    "train_freq": "rollout_length",
+    "clip_range_vf": "clip_value_range",
+    "exploration_fraction": "exploration_steps",
+    "policy_delay": "policy_update_period",
+    "target_policy_noise": "target_noise",
+    "normalize": "normalize_observation",
+    "num_envs_per_env_runner": "num_envs",
+    "train_batch_size_per_learner": "rollout_length",
+    "vf_clip_param": "clip_value_range",
+    "grad_clip": "max_grad_norm",
+    "fcnet_activation": "model.activation",
+    "use_lstm": "model.name",
+    "num_steps_sampled_before_learning_starts": "min_replay_size",
+    "target_network_update_freq": "target_update_period",
+    "double_q": "double",
+    "sigma0": "noisy_sigma",
+    "num_atoms": "atoms",
+    "v_min": "value_min",
+    "v_max": "value_max",
+    "evaluation_interval": "eval_period",
+    "num_parallel_environments": "num_envs",
+    "collect_steps_per_iteration": "rollout_length",
+    "num_iterations": "train_steps",
+    "initial_collect_steps": "min_replay_size",
+    "max_length": "replay_capacity",
+    "sample_batch_size": "batch_size",
+    "n_step_update": "n_step",
+    "target_update_tau": "tau",
+    "epsilon_greedy": "exploration_epsilon_end",
+    "importance_ratio_clipping": "clip_range",
+    "lambda_value": "gae_lambda",
+    "entropy_regularization": "entropy_coef",
+    "value_pred_loss_coef": "value_coef",
+    "value_clipping": "clip_value_range",
+    "gradient_clipping": "max_grad_norm",
+    "normalize_observations": "normalize_observation",
+    "normalize_rewards": "normalize_reward",
+    "fc_layer_params": "model.hidden",
+    "actor_fc_layers": "model.hidden",
+    "eval_interval": "eval_period",
+    "log_interval": "log_period",
 }
 FLAGS = {
     "--algo": "--hparams",

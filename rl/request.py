@@ -31,6 +31,7 @@ class Request:
     eval_episodes: int = 10
     test_episodes: int = 10
     eval_policy: str | None = None  # of tests; None: as each run was trained
+    track: str | None = None  # the tracker that is told of training, of `rl.report.trackers.TRACKERS`
     overrides: str = ""  # single hyperparameters, as they were typed
     command: str = ""  # as a shell takes it back
     workers: Workers | None = None

@@ -17,7 +17,7 @@ PAGES = [
 ]
 _FENCE = re.compile(r"^(```.*?^```)$", re.DOTALL | re.MULTILINE)
 _COMMAND = re.compile(r"(python|make|pip|git|docker|kubectl|tensorboard|source|for|\./setup\.sh|--\w+)\b")
-_INLINE = re.compile(r"`(python train\.py [^`]+)`")
+_INLINE = re.compile(r"`(python (?:train\.py|-m rl\.(?:export|plot|tune)) [^`]+)`")
 _FILE = re.compile(r"`([\w/]+\.(?:py|toml))`")
 _CODE = re.compile(r"```(?:python|toml)\n")
 
@@ -40,7 +40,7 @@ class Step(NamedTuple):
 
 
 def steps(page: str) -> list[Step]:
-    """All steps of a page: blocks within fences, indented blocks, and `python train.py ...` within lines."""
+    """All steps of a page: blocks within fences, indented blocks, and commands of ours within lines."""
     found: list[Step] = []
     before = ""  # the paragraph before, which may name a file
     for part in _FENCE.split((ROOT / page).read_text(encoding="utf-8")):

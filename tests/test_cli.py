@@ -91,8 +91,8 @@ def asked(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "rl.experiment", types.SimpleNamespace(run=requests.append))
     checks = types.SimpleNamespace(check_environment=lambda *_: None)
     monkeypatch.setitem(sys.modules, "rl.envs.checks", checks)
-    monkeypatch.setattr("rl.cli.import_tensorflow", lambda: None)
-    monkeypatch.setattr("rl.cli.supervised", lambda: None)
+    for name in ("import_tensorflow", "supervised", "check_tracker"):
+        monkeypatch.setattr(f"rl.cli.{name}", lambda *_: None)
 
     def ask(*flags):
         requests.clear()
@@ -117,7 +117,7 @@ def test_every_flag_reaches_the_trainer(asked):
         *("--sys", "gpu", "--env", "Acrobot-v1", "--output_dir", "here", "--train_steps", "1e3"),
         *("--hparam_override", "lr=0.5,model.hidden=[3,4]", "--seed", "11", "--copies", "3"),
         *("--eval_episodes", "4", "--test_episodes", "5", "--record_video", "--render"),
-        *("--num_workers", "3", "--ray_address", "auto", "--eval_policy", "sample"),
+        *("--num_workers", "3", "--ray_address", "auto", "--eval_policy", "sample", "--track", "mlflow"),
     )
     hparams = request.hparams
     assert (hparams.env, hparams.train_steps, hparams.lr) == ("Acrobot-v1", 1000, 0.5)
@@ -130,6 +130,7 @@ def test_every_flag_reaches_the_trainer(asked):
         seed=11,
         copies=3,
         record_video=True,
+        track="mlflow",
         render=True,
         eval_episodes=4,
         test_episodes=5,
@@ -351,7 +352,7 @@ def test_help_names_every_flag(capsys):
     for flag in (
         *("--sys", "--hparams", "--env", "--hparam_override", "--output_dir", "--train_steps"),
         *("--test_episodes", "--eval_episodes", "--training", "--test_only", "--copies", "--render"),
-        *("--record_video", "--num_workers", "--seed", "--list", "--user_modules"),
+        *("--record_video", "--track", "--num_workers", "--seed", "--list", "--user_modules"),
     ):
         assert f"  {flag}" in text
 

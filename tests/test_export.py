@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from pages import ROOT
 from small_runs import TINY
 
 import rl
@@ -99,9 +101,11 @@ def test_parity_sees_what_differs_and_lets_ties_be():
     assert nothing.difference == np.inf and not nothing.holds
 
 
-ELSEWHERE = """
+WITHOUT = """
 import sys
 sys.modules["rl"] = None
+"""
+ELSEWHERE = """
 import json, numpy as np, pathlib
 folder = pathlib.Path(sys.argv[1])
 port = json.loads((folder / "policy.json").read_text())["inputs"][0]
@@ -137,11 +141,18 @@ def test_the_command_writes_what_runs_without_this_package(run, tmp_path, capsys
     folder = run / "exported"
     told = json.loads((folder / "policy.json").read_text())
     assert told["env"] == "CartPole-v1" and len(told["compared"]) == 3
-    command = [sys.executable, "-c", ELSEWHERE, str(folder)]
+    command = [sys.executable, "-c", WITHOUT + ELSEWHERE, str(folder)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     x = np.linspace(-0.1, 0.1, 4, dtype=np.float32)
     assert done.stdout.split() == [f"[{rl.load(run)(x)}]"] * 4
+    returns = []
+    for name in ("serve_onnx", "serve_litert"):
+        example = WITHOUT + (ROOT / f"examples/{name}.py").read_text()
+        played = subprocess.run([sys.executable, "-c", example, str(folder)], capture_output=True, text=True)
+        assert played.returncode == 0, played.stderr[-2000:]
+        returns.append(re.findall(r"episode \d: return (\d+)", played.stdout))
+    assert returns[0] == returns[1] and len(returns[0]) == 5
     assert main([str(run.parent), *formats]) == 2 and "take --force" in capsys.readouterr().err
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from pages import ROOT
 
 from rl import other_names
 from rl.cli import build_parser, flags_of
@@ -18,6 +21,14 @@ def test_every_name_stands_for_one_of_ours():
     assert set(other_names.FLAGS.values()) <= set(flags_of(build_parser()))
     assert not set(other_names.HPARAMS) & ours, "a name of ours means what it says"
     assert not set(other_names.FLAGS) & set(flags_of(build_parser()))
+
+
+def test_the_page_on_other_libraries_has_the_same_names():
+    page = (ROOT / "docs/migration.md").read_text()
+    rows = set(re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|.*\|$", page, re.MULTILINE))
+    assert rows == set(other_names.HPARAMS.items())
+    flags = re.findall(r"^\| (`--.*?) \| `(--\w+)` \|$", page, re.MULTILINE)
+    assert {name: ours for names, ours in flags for name in re.findall("`(.+?)`", names)} == other_names.FLAGS
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from rl.envs import own
 from rl.estimate import __main__ as estimate
 from rl.export import __main__ as export
 from rl.plot import __main__ as plot
+from rl.publish import __main__ as publish
 from rl.report.video import has_display
 from rl.runners import trainer
 from rl.runners.build import build_runner
@@ -53,6 +54,7 @@ CANNOT = {
     "kubectl ": "no cluster",
     "python train.py --hparams appo_cartpole --num_workers 32 --ray_address ": "no Ray cluster there",
     "python train.py --hparams ppo --env minigrid:": "minigrid is none of our requirements",
+    "python train.py --hparams ppo_cartpole --track ": "trackers are none of our requirements",
     "python benchmarks/": "measures for hours",
     "for s in 0 1 2; do VENV/bin/python ": "another library's environment",
     "theta <-": "a formula",
@@ -122,7 +124,7 @@ def looked_at(words: list[str], folder: Path, monkeypatch) -> None:
 class Written:
     """A process of a search that has trained its runs, of one evaluation each."""
 
-    def __init__(self, command, cores):
+    def __init__(self, command, cores, program=""):
         for copy in range(5):
             folder = command.folder / f"run_{copy}"
             folder.mkdir(parents=True, exist_ok=True)
@@ -193,7 +195,9 @@ def nothing_is_trained(monkeypatch):
     open_study = search.open_study
     monkeypatch.setattr(search, "open_study", lambda _, *rest: open_study(None, *rest))
     monkeypatch.setattr(search, "POLL", 0.0)
-    monkeypatch.setattr("rl.tune.judge.POLL", 0.0)
+    for name in ("judge", "population"):
+        monkeypatch.setattr(f"rl.tune.{name}.POLL", 0.0)
+    monkeypatch.setattr("rl.tune.population.Population._evaluations", lambda *_: [(10**9, 1.0)])
     for name in ("film", "play"):
         monkeypatch.setattr(Player, name, lambda *_: None)
 
@@ -232,8 +236,14 @@ def typed(words: list[str]) -> int:
         "rl.estimate": estimate.main,
         "rl.export": export.main,
         "rl.plot": plot.main,
+        "rl.publish": publish.main,
         "rl.tune": tune.main,
     }
+    if words[1].startswith("examples/"):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(sys, "argv", words[1:])
+            runpy.run_path(str(ROOT / words[1]))
+        return 0
     name = next(word for word in words[1:3] if word in program)
     try:
         return program[name](words[words.index(name) + 1 :])
@@ -295,7 +305,7 @@ def test_what_cannot_run_here_is_there():
 @pytest.mark.parametrize("page", [page for page in PAGES if not all(map(reason, steps(page)))])
 def test_commands_run_for_real_in_the_order_written(page, tmp_path):
     """In a copy of the repository, as processes."""
-    for name in ("rl", "k8s"):
+    for name in ("rl", "k8s", "examples"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "train.py", tmp_path)
     environment = {key: value for key, value in os.environ.items() if "DISPLAY" not in key}
@@ -311,8 +321,9 @@ def test_commands_run_for_real_in_the_order_written(page, tmp_path):
             words = [*words, "--test_episodes", "1", "--eval_episodes", "1"]
             words += ["--train_steps", "2048"] if "--hparams" in words else []
         elif "rl.tune" in words:
-            words = [*words, "--trials", "2", "--train_steps", "2048", "--eval_episodes", "1"]
-            words += ["--seeds", "0", "--judge_seeds", "100"]
+            words = [*words, "--train_steps", "2048", "--eval_episodes", "1"]
+            trials = ["--trials", "2", "--seeds", "0", "--judge_seeds", "100"]
+            words += ["--population", "2", "--generations", "2"] if "--population" in words else trials
         before = runs(tmp_path)
         done = subprocess.run(
             [sys.executable, *words[1:]],

@@ -41,3 +41,13 @@ def test_a_strangers_run_imports_no_module_of_its_environment(tmp_path, monkeypa
     with pytest.raises(UsageError, match=r"import strangers_env first .* if you trust that run"):
         rl.load(tmp_path)
     assert "strangers_env" not in sys.modules
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "null", '{"name": "x", "seed": 0, "hpasams": {}}'])
+def test_a_run_whose_hparams_are_of_something_else_is_refused_in_one_line(text, tmp_path, capsys):
+    (tmp_path / "run_0").mkdir()
+    (tmp_path / "run_0/hparams.json").write_text(text)
+    for words in (["--training", "False"], ["--hparams", "ppo_identity"]):
+        assert main([*words, "--output_dir", str(tmp_path)]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("error: ") and err.count("\n") == 1 and "was it edited?" in err

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("rl", "k8s", "docs", "tools", "tests", "benchmarks")
+FOLDERS = ("rl", "k8s", "docs", "examples", "tools", "tests", "benchmarks")
 FILE, FUNCTION = 400, 60  # most lines of a file, and of a function below its docstring
 
 

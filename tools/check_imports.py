@@ -14,7 +14,15 @@ ROOT = Path(__file__).resolve().parents[1]
 # From top to bottom, as docs/architecture.md draws them: a room imports from those below it, and from itself.
 # A file that is named itself is used by rooms below the one that it stands in.
 ROOMS = (
-    ("k8s", "rl.data.__main__", "rl.estimate.__main__", "rl.export.__main__", "rl.tune", "rl.plot.__main__"),
+    (
+        "k8s",
+        "rl.data.__main__",
+        "rl.estimate.__main__",
+        "rl.export.__main__",
+        "rl.tune",
+        "rl.plot.__main__",
+        "rl.publish",
+    ),
     ("rl.cli", "rl.listing", "rl.suggest", "rl.envs.checks"),
     ("rl", "rl.api", "rl.experiment"),
     (

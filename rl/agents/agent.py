@@ -28,7 +28,7 @@ from rl.agents.contracts import (
     checked_choice,
 )
 from rl.agents.groups import check_groups
-from rl.agents.guard import Guard, checked_numerics
+from rl.agents.guard import Guard, checked_numerics, unguarded
 from rl.agents.optimizers import KERNELS, OPTIMIZERS
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
@@ -49,7 +49,8 @@ class Agent(Generic[AnyHParams]):
 
     Args:
         hparams: the named set; the algorithm's own fields included.
-        observation_space, action_space: gymnasium spaces of one environment.
+        observation_space: gymnasium's, of one environment.
+        action_space: likewise.
         seed: of the initial weights.
 
     Raises:
@@ -137,10 +138,10 @@ class Agent(Generic[AnyHParams]):
         return update
 
     def learn(self, batch: Any, seed: Tensor) -> Update:
-        """`update`, as runners call it. Where something is NaN or infinite no variable changes, and what is
-        returned counts nowhere: the metrics are none, the priorities NaN (`rl.agents.guard`)."""
-        own = [each for name, each in self.variables.items() if not name.startswith("encoder/")]
-        before = [(each, tf.convert_to_tensor(each)) for each in own]
+        """`update`, as runners call it. From where something is NaN or infinite no variable changes, and what
+        is returned counts nowhere: the metrics are none, the priorities NaN (`rl.agents.guard`)."""
+        others = unguarded(self.variables, self.optimizers, self.networks)
+        before = [(each, tf.convert_to_tensor(each)) for each in others]
         with self.guard.update(batch):
             return self.guard.finish(self.update(batch, seed), before)
 
@@ -188,15 +189,13 @@ class Agent(Generic[AnyHParams]):
         kernels = {id(each) for each in (variables if decayed is None else decayed) if each.name in KERNELS}
         optimizer.exclude_from_weight_decay([each for each in variables if id(each) not in kernels])
         optimizer.build(variables)
-        optimizer.guard, optimizer.part = self.guard, name
+        optimizer.part = name
         self.optimizers[name], self._rates[name] = optimizer, lr
         return optimizer
 
     def schedule(self, step: Tensor) -> None:
         """Assigns every optimizer its learning rate at `step` environment steps, int64 scalar; called before
-        an iteration's updates."""
-        if self.hparams.lr_schedule == "constant":
-            return
+        an iteration's updates. Constant ones too: a run may go on with another (`rl.tune.population`)."""
         for name, lr in self._rates.items():
             rate = schedules.learning_rate(self.hparams, step, lr) * self.guard.lr_scale
             self.optimizers[name].learning_rate.assign(rate)

@@ -3,9 +3,11 @@
 An update is what one call of `Agent.learn` does: of algorithms that learn from rollouts, all that they learn
 from one. Four things of it are looked at: the observations and the rewards that it learns from, then in each
 of its gradient steps the loss with its metrics (`note_loss`, called by grad_comps) and the norm of the
-gradients (`note_gradient`, called by every optimizer of `rl/agents/optimizers.py`). Where one is NaN or
-infinite, all variables of the agent are put back at the end to what they were before the update, and the
-first of them is noted. Several learners exchange what they find, and so decide alike.
+gradients (`note_gradient`, called by every optimizer of `rl/agents/optimizers.py`). From the first of them
+that is NaN or infinite, which is noted, the update changes nothing more: what optimizers and target networks
+assign is `unless_closed`, which costs nothing beside their arithmetic, and all else that an agent has is put
+back at the end. (Steps that the update made before, of other minibatches or networks, were finite and stay.)
+Several learners exchange what they find, and so decide alike.
 
 After `nan_patience` such updates in a row none is made any more, until the trainer has gone back to a
 checkpoint (`rl/runners/health.py`): what follows does not depend on when that looks.
@@ -14,7 +16,8 @@ checkpoint (`rl/runners/health.py`): what follows does not depend on when that l
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import contextvars
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -22,6 +25,9 @@ import tensorflow as tf
 from rl.ops import loops
 from rl.parallel import replicas
 from rl.types import Batch, Nest, SequenceBatch, Tensor, Trajectory, Update
+
+# Of the update that is traced, or made eagerly; None outside of one.
+_current: contextvars.ContextVar[Guard | None] = contextvars.ContextVar("guard", default=None)
 
 
 class Guard:
@@ -46,7 +52,6 @@ class Guard:
         )
         self.lr_scale = tf.Variable(1.0, trainable=False, name="guard_lr_scale")
         self.rollbacks = 0
-        self._on = False  # whether an update is traced, or made eagerly
         self._parts: list[str] = []  # in words; `_bad` and `_first` count from 1, 0: none
         self._told = ""  # the first part of before a restart
 
@@ -61,15 +66,20 @@ class Guard:
             flags = replicas.total(flags)
         bad = self._first_of(list(found), flags)
         self._bad.assign(tf.where(self.in_a_row >= self.patience, _number(1), bad))
-        self._on = True
+        token = _current.set(self)
         try:
             yield
         finally:
-            self._on = False
+            _current.reset(token)
+
+    @property
+    def closed(self) -> Tensor:
+        """Whether the update under way changes nothing more, bool scalar."""
+        return self._bad > 0
 
     def note_loss(self, name: str, metrics: loops.Metrics, flags: Tensor) -> None:
         """Takes in what `unfit(metrics)` says, by all learners, of a step of the optimizer `name`."""
-        if self._on and metrics:
+        if metrics:
             words = [f"the loss of {name}" if each == "loss" else f"{each}, in the loss of {name}"
                      for each in metrics]  # fmt: skip
             order = sorted(range(len(words)), key=lambda i: list(metrics)[i] == "loss")  # its terms first
@@ -78,16 +88,15 @@ class Guard:
     def note_gradient(self, name: str, gradients: list[Tensor], norm: Tensor | None) -> None:
         """Takes in the gradients of a step of the optimizer `name`, the same for all learners. norm: theirs,
         where it is known."""
-        if self._on:
-            norm = tf.linalg.global_norm(gradients) if norm is None else norm
-            self._note(self._first_of([f"the gradient of {name}"], _unfit([norm])[None]))
+        norm = tf.linalg.global_norm(gradients) if norm is None else norm
+        self._note(self._first_of([f"the gradient of {name}"], _unfit([norm])[None]))
 
     def finish(self, update: Update, before: list[tuple[Any, Tensor]]) -> Update:
         """Ends an update; returns what counts of it.
 
-        before: variables, and what they were when it began.
+        before: variables whose changes are not `unless_closed`, and what they were when it began.
         """
-        bad = self._bad > 0
+        bad = self.closed
         self.made.assign_add(tf.where(bad, _number(0), _number(1)))
         self.skipped.assign_add(tf.where(bad, _number(1), _number(0)))
         self.in_a_row.assign(tf.where(bad, self.in_a_row + 1, _number(0)))
@@ -141,6 +150,31 @@ class Guard:
             self.rollbacks, self._told = found["rollbacks"], found["first"]
             for name in ("skipped", "in_a_row", "lr_scale"):
                 getattr(self, name).assign(found[name])
+
+
+def current() -> Guard | None:
+    """Returns the guard of the update that is under way; None outside of one."""
+    return _current.get()
+
+
+def unless_closed(value: Tensor, instead: Any) -> Tensor:
+    """Returns the value, or where the update under way changes nothing more, the one `instead`."""
+    guard = current()
+    return value if guard is None else tf.where(guard.closed, tf.cast(instead, value.dtype), value)
+
+
+def unguarded(
+    variables: Mapping[str, Any], optimizers: Mapping[str, Any], networks: Mapping[str, Any]
+) -> list[Any]:
+    """Returns those of an agent's variables that an update may change without asking `unless_closed`: all but
+    its optimizers' own, what these learn, target networks, and what is counted of observations."""
+    asks: set[int] = set()
+    for optimizer in optimizers.values():
+        asks |= {id(each) for each in (*optimizer.variables, *optimizer._trainable_variables)}
+    for name, network in networks.items():
+        if name.startswith("target"):
+            asks |= {id(each) for each in network.trainable_variables}
+    return [x for name, x in variables.items() if id(x) not in asks and not name.startswith("encoder/")]
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from rl.agents.guard import current, unless_closed
 from rl.types import Tensor
 
 # Named, or Keras would number them, and a run that was the second in its process could not be resumed.
@@ -43,15 +44,17 @@ def _adam_step(optimizer: Any, gradients: list[Tensor], variables: list[Any], le
     for gradient, variable in zip(gradients, variables, strict=True):
         place = optimizer._get_variable_index(variable)
         mean, square = optimizer._momentums[place], optimizer._velocities[place]
-        mean.assign_add((gradient - mean) * first)
-        square.assign_add((tf.square(gradient) - square) * second)
-        variable.assign_sub(tf.convert_to_tensor(mean) * rate / (tf.sqrt(square) + epsilon))
+        mean.assign_add(unless_closed((gradient - mean) * first, 0.0))
+        square.assign_add(unless_closed((tf.square(gradient) - square) * second, 0.0))
+        change = tf.convert_to_tensor(mean) * rate / (tf.sqrt(square) + epsilon)
+        variable.assign_sub(unless_closed(change, 0.0))
 
 
 def _local(optimizer: type, step: Callable[..., None] = _step) -> type:
     """Keras sums gradients over devices and waits for all of them, which no loop allows: here each device
     takes the step by itself, with gradients that are the same on all (`rl.parallel.replicas`). Likewise the
-    weight decay, which Keras's would make on all devices, once for each. A `Guard` sees all gradients."""
+    weight decay, which Keras's would make on all devices, once for each. The `Guard` of the update under way
+    sees all gradients, and may let no step be made."""
 
     def decay(self: Any, variables: list[Any]) -> None:
         if not self.weight_decay:
@@ -59,23 +62,34 @@ def _local(optimizer: type, step: Callable[..., None] = _step) -> type:
         rate = tf.convert_to_tensor(self.learning_rate)
         for variable in variables:
             if self._use_weight_decay(variable):
-                variable.assign_sub(rate * self.weight_decay * tf.convert_to_tensor(variable))
+                change = rate * self.weight_decay * tf.convert_to_tensor(variable)
+                variable.assign_sub(unless_closed(change, 0.0))
+
+    def assign(self: Any, variable: Any, value: Tensor) -> None:
+        variable.assign(unless_closed(tf.cast(value, variable.dtype), variable))
+
+    def assign_add(self: Any, variable: Any, value: Tensor) -> None:
+        variable.assign_add(unless_closed(tf.cast(value, variable.dtype), 0))
+
+    def assign_sub(self: Any, variable: Any, value: Tensor) -> None:
+        variable.assign_sub(unless_closed(tf.cast(value, variable.dtype), 0))
 
     def apply(self: Any, grads: Any, trainable_variables: Any = None, norm: Any = None) -> None:
         """As Keras's. norm: of the gradients, before they were clipped, where it is known."""
-        if self.guard is not None:
-            self.guard.note_gradient(self.part, grads, norm)
+        guard = current()
+        if guard is not None:
+            guard.note_gradient(self.part, grads, norm)
         optimizer.apply(self, grads, trainable_variables)  # type: ignore[attr-defined]
+        if guard is not None:  # Keras counts all steps
+            self.iterations.assign_sub(tf.cast(guard.closed, self.iterations.dtype))
 
     def note_loss(self: Any, metrics: Any, flags: Tensor) -> None:
         """Says which metrics of a loss are NaN or infinite, whose gradients come next."""
-        if self.guard is not None:
-            self.guard.note_loss(self.part, metrics, flags)
+        guard = current()
+        if guard is not None:
+            guard.note_loss(self.part, metrics, flags)
 
     methods: dict[str, Any] = {"_backend_update_step": step, "_apply_weight_decay": decay, "apply": apply}
-    methods |= {
-        "note_loss": note_loss,
-        "guard": None,
-        "part": "",
-    }  # `rl.agents.guard`, and what it calls this one
+    methods |= {"assign": assign, "assign_add": assign_add, "assign_sub": assign_sub}
+    methods |= {"note_loss": note_loss, "part": ""}  # part: what the guard calls this one
     return type(optimizer.__name__, (optimizer,), methods)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
+from rl.agents.guard import unless_closed
 from rl.types import Tensor
 
 
 def copy_weights(online: keras.Model, target: keras.Model, tau: float | Tensor) -> None:
     """target <- tau * online + (1 - tau) * target, for all trainable variables."""
+    stays = unless_closed(tf.convert_to_tensor(1.0 - tau, tf.float32), 1.0)
+    comes = unless_closed(tf.convert_to_tensor(tau, tf.float32), 0.0)
     for source, copy in zip(online.trainable_variables, target.trainable_variables, strict=True):
-        copy.assign((1.0 - tau) * copy + tau * source)  # exact at tau = 0 and 1, by rounding too
+        copy.assign(stays * copy + comes * source)  # exact at tau = 0 and 1, by rounding too
 
 
 def update_target(online: keras.Model, target: keras.Model, updates: Tensor, period: int, tau: float) -> None:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from gymnasium import spaces
 
-from rl.cli import Parser, integer
+from rl.cli import Parser, answered, integer
 from rl.data import flat, shards, summary, tools
 from rl.data.dataset import Dataset, data_folder, read, write
-from rl.errors import AGAIN, Unavailable, UsageError
-from rl.imports import needing_packages
+from rl.errors import UsageError
 from rl.storage.files import failure, folder_lock, reason
 
 COMMANDS = ("split", "merge", "convert", "repair")
@@ -67,12 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
     words = list(sys.argv[1:] if argv is None else argv)
-    try:
-        with needing_packages():
-            return _run(words)
-    except UsageError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return AGAIN if isinstance(error, Unavailable) else 2
+    return answered(lambda: _run(words))
 
 
 def _run(words: list[str]) -> int:

@@ -47,13 +47,23 @@ class GymHost(HostEnv):
         self._ended = [False] * self.num_envs
         plain = isinstance(self.observation_space, spaces.Box)
         self._shape = (self.num_envs, *self.observation_space.shape) if plain else None
+        self._of_integers = plain and self.observation_space.dtype.kind in "iub"
+        self._at: int | None = None
         self.fps = float(self.envs[0].metadata.get("render_fps") or 30)
+
+    @property
+    def at(self) -> int | None:
+        """See `HostEnv.at`."""
+        return self._at
 
     def reset(self, seed: int) -> Nest:
         """Returns observation [B, ...]; environment i is reset with `env_seeds(seed, B)[i]`."""
         self._ended = [False] * self.num_envs
-        seeds = env_seeds(seed, self.num_envs)
-        return self._batch([_begun(env, each) for env, each in zip(self.envs, seeds, strict=True)])
+        observations = []
+        for i, each in enumerate(env_seeds(seed, self.num_envs)):
+            self._at = i
+            observations.append(_begun(self.envs[i], each))
+        return self._batch(observations)
 
     def step(self, action: Nest) -> HostStep:
         """See `HostEnv.step`."""
@@ -63,6 +73,7 @@ class GymHost(HostEnv):
         ended = self._ended
         observations = []
         for i, each in enumerate(self._split(self.encode(action))):
+            self._at = i
             if ended[i]:
                 observations.append(_begun(self.envs[i]))
                 ended[i] = False
@@ -92,10 +103,16 @@ class GymHost(HostEnv):
         if self._shape is not None:
             batch = np.empty(self._shape, self.observation_space.dtype)
             for i, observation in enumerate(observations):
+                self._at = i
                 if np.shape(observation) != self._shape[1:]:  # numpy would spread a number over all places
                     raise UsageError(
                         f"{_name(self.envs[i])} returned an observation of shape "
                         f"{list(np.shape(observation))}, its observation_space says {list(self._shape[1:])}"
+                    )
+                if self._of_integers and np.asarray(observation).dtype.kind == "f":
+                    raise UsageError(
+                        f"{_name(self.envs[i])} returned an observation of floating point, its "
+                        f"observation_space says {self.observation_space.dtype}"
                     )
                 batch[i] = observation
             return batch

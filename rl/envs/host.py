@@ -39,6 +39,11 @@ class HostEnv(Protocol):
     agents: int = 1  # rows of each environment: B rows are of B / agents environments (`rl.envs.agents`)
     team_share: float = 1.0  # by what the sum of their rewards is multiplied to give the team's
 
+    @property
+    def at(self) -> int | None:
+        """Returns which environment was stepped last; None where all are together."""
+        return None
+
     def reset(self, seed: int) -> Nest:
         """Starts all episodes anew; the same seed gives the same episodes. Returns observation [B, ...]."""
 
@@ -68,6 +73,11 @@ class HostWrapper(HostEnv):
         self.encode, self.step_limit, self.fps = env.encode, env.step_limit, env.fps
         self.frame_stack, self.life_lost = env.frame_stack, env.life_lost
         self.agents, self.team_share = env.agents, env.team_share
+
+    @property
+    def at(self) -> int | None:
+        """See `HostEnv.at`."""
+        return self.env.at
 
     def reset(self, seed: int) -> Nest:
         """See `HostEnv.reset`."""

@@ -97,6 +97,7 @@ class TeamEnvs:
         self.state_space = flat(own) if isinstance(own, spaces.Box) else None
         self._state_shape = state_space(self).shape
         self._alive = np.ones((num_envs, len(names)), np.bool_)
+        self.at = 0  # the environment that was stepped last
         self._over = np.zeros(num_envs, np.bool_)
         self._elapsed = np.zeros(num_envs, np.int64)
 
@@ -104,6 +105,7 @@ class TeamEnvs:
         """Starts all episodes anew; environment i is reset with `env_seeds(seed, B)[i]`."""
         step = self._empty()
         for b, each in enumerate(env_seeds(seed, self.num_envs)):
+            self.at = b
             self._begin(b, step, each)
         return step
 
@@ -114,6 +116,7 @@ class TeamEnvs:
         action = action.reshape(self.num_envs, len(self.agent_names), *self.action_space.shape)
         encoded = [encode(action[:, a]) for a, encode in enumerate(self._encoders)]  # of A: [B, ...]
         for b in range(self.num_envs):
+            self.at = b
             if self._over[b]:
                 self._begin(b, step)
             else:

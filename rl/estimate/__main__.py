@@ -9,11 +9,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from rl.cli import NOT_FINITE, Parser, integer
+from rl.cli import Parser, answered, integer
 from rl.data.dataset import Dataset, data_folder, read
-from rl.errors import AGAIN, NotFinite, Unavailable, UsageError, nearest
+from rl.errors import UsageError, nearest
 from rl.hparams.overrides import parse_overrides
-from rl.imports import import_tensorflow, needing_packages
+from rl.imports import import_tensorflow
 from rl.report.tables import plain_table
 from rl.storage.address import check_run
 
@@ -64,20 +64,19 @@ def _discount(text: str) -> float:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
-    try:
-        with needing_packages():
-            args = build_parser().parse_args(argv)
-            data = _checked(args)
-            import_tensorflow()
-            found = _estimated(args, data)
-    except (UsageError, NotFinite) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return AGAIN if isinstance(error, Unavailable) else NOT_FINITE if isinstance(error, NotFinite) else 2
-    if args.json:
-        print(json.dumps(_plain(found), indent=2))
-    else:
-        _print(found)
-    return 0
+
+    def work() -> int:
+        args = build_parser().parse_args(argv)
+        data = _checked(args)
+        import_tensorflow()
+        found = _estimated(args, data)
+        if args.json:
+            print(json.dumps(_plain(found), indent=2))
+        else:
+            _print(found)
+        return 0
+
+    return answered(work)
 
 
 def _checked(args: argparse.Namespace) -> Dataset:

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rl.cli import Parser, integer
-from rl.errors import AGAIN, Unavailable, UsageError, nearest
-from rl.imports import import_tensorflow, needing_packages
+from rl.cli import Parser, answered, integer
+from rl.errors import UsageError, nearest
+from rl.imports import import_tensorflow
 from rl.report.tables import plain_table
+from rl.storage.address import output_beside
 from rl.storage.files import (
     TEMPORARY,
     commit_folder,
@@ -59,37 +60,26 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
-    try:
-        with needing_packages():
-            args = build_parser().parse_args(argv)
-            target = _target(args)
-            import_tensorflow()
-            return _export(args, target)
-    except UsageError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return AGAIN if isinstance(error, Unavailable) else 2
+
+    def work() -> int:
+        args = build_parser().parse_args(argv)
+        target = _target(args)
+        import_tensorflow()
+        return _export(args, target)
+
+    return answered(work)
 
 
 def _target(args: argparse.Namespace) -> Path:
     """Returns where to write. Raises UsageError for what can be known to be wrong before TensorFlow is
     there."""
-    from rl.storage.address import is_remote
-
     for flag, value, known in (
         ("--which", args.which, ("best", "last")),
         ("--eval_policy", args.eval_policy, ("greedy", "sample")),
     ):
         if value not in known:
             raise UsageError(f"{flag} {value}: {nearest(value, known)}")
-    if args.to is None and is_remote(args.run):
-        raise UsageError("--to: name a local folder, the run is at a remote address")
-    run = Path(args.run)
-    if args.to is None and not (run / "hparams.json").exists() and (run / "run_0" / "hparams.json").exists():
-        run = run / "run_0"
-    target = run / "exported" if args.to is None else Path(args.to)
-    if target.exists() and not args.force:
-        raise UsageError(f"{target} is there already: take --force to replace it, or name another --to")
-    return target
+    return output_beside(args.run, args.to, "exported", args.force)
 
 
 def _export(args: argparse.Namespace, target: Path) -> int:

@@ -125,6 +125,10 @@ class HParams(Checked):
     nan_lr_factor: Annotated[float, Field(gt=0, le=1)] = 0.5
     nan_max_rollbacks: Count = 3  # times that a run goes back; then it ends with exit code 3
 
+    # Host environments that raise, return NaN, or take longer than so many seconds for a step are made anew.
+    env_timeout: PositiveFloat = 600.0
+    env_restarts: Count = 10  # times that a process does so; then the run ends with exit code 3
+
     # `xla`: one compiled program; `auto`: that where it is faster, else graphs of TensorFlow's kernels.
     compile: Literal["auto", "xla", "graph", "eager"] = "auto"
     # compile=eager: ends with a traceback at the line of a loss that gives the first NaN or infinity.

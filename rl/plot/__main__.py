@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rl.cli import Parser
-from rl.errors import AGAIN, Unavailable, UsageError
-from rl.imports import needing_packages
+from rl.cli import Parser, answered
+from rl.errors import UsageError
 
 if TYPE_CHECKING:
     from rl.plot.methods import Methods
@@ -48,14 +47,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
-    try:
-        with needing_packages():
-            args = build_parser().parse_args(argv)
-            _check(args)
-            return _plot(args)
-    except UsageError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return AGAIN if isinstance(error, Unavailable) else 2
+
+    def work() -> int:
+        args = build_parser().parse_args(argv)
+        _check(args)
+        return _plot(args)
+
+    return answered(work)
 
 
 def _check(args: argparse.Namespace) -> None:

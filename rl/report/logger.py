@@ -1,4 +1,4 @@
-"""Where a run's numbers go: `metrics.csv`, `perf.csv` and TensorBoard."""
+"""Where a run's numbers go: `metrics.csv`, `perf.csv`, TensorBoard, and a tracker where one is named."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from rl.errors import UsageError
 from rl.report.events import EventFile
+from rl.report.tracking import Tracking
 from rl.report.video import Preview
 from rl.storage.files import failure, fsync_path, patiently, read_text, reason, set_aside, write_text_atomic
 
@@ -28,13 +29,19 @@ class Logger:
 
     `metrics.csv` holds what a deterministic run reproduces bit for bit, `perf.csv` the `perf/*` metrics;
     both also go to TensorBoard, as do histograms of the variables that the regular expression
-    `histograms` finds. `resume_step` is the step of the restored checkpoint, None for a fresh run, which
+    `histograms` finds, and to the tracker called `track` (`rl.report.tracking`), where the run is called
+    `name`. `resume_step` is the step of the restored checkpoint, None for a fresh run, which
     puts aside what an earlier run left in these files. For a resumed run's `metrics.csv` to equal the
     uninterrupted one's, log all there is to log of a step, `flush()`, and only then save its checkpoint.
     """
 
     def __init__(
-        self, run_dir: str | os.PathLike[str], histograms: str | None = None, resume_step: int | None = None
+        self,
+        run_dir: str | os.PathLike[str],
+        histograms: str | None = None,
+        resume_step: int | None = None,
+        track: str | None = None,
+        name: str = "",
     ):
         try:
             self._pattern = re.compile(histograms) if histograms else None
@@ -48,6 +55,8 @@ class Logger:
             self._events = EventFile(run_dir, resume_step)
         except OSError as error:
             raise failure(f"cannot write logs in {run_dir}: {reason(error)}", error) from error
+        resumed = resume_step is not None
+        self._tracking = None if track is None else Tracking(track, run_dir, name or run_dir.name, resumed)
         self._last_step = -1 if resume_step is None else resume_step
         self._warned: set[str] = set()
 
@@ -77,7 +86,10 @@ class Logger:
         if rest:
             self._metrics.append(step, rest)
         if values:
-            self._events.scalars(step, {name: float(value) for name, value in values.items()})
+            row = {name: float(value) for name, value in values.items()}
+            self._events.scalars(step, row)
+            if self._tracking is not None:
+                self._tracking.row(step, row)
 
     def log_histograms(self, step: int, variables: Mapping[str, Any]) -> None:
         """Writes histograms, tagged `variables/NAME`, of the variables whose name the regular expression
@@ -105,6 +117,8 @@ class Logger:
     def log_hparams(self, hparams: Mapping[str, Any]) -> None:
         """Fills TensorBoard's HParams plugin; nested mappings become `a.b`, other values their text."""
         self._events.hparams(_flat(hparams))
+        if self._tracking is not None:
+            self._tracking.hparams(_flat(hparams))
 
     def log_graph(self, function: Any) -> None:
         """Writes the graph of a ConcreteFunction."""
@@ -118,6 +132,8 @@ class Logger:
 
     def close(self) -> None:
         """Flushes and closes all files. Raises as `flush`."""
+        if self._tracking is not None:
+            self._tracking.close()
         self.flush()
         for file in (self._metrics, self._perf, self._events):
             with _writing(file.path):

@@ -27,6 +27,8 @@ NOT_LEARNING = {
     "histograms",
     "compile",
     "act_backend",
+    "env_timeout",
+    "env_restarts",
     "worker_timeout",
     "hang_timeout",
     "compress_rollouts",
@@ -36,10 +38,10 @@ _FAULTS = (" warning: ", " error: ")  # how lines of train.log say so, behind th
 
 def read_saved(run_dir: Path) -> dict[str, Any] | None:
     """Reads the `hparams.json` of a run's folder; returns None where there is none. Raises UsageError where
-    it cannot be read."""
+    it cannot be read, or is of something else."""
     path = run_dir / "hparams.json"
     try:
-        return json.loads(read_text(path))
+        saved = json.loads(read_text(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -48,6 +50,10 @@ def read_saved(run_dir: Path) -> dict[str, Any] | None:
         raise UsageError(
             f"cannot read {path} ({error}): was it edited? choose another --output_dir"
         ) from error
+    kinds = {"name": str | None, "seed": int, "hparams": dict}
+    if not isinstance(saved, dict) or any(not isinstance(saved.get(key, ...), kinds[key]) for key in kinds):
+        raise UsageError(f"{path} is none of a run's: was it edited? choose another --output_dir")
+    return saved
 
 
 class RunData(NamedTuple):

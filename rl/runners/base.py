@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rl.data.recorder import Recorder
-from rl.errors import UsageError
+from rl.errors import EnvironmentFailed, UsageError
 from rl.ops.loops import ADDED, NONE, MetricPack, places
 from rl.parallel.devices import Devices
 from rl.runners.from_data import Fingerprint
@@ -31,6 +31,8 @@ class Runner:
     pack: MetricPack  # names the metrics
     recorder: Recorder | None = None  # of what is played
     fingerprint: Fingerprint | None = None  # of the data that it learns from
+    # What ended the last call of `advance`. The next one raises it: a checkpoint can be written before.
+    failed: EnvironmentFailed | None = None
 
     def __init__(self, iteration: Iteration, devices: Devices | None = None):
         self.iteration, self.devices = iteration, Devices() if devices is None else devices
@@ -66,6 +68,9 @@ class Runner:
         """Makes `iterations` iterations, fewer where `go_on` says so; returns how many.
 
         However they are split over calls, in-graph runs are the same to the bit, and so are their sums.
+
+        Raises:
+            EnvironmentFailed: environments fail; where it had learned in this call, the next call does.
         """
         raise NotImplementedError
 

@@ -7,6 +7,7 @@ from typing import Any
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.agents.contracts import AsksExpert
+from rl.envs.faults import watched
 from rl.envs.make import chosen_backend, make_env
 from rl.envs.of_data import check_data
 from rl.errors import UsageError
@@ -61,7 +62,8 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     if devices.count > 1 and chosen_backend(hparams.env, backend, wrappers) == "graph":
         played //= devices.count  # each device plays its own; those of the host are played together
     frames, view = hparams.frame_stack, hparams.view
-    env = make_env(hparams.env, backend, played, options, limit, extended, frames, wrappers, view)
+    made = hparams.env, backend, played, options, limit, extended, frames, wrappers, view
+    env = watched(lambda: make_env(*made), hparams)
     own = _of_rows(own, env.agents, make_agent.experience)
     with devices.scope():
         agent: Agent = make_agent(own, env.observation_space, env.action_space, seed)

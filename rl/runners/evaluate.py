@@ -12,6 +12,7 @@ import optree
 
 from rl.agents.agent import Agent
 from rl.data.recorder import Recorder
+from rl.envs.faults import played, watched
 from rl.envs.graph.versus import Versus
 from rl.envs.graph_host import GraphHost
 from rl.envs.host import HostEnv
@@ -69,7 +70,7 @@ class Evaluator:
         self.episodes = episodes
         self._num_envs = min(episodes, MAX_PARALLEL)
         self._env_id = hparams.env
-        self._envs = eval_envs_of(hparams, self._num_envs, env_kwargs)
+        self._envs = watched(lambda: eval_envs_of(hparams, self._num_envs, env_kwargs), hparams, redo=True)
         _check_spaces(agent, self._envs)
         self._agent, self._sampled = agent, hparams.eval_policy == "sample"
         actor = Actor(agent, self._envs.num_envs, False, 0, hparams.act_backend, self._sampled)
@@ -88,7 +89,7 @@ class Evaluator:
     @property
     def backend(self) -> str:
         """Says which of `rl.envs.make.BACKENDS` the episodes are played on."""
-        return self._envs.backend
+        return str(self._envs.backend)
 
     def run(
         self, seed: int, stopped: Callable[[], bool] | None = None, recorder: Recorder | None = None
@@ -100,7 +101,7 @@ class Evaluator:
         Raises:
             Stopped: `stopped`, asked at each step, said so.
         """
-        return self._play(self._actors[self._sampled], seed, stopped, recorder)
+        return played(lambda: self._play(self._actors[self._sampled], seed, stopped, recorder))
 
     def other(self, seed: int, stopped: Callable[[], bool] | None = None) -> tuple[str, Evaluation] | None:
         """Plays what `eval_policy` did not ask for; returns its name, "sampled" or "greedy", and its
@@ -110,7 +111,9 @@ class Evaluator:
         other = not self._sampled
         if other not in self._actors:  # at the end alone: a conversion to LiteRT would not pay
             self._actors[other] = Actor(self._agent, self._envs.num_envs, False, 0, "compiled", other)
-        return "sampled" if other else "greedy", self._play(self._actors[other], seed, stopped)
+        return "sampled" if other else "greedy", played(
+            lambda: self._play(self._actors[other], seed, stopped)
+        )
 
     def _play(
         self,

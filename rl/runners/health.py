@@ -81,11 +81,8 @@ class Health:
 
     def gone_back(self, trouble: Diverged) -> None:
         """Is called once the checkpoint that `trouble` names has been restored: learning rates are lowered,
-        also those that the optimizers have in variables."""
-        guard, agent = self._guard, self._runner.agent
-        factor = trouble.lr_scale / float(guard.lr_scale.numpy())
-        for optimizer in agent.optimizers.values():
-            optimizer.learning_rate.assign(optimizer.learning_rate * factor)
+        by the iterations that follow."""
+        guard = self._guard
         guard.rollbacks = trouble.rollbacks
         guard.lr_scale.assign(trouble.lr_scale)
         guard.in_a_row.assign(0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from rl.agents.agent import Agent
+from rl.envs.faults import played, watched
 from rl.envs.make import eval_envs_of
 from rl.errors import Stopped, UsageError
 from rl.heartbeat import doing
@@ -39,7 +40,7 @@ class Player:
 
     def __init__(self, agent: Agent[Any], mode: Literal["human", "rgb_array"]):
         hparams = agent.hparams
-        self.env = eval_envs_of(hparams, 1, render_mode=mode)
+        self.env = watched(lambda: eval_envs_of(hparams, 1, render_mode=mode), hparams, redo=True)
         if mode == "rgb_array":
             self._try_to_draw(hparams.env)
         sampled = hparams.eval_policy == "sample"
@@ -59,7 +60,7 @@ class Player:
 
     def play(self, seed: int, stopped: Callable[[], bool] | None = None) -> Film:
         """Plays one episode, not filmed. Raises Stopped where `stopped`, asked at each step, says so."""
-        return self._play(seed, None, stopped)
+        return played(lambda: self._play(seed, None, stopped))
 
     def film(self, seed: int, folder: Path, label: str, stopped: Callable[[], bool] | None = None) -> Film:
         """Films one episode as `folder/LABEL_return_RETURN.mp4`, drawn by the environment itself.
@@ -68,7 +69,7 @@ class Player:
             UsageError: the film cannot be written; Unavailable where that may pass.
             Stopped: `stopped`, asked at each step, said so; there is no film then.
         """
-        return self._play(seed, folder / f"{label}.mp4", stopped)
+        return played(lambda: self._play(seed, folder / f"{label}.mp4", stopped))
 
     def close(self) -> None:
         """Frees the environment, closes its window."""

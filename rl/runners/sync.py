@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from rl.data.recorder import Recorder
+from rl.errors import EnvironmentFailed
 from rl.heartbeat import doing
 from rl.ops import loops
 from rl.ops.episodes import Episodes, Running, Team, over_rollout
@@ -31,7 +32,7 @@ class SyncRunner(Runner):
     """Runs a HostEnv.
 
     Args:
-        env: a HostEnv of `num_envs` environments (rl.envs.host).
+        env: `num_envs` environments of the host, watched (rl.envs.faults).
         iteration: agent and memory.
         jit_compile: whether XLA compiles the learning.
         devices: those that learn, each from its part of the environments.
@@ -80,6 +81,10 @@ class SyncRunner(Runner):
         self._restored = True
         self.actor.sync()
 
+    def scalars(self) -> dict[str, float]:
+        """Returns how often the environments were made anew, once they were."""
+        return {"perf/environments_rebuilt": self.env.rebuilt} if self.env.rebuilt else {}
+
     def close(self) -> None:
         if self._thread is not None:
             self._thread.shutdown()
@@ -87,12 +92,18 @@ class SyncRunner(Runner):
         super().close()
 
     def advance(self, iterations: int, go_on: GoOn | None = None) -> int:
+        if self.failed is not None:
+            raise self.failed
         if self.collector.observation is None:
             self._reset()
         iteration, made = self.made, 0
         while made < iterations:
             block = self._blocks[made % len(self._blocks)]
-            self._collect(block, iteration + made)
+            try:
+                self._collect(block, iteration + made)
+            except EnvironmentFailed as error:
+                self.failed = error
+                break
             doing("the compiled learning")
             if self._thread is None:
                 self._finish(self._learn(block.arrays()))

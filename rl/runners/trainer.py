@@ -37,6 +37,7 @@ from rl.signals import StopRequest
 from rl.spaces import space_spec
 from rl.storage.checkpoint import CheckpointManager
 from rl.storage.files import patiently, set_aside
+from rl.storage.manifest import BEST, check_data
 from rl.storage.storage import Storage
 
 _log = logging.getLogger("rl")
@@ -118,7 +119,8 @@ class Trainer:
 
         Raises:
             Diverged: updates came to NaN or infinity: the run goes on with `gone_back`.
-            NotFinite: they did, and it cannot go back any more; nothing of that window is kept but its row.
+            EnvironmentFailed: environments failed too often; the checkpoint is of when they did.
+            NotFinite: updates did, and it cannot go back any more; of that window the row alone is kept.
             Unavailable: rows or checkpoints could not be written.
         """
         total, start = self.hparams.train_steps, time.perf_counter()
@@ -132,7 +134,8 @@ class Trainer:
         if self.best_return is None and patiently(best.exists, f"cannot read {best}"):
             patiently(lambda: set_aside(best), f"cannot rename {best}")
         row_step = runner.step - window.steps if self.resumed else None  # of the last row
-        logger = Logger(self.run_dir, self.hparams.histograms, row_step)
+        mirrored = self.request.track, self.storage.address
+        logger = Logger(self.run_dir, self.hparams.histograms, row_step, *mirrored)
         with (
             logger,
             Progress(total, self.run_dir / "train.log", step=self.first_step, unit=self.unit) as progress,
@@ -387,6 +390,8 @@ def _best_so_far(run_dir: Path) -> float | None:
     """Reads `best_return` of a run that goes on: damage to what is kept costs a line, and that policy."""
     try:
         found = best_return(run_dir)
+        if found is not None:
+            check_data(run_dir / "checkpoints" / BEST)
     except Unavailable:
         raise
     except UsageError as error:

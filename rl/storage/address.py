@@ -57,6 +57,23 @@ def check_run(address: str, flag: str) -> None:
     raise UsageError(f"there is no run in {run}{hint}: train one there first, or name another {flag}")
 
 
+def output_beside(run: str, to: str | None, name: str, force: bool) -> Path:
+    """Returns the folder that what is made of a run is written to: `to`, or `name` in the run's folder.
+
+    Raises:
+        UsageError: the run is remote and no folder is named, or the folder is there and not to be replaced.
+    """
+    if to is None and is_remote(run):
+        raise UsageError("--to: name a local folder, the run is at a remote address")
+    place = Path(run)
+    if not (place / "hparams.json").exists() and (place / "run_0" / "hparams.json").exists():
+        place = place / "run_0"
+    target = place / name if to is None else Path(to)
+    if target.exists() and not force:
+        raise UsageError(f"{target} is there already: take --force to replace it, or name another --to")
+    return target
+
+
 def join(address: str, *names: str) -> str:
     """Returns what lies below an address, or a path of this machine."""
     for name in names:

@@ -89,6 +89,15 @@ def check_file(path: Path, size: int, expected: int) -> None:
         raise unread(path, error) from error
 
 
+def check_data(path: Path) -> None:
+    """Raises UsageError unless a checkpoint's files are those that its manifest tells of."""
+    try:
+        for name, (size, expected) in load_manifest(path).files.items():
+            check_file(path / name, size, expected)
+    except Damaged as error:
+        raise UsageError(f"checkpoint {path} is damaged ({error})") from error
+
+
 def compare(path: Path, asked: Signature, held: Signature, partial: bool) -> None:
     """Raises UsageError where variables that are asked for are not those that the checkpoint at `path` holds.
 

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rl import cli
-from rl.cli import Parser, checked, flags_of, integer, parse
-from rl.errors import AGAIN, Unavailable, UsageError, nearest
+from rl.cli import Parser, answered, checked, flags_of, integer, parse
+from rl.errors import UsageError, nearest
 from rl.hparams.hparams import HParams
-from rl.imports import needing_packages
 from rl.registry import import_user_modules
 from rl.tune.runs import Command, TrainProcess, check_local, tell
 
@@ -31,14 +30,21 @@ EXAMPLES = """examples:
   python -m rl.tune ppo --env Acrobot-v1 --train_steps 200000 --trials 30 --space "lr=log:1e-4:1e-2"
   python -m rl.tune dqn_cartpole --only --space "lr=log:1e-4:1e-2,n_step=[1,3,10]" --sampler random
   python -m rl.tune ppo_cartpole --trials 50 --study sqlite:///studies.db --output_dir runs/tune_cartpole
+  python -m rl.tune ppo_cartpole --population 8 --generations 10 --parallel 2
 """
 SAMPLERS, PRUNERS = ("tpe", "random", "grid"), ("median", "hyperband", "none")
 OBJECTIVES = ("last", "curve")
+OF_TRIALS = ("trials", "study", "sampler", "pruner", "objective", "seeds", "judge_seeds")
 # Flags of train.py that mean the same here; the others are each trial's own.
 TAKEN = ("env", "env_wrappers", "hparam_override", "train_steps", "eval_policy", "sys", "user_modules",
          "num_workers", "ray_address")  # fmt: skip
 EVALUATIONS = 10  # of a run whose set asks for none
-WINNER, JUDGED, STUDY = "winner.toml", "judged.md", "study.db"  # files in the output folder
+WINNER, JUDGED, STUDY, POPULATION = (
+    "winner.toml",
+    "judged.md",
+    "study.db",
+    "population.md",
+)  # files in the output folder
 _SEEDS = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -87,6 +93,10 @@ def build_parser() -> argparse.ArgumentParser:
     text = "episodes of each evaluation (default 20)"
     add("--eval_episodes", type=integer(1), default=20, metavar="N", help=text)
     add("--sampler_seed", type=integer(0), default=0, metavar="N", help="of what is proposed (default 0)")
+    text = "population-based training of so many runs: the worst fifth go on as copies of the best"
+    add("--population", type=integer(2), metavar="N", help=text)
+    text = "parts of such a training, after each of which that happens (default 10)"
+    add("--generations", type=integer(2), default=10, metavar="N", help=text)
     return parser
 
 
@@ -110,19 +120,14 @@ class Asked(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    try:
-        with needing_packages():
-            return _run(_asked(sys.argv[1:] if argv is None else argv))
-    except UsageError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return AGAIN if isinstance(error, Unavailable) else 2
+    return answered(lambda: _run(_asked(sys.argv[1:] if argv is None else argv)))
 
 
 def _asked(argv: Sequence[str]) -> Asked:
     """Parses and checks everything that can be checked before anything is written."""
     parser = build_parser()
     own, rest = parser.parse_known_args(argv)
-    if importlib.util.find_spec("optuna") is None:
+    if own.population is None and importlib.util.find_spec("optuna") is None:
         raise UsageError("python -m rl.tune needs Optuna, which is not installed: pip install '.[tune]'")
     train, bare = parse(["--hparams", own.set, *rest], flags_of(parser)), cli.build_parser().parse_args([])
     for name, value in vars(train).items():
@@ -131,17 +136,32 @@ def _asked(argv: Sequence[str]) -> Asked:
     for name, known in (("sampler", SAMPLERS), ("pruner", PRUNERS), ("objective", OBJECTIVES)):
         if getattr(own, name) not in known:
             raise UsageError(f"unknown --{name} {getattr(own, name)!r}: {nearest(getattr(own, name), known)}")
+    if own.population is not None:
+        _check_population(own, train, parser)
     if set(own.seeds) & set(own.judge_seeds):
         raise UsageError("--seeds and --judge_seeds overlap: a seed that chose cannot judge")
     if own.only and not own.space:
         raise UsageError("--only: say by --space what is searched")
     import_user_modules(name.strip() for name in train.user_modules.split(",") if name.strip())
-    hparams = _with_evaluations(checked(train))
+    generations = None if own.population is None else own.generations
+    hparams = _with_evaluations(checked(train), generations)
     return Asked(own, train, hparams, _folder(own, train), _space(own, train, hparams))
 
 
-def _with_evaluations(hparams: HParams) -> HParams:
-    """Returns the hparams with evaluations along the way. Raises UsageError where nothing can be played."""
+def _check_population(
+    own: argparse.Namespace, train: argparse.Namespace, parser: argparse.ArgumentParser
+) -> None:
+    """Raises UsageError for flags that a population has not."""
+    for name in OF_TRIALS:
+        if getattr(own, name) != parser.get_default(name):
+            raise UsageError(f"--{name} is of trials: leave it out with --population")
+    if train.num_workers:
+        raise UsageError("--population: its members have no workers: leave --num_workers out")
+
+
+def _with_evaluations(hparams: HParams, generations: int | None) -> HParams:
+    """Returns the hparams with evaluations along the way, of a population one in each generation. Raises
+    UsageError where nothing can be played."""
     from rl.envs.checks import check_environment
     from rl.envs.of_data import with_environment
 
@@ -149,9 +169,9 @@ def _with_evaluations(hparams: HParams) -> HParams:
     check_environment(hparams, training=True)
     if not hparams.env:
         raise UsageError("there is no environment to evaluate in: give --env ID")
-    if not hparams.eval_period:
+    if generations is not None or not hparams.eval_period:
         hparams = hparams.thawed()
-        hparams.eval_period = max(hparams.train_steps // EVALUATIONS, 1)
+        hparams.eval_period = max(hparams.train_steps // (generations or EVALUATIONS), 1)
     return hparams if hparams.frozen else hparams.freeze()
 
 
@@ -177,6 +197,10 @@ def _space(own: argparse.Namespace, train: argparse.Namespace, hparams: HParams)
     space = space_of(hparams, own.space, {**fixed, **dict.fromkeys(flags)})
     if own.only:
         space = {name: space[name] for name in parse_overrides(own.space)}
+    if own.population is not None:
+        from rl.tune.population import numbers
+
+        return numbers(space, parse_overrides(own.space))
     endless = [name for name, each in space.items() if isinstance(each, Range) and not each.whole]
     if own.sampler == "grid" and endless:
         raise UsageError(f"--sampler grid: {endless[0]} has no end of values, give a list of some by --space")
@@ -188,12 +212,11 @@ def _run(asked: Asked) -> int:
     from rl.storage.files import ensure_writable_dir, held_alone
 
     folder = asked.folder
-    plan = _plan(asked)
     new = not folder.exists()
     ensure_writable_dir(folder)
     try:
         with held_alone(folder, f"{folder} is searched by another process", 0.0), StopRequest() as stop:
-            return _search(asked, plan, stop)
+            return _breed(asked, stop) if asked.own.population else _search(asked, _plan(asked), stop)
     finally:
         if new and not any(folder.iterdir()):
             folder.rmdir()
@@ -236,6 +259,42 @@ def _words(asked: Asked, name: str, overrides: str) -> tuple[str, ...]:
         if flag != "hparam_override" and value not in (None, "", 0):
             words += [f"--{flag}", str(value)]
     return (*words, "--eval_episodes", str(asked.own.eval_episodes), "--test_episodes", "1")
+
+
+def _breed(asked: Asked, stop: Any) -> int:
+    """Trains a population, and says what came of it."""
+    import functools
+
+    from rl.hparams.overrides import override_text, parse_overrides
+    from rl.storage.files import write_text_atomic
+    from rl.tune.population import RUN, Plan, Population
+    from rl.tune.runs import GENERATION
+    from rl.workers.plan import shares
+
+    own, (name, fixed) = asked.own, asked.base
+    given = {**parse_overrides(fixed), "eval_period": asked.hparams.eval_period}
+
+    def command(member: int, values: Mapping[str, str]) -> Command:
+        changed = parse_overrides(",".join(f"{key}={text}" for key, text in values.items()))
+        seed = ("--seed", str(own.sampler_seed + member))
+        words = (*_words(asked, name, override_text({**given, **changed})), *seed)
+        return Command(words, asked.folder / f"member_{member:02d}")
+
+    for key, each in asked.space.items():
+        tell(f"{key}={each.text()}")
+    plan = Plan(asked.hparams, asked.space, own.population, own.sampler_seed, command)
+    start = functools.partial(TrainProcess, program=GENERATION)
+    population = Population(plan, asked.folder, shares(own.parallel), start)
+    population.run(stop)
+    if stop.requested:
+        tell(f"stopped: the same command goes on ({shlex.quote(str(asked.folder))})")
+        return int(stop.exit_code)
+    lines = population.lines()
+    write_text_atomic(asked.folder / POPULATION, "\n".join(lines) + "\n")
+    tell("\n".join(lines))
+    best = command(population.best(), {}).folder / RUN
+    tell(f"python train.py --output_dir {shlex.quote(str(best))} --training False")
+    return 0
 
 
 def _search(asked: Asked, plan: Plan, stop: Any) -> int:

@@ -21,7 +21,9 @@ OUTPUT = "output.txt"  # what a process says
 TRIES = 3  # processes that a run may lose
 PATIENCE = 15.0  # seconds that processes have to save and end
 POLL = 0.5  # seconds between two looks at a process
-_TRAIN = "import sys; from rl.cli import main; sys.exit(main())"
+TRAIN, GENERATION = (
+    f"import sys; from {module} import main; sys.exit(main())" for module in ("rl.cli", "rl.tune.generation")
+)
 _STOPPED = (129, 130, 143)  # exit codes of a process that was asked to stop, and has saved
 
 
@@ -47,9 +49,10 @@ class TrainProcess:
 
     Args:
         cores: those that it may use; none: all.
+        program: what it runs, with the flags of train.py.
     """
 
-    def __init__(self, command: Command, cores: list[int]):
+    def __init__(self, command: Command, cores: list[int], program: str = TRAIN):
         folder, parent = ensure_writable_dir(command.folder), os.getpid()
 
         def prepare() -> None:
@@ -57,7 +60,7 @@ class TrainProcess:
             if cores and hasattr(os, "sched_setaffinity"):
                 os.sched_setaffinity(0, cores)
 
-        words = [sys.executable, "-c", _TRAIN, *command.words, "--output_dir", str(folder)]
+        words = [sys.executable, "-c", program, *command.words, "--output_dir", str(folder)]
         environment = {name: value for name, value in os.environ.items() if name != INDEX}
         with (folder / OUTPUT).open("ab") as output:
             self._process = subprocess.Popen(

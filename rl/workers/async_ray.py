@@ -15,6 +15,7 @@ this process is the first of several whose gradients are averaged (DD-PPO).
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any
 
@@ -22,7 +23,7 @@ import numpy as np
 import ray
 import tensorflow as tf
 
-from rl.errors import LearnerLost
+from rl.errors import EnvironmentFailed, LearnerLost
 from rl.heartbeat import doing
 from rl.parallel import replicas
 from rl.runners.actor import Actor, flat_weights
@@ -39,6 +40,8 @@ from rl.workers.plan import Workers, rollouts_sent_as_one, together
 from rl.workers.pool import WorkerPool
 from rl.workers.weights import Publisher, Weights
 from rl.workers.worker import Assignment, Rollout, Sent, Worker, unpacked
+
+log = logging.getLogger("rl.workers")
 
 
 class AsyncRunner(Runner):
@@ -76,22 +79,29 @@ class AsyncRunner(Runner):
         self._restored: str | None = None
         self._staleness: list[int] = []
         self._sent: list[Sent] = []
-        self._dropped = 0
+        self._dropped = self._rebuilt = 0
         self._waited = {"rollouts": 0.0, "buffers": 0.0}  # seconds
         self._since = time.perf_counter()
 
     def advance(self, iterations: int, go_on: GoOn | None = None) -> int:
+        if self.failed is not None:
+            raise self.failed
         pool = self._pool or self._start()
         start = made = self.made
         while made < start + iterations:
             begun = time.perf_counter()
             doing("rollouts of the workers")
             self._cluster.check()
-            rollouts = self._rollouts(pool, made)
+            try:
+                rollouts = self._rollouts(pool, made)
+            except EnvironmentFailed as error:
+                self.failed = error
+                break
             self._waited["rollouts"] += time.perf_counter() - begun
             for rollout in rollouts:
                 self._played = joined_sums(self._played, rollout.sums)
                 self._sent.append(rollout.sent)
+                self._tell(rollout)
             staleness = made - min(rollout.version for rollout in rollouts)
             limit = self.agent.hparams.max_staleness
             if limit is not None and staleness > limit:
@@ -138,6 +148,8 @@ class AsyncRunner(Runner):
                 "perf/rollouts_lost": self._pool.counts.lost,
                 "perf/rollouts_too_old": self._dropped,
             }
+        if self._rebuilt:
+            found["perf/environments_rebuilt"] = self._rebuilt
         if self._buffers is not None:
             found |= {
                 "perf/buffer_wait_fraction": self._waited["buffers"] / seconds,
@@ -179,6 +191,12 @@ class AsyncRunner(Runner):
             return pool.gather(made)
         learners = replicas.count()
         return [pool.next(rank, learners) for rank in range(learners)]
+
+    def _tell(self, rollout: Rollout) -> None:
+        """Tells of the environments that a worker made anew."""
+        for line in rollout.told:
+            self._rebuilt += 1
+            log.warning("worker %d: %s", rollout.worker, line)
 
     def _learn(self, made: int, rollouts: list[Rollout]) -> Learned | None:
         """The iteration's learning, by all learners; None where there was nothing to learn from."""

@@ -69,23 +69,25 @@ class Cluster:
             self._folder = Path(context.address_info["session_dir"])
 
     def check(self) -> None:
-        """Asks now and then whether Ray's process on this machine, the raylet, is well: without it nothing
-        arrives any more. To be called often: 10 s after its end Ray ends this process, without a word.
+        """Asks now and then whether Ray's own processes, where they were started here, are well: without them
+        nothing arrives any more. To be called often: 10 s after the raylet's end, and a minute after the
+        head's, Ray ends this process, without a word.
 
         Raises:
-            LearnerLost: it is gone.
+            LearnerLost: one is gone.
         """
         if time.monotonic() - self._checked < CHECK:
             return
         self._checked = time.monotonic()
-        process = self._raylet()
-        if process is not None and process.poll() is not None:
-            raise LearnerLost("Ray's process on this machine (raylet) is gone")
+        for role in ("raylet", "gcs_server"):
+            process = self._process(role)
+            if process is not None and process.poll() is not None:
+                raise LearnerLost(f"Ray's process on this machine ({role}) is gone")
 
-    def _raylet(self) -> Any:
-        """The process, where it was started here."""
+    def _process(self, role: str) -> Any:
+        """One of Ray's own, None where it was not started here."""
         node = self.ray._private.worker._global_node
-        found = node.all_processes.get("raylet") if self._own and node is not None else None
+        found = node.all_processes.get(role) if self._own and node is not None else None
         return found[0].process if found else None
 
     def here(self) -> Any:

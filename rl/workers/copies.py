@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rl.errors import NotFinite, Unavailable, UsageError
+from rl.errors import GivenUp, Unavailable, UsageError
 from rl.request import Request
 from rl.signals import PATIENCE, StopRequest
 from rl.storage.storage import Storage, storage_at
@@ -80,7 +80,7 @@ def side_by_side(
     request: Request, storages: list[Storage], stop: StopRequest, work: Work
 ) -> tuple[Rows, list[Exception]]:
     """Trains and tests all copies, `parallel` at a time; their lines of the summary, and the errors of those
-    that failed where others may not (NotFinite, Unavailable). A storage says what could not be sent of its
+    that failed where others may not (GivenUp, Unavailable). A storage says what could not be sent of its
     copy.
 
     work: of one copy, as `rl.experiment.one_copy`.
@@ -131,8 +131,8 @@ class _Copies:
             if place.result is None and self._waiting and starts:
                 self._start(place, self._waiting.pop(0))
         busy = self._busy()
-        if not busy:
-            return False
+        if not busy:  # unless one that waits was lost while it started
+            return bool(self._waiting) and starts
         ready, _ = self._ray.wait([place.result for place in busy], num_returns=1, timeout=POLL)
         for place in busy:
             if place.result in ready:
@@ -173,8 +173,12 @@ class _Copies:
     def _start(self, place: _Place, copy: int) -> None:
         gpu = 1.0 / len(self._places) if self._request.sys == "gpu" else 0
         actor = self._ray.remote(Copy).options(num_cpus=1, num_gpus=gpu)
-        place.actor = actor.remote(place.cores)
-        place.copy, place.pid = copy, self._ray.get(place.actor.pid.remote())
+        place.actor, place.copy = actor.remote(place.cores), copy
+        try:
+            place.pid = self._ray.get(place.actor.pid.remote())
+        except self._ray.exceptions.RayError:
+            self._was_lost(copy)
+            return
         address = self._storages[copy].address
         place.result = place.actor.train.remote(self._request, self._hparams, address, copy, self._work)
 
@@ -186,7 +190,7 @@ class _Copies:
             self.rows[copy], storage.unsent = self._ray.get(result)
         except errors.RayTaskError as error:
             cause = error.cause
-            if not isinstance(cause, NotFinite | Unavailable):
+            if not isinstance(cause, GivenUp | Unavailable):
                 raise (cause if isinstance(cause, UsageError) else error) from None
             print(f"{storage.address}: {cause}", flush=True)
             self._errors[copy] = cause
@@ -194,13 +198,18 @@ class _Copies:
             if self._asked:
                 print(f"{storage.address}: ended within a long iteration, at its last checkpoint", flush=True)
                 return
-            self._lost[copy] += 1
-            if self._lost[copy] >= TRIES:
-                raise UsageError(f"the process of {storage.address} was lost {TRIES} times") from None
-            print(f"{storage.address}: its process was lost, going on from its last checkpoint", flush=True)
-            self._waiting.insert(0, copy)
+            self._was_lost(copy)
         finally:
             self._ray.kill(place.actor)  # its memory, and the cores that TensorFlow has taken
+
+    def _was_lost(self, copy: int) -> None:
+        """Lets a copy whose process is gone wait for another one. Raises UsageError the third time."""
+        address = self._storages[copy].address
+        self._lost[copy] += 1
+        if self._lost[copy] >= TRIES:
+            raise UsageError(f"the process of {address} was lost {TRIES} times") from None
+        print(f"{address}: its process was lost, going on from its last checkpoint", flush=True)
+        self._waiting.insert(0, copy)
 
 
 def _last_line(path: Path) -> str:

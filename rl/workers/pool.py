@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import ray
 
-from rl.errors import UsageError
+from rl.errors import EnvironmentFailed, UsageError
 from rl.workers.worker import Rollout
 
 IN_FLIGHT = 2
@@ -87,7 +87,7 @@ class WorkerPool:
         part, parts: of the part-th among `parts` groups of workers.
 
         Raises:
-            UsageError: workers fail one after another.
+            UsageError: workers fail one after another; EnvironmentFailed where it is their environments.
         """
         slots = self._slots[part::parts]
         while True:
@@ -105,7 +105,7 @@ class WorkerPool:
         """Waits for a rollout of every worker by the same weights; returns them in the order of workers.
 
         Raises:
-            UsageError: workers fail one after another.
+            UsageError: workers fail one after another; EnvironmentFailed where it is their environments.
         """
         found: dict[int, Rollout] = {}
         while len(found) < len(self._slots):
@@ -163,7 +163,7 @@ class WorkerPool:
             if isinstance(error.cause, UsageError):
                 raise error.cause from error
             cause = str(error.cause or error).strip().split("\n")[-1]
-            self._replace(slot, f"failed ({type(error.cause).__name__}: {cause})")
+            self._replace(slot, f"failed ({type(error.cause).__name__}: {cause})", error.cause)
             return None
         except ray.exceptions.RayError as error:
             self._replace(slot, f"was lost ({type(error).__name__})")
@@ -174,9 +174,11 @@ class WorkerPool:
         slot.heard, slot.delivered, self._failures = time.monotonic(), True, 0
         return rollout
 
-    def _replace(self, slot: Slot, why: str) -> None:
+    def _replace(self, slot: Slot, why: str, cause: Exception | None = None) -> None:
         self._failures += 1
         if self._failures > 3 + 2 * len(self._slots):
+            if isinstance(cause, EnvironmentFailed):
+                raise cause
             raise UsageError(f"workers fail one after another; the last one {why}")
         with contextlib.suppress(Exception):
             ray.kill(slot.handle)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rl.envs.faults import watched
 from rl.envs.make import make_env
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
@@ -62,6 +63,7 @@ class Rollout(NamedTuple):
     version: int  # of the weights that acted
     sums: dict[str, float]  # over its finished episodes, as `rl.ops.episodes.sums`
     sent: Sent = Sent(0, 0, 0.0)
+    told: tuple[str, ...] = ()  # of environments that were made anew, a line each
 
 
 class Worker:
@@ -77,6 +79,7 @@ class Worker:
         self._assignment, self._weights, self._portable = assignment, weights, policy
         self._version, self._step, self._made = -1, 0, 0
         self._collector: Collector | None = None
+        self._told: tuple[str, ...] = ()
 
     def rollout(self, iteration: int | None = None) -> Rollout:
         """Plays the next rollout, with the newest weights; and the ones before, where a window has several.
@@ -100,7 +103,8 @@ class Worker:
 
     def _sent(self, arrays: list[np.ndarray], sums: dict[str, float]) -> Rollout:
         arrays, sent = packed(arrays, self._compress)
-        return Rollout(self._assignment.worker, arrays, self._version, sums, sent)
+        told, self._told = self._told, ()
+        return Rollout(self._assignment.worker, arrays, self._version, sums, sent, told)
 
     def _play(self, collector: Collector, iteration: int | None) -> dict[str, float]:
         """One rollout into the block; sums over its finished episodes."""
@@ -110,6 +114,8 @@ class Worker:
         number = self._made if iteration is None else iteration
         collector.collect(self._block, number, self._step)
         self._made += 1
+        self._told += tuple(collector.env.told)
+        collector.env.told.clear()
         return self._episodes.sums(self._block.numbers)
 
     def _prepare(self) -> Collector:
@@ -117,7 +123,7 @@ class Worker:
         assignment = self._assignment
         import_user_modules(assignment.user_modules)
         hparams = HParams.from_dict(assignment.hparams).freeze()
-        env = worker_env(hparams, assignment.size)
+        env = watched(lambda: worker_env(hparams, assignment.size), hparams)
         self._policy: Any
         if self._portable is not None:
             self._policy = Converted(self._portable, assignment)

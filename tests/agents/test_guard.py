@@ -73,8 +73,12 @@ def test_what_is_bad_is_searched_in_the_order_of_cause_and_effect(make_agent):
     first.assign(kept)
     guard.begin_window()
     agent.policy_loss = nan_gradient(agent.policy_loss)
+    before = state(agent)
     agent.learn(batch, SEED)
     assert guard.first() == "the gradient of network"
+    changed = {name.rpartition("/")[0] for name, each in state(agent).items() if (each != before[name]).any()}
+    changed = {name.partition("/")[0] if "optimizer" not in name else name[:16] for name in changed}
+    assert changed == {"critic", "optimizer/critic"}  # the step before it was finite
 
 
 def nan_gradient(loss):
@@ -89,6 +93,18 @@ def nan_gradient(loss):
         return same(losses), *rest
 
     return made
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "rmsprop", "sgd"])
+def test_every_optimizer_makes_no_step_of_nan(make_agent, optimizer):
+    decay = {"weight_decay": 0.1} if optimizer == "adamw" else {}
+    agent = make_agent("dqn", optimizer=optimizer, **decay)
+    before, action = state(agent), tf.zeros([16], tf.int64)
+    agent.learn(a_batch(action, reward=np.nan), SEED)
+    assert equal(state(agent), before)
+    agent.learn(a_batch(action), SEED)
+    assert not equal(state(agent), before)
+    assert int(agent.optimizers["network"].iterations) == 1
 
 
 def test_after_too_many_in_a_row_nothing_is_learned_any_more(make_agent):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 
+import browser
 import numpy as np
 import pytest
 
@@ -119,23 +118,12 @@ def test_the_page_stands_alone_and_tells_all_of_a_run(two, tmp_path, run_folder)
     assert "<td>lr</td><td>0.0003</td><td>0.001</td>" in text and "3.11.7" in text
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no Chromium here")
+@browser.needed
 def test_a_browser_shows_the_page_and_finds_nothing_wrong_with_it(four, tmp_path):
     page, picture = tmp_path / "x.html", tmp_path / "x.png"
     assert main([str(four), "--html", str(page)]) == 0
-    words = [
-        "chromium",
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--enable-logging=stderr",
-        "--dump-dom",
-    ]
-    shown = subprocess.run(
-        [*words, f"--screenshot={picture}", page.as_uri()], capture_output=True, text=True, timeout=60
-    )
-    assert shown.returncode == 0 and "CONSOLE" not in shown.stderr, shown.stderr
-    assert "<svg" in shown.stdout and "a2c_acrobot" in shown.stdout
+    shown = browser.shown(page.as_uri(), f"--screenshot={picture}")
+    assert "<svg" in shown and "a2c_acrobot" in shown
     assert picture.stat().st_size > 10_000
 
 

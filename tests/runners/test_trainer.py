@@ -80,11 +80,14 @@ def test_the_screen_says_whose_return_it_is_and_where_a_finished_run_is(
     assert "32/32 steps" in shown and " 0/32" not in shown
 
 
-def test_a_damaged_best_policy_costs_a_line_and_not_the_resume(tmp_path, evaluations, caplog):
+@pytest.mark.parametrize("file", ["manifest.json", "*.data-*"])
+def test_a_damaged_best_policy_costs_a_line_and_not_the_resume(tmp_path, evaluations, caplog, file):
     evaluations(9.0, 5.0)
     train(tmp_path, train_steps=32)
-    manifest = tmp_path / "checkpoints/best/manifest.json"
-    manifest.write_text(manifest.read_text().replace("9.0", "8.0"))
+    (path,) = (tmp_path / "checkpoints/best").glob(file)
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
     evaluations(4.0, 6.0)
     result = train(tmp_path)
     assert (result.step, result.best_return) == (64, 6.0)

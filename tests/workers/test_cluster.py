@@ -142,15 +142,16 @@ def until(true, process=None):
         time.sleep(0.1)
 
 
-def test_a_raylet_that_is_gone_ends_the_run_for_now(ray_here, monkeypatch):
+@pytest.mark.parametrize("role", ["raylet", "gcs_server"])
+def test_a_ray_of_which_a_process_is_gone_ends_the_run_for_now(ray_here, monkeypatch, role):
     one = clusters.Cluster(None, 1)
     process = subprocess.Popen(["sleep", "600"])  # in its place
-    monkeypatch.setattr(one, "_raylet", lambda: process)
+    monkeypatch.setattr(one, "_process", lambda name: process if name == role else None)
     monkeypatch.setattr(clusters, "CHECK", 0.0)
     one.check()
     process.kill()
     process.wait()
-    with pytest.raises(LearnerLost, match="is gone"):
+    with pytest.raises(LearnerLost, match=f"{role}.* is gone"):
         one.check()
 
 

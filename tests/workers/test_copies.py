@@ -93,6 +93,15 @@ def test_the_table_says_which_copy_has_failed_and_why(played):
     assert copies.failed == [error.cause] and list(copies.rows) == [0]
 
 
+def test_a_copy_whose_process_dies_while_it_starts_gets_another_one(played, monkeypatch):
+    copies = played(*([([{"run": "one"}], None)] * 3))
+    ids = [PlayedRay.exceptions.RayError(), 1, 1, 1]
+    copies._ray.pid = copies._ray.calling(lambda: ids.pop(0))
+    while copies.go_on(starts=True):
+        pass
+    assert list(copies.rows) == [0, 1, 2] and not ids
+
+
 def test_a_copy_that_ends_within_a_long_iteration_when_asked_is_no_crash(played, capsys):
     lost = PlayedRay.exceptions.RayError()
     copies = played(lost, lost, lost)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rl.errors import UsageError
+from rl.errors import EnvironmentFailed, UsageError
 from rl.workers import pool as pools
 from rl.workers.pool import WorkerPool
 from rl.workers.worker import Rollout
@@ -30,6 +30,8 @@ class Scripted:
             time.sleep(600)
         if word == "fail":
             raise ValueError("the environment broke")
+        if word == "faulty":
+            raise EnvironmentFailed("CartPole-v1: it is gone")
         if word == "refuse":
             raise UsageError("there is no such environment")
         number = self.made if iteration is None else iteration
@@ -133,6 +135,12 @@ def test_workers_that_waited_for_a_busy_learner_are_not_taken_to_hang(pool_of):
 def test_workers_that_always_fail_end_the_run_with_one_line(pool_of):
     pool = pool_of(("fail",), every=True)
     with pytest.raises(UsageError, match="workers fail one after another; the last one failed"):
+        pool.next()
+
+
+def test_environments_that_always_fail_end_the_run_for_that(pool_of):
+    pool = pool_of(("faulty",), every=True)
+    with pytest.raises(EnvironmentFailed, match=r"^CartPole-v1: it is gone$"):
         pool.next()
 
 

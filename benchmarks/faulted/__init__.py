@@ -1,0 +1,1 @@
+"""The fault campaign (`../torture.py`): commands under faults, how they are judged, kinds of faults."""

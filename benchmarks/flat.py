@@ -1,0 +1,124 @@
+"""Trains for hours, with evaluations, films and checkpoints: are memory, open files and threads flat?
+
+    python benchmarks/flat.py --minutes 120 --hparams dqn_cartpole
+
+The run is `train.py` as it is typed, with an evaluation and a film every `--eval_period` steps and a
+checkpoint every 20 s; it is asked to stop at the end. Writes samples and a report, flat.csv and flat.md, to
+benchmarks/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import processes
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+SAMPLE_S = 10.0
+WARM_UP = 0.25  # of the time is left out of the straight line: what is compiled and filled only once
+# Flat: by the straight line, own memory grows by no more than the larger of these in an hour.
+FLAT_MIB, FLAT_SHARE = 16.0, 0.03
+FIELDS = ("seconds", "own_mib", "files", "threads")
+
+
+def sample(begun: float, pid: int) -> dict[str, float] | None:
+    """Returns what the process holds; None where it has ended."""
+    process = processes.read(pid)
+    if process is None:
+        return None
+    own = (process.resident - process.shared) / 2**20
+    files, threads = (len(os.listdir(f"/proc/{pid}/{name}")) for name in ("fd", "task"))
+    return dict(zip(FIELDS, (round(time.time() - begun, 1), round(own, 1), files, threads), strict=True))
+
+
+def watch(command: list[str], seconds: float) -> tuple[int, list[dict[str, float]]]:
+    """Runs a command for so long; returns its exit code, after SIGTERM, and the samples."""
+    begun, samples = time.time(), []
+    running = subprocess.Popen(command, cwd=ROOT)
+    while time.time() - begun < seconds and running.poll() is None:
+        found = sample(begun, running.pid)
+        if found is not None:
+            samples.append(found)
+        time.sleep(SAMPLE_S)
+    running.send_signal(signal.SIGTERM)
+    return running.wait(), samples
+
+
+def verdicts(samples: list[dict[str, float]]) -> list[str]:
+    """Returns a line for memory, files and threads each, which begins with pass or FAIL."""
+    counted = samples[int(WARM_UP * len(samples)) :]
+    hours = np.array([each["seconds"] for each in counted]) / 3600.0
+    own = np.array([each["own_mib"] for each in counted])
+    slope, limit = float(np.polyfit(hours, own, 1)[0]), max(FLAT_MIB, FLAT_SHARE * float(own.mean()))
+    words = [f"own memory {own.mean():.0f} MiB, {slope:+.1f} MiB/hour (at most {limit:.0f})"]
+    passed = [slope <= limit]
+    for name in ("files", "threads"):
+        values = np.array([each[name] for each in counted])
+        third = len(values) // 3
+        first, last = values[:third].max(), values[-third:].max()
+        words.append(f"{name}: at most {first:.0f} in the first third, {last:.0f} in the last")
+        passed.append(bool(last <= first))
+    return [f"* {'pass' if well else 'FAIL'}: {line}" for well, line in zip(passed, words, strict=True)]
+
+
+def done(run_dir: Path) -> str:
+    """Returns what the run had made by its end, in words."""
+    with (run_dir / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    evaluations = sum(1 for row in rows if row.get("eval/return_mean"))
+    films = len(list((run_dir / "videos").glob("*.mp4")))
+    return f"{int(rows[-1]['step']):,} steps, {len(rows)} rows, {evaluations} evaluations, {films} films"
+
+
+def main() -> int:
+    """Runs the command; returns 0 where all is flat."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=120.0)
+    parser.add_argument("--hparams", default="dqn_cartpole")
+    parser.add_argument("--eval_period", type=int, default=50_000, help="steps")
+    parser.add_argument("--output_dir", type=Path, default=ROOT / "build" / "flat")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    if args.output_dir.exists():
+        parser.error(f"--output_dir {args.output_dir} is there already: delete it, or name another")
+    overrides = f"eval_period={args.eval_period},checkpoint_period=20"
+    flags = ["--hparams", args.hparams, "--train_steps", str(10**9), "--hparam_override", overrides]
+    command = [
+        "train.py",
+        *flags,
+        "--record_video",
+        "True",
+        "--output_dir",
+        os.path.relpath(args.output_dir, ROOT),
+    ]
+    code, samples = watch([sys.executable, *command], 60.0 * args.minutes)
+    lines = [f"* {'pass' if code == 128 + signal.SIGTERM else 'FAIL'}: exit code {code} after SIGTERM"]
+    lines += [f"* {done(args.output_dir / 'run_0')}", *verdicts(samples)]
+    args.results.mkdir(parents=True, exist_ok=True)
+    with (args.results / "flat.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(samples)
+    words = shlex.join(["python", "benchmarks/flat.py", *sys.argv[1:]])
+    machine = "on a machine of 2 cores that others used too"
+    head = f"# {args.minutes:g} minutes of training\n\nWritten by `benchmarks/flat.py`, {machine}.\n"
+    text = "\n".join([head, f"    {words}\n    {shlex.join(['python', *command])}", "", *lines, ""])
+    (args.results / "flat.md").write_text(text)
+    print(text)
+    return 1 if any("FAIL" in line for line in lines) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

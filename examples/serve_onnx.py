@@ -1,0 +1,25 @@
+"""Plays an environment of Gymnasium with an exported policy by ONNX Runtime: `python serve_onnx.py FOLDER`.
+
+FOLDER: what `python -m rl.export RUN --format onnx` has written. Needs gymnasium and onnxruntime alone.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import onnxruntime
+
+folder = Path(sys.argv[1])
+env = gymnasium.make(json.loads((folder / "policy.json").read_text())["env"])
+session = onnxruntime.InferenceSession(folder / "policy.onnx")
+
+for episode in range(5):
+    observation, _ = env.reset(seed=episode)
+    episode_return, ended = 0.0, False
+    while not ended:
+        (action,) = session.run(["action"], {"observation": np.float32(observation)[None]})
+        observation, reward, terminated, truncated, _ = env.step(action[0])
+        episode_return, ended = episode_return + float(reward), terminated or truncated
+    print(f"episode {episode}: return {episode_return:g}")

@@ -1,0 +1,39 @@
+"""`train.py` until its next evaluation: what a member of a population does in a generation."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rl.cli import answered, checked, parse
+from rl.registry import import_user_modules
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Trains, or goes on with, the run of `train.py`'s flags until an evaluation has been made and saved;
+    returns the exit code."""
+
+    def work() -> int:
+        args = parse(sys.argv[1:] if argv is None else argv)
+        import_user_modules(name.strip() for name in args.user_modules.split(",") if name.strip())
+        hparams = checked(args)
+        import rl
+
+        class OneEvaluation(rl.Callbacks):
+            """Ends the training after an evaluation."""
+
+            def on_evaluation(self, step: int, evaluation: object) -> bool:
+                """See `rl.Callbacks`."""
+                return True
+
+        run = rl.train(
+            hparams,
+            output_dir=args.output_dir,
+            seed=args.seed,
+            sys=args.sys,
+            eval_episodes=args.eval_episodes,
+            callbacks=OneEvaluation(),
+        )
+        return run.result.exit_code
+
+    return answered(work)

@@ -1,0 +1,372 @@
+"""Population-based training (Jaderberg et al. 2017, https://arxiv.org/abs/1711.09846).
+
+Runs of one set train side by side, each with values of its own. After each generation, which ends with an
+evaluation, those of the worst fifth go on as copies of ones of the best fifth ("truncation selection"): with
+their weights and all other state, and with their values, each times 0.8 or 1.2 ("perturb"), in section 4.1's
+words. What comes of it is not a set but a run, whose values have changed on its way.
+
+A member is an ordinary run in a folder of its own. What has happened is in `population.json`: the same
+command goes on where it was interrupted, to the bit where the runs themselves do. Chance is drawn from the
+seed and the number of the generation.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rl.errors import UsageError
+from rl.hparams.hparams import HParams
+from rl.hparams.overrides import parse_overrides, value_text
+from rl.hparams.spaces import Choice, Range, Space
+from rl.report.runs import evaluations, read_saved
+from rl.signals import StopRequest
+from rl.storage.checkpoint import CheckpointManager
+from rl.storage.files import write_text_atomic
+from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Process, finish, outcome, tell
+
+STATE = "population.json"
+RUN = "run_0"  # of a member's folder
+SHARE = 0.2  # of the population, that is replaced after a generation
+FACTORS = (0.8, 1.2)
+FAILED = -math.inf  # score of a member that came to NaN
+
+Start = Callable[[Command, list[int]], Process]
+Values = dict[str, str]  # dotted name -> text as overrides take it
+
+
+class Plan(NamedTuple):
+    """What a population is of; one that is gone on with has the same."""
+
+    hparams: HParams  # the set with what the user has fixed, frozen; evaluates once a generation
+    space: Space
+    size: int
+    seed: int  # of chance here; member i is trained with seed + i
+    command: Callable[[int, Mapping[str, str]], Command]  # of a member: its number, values as overrides
+
+    def described(self) -> dict[str, Any]:
+        """Returns it as `population.json` has it."""
+        return {
+            "hparams": self.hparams.to_dict(),
+            "space": {name: each.text() for name, each in self.space.items()},
+            "size": self.size,
+            "seed": self.seed,
+        }
+
+
+class Move(NamedTuple):
+    """A member that goes on as a copy of another one."""
+
+    member: int
+    parent: int
+    values: Values
+
+
+def numbers(space: Space, asked: Mapping[str, Any]) -> Space:
+    """Returns the part of a space whose values may change while a run is trained: numbers that are not whole,
+    which give nothing its shape.
+
+    Raises:
+        UsageError: another one is in `asked`, or there is none.
+    """
+    found = {name: each for name, each in space.items() if _is_number(each) and "." not in name}
+    other = next((name for name in asked if name not in found), None)
+    if other is not None:
+        raise UsageError(
+            f"--space {other}: a population changes numbers of runs that go on, such as lr, not whole ones, "
+            "words or parts of the model: leave it out"
+        )
+    if not found:
+        raise UsageError(
+            "nothing is left that a population could change: give --space, such as lr=log:1e-5:1e-2"
+        )
+    return found
+
+
+def _is_number(each: Range | Choice) -> bool:
+    if isinstance(each, Range):
+        return not each.whole
+    return all(isinstance(parse_overrides(f"x={text}")["x"], float) for text in each.options)
+
+
+class Population:
+    """Trains the members until all have made their steps.
+
+    Args:
+        plan: of them.
+        folder: has their folders, and the state.
+        places: cores of each of the processes that run side by side.
+        start: starts a process.
+        say: prints a line.
+
+    Raises:
+        UsageError: the folder has another population.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: Path,
+        places: list[list[int]],
+        start: Start,
+        say: Callable[[str], None] = tell,
+    ):
+        self.plan, self._path, self._places, self._start, self._say = plan, folder / STATE, places, start, say
+        self.values: list[Values]  # of each member, now
+        self.history: list[dict[str, Any]]  # of each generation: scores, values and parents of all
+        self._moves: list[Move] | None  # that are to be made before the next one begins
+        state = self._read()
+        if state is None:
+            self.values = [first_values(plan, i) for i in range(plan.size)]
+            self.history, self._moves = [], None
+            self._save()
+        else:
+            self.values, self.history = state["values"], state["history"]
+            moves = state["moves"]
+            self._moves = None if moves is None else [Move(*each) for each in moves]
+
+    def run(self, stop: StopRequest) -> None:
+        """Trains; returns when all have ended, or those under way have saved since `stop` asks for it.
+
+        Raises:
+            UsageError: all failed.
+        """
+        if self._moves is not None:
+            self._move()
+        while not self.complete:
+            scores = self._generation(stop)
+            if scores is None:
+                return
+            self._close_generation(scores)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all steps are made."""
+        if not self.history:
+            return False
+        step, _ = self._evaluations(self.best())[len(self.history) - 1]
+        return step >= self.plan.hparams.train_steps
+
+    def best(self) -> int:
+        """Returns the member that the last generation ended best with."""
+        return int(np.argmax(self.history[-1]["scores"]))
+
+    def lines(self) -> list[str]:
+        """Returns a table in Markdown: of each generation the scores, and the best member's way."""
+        names = list(self.plan.space)
+        head = ["generation", "steps", "best", "median", "ancestor of the best", *names]
+        rows, member = [], self.best()
+        steps = [step for step, _ in self._evaluations(member)]
+        for number in reversed(range(len(self.history))):
+            each = self.history[number]
+            known = [score for score in each["scores"] if score > FAILED]
+            way = [str(member), *(each["values"][member][name] for name in names)]
+            rows.append(
+                [str(number), f"{steps[number]:,}", f"{max(known):.1f}", f"{np.median(known):.1f}", *way]
+            )
+            if number:
+                member = self.history[number - 1]["parents"][member]
+        text = [head, ["---"] * len(head), *reversed(rows)]
+        return [f"| {' | '.join(row)} |" for row in text]
+
+    # -- a generation ---------------------------------------------------------------------------------
+
+    def _generation(self, stop: StopRequest) -> list[float] | None:
+        """Trains all members to their next evaluation; returns their scores, None where `stop` was asked for.
+
+        Raises:
+            UsageError: all failed.
+        """
+        number = len(self.history)
+        scores: dict[int, float] = {}
+        left = [i for i in range(self.plan.size) if not self._has_ended(i, number)]
+        free, busy = list(self._places), list[_Busy]()
+        why = ""
+        try:
+            while (left or busy) and not stop.requested:
+                while left and free:
+                    busy.append(self._begin(left.pop(0), free.pop(0)))
+                time.sleep(POLL)
+                for each in list(busy):
+                    code = each.process.poll()
+                    if code is None:
+                        continue
+                    busy.remove(each)
+                    free.append(each.cores)
+                    ended = outcome(code, False, each.command.folder)
+                    if ended.kind == "again" and each.tries < TRIES:
+                        free.remove(each.cores)
+                        busy.append(self._begin(each.member, each.cores, each.tries + 1))
+                    elif ended.kind != "done":
+                        scores[each.member], why = FAILED, ended.said
+                        self._say(f"generation {number}, member {each.member}: failed: {ended.said}")
+        finally:
+            for each in busy:
+                each.process.stop()
+            for each in busy:
+                finish(each.process, PATIENCE)
+        if stop.requested:
+            return None
+        for i in range(self.plan.size):
+            if i not in scores:
+                scores[i] = self._evaluations(i)[number][1]
+        if max(scores.values()) == FAILED:
+            raise UsageError(f"all members failed: {why}")
+        return [scores[i] for i in range(self.plan.size)]
+
+    def _begin(self, member: int, cores: list[int], tries: int = 1) -> _Busy:
+        command = self.plan.command(member, self.values[member])
+        return _Busy(member, cores, command, self._start(command, cores), tries)
+
+    def _close_generation(self, scores: list[float]) -> None:
+        """Notes what came of a generation, and replaces the worst, unless it was the last one."""
+        number = len(self.history)
+        self.history.append({"scores": scores, "values": self.values, "parents": list(range(self.plan.size))})
+        last = self.complete
+        moves = [] if last else chosen_moves(self.plan, scores, self.values, number)
+        for move in moves:
+            self.history[-1]["parents"][move.member] = move.parent
+        known = [score for score in scores if score > FAILED]
+        text = f"generation {number}: best {max(known):.1f} (member {int(np.argmax(scores))})"
+        self._say(f"{text}, median {np.median(known):.1f}")
+        for move in moves:
+            values = ",".join(f"{name}={text}" for name, text in move.values.items())
+            self._say(
+                f"generation {number}: member {move.member} goes on as member {move.parent}, with {values}"
+            )
+        self._moves = moves
+        self._save()
+        self._move()
+
+    def _move(self) -> None:
+        """Makes the moves that are noted; again where that was interrupted, for no parent has changed."""
+        for move in self._moves or []:
+            self._copy(move)
+            self.values = [move.values if i == move.member else each for i, each in enumerate(self.values)]
+        self._moves = None
+        self._save()
+
+    def _copy(self, move: Move) -> None:
+        """Replaces a member's run by its parent's, as if that had been trained with the new values."""
+        target = self._folder(move.member) / RUN
+        fresh = target.with_name(f".new-{RUN}")
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.copytree(self._folder(move.parent) / RUN, fresh)
+        saved = read_saved(fresh)
+        if saved is None:
+            raise UsageError(f"{fresh} has no hparams.json: was it changed?")
+        hparams = HParams.from_dict(saved["hparams"])
+        hparams.assign(parse_overrides(",".join(f"{name}={text}" for name, text in move.values.items())))
+        saved |= {"hparams": hparams.to_dict(), "seed": self.plan.seed + move.member}
+        write_text_atomic(fresh / "hparams.json", json.dumps(saved, indent=2) + "\n")
+        shutil.rmtree(target, ignore_errors=True)
+        fresh.rename(target)
+
+    # -- what is on disk ------------------------------------------------------------------------------
+
+    def _folder(self, member: int) -> Path:
+        return self.plan.command(member, self.values[member]).folder
+
+    def _evaluations(self, member: int) -> list[tuple[int, float]]:
+        """Returns (step, return) of the evaluations that a member's checkpoint knows of."""
+        run_dir = self._folder(member) / RUN
+        saved = CheckpointManager(run_dir / "checkpoints").latest_step() if run_dir.exists() else None
+        return [] if saved is None else [each for each in evaluations(run_dir) if each[0] <= saved]
+
+    def _has_ended(self, member: int, generation: int) -> bool:
+        return len(self._evaluations(member)) > generation
+
+    def _read(self) -> dict[str, Any] | None:
+        try:
+            state: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
+            there = state["plan"]
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(
+                f"{self._path} cannot be read ({type(error).__name__}): was it changed?"
+            ) from error
+        here = self.plan.described()
+        changed = next((key for key in here if there.get(key) != json.loads(json.dumps(here[key]))), None)
+        if changed is not None:
+            raise UsageError(
+                f"{self._path} is of another population ({changed} differs): choose another --output_dir, or "
+                "repeat that one's own settings to go on with it"
+            )
+        return state
+
+    def _save(self) -> None:
+        state = {
+            "plan": self.plan.described(),
+            "values": self.values,
+            "history": self.history,
+            "moves": self._moves,
+        }
+        write_text_atomic(self._path, json.dumps(state, indent=1) + "\n")
+
+
+class _Busy(NamedTuple):
+    """A member that is being trained."""
+
+    member: int
+    cores: list[int]
+    command: Command
+    process: Process
+    tries: int
+
+
+def first_values(plan: Plan, member: int) -> Values:
+    """Returns what a member begins with: the first one the set's own values, the others any of the space."""
+    flat, generator = plan.hparams.flat(), np.random.default_rng((plan.seed, 0, member))
+    if member == 0:
+        return {name: value_text(flat[name]) for name in plan.space}
+    return {name: _drawn(each, generator) for name, each in plan.space.items()}
+
+
+def chosen_moves(plan: Plan, scores: list[float], values: list[Values], generation: int) -> list[Move]:
+    """Returns which members go on as copies of which others: the worst fifth, at least one, where they are
+    worse than the best, and all that failed."""
+    generator = np.random.default_rng((plan.seed, 1, generation))
+    count = max(1, int(SHARE * plan.size))
+    order = sorted(range(plan.size), key=lambda i: -scores[i])  # the best first
+    best = [i for i in order[:count] if scores[i] > FAILED]
+    worst = [i for i in order[-count:] if scores[i] < scores[order[0]]]
+    failed = [i for i in order[:-count] if scores[i] == FAILED]
+    moves = []
+    for member in failed + worst:
+        parent = best[int(generator.integers(len(best)))]
+        perturbed = {
+            name: _perturbed(values[parent][name], each, generator) for name, each in plan.space.items()
+        }
+        moves.append(Move(member, parent, perturbed))
+    return moves
+
+
+def _drawn(each: Range | Choice, generator: np.random.Generator) -> str:
+    if isinstance(each, Choice):
+        return each.options[int(generator.integers(len(each.options)))]
+    if each.log:
+        return _text(math.exp(generator.uniform(math.log(each.low), math.log(each.high))), each)
+    return _text(generator.uniform(each.low, each.high), each)
+
+
+def _perturbed(text: str, each: Range | Choice, generator: np.random.Generator) -> str:
+    """Returns a number times 0.8 or 1.2, within its range; one of a list goes to a neighbour, or stays where
+    it has none on that side."""
+    up = bool(generator.integers(2))
+    if isinstance(each, Choice):
+        options = sorted(each.options, key=float)
+        place = int(np.argmin([abs(float(option) - float(text)) for option in options]))
+        return options[min(max(place + (1 if up else -1), 0), len(options) - 1)]
+    return _text(float(text) * FACTORS[up], each)
+
+
+def _text(value: float, each: Range) -> str:
+    return repr(min(max(float(f"{value:.4g}"), each.low), each.high))

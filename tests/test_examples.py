@@ -1,0 +1,140 @@
+"""The page of examples/browser: Gymnasium's physics, ONNX Runtime's answers, a pole that stays up."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+
+import browser
+import gymnasium
+import numpy as np
+import onnxruntime
+import pytest
+from pages import ROOT
+
+from rl.agents.algos.registry import get_algo
+from rl.envs.make import eval_envs_of
+from rl.export.formats import write_onnx
+from rl.export.program import Program
+from rl.hparams.merge import resolve
+
+PAGE = ROOT / "examples/browser"
+CHECK = """<!DOCTYPE html><script src="cartpole.js"></script><script src="onnx.js"></script><script>
+const given = GIVEN;
+const trajectories = given.trajectories.map(({ start, actions, pushes }) => {
+  const cart = new CartPole(start);
+  return actions.map((action, i) => (cart.step(action, pushes[i]), [...cart.state, Number(cart.fallen)]));
+});
+const answers = given.files.map((file) => {
+  const policy = new OnnxPolicy(Uint8Array.from(atob(file), (each) => each.charCodeAt(0)).buffer);
+  return given.observations.map((row) => {
+    const inputs = { observation: { shape: [1, 4], data: Float32Array.from(row) } };
+    return [...policy.run(inputs, "scores").data, policy.run(inputs, "action").data[0]];
+  });
+});
+document.write(`<pre>${JSON.stringify({ trajectories, answers })}</pre>`);
+</script>"""
+USUAL = {"ppo_cartpole": {"normalize_observation": True}}
+OTHERS = {  # whose networks have other operations
+    "noisy_dqn_cartpole": {"model.layer_norm": True, "model.activation": "relu"},
+    "iqn_cartpole": {"model.activation": "elu"},
+    "dqn_cartpole": {"dueling": True},
+    "c51_cartpole": {},
+    "sac_discrete_cartpole": {},
+    "es_cartpole": {},
+}
+
+
+def exported(path, set_name, balances=False, **overrides):
+    """Writes an agent's policy: one that pushes towards where the pole leans, or with random weights."""
+    hparams = resolve(set_name, {"compile": "graph", "model.hidden": (16,), **overrides})
+    env = eval_envs_of(hparams, 1)
+    agent = get_algo(hparams.algo)(hparams, env.observation_space, env.action_space, 3)
+    encode = env.encode
+    env.close()
+    generator = np.random.Generator(np.random.Philox(0))
+    for name, each in agent.policy_variables.items():
+        noise = np.zeros(each.shape) if balances else each + generator.normal(0.0, 0.3, each.shape)
+        if each.dtype == "float32":
+            each.assign(np.abs(noise) if "variance" in name else noise)  # a normaliser's too
+    if balances:
+        first, last = (each for each in agent.networks["network"].trainable_variables if len(each.shape) == 2)
+        first.assign(0.01 * np.outer([0.05, 0.2, 1.0, 0.35], np.eye(16)[0]))
+        last.assign(np.outer(np.eye(16)[0], [-1.0, 1.0]))
+    write_onnx(Program(agent, 1, encode), path)
+    return path
+
+
+def played(generator, episodes=8):
+    """Trajectories of Gymnasium's environment; of each the states and whether the pole has fallen, [T, 5]."""
+    env = gymnasium.make("CartPole-v1").unwrapped
+    given, found = [], []
+
+    def play(start, actions, pushes):
+        env.reset()
+        env.state, states = np.array(start), []
+        for action, push in zip(actions, pushes, strict=True):
+            env.force_mag = 10.0 + (push if action == 1 else -push)
+            *_, fallen, _, _ = env.step(action)
+            states.append([*map(float, env.state), float(fallen)])
+            if fallen:
+                break
+        made = len(states)
+        given.append({"start": [*map(float, start)], "actions": actions[:made], "pushes": pushes[:made]})
+        found.append(states)
+        return states
+
+    for episode in range(episodes):
+        pushes = generator.choice([0.0, 0.0, 30.0, -30.0], 500).tolist()
+        start = generator.uniform(-0.05, 0.05, 4)
+        play(start, generator.integers(2, size=500).tolist(), pushes if episode % 2 else [0.0] * 500)
+    assert all(states[-1][4] == 1.0 for states in found), "each has fallen"
+    state = [0.01, 0.02, 0.03, 0.04]  # and step by step one that has not
+    for _ in range(500):
+        action = int(np.dot([0.05, 0.2, 1.0, 0.35], state) > 0)
+        *state, fallen = play(state, [action], [0.0])[0]
+    assert not fallen
+    return given, found
+
+
+@browser.needed
+@pytest.mark.parametrize("policies", [USUAL, pytest.param(OTHERS, marks=pytest.mark.slow)])
+def test_the_page_has_gymnasiums_physics_and_the_answers_of_onnx_runtime(policies, tmp_path):
+    generator = np.random.default_rng(0)
+    trajectories, states = played(generator)
+    observations = generator.uniform(-3.0, 3.0, [50, 4]).astype(np.float32)
+    files = [exported(tmp_path / name, name, **overrides) for name, overrides in policies.items()]
+    given = {"trajectories": trajectories, "observations": observations.tolist()}
+    given["files"] = [base64.b64encode(file.read_bytes()).decode() for file in files]
+    for script in PAGE.glob("*.js"):
+        shutil.copy(script, tmp_path)
+    (tmp_path / "check.html").write_text(CHECK.replace("GIVEN", json.dumps(given)))
+    shown = browser.shown((tmp_path / "check.html").as_uri())
+    found = json.loads(re.findall("<pre>(.*)</pre>", shown)[-1])
+    for ours, theirs in zip(found["trajectories"], states, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6)
+    for file, answers in zip(files, found["answers"], strict=True):
+        session = onnxruntime.InferenceSession(file)
+        for row, answer in zip(observations, answers, strict=True):
+            scores, action = session.run(["scores", "action"], {"observation": row[None]})
+            np.testing.assert_allclose(answer[:2], scores[0], rtol=1e-5, atol=1e-5)
+            assert answer[2] == action[0]
+        assert len({answer[2] for answer in answers}) == 2, "a test that could not fail"
+
+
+@browser.needed
+def test_the_page_balances_the_pole_and_survives_a_push(tmp_path):
+    for file in PAGE.iterdir():
+        shutil.copy(file, tmp_path)
+    exported(tmp_path / "policy.onnx", "dqn_cartpole", balances=True, **{"model.activation": "tanh"})
+    page = tmp_path / "index.html"
+    push = "<script>setTimeout(() => document.getElementById('right').click(), 3000)</script>"
+    page.write_text(page.read_text().replace("</body>", f"{push}</body>"))
+    with browser.served(tmp_path) as address:
+        picture = tmp_path / "x.png"
+        flags = ["--virtual-time-budget=11000", f"--screenshot={picture}", "--window-size=900,700"]
+        shown = browser.shown(f"{address}/index.html?policy=policy.onnx", *flags)
+    assert "Balanced all 500 steps." in shown and ">500 steps</output>" in shown
+    assert picture.stat().st_size > 10_000

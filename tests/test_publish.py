@@ -1,0 +1,88 @@
+"""What `python -m rl.publish` writes is the run's policy, and a card that hubs can read."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import yaml
+from small_runs import TINY
+
+import rl
+from rl.publish.__main__ import main
+
+HUB = """
+class HfApi:
+    def create_repo(self, repo, exist_ok):
+        if repo == "me/full":
+            raise OSError("no\\nroom")
+
+    def upload_folder(self, repo_id, folder_path):
+        return f"pushed {folder_path} to {repo_id}"
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run, with two films."""
+    options = {**TINY, "train_steps": 32, "eval_episodes": 1, "eval_policy": "sample"}
+    run = rl.train("ppo_identity", output_dir=tmp_path_factory.mktemp("out"), **options)
+    (run.run_dir / "videos").mkdir()
+    for name in ("a", "b"):
+        (run.run_dir / f"videos/{name}.mp4").write_bytes(name.encode())
+    return run
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A stand-in for huggingface_hub."""
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "huggingface_hub.py").write_text(HUB)
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    monkeypatch.delitem(sys.modules, "huggingface_hub", raising=False)
+    yield
+    sys.modules.pop("huggingface_hub", None)
+
+
+def test_the_folder_has_the_policy_and_says_what_it_is(run, tmp_path, hub, capsys):
+    target = tmp_path / "published"
+    words = [str(run.run_dir.parent), "--to", str(target), "--episodes", "5"]
+    assert main([*words, "--repo", "me/identity"]) == 0
+    assert f"pushed {target} to me/identity" in capsys.readouterr().out
+    returns = [policy.evaluate(5).returns for policy in (rl.load(target), run.policy())]
+    np.testing.assert_array_equal(*returns)
+    assert {path.name for path in target.iterdir()} == {
+        *("README.md", "hparams.json", "metrics.csv", "checkpoints", "videos")
+    }
+    assert (target / "videos/b.mp4").read_bytes() == b"b" and not (target / "videos/a.mp4").exists()
+    _, header, text = (target / "README.md").read_text().split("---\n", 2)
+    (result,) = yaml.safe_load(header)["model-index"][0]["results"]
+    assert result["metrics"][0]["value"] == f"{returns[0].mean():.2f} +/- {returns[0].std():.2f}"
+    assert result["dataset"]["name"] == "Identity-v0"
+    assert f"Mean return **{returns[0].mean():.1f} [" in text and "5 episodes (sample actions)" in text
+    assert "seed 0" in text and "| gamma | `0.99` | `0.0` |" in text and "(videos/b.mp4)" in text
+    assert 'snapshot_download("me/identity")' in text.replace("'", '"')
+    assert main(words) == 2 and "take --force" in capsys.readouterr().err
+    assert main([*words, "--force", "--repo", "me/full"]) == 1
+    assert "is written, but me/full did not take it: no room" in capsys.readouterr().err
+    assert (target / "README.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere"], "there is no run in nowhere"),
+        (["RUN", "--which", "bst"], "--which bst: did you mean best"),
+        (["RUN", "--repo", "identity"], "--repo identity: needs USER/NAME"),
+        (["RUN", "--repo", "me/x"], "pip install huggingface_hub"),
+    ],
+)
+def test_mistakes_are_one_line_and_write_nothing(run, words, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("rl.publish.__main__.importlib.util.find_spec", lambda _: None)
+    before = sorted(run.run_dir.iterdir())
+    assert main([str(run.run_dir) if word == "RUN" else word for word in words]) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.startswith("error: ") and err.count("\n") == 1
+    assert sorted(run.run_dir.iterdir()) == before and not list(tmp_path.iterdir())
