@@ -21,15 +21,18 @@ import tiny_follow
 import tiny_parts
 import tiny_team
 from gymnasium import spaces
+from tpu_rules import broken_in_xla, broken_rules
 from walked import iterations_of, save_restore_and_repeat, state, trained_until
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.agents.algos.registry import registry as algos
+from rl.cli import main
 from rl.envs.registry import registry as envs
 from rl.hparams.merge import resolve
 from rl.hparams.registry import registry as hparams_sets
-from rl.ops import random
+from rl.ops import loops, random
+from rl.parallel import devices
 from rl.registry import import_user_modules
 from rl.runners.iteration import Iteration
 
@@ -135,8 +138,36 @@ def test_every_algorithm_acts_in_a_space_that_is_walked():
     assert {name for name, _ in cases()} == set(algos.names())
 
 
+@pytest.fixture
+def traced(monkeypatch):
+    """What runners compile from now on, as concrete functions."""
+    found, concrete = [], devices.concrete
+
+    def noting(*arguments, **options):
+        found.append(concrete(*arguments, **options))
+        return found[-1]
+
+    monkeypatch.setattr(devices, "concrete", noting)
+    return found
+
+
+def assert_a_tpu_takes(loop, by_xla):
+    """Holds a compiled loop, of graph or XLA, to the rules of tests/tpu_rules.py; where `by_xla`, what XLA
+    makes of it as well."""
+    assert broken_rules(loop) == []
+    if not by_xla:
+        return
+    signature = loop.structured_input_signature[0]
+    function = tf.function(lambda *inputs: loop(*inputs), signature, jit_compile=True, autograph=False)
+    arguments = tf.constant(1), tf.constant(loops.MetricPack.empty())
+    assert broken_in_xla(function, *arguments) == []
+
+
 @pytest.mark.parametrize(("algo", "kind", "backend"), walk(), ids=ids)
-def test_it_learns_and_is_saved_and_restored_whole_and_repeats_itself(build, tmp_path, algo, kind, backend):
+def test_it_learns_and_is_saved_and_restored_whole_and_repeats_itself(
+    build, tmp_path, traced, algo, kind, backend
+):
+    """And what trains in-graph or from data is what a TPU takes."""
     name, overrides = settings(algo, kind, backend)
     runner, before = save_restore_and_repeat(build, tmp_path, name, overrides)
     agent = runner.agent
@@ -148,6 +179,9 @@ def test_it_learns_and_is_saved_and_restored_whole_and_repeats_itself(build, tmp
     for key, value in after.items():
         assert np.isfinite(value).all() or value.dtype.kind != "f", key
     assert all((after[key] != before[key]).any() for key in agent.policy_variables if key.endswith("kernel"))
+    if backend == "graph":
+        first = next(each for name, each in cases() if name == algo)
+        assert_a_tpu_takes(traced[0], by_xla=kind is first)
 
 
 def test_it_learns_in_bfloat16_too(build):
@@ -223,13 +257,16 @@ def test_each_of_several_discrete_actions_is_legal(algo):
 
 @pytest.mark.parametrize(("algo", "kind", "form", "backend"), parts_cases(), ids=ids)
 def test_it_takes_observations_with_parts_of_all_kinds(build, algo, kind, form, backend):
-    """What plays in-graph is compiled by XLA as well, as it is in use."""
+    """What plays in-graph is compiled by XLA as well, as it is in use; updates from data run eagerly."""
     name, overrides = parts_settings(algo, backend, form, "box" if kind is spaces.Box else "discrete")
-    xla = backend == "graph" and not offline(algo)
-    runner = build(name, compile="xla" if xla else "graph", **overrides)
+    if offline(algo):
+        overrides |= {"compile": "eager", "updates_per_iteration": 4}
+    else:
+        overrides |= {"compile": "xla" if backend == "graph" else "graph"}
+    runner = build(name, **overrides)
     agent = runner.agent
     before = {key: np.array(each.numpy()) for key, each in agent.policy_variables.items()}
-    sums = runner.run(iterations_of(runner) // 8)
+    sums = runner.run(4 if offline(algo) else iterations_of(runner) // 8)
     assert sums["updates"] > 0 and all(np.isfinite(value) for value in sums.values()), sums
     kernels = [key for key in before if key.endswith("kernel")]
     assert len([key for key in kernels if "part_" in key]) >= 4
@@ -336,12 +373,14 @@ def test_a_newcomer_is_walked_as_soon_as_it_is_registered(newcomer, build):
         assert second["loss"] / second["updates"] < first["loss"]
 
 
-def test_a_newcomer_is_trained_and_tested_from_the_command_line(newcomer, command, tmp_path):
+def test_a_newcomer_is_trained_and_tested_from_the_command_line(
+    newcomer, command, tmp_path, monkeypatch, capsys
+):
     words = ["--user_modules", newcomer]
     listed = command(*words, "--list", "algos", cwd=tmp_path)
     assert f"{newcomer}  The newcomer's first line." in listed.stdout
     words += ["--hparams", f"{newcomer}_identity", "--hparam_override", "preference=0.9,compile=graph"]
-    done = command(*words, "--output_dir", "out", "--test_episodes", 2, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, "--output_dir", "out", "--test_episodes", "2"]) == 0
     assert (tmp_path / "out/run_0/checkpoints/step_000000000512").is_dir()
-    assert "return, last checkpoint" in done.stdout
+    assert "return, last checkpoint" in capsys.readouterr().out

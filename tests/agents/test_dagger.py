@@ -138,5 +138,6 @@ def test_what_it_needs_is_one_line_with_the_command_that_makes_it(expert, tmp_pa
     with pytest.raises(UsageError, match="memory=dataset: dagger plays, and asks"):
         resolve("dagger_cartpole", {"expert": run, "memory": "dataset"})
     remembering = {"model": {"name": "lstm", "hidden": (8,)}, "train_steps": 16}
+    remembering |= {"compile": "eager"}
     rl.train("ppo", env="CartPole-v1", output_dir=tmp_path / "lstm", eval_episodes=1, **TINY | remembering)
     refused("ppo with model lstm remembers what was before", expert=str(tmp_path / "lstm"))

@@ -71,7 +71,9 @@ def rows_of(outputs, weight):
     return outputs * weight.astype(np.float32).reshape([-1, *[1] * (outputs.shape.rank - axis - 1)])
 
 
-@pytest.mark.parametrize("algo", CASES)
+@pytest.mark.parametrize(
+    "algo", [pytest.param(each, marks=pytest.mark.slow if each == "sac_discrete" else ()) for each in CASES]
+)
 def test_one_group_is_one_network_and_each_of_several_learns(build, algo):
     settings = SMALL | CASES[algo] | {"compile": "eager"}
     shared, one, two = (build(algo, **settings, policies=each) for each in ("", "*:all", "independent"))

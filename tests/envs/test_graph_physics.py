@@ -129,7 +129,7 @@ def test_thousand_compiled_steps_equal_gymnasium(env_id: str) -> None:
 @pytest.mark.parametrize("env_id", IDS)
 def test_eager_steps_equal_gymnasium(env_id: str) -> None:
     case, originals = CASES[env_id], [make_gym_env(env_id) for _ in range(NUM_ENVS)]
-    _compare(_graph(env_id), case, originals, 250, compiled=False)
+    _compare(_graph(env_id), case, originals, 100, compiled=False)
 
 
 @pytest.mark.parametrize(

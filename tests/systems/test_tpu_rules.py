@@ -1,5 +1,8 @@
 """Every algorithm in every in-graph environment compiles to what a TPU takes: static shapes, no host, no
 operation that it refuses. The walk names no algorithm and no environment: new ones are walked as they come.
+
+`make test` looks at each environment alone here, and at each algorithm where tests/test_all_algos.py has
+traced it anyway; pairs of both are slow.
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ from rl.envs.registry import get_env
 from rl.envs.registry import registry as envs
 from rl.hparams.merge import resolve
 from rl.hparams.registry import registry as hparams_sets
-from rl.ops import loops
+from rl.ops import loops, random
 from rl.runners.build import build_runner
+from rl.spaces import space_spec
 from tests.graph_ids import OF_AGENTS
 
 # Pictures of games of ten by ten need the smaller convolutions, where a model remembers.
@@ -43,23 +47,11 @@ def fits(algo, env):
 
 
 def cases():
-    """(algorithm, environment) for all pairs that fit. Walked every time: each environment once, and each
-    algorithm once; all other pairs are slow."""
+    """(algorithm, environment) for all pairs that fit."""
     fitting = {env: [algo for algo in PLAYING if fits(algo, env)] for env in envs.names()}
     for env in OF_AGENTS:  # who compares parameters plays no environment together with others
         fitting[env] = [algo for algo in fitting[env] if get_algo(algo).experience != "parameters"]
-    known, chosen = set(), set()
-    for first in (True, False):  # one algorithm that is new for each environment, then those that are left
-        for env in fitting:
-            new = [algo for algo in fitting[env] if algo not in known]
-            for algo in (new or fitting[env])[:1] if first else new:
-                known.add(algo)
-                chosen.add((algo, env))
-    return [
-        pytest.param(algo, env, marks=[] if (algo, env) in chosen else pytest.mark.slow)
-        for env in fitting
-        for algo in fitting[env]
-    ]
+    return [(algo, env) for env in fitting for algo in fitting[env]]
 
 
 def compiled(name, **overrides):
@@ -72,6 +64,23 @@ def compiled(name, **overrides):
     return function, function.get_concrete_function()
 
 
+@pytest.mark.parametrize("name", envs.names())
+def test_every_environment_is_what_a_tpu_takes(name):
+    env = make_env(name, "graph", 4)
+
+    def play(seed, action):
+        state, _ = env.reset(seed)
+        return env.step(state, action, seed)
+
+    action = space_spec(env.action_space, (env.num_envs,))
+    signature = [tf.TensorSpec([2], tf.int32), action]
+    function = tf.function(play, signature, jit_compile=True, autograph=False)
+    assert broken_rules(function.get_concrete_function()) == []
+    nothing = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), action)
+    assert broken_in_xla(function, random.key(0), nothing) == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("algo", "env"), cases())
 def test_what_trains_is_what_a_tpu_takes(algo, env):
     function, concrete = compiled(algo, env=env)
@@ -96,6 +105,7 @@ def test_so_is_what_options_add(name, overrides):
     assert broken_in_xla(function, tf.constant(1), tf.constant(loops.MetricPack.empty())) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algo", FROM_OTHERS)
 def test_so_is_what_learns_from_others(algo, tmp_path):
     for env in ("CartPole-v1", "Pendulum-v1"):
@@ -160,9 +170,8 @@ def test_what_xla_on_a_cpu_takes_and_a_tpu_does_not_is_found():
 
 
 def test_the_walk_is_of_every_algorithm_and_environment():
-    walked = {case.values for case in cases() if not case.marks}
-    assert {env for _, env in walked} == set(envs.names())
-    by_type = {(algo, type(make_env(env, "graph", 1).action_space)) for algo, env in walked}
+    assert {env for _, env in cases()} == set(envs.names())
+    by_type = {(algo, type(make_env(env, "graph", 1).action_space)) for algo, env in cases()}
     assert {algo for algo, _ in by_type} == set(PLAYING)
     assert ("sac", spaces.Box) in by_type and ("dqn", spaces.Box) not in by_type
     assert {kind for _, kind in by_type} == {spaces.Box, spaces.Discrete}
