@@ -39,15 +39,20 @@ def _adam_step(optimizer: Any, gradients: list[Tensor], variables: list[Any], le
     count = tf.cast(optimizer.iterations + 1, tf.float32)
     rest_1, rest_2 = (1.0 - tf.pow(tf.constant(beta), count) for beta in (optimizer.beta_1, optimizer.beta_2))
     rate = tf.convert_to_tensor(learning_rate) * tf.sqrt(rest_2) / rest_1
-    first, second = (tf.constant(1 - beta) for beta in (optimizer.beta_1, optimizer.beta_2))
-    epsilon = tf.constant(optimizer.epsilon)
+    # Where the step is not to be made, these are 0 and so is all that is added.
+    rate, first, second = (
+        unless_closed(each, 0.0)
+        for each in (rate, *(tf.constant(1 - beta) for beta in (optimizer.beta_1, optimizer.beta_2)))
+    )
+    epsilon, guard = tf.constant(optimizer.epsilon), current()
+    closed = None if guard is None else guard.closed
     for gradient, variable in zip(gradients, variables, strict=True):
+        gradient = gradient if closed is None else tf.where(closed, 0.0, gradient)
         place = optimizer._get_variable_index(variable)
         mean, square = optimizer._momentums[place], optimizer._velocities[place]
-        mean.assign_add(unless_closed((gradient - mean) * first, 0.0))
-        square.assign_add(unless_closed((tf.square(gradient) - square) * second, 0.0))
-        change = tf.convert_to_tensor(mean) * rate / (tf.sqrt(square) + epsilon)
-        variable.assign_sub(unless_closed(change, 0.0))
+        mean.assign_add((gradient - mean) * first)
+        square.assign_add((tf.square(gradient) - square) * second)
+        variable.assign_sub(tf.convert_to_tensor(mean) * rate / (tf.sqrt(square) + epsilon))
 
 
 def _local(optimizer: type, step: Callable[..., None] = _step) -> type:
