@@ -22,7 +22,7 @@ from rl.signals import end_with_parent
 ROOT = Path(__file__).resolve().parents[2]
 MARKER = "RL_TORTURE_RUN"  # variable that all processes of a run inherit
 LIMIT = 600.0  # seconds after which a command hangs
-ENDING = 60.0  # seconds that its processes may take to end after it
+ENDING = 180.0  # seconds that its processes may take to end after it; agents of a Ray that was killed take 80
 Prepare = Callable[[], None]
 
 
