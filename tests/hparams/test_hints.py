@@ -197,7 +197,9 @@ def warnings(caplog):
 def test_hints_are_told_once_where_training_begins(tmp_path, caplog, monkeypatch):
     def begin(plan, storages, *_):
         for storage in storages.values():
-            write_run_files(storage.folder, {"hparams": plan.hparams.to_dict(), "seed": 0}, "")
+            write_run_files(
+                storage.folder, {"name": "test", "hparams": plan.hparams.to_dict(), "seed": 0}, ""
+            )
         return [], []
 
     monkeypatch.setattr(experiment, "_all_copies", begin)
