@@ -118,8 +118,9 @@ def _value(text: str, whole: str) -> Any:
 
 
 def _mapping_item(text: str, whole: str) -> tuple[str, Any]:
-    key, *values = _split(text, ":", whole)
-    if len(values) != 1:
+    parts = _split(text, ":", whole)
+    if len(parts) != 2:
         raise UsageError(f"cannot read {text!r} in --hparam_override {whole!r}: needs key:value")
+    key, value = parts
     key = str(_value(key, whole)) if key[:1] in ("'", '"') else key
-    return key, _value(values[0], whole)
+    return key, _value(value, whole)

@@ -60,6 +60,7 @@ def test_nothing_gives_nothing_and_a_trailing_comma_is_allowed():
         ("a=1]", "unexpected ']'"),
         ("a='x", 'missing "\'"'),
         ("a={b}", "cannot read 'b'.*needs key:value"),
+        ("a={,}", "cannot read ''.*needs key:value"),
         ("a={b:1:2}", "cannot read 'b:1:2'"),
     ],
 )
