@@ -211,15 +211,18 @@ class Case:
         outcome = "unharmed"
         # What goes on is mostly given where all is compiled already: a campaign takes half the time so.
         self.housed = self.housed or (name in HOUSED and self.rng.random() < 0.75)
-        newest = intact(run_dir)
+        newest, log = intact(run_dir), run_dir / "train.log"
         for attempt in range(TRIES):
             if code == 0:
                 break
             outcome = "went on"
+            before = _text(log)
             run = self.start(words)
             code = self.ended(run, {*codes, 75})
             if attempt == 0:
-                resumed = re.search(r"resumed at step ([\d,]+)", run.text)
+                # Copies side by side say it in their logs alone; a log that was damaged is begun anew.
+                said = run.text + _text(log).removeprefix(before)
+                resumed = re.search(r"resumed at step ([\d,]+)", said)
                 step = int(resumed[1].replace(",", "")) if resumed else None
                 if newest is not None and code == 0 and (step is None or step < newest):
                     raise Failed(f"went on from {step}, the checkpoint of {newest} was there")
@@ -314,6 +317,10 @@ def intact(run_dir: Path) -> int | None:
                 check_file(path.parent / name, size, crc)
             return manifest.step
     return None
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.is_file() else ""
 
 
 def last_line(text: str) -> str:
