@@ -37,8 +37,6 @@ def build_parser() -> argparse.ArgumentParser:
         description="Writes Kubernetes manifests that run train.py; every flag of train.py is taken too, and "
         "checked as train.py does. docs/kubernetes.md explains what is written.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
 

@@ -11,7 +11,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rl import other_names
 from rl.errors import AGAIN, GivenUp, LearnerLost, MachineLost, NotSent, Unavailable, UsageError, nearest
@@ -46,7 +46,10 @@ EXAMPLES = """examples:
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse whose mistakes are UsageErrors: one line, no usage text around it."""
+    """argparse whose mistakes are UsageErrors: one line, no usage text around it. Flags are typed in full."""
+
+    def __init__(self, **options: Any):
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
@@ -79,6 +82,30 @@ def integer(minimum: int, maximum: int = 2**62 - 1) -> Callable[[str], int]:
     return parse
 
 
+def one_of(*known: str) -> Callable[[str], str]:
+    """Makes an argparse type: one of the known names."""
+
+    def parse(text: str) -> str:
+        if text not in known:
+            raise argparse.ArgumentTypeError(f"no {text!r}: {nearest(text, known)}")
+        return text
+
+    return parse
+
+
+def policy_flags(parser: argparse.ArgumentParser, run: str = "run") -> None:
+    """Adds what says which trained policy a command is about.
+
+    run: how the run is said, "run" or "--run".
+    """
+    required: dict[str, Any] = {"required": True} if run.startswith("-") else {}
+    text = "a run's folder or address, or the folder that it is in"
+    parser.add_argument(run, metavar="RUN", help=text, **required)
+    kept = ("best", "last")
+    text = "policy of the run (default best)"
+    parser.add_argument("--which", type=one_of(*kept), default="best", metavar="|".join(kept), help=text)
+
+
 def program() -> list[str]:
     """Says how this program is called: `rl-train` where it is installed so, else `python train.py`."""
     name = os.path.basename(sys.argv[0])
@@ -91,8 +118,6 @@ def build_parser() -> argparse.ArgumentParser:
         prog=program()[-1],
         description="Trains an agent, or continues the run that --output_dir holds, then tests it.",
         epilog=EXAMPLES.replace("python train.py", " ".join(program())),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
 

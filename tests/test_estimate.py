@@ -193,7 +193,7 @@ def test_what_makes_estimates_doubtful_is_said():
         ({"--run": "nowhere"}, "there is no run in nowhere"),
         ({"--data": "nowhere"}, "there is no data set nowhere"),
         ({"--estimators": "wdir"}, "unknown estimator 'wdir': did you mean wdr"),
-        ({"--which": "first"}, "--which first: known: best, last"),
+        ({"--which": "first"}, "argument --which: no 'first': known: best, last"),
         ({"--gamma": "1.5"}, "needs a number from 0 to 1"),
         ({"--hparam_override": "lrr=1"}, "unknown hparam 'lrr': did you mean lr"),
     ],

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 import yaml
 from small_runs import TINY
+from stand_ins import stand_in
 
 import rl
 from rl.publish.__main__ import main
@@ -37,12 +36,8 @@ def run(tmp_path_factory):
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """A stand-in for huggingface_hub."""
-    (tmp_path / "modules").mkdir()
-    (tmp_path / "modules" / "huggingface_hub.py").write_text(HUB)
-    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
-    monkeypatch.delitem(sys.modules, "huggingface_hub", raising=False)
-    yield
-    sys.modules.pop("huggingface_hub", None)
+    with stand_in(monkeypatch, tmp_path, "huggingface_hub", HUB):
+        yield
 
 
 def test_the_folder_has_the_policy_and_says_what_it_is(run, tmp_path, hub, capsys):
@@ -73,7 +68,7 @@ def test_the_folder_has_the_policy_and_says_what_it_is(run, tmp_path, hub, capsy
     ("words", "said"),
     [
         (["nowhere"], "there is no run in nowhere"),
-        (["RUN", "--which", "bst"], "--which bst: did you mean best"),
+        (["RUN", "--which", "bst"], "argument --which: no 'bst': did you mean best"),
         (["RUN", "--repo", "identity"], "--repo identity: needs USER/NAME"),
         (["RUN", "--repo", "me/x"], "pip install huggingface_hub"),
     ],

@@ -33,13 +33,11 @@ def build_parser() -> argparse.ArgumentParser:
         prog="python -m rl.data",
         description="Tells what is in a data set (python -m rl.data DIR ...), or makes others of it.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="command", metavar="DIR|" + "|".join(COMMANDS))
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        return commands.add_parser(name, help=text, description=text)
 
     def target(made: argparse.ArgumentParser, count: int | None, text: str) -> None:
         made.add_argument("--to", nargs=count, required=True, metavar="OUT", help=text)

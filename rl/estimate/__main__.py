@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from rl.cli import Parser, answered, integer
+from rl.cli import Parser, answered, integer, one_of, policy_flags
 from rl.data.dataset import Dataset, data_folder, read
-from rl.errors import UsageError, nearest
+from rl.errors import UsageError
 from rl.hparams.overrides import parse_overrides
 from rl.imports import import_tensorflow
 from rl.report.tables import plain_table
@@ -32,15 +32,12 @@ def build_parser() -> argparse.ArgumentParser:
         prog="python -m rl.estimate",
         description="Estimates the discounted return of a trained policy by data that others played.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--run", required=True, metavar="RUN", help="a run's folder or address, or the folder that it is in")
+    policy_flags(parser, "--run")
     add("--data", required=True, metavar="DIR", help="a data set of the same environment")
-    add("--which", default="best", metavar="best|last", help="policy of the run (default best)")
     policies = "the policy's best actions, or ones drawn from its distribution (default: the run's)"
-    add("--eval_policy", metavar="greedy|sample", help=policies)
+    add("--eval_policy", type=one_of("greedy", "sample"), metavar="greedy|sample", help=policies)
     add("--estimators", metavar="NAME,...", help="of is, wis, pdis, wpdis, dm, dr, wdr (default: all)")
     add("--gamma", type=_discount, metavar="X", help="discount of a step (default: the run's)")
     add("--seed", type=integer(0), default=0, metavar="N", help="of resamples and fits (default 0)")
@@ -82,12 +79,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _checked(args: argparse.Namespace) -> Dataset:
     """Reads the data; raises UsageError for what can be known to be wrong before TensorFlow is there."""
     check_run(args.run, "--run")
-    for flag, value, known in (
-        ("--which", args.which, ("best", "last")),
-        ("--eval_policy", args.eval_policy, ("greedy", "sample", None)),
-    ):
-        if value not in known:
-            raise UsageError(f"{flag} {value}: {nearest(value, filter(None, known))}")
     parse_overrides(args.hparam_override)
     data_folder(args.data)
     return read(args.data)

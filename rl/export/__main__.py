@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rl.cli import Parser, answered, integer
-from rl.errors import UsageError, nearest
+from rl.cli import Parser, answered, integer, one_of, policy_flags
+from rl.errors import UsageError
 from rl.imports import import_tensorflow
 from rl.report.tables import plain_table
 from rl.storage.address import output_beside
@@ -40,16 +40,14 @@ def build_parser() -> argparse.ArgumentParser:
         description="Writes a trained policy, its normaliser and the environment's form of actions within, "
         "for programs that have not this package; what does not act as the agent does is not written.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
-    add("run", metavar="RUN", help="a run's folder or address, or the folder that it is in")
+    policy_flags(parser)
     add("--format", default="savedmodel", metavar="NAME,...", help="of savedmodel, litert, onnx")
     add("--to", metavar="DIR", help="output folder (default: exported, in the run's folder)")
-    add("--which", default="best", metavar="best|last", help="policy of the run (default best)")
     policies = "the policy's best actions, or ones drawn from its distribution (default greedy)"
-    add("--eval_policy", default="greedy", metavar="greedy|sample", help=policies)
+    kind = one_of("greedy", "sample")
+    add("--eval_policy", type=kind, default="greedy", metavar="greedy|sample", help=policies)
     text = "observations of a call (default 1; of an environment of many agents, one of each)"
     add("--batch", type=integer(1), metavar="N", help=text)
     text = "observations that each file is compared with the agent on (default 1000)"
@@ -63,23 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def work() -> int:
         args = build_parser().parse_args(argv)
-        target = _target(args)
+        target = output_beside(args.run, args.to, "exported", args.force)
         import_tensorflow()
         return _export(args, target)
 
     return answered(work)
-
-
-def _target(args: argparse.Namespace) -> Path:
-    """Returns where to write. Raises UsageError for what can be known to be wrong before TensorFlow is
-    there."""
-    for flag, value, known in (
-        ("--which", args.which, ("best", "last")),
-        ("--eval_policy", args.eval_policy, ("greedy", "sample")),
-    ):
-        if value not in known:
-            raise UsageError(f"{flag} {value}: {nearest(value, known)}")
-    return output_beside(args.run, args.to, "exported", args.force)
 
 
 def _export(args: argparse.Namespace, target: Path) -> int:

@@ -33,8 +33,6 @@ def build_parser() -> argparse.ArgumentParser:
         description="Compares runs: curves with 95 % intervals by steps and by wall time, tables, profiles. "
         "Runs of the same hyperparameters are one method, whatever their seeds.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="a run's folder, or one that runs are in, at whatever depth")

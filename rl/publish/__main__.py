@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rl.cli import Parser, answered, integer
-from rl.errors import UsageError, nearest
+from rl.cli import Parser, answered, integer, policy_flags
+from rl.errors import UsageError
 from rl.imports import import_tensorflow
 from rl.publish.card import Facts, card
 from rl.report.runs import find_runs, versions
@@ -43,13 +43,10 @@ def build_parser() -> argparse.ArgumentParser:
         description="Writes a trained policy with a model card: its result over episodes that are played "
         "for it, hyperparameters, versions, the newest film; rl.load reads the folder.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
-    add("run", metavar="RUN", help="a run's folder or address, or the folder that it is in")
+    policy_flags(parser)
     add("--to", metavar="DIR", help="output folder (default: published, in the run's folder)")
-    add("--which", default="best", metavar="best|last", help="policy of the run (default best)")
     text = "episodes that it plays for the card, which training never played (default 100)"
     add("--episodes", type=integer(2), default=100, metavar="N", help=text)
     add(
@@ -76,8 +73,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _checked(args: argparse.Namespace) -> Path:
     """Returns where to write. Raises UsageError for what can be known to be wrong before TensorFlow is
     there."""
-    if args.which not in ("best", "last"):
-        raise UsageError(f"--which {args.which}: {nearest(args.which, ('best', 'last'))}")
     if args.repo is not None and not _REPO.fullmatch(args.repo):
         raise UsageError(f"--repo {args.repo}: needs USER/NAME, such as me/ppo-cartpole")
     if args.repo is not None and importlib.util.find_spec("huggingface_hub") is None:

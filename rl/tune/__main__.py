@@ -67,8 +67,6 @@ def build_parser() -> argparse.ArgumentParser:
         "nothing. The same command goes on with a search that was interrupted. Further flags, train.py's: "
         f"{', '.join(f'--{name}' for name in TAKEN)}.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("set", metavar="SET|FILE", help="what the search begins from, as --hparams takes it")

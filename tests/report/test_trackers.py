@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
-import sys
 import threading
 
 import numpy as np
 import pytest
 from small_runs import TINY
+from stand_ins import stand_in
 
 import rl
 from rl.cli import main
@@ -55,10 +55,6 @@ def init(project, name, dir, id, resume, settings):
 @pytest.fixture
 def calls(tmp_path, monkeypatch):
     """Puts the stand-in in wandb's place; called, it gives what that was told since the last time."""
-    (tmp_path / "modules").mkdir()
-    (tmp_path / "modules" / "wandb.py").write_text(WANDB)
-    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
-    monkeypatch.delitem(sys.modules, "wandb", raising=False)
     monkeypatch.setenv("WANDB_CALLS", str(tmp_path / "calls"))
     monkeypatch.setenv("WANDB_PROJECT", "mine")
 
@@ -67,8 +63,8 @@ def calls(tmp_path, monkeypatch):
         (tmp_path / "calls").write_text("")
         return [json.loads(line) for line in lines]
 
-    yield since
-    sys.modules.pop("wandb", None)
+    with stand_in(monkeypatch, tmp_path, "wandb", WANDB):
+        yield since
 
 
 def test_a_tracker_gets_the_rows_and_a_resumed_run_goes_on_there(tmp_path, calls):
