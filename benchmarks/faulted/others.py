@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from kills import Nodes
 from processes import Process, descendants
 
 from faulted.cases import Case, Failed, Missed, Outcome, Skipped, kind
@@ -95,6 +96,20 @@ def raylet_killed(case: Case) -> Outcome:
 def head_killed(case: Case) -> Outcome:
     """SIGKILL of Ray's head (gcs_server)"""
     return disturbed(case, "workers", "head", signal.SIGKILL)
+
+
+@kind(3)
+def node_lost(case: Case) -> Outcome:
+    """A whole node of a cluster of three, which workers (and buffers) are on, is gone"""
+    nodes = Nodes(2, 5)
+    case.undo.append(nodes.close)
+    name = case.rng.choice(["workers", "buffers"])
+    words = [*case.words(name), "--ray_address", nodes.address]
+    run = case.start(words, cold=True)
+    ready(case, run)
+    if not any(each.role in ("worker", "buffer") for each in nodes.lose(case.rng)):
+        raise Missed
+    return case.goes_on(name, words, case.ended(run, {0, 75}))
 
 
 @kind(3)

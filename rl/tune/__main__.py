@@ -18,11 +18,13 @@ from rl.cli import Parser, answered, checked, flags_of, integer, parse
 from rl.errors import UsageError, nearest
 from rl.hparams.hparams import HParams
 from rl.registry import import_user_modules
-from rl.tune.runs import Command, TrainProcess, check_local, tell
+from rl.tune.runs import Command, check_local, tell
+from rl.workers.plan import check_address, check_ray
 
 if TYPE_CHECKING:
     from rl.hparams.spaces import Space
     from rl.tune.judge import Judged
+    from rl.tune.machines import Machines
     from rl.tune.search import Plan
 
 EXAMPLES = """examples:
@@ -31,6 +33,7 @@ EXAMPLES = """examples:
   python -m rl.tune dqn_cartpole --only --space "lr=log:1e-4:1e-2,n_step=[1,3,10]" --sampler random
   python -m rl.tune ppo_cartpole --trials 50 --study sqlite:///studies.db --output_dir runs/tune_cartpole
   python -m rl.tune ppo_cartpole --population 8 --generations 10 --parallel 2
+  python -m rl.tune ppo_cartpole --trials 200 --parallel 32 --ray_address 10.0.0.7:6379
 """
 SAMPLERS, PRUNERS = ("tpe", "random", "grid"), ("median", "hyperband", "none")
 OBJECTIVES = ("last", "curve")
@@ -65,7 +68,8 @@ def build_parser() -> argparse.ArgumentParser:
         description="Searches for hyperparameters better than a set's. Trials are runs of train.py; the best "
         "one is kept as a file that --hparams takes, and trained again beside the set, on seeds that chose "
         "nothing. The same command goes on with a search that was interrupted. Further flags, train.py's: "
-        f"{', '.join(f'--{name}' for name in TAKEN)}.",
+        f"{', '.join(f'--{name}' for name in TAKEN)}. Without --num_workers, --ray_address is of the cluster "
+        "that trains.",
         epilog=EXAMPLES,
     )
     add = parser.add_argument
@@ -141,6 +145,11 @@ def _asked(argv: Sequence[str]) -> Asked:
     if own.only and not own.space:
         raise UsageError("--only: say by --space what is searched")
     import_user_modules(name.strip() for name in train.user_modules.split(",") if name.strip())
+    own.cluster = None  # of processes of the search; where these have workers, the address is of theirs
+    if train.ray_address is not None and not train.num_workers:
+        own.cluster, train.ray_address = train.ray_address, None
+        check_ray()
+        check_address(own.cluster)
     generations = None if own.population is None else own.generations
     hparams = _with_evaluations(checked(train), generations)
     return Asked(own, train, hparams, _folder(own, train), _space(own, train, hparams))
@@ -208,13 +217,16 @@ def _space(own: argparse.Namespace, train: argparse.Namespace, hparams: HParams)
 def _run(asked: Asked) -> int:
     from rl.signals import StopRequest
     from rl.storage.files import ensure_writable_dir, held_alone
+    from rl.tune.machines import machines
 
-    folder = asked.folder
+    folder, own, gpus = asked.folder, asked.own, int(asked.train.sys == "gpu")
     new = not folder.exists()
     ensure_writable_dir(folder)
     try:
-        with held_alone(folder, f"{folder} is searched by another process", 0.0), StopRequest() as stop:
-            return _breed(asked, stop) if asked.own.population else _search(asked, _plan(asked), stop)
+        alone = held_alone(folder, f"{folder} is searched by another process", 0.0)
+        with alone, StopRequest() as stop, machines(own.parallel, own.cluster, gpus) as found:
+            breed = own.population is not None
+            return _breed(asked, found, stop) if breed else _search(asked, _plan(asked), found, stop)
     finally:
         if new and not any(folder.iterdir()):
             folder.rmdir()
@@ -259,7 +271,7 @@ def _words(asked: Asked, name: str, overrides: str) -> tuple[str, ...]:
     return (*words, "--eval_episodes", str(asked.own.eval_episodes), "--test_episodes", "1")
 
 
-def _breed(asked: Asked, stop: Any) -> int:
+def _breed(asked: Asked, machines: Machines, stop: Any) -> int:
     """Trains a population, and says what came of it."""
     import functools
 
@@ -267,7 +279,6 @@ def _breed(asked: Asked, stop: Any) -> int:
     from rl.storage.files import write_text_atomic
     from rl.tune.population import RUN, Plan, Population
     from rl.tune.runs import GENERATION
-    from rl.workers.plan import shares
 
     own, (name, fixed) = asked.own, asked.base
     given = {**parse_overrides(fixed), "eval_period": asked.hparams.eval_period}
@@ -281,8 +292,8 @@ def _breed(asked: Asked, stop: Any) -> int:
     for key, each in asked.space.items():
         tell(f"{key}={each.text()}")
     plan = Plan(asked.hparams, asked.space, own.population, own.sampler_seed, command)
-    start = functools.partial(TrainProcess, program=GENERATION)
-    population = Population(plan, asked.folder, shares(own.parallel), start)
+    start = functools.partial(machines.start, program=GENERATION)
+    population = Population(plan, asked.folder, machines.places, start)
     population.run(stop)
     if stop.requested:
         tell(f"stopped: the same command goes on ({shlex.quote(str(asked.folder))})")
@@ -295,10 +306,9 @@ def _breed(asked: Asked, stop: Any) -> int:
     return 0
 
 
-def _search(asked: Asked, plan: Plan, stop: Any) -> int:
+def _search(asked: Asked, plan: Plan, machines: Machines, stop: Any) -> int:
     from rl.hparams.spaces import Choice
     from rl.tune.search import Search, make_pruner, open_study, values_of, winner
-    from rl.workers.plan import shares
 
     own, hparams = asked.own, asked.hparams
     evaluations = len(own.seeds) * -(-hparams.train_steps // hparams.eval_period)
@@ -313,22 +323,20 @@ def _search(asked: Asked, plan: Plan, stop: Any) -> int:
         trials = min(trials, math.prod(sizes))
     for name, each in asked.space.items():
         tell(f"{name}={each.text()}")
-    places = shares(own.parallel)
-    Search(study, plan, trials, own.sampler, own.sampler_seed, places, TrainProcess).run(stop)
+    Search(study, plan, trials, own.sampler, own.sampler_seed, *machines).run(stop)
     if stop.requested:
         tell(f"stopped: the same command goes on ({shlex.quote(str(asked.folder))})")
         return stop.exit_code
     best = winner(study)
-    return _judge(asked, values_of(best, asked.space), best.number, stop)
+    return _judge(asked, values_of(best, asked.space), best.number, machines, stop)
 
 
-def _judge(asked: Asked, values: Mapping[str, str], number: int, stop: Any) -> int:
+def _judge(asked: Asked, values: Mapping[str, str], number: int, machines: Machines, stop: Any) -> int:
     """Keeps the winner as a file, and trains it again beside the set that the search began from."""
     from rl.hparams.files import write_set
     from rl.hparams.merge import resolve
     from rl.hparams.overrides import override_text, parse_overrides
     from rl.tune.judge import Side, commands, judge
-    from rl.workers.plan import shares
 
     name, fixed = asked.base
     given = parse_overrides(fixed)
@@ -350,7 +358,7 @@ def _judge(asked: Asked, values: Mapping[str, str], number: int, stop: Any) -> i
         words = _words(asked, name, override_text({**periods, **overrides}))
         folder = asked.folder / "judged" / place
         sides.append(Side(side, commands(words, asked.own.judge_seeds, folder), steps))
-    judged = judge(sides, shares(asked.own.parallel), TrainProcess, stop)
+    judged = judge(sides, *machines, stop)
     if judged is None:
         tell("stopped: the same command goes on")
         return stop.exit_code
