@@ -138,3 +138,21 @@ def test_the_page_balances_the_pole_and_survives_a_push(tmp_path):
         shown = browser.shown(f"{address}/index.html?policy=policy.onnx", *flags)
     assert "Balanced all 500 steps." in shown and ">500 steps</output>" in shown
     assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_from_its_first_cell_to_its_last(tmp_path, monkeypatch):
+    import nbclient
+    import nbformat
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of its kernel
+    notebook = nbformat.read(ROOT / "examples" / "notebook.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs or cell.execution_count for cell in cells)  # none are kept with it
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": tmp_path}}).execute()
+    said = ["".join(out.get("text", "") for out in cell.outputs) for cell in cells]
+    assert " steps: " in said[1] and "eval/return_mean" in said[2]
+    assert any("image/png" in out.get("data", {}) for out in cells[2].outputs)
+    assert float(said[3].split()[0]) > 400.0 and int(said[4].split()[0]) > 400
+    assert float(cells[5].outputs[-1].data["text/plain"].removeprefix("np.float64(").rstrip(")")) < 200.0

@@ -6,6 +6,7 @@ become pages with their text. So links hold in the repository and on the site, w
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from pathlib import Path
@@ -61,9 +62,17 @@ def _generated(config: Any, path: str) -> File:
     if place(path) == path:
         return File.generated(config, path, abs_src_path=str(ROOT / path))
     text = (ROOT / path).read_text(encoding="utf-8")
+    if path.endswith(".ipynb"):
+        return File.generated(config, place(path), content="\n\n".join(map(_cell, json.loads(text)["cells"])))
     fence = f"```` {LANGUAGES.get(Path(path).suffix, 'text')}"
     head = "---\nsearch: {exclude: true}\nhide: [navigation, toc]\n---\n"
     return File.generated(config, place(path), content=f"{head}# {path}\n\n{fence}\n{text}\n````\n")
+
+
+def _cell(cell: dict[str, Any]) -> str:
+    """Returns a notebook's cell in Markdown."""
+    text = "".join(cell["source"])
+    return text if cell["cell_type"] == "markdown" else f"```` python\n{text}\n````"
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
