@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from faulted.cases import Case, Outcome, Skipped, kind
+from faulted.cases import Case, Missed, Outcome, Skipped, kind
 from faulted.runs import limits
 from faulted.signals import any_moment, moment, some_set
 
@@ -61,6 +61,37 @@ def disk_filled(case: Case) -> Outcome:
 def inodes(case: Case) -> Outcome:
     """A disk that takes no more files (tmpfs with few inodes)"""
     return on_disk(case, f"size=64m,nr_inodes={case.rng.randint(5, 45)}", "nr_inodes=10000")
+
+
+@kind(4)
+def quota(case: Case) -> Outcome:
+    """A folder's quota is used up (btrfs, a qgroup's limit) at some moment of the run; then it is raised"""
+
+    def do(*words: str | Path) -> None:
+        done = subprocess.run([*map(str, words)], capture_output=True, text=True)
+        if done.returncode:
+            raise Skipped(f"no quota can be set here: {done.stderr.strip()[:80]}")
+
+    if shutil.which("mkfs.btrfs") is None:
+        raise Skipped("there is no mkfs.btrfs here")
+    image, disk = case.folder / "image", case.folder / "disk"
+    disk.mkdir()
+    with image.open("wb") as file:
+        file.truncate(200 * 2**20)
+    do("mkfs.btrfs", "-q", "-M", image)
+    do("mount", "-o", "loop", image, disk)
+    case.undo.append(lambda: subprocess.run(["umount", "-l", str(disk)], check=True))
+    do("btrfs", "quota", "enable", disk)
+    do("btrfs", "subvolume", "create", disk / "own")
+    do("btrfs", "qgroup", "limit", str(case.rng.randint(20_000, 400_000)), disk / "own")
+    name = some_set(case)
+    words = case.words(name, disk / "own" / "runs")
+    run = case.start(words)
+    code = case.ended(run, {0, 75})
+    if "quota" not in run.text:  # never met
+        raise Missed
+    do("btrfs", "qgroup", "limit", "none", disk / "own")
+    return case.goes_on(name, words, code, disk / "own" / "runs" / "run_0")
 
 
 @kind(6)
