@@ -191,7 +191,7 @@ def nothing_is_trained(monkeypatch):
         monkeypatch.setattr(f"rl.estimate.{name}.fit", lambda *_: {"train/td_error": 0.0})
     monkeypatch.setattr(Evaluator, "run", played)
     monkeypatch.setattr(Evaluator, "other", lambda *_: None)
-    monkeypatch.setattr("rl.tune.__main__.TrainProcess", Written)
+    monkeypatch.setattr("rl.tune.machines.TrainProcess", Written)
     open_study = search.open_study
     monkeypatch.setattr(search, "open_study", lambda _, *rest: open_study(None, *rest))
     monkeypatch.setattr(search, "POLL", 0.0)
