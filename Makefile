@@ -6,7 +6,7 @@ TEST_EPISODES ?= 20
 ARGS ?=
 
 RUN = ./setup.sh
-export TF_CPP_MIN_LOG_LEVEL ?= 2
+export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: help setup lock train test test-all torture lint format docs bench
 

@@ -187,7 +187,7 @@ def parse(argv: Sequence[str], others: Sequence[str] = ()) -> argparse.Namespace
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code (2: wrong input, 3: a run was given up)."""
     words = sys.argv[1:] if argv is None else argv
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before modules of the user's import TensorFlow
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before modules of the user's import TensorFlow
     return answered(lambda: _run(words))
 
 

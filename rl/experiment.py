@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rl import programs
 from rl.agents.agent import Agent
 from rl.data.recorder import Recorder
 from rl.envs.gym_ids import left_out
@@ -219,6 +220,10 @@ def train_one(request: Request, storage: Storage, stop: StopRequest) -> Result:
         raise EnvironmentFailed(f"{error}; {stop.kept}") from error
     except SystemExit as error:  # a library's or an environment's: never this program's success
         raise RuntimeError(f"something called sys.exit({error.code}) while {run_dir} was trained") from error
+    except Exception as error:
+        if not programs.failed(error):
+            raise
+        raise Unavailable(f"a compiled program could not be kept: {programs.advice(error)}") from error
     finally:
         trainer.close()
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+from rl import programs
 from rl.errors import UsageError
 
 # Of requirements.txt, what every run imports.
@@ -43,11 +44,13 @@ def needing_packages() -> Iterator[None]:
 def import_tensorflow() -> None:
     """Imports TensorFlow without the lines it writes to stderr each time, whatever its settings.
 
-    Later it says warnings and errors alone, unless TF_CPP_MIN_LOG_LEVEL is set.
+    Later it raises its errors and logs none, unless TF_CPP_MIN_LOG_LEVEL is set: loading a program that is
+    kept (`rl.programs`), it would log on some processors that their own features may be missing.
     """
     if "tensorflow" in sys.modules:
         return
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    programs.keep()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as written:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from rl import programs
+
 ROOT = Path(__file__).resolve().parents[1]
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# What this run of the tests compiles, in any of its processes, is compiled once: kept until it ends.
+COMPILED = Path(tempfile.gettempdir(), f"programs-{os.getpid()}")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+if programs.FOLDER not in os.environ and programs.FLAG not in os.environ.get("TF_XLA_FLAGS", ""):
+    os.environ[programs.FOLDER] = str(COMPILED)  # the processes that run tests inherit it
+    programs.keep()
 
 
 def pytest_addoption(parser):
@@ -25,6 +34,11 @@ def pytest_configure(config):
         from rl.registry import import_user_modules
 
         import_user_modules(names.split(","))
+
+
+def pytest_unconfigure(config):
+    """Deletes the compiled programs, in the process that named their folder."""
+    shutil.rmtree(COMPILED, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from pydantic import BaseModel
@@ -9,11 +10,18 @@ from pydantic import BaseModel
 
 def accepted(kind: type[BaseModel], field: str) -> str:
     """Returns words for what a field takes, such as "an integer >= 1"."""
-    schema = kind.model_json_schema()["properties"][field]
+    schema = _fields(kind)[field]
     nested = kind.model_fields[field].annotation
     if isinstance(nested, type) and issubclass(nested, BaseModel):
         return "hparams of its own: " + ", ".join(f"{field}.{name}" for name in nested.model_fields)
     return _schema_words(schema)
+
+
+@functools.cache
+def _fields(kind: type[BaseModel]) -> dict[str, Any]:
+    """Returns the schema of every field of a class; pydantic takes 20 ms to make it."""
+    properties: dict[str, Any] = kind.model_json_schema()["properties"]
+    return properties
 
 
 def _schema_words(schema: dict[str, Any]) -> str:
@@ -38,5 +46,5 @@ def _schema_words(schema: dict[str, Any]) -> str:
 
 def is_whole(kind: type[BaseModel], field: str) -> bool:
     """Returns whether the numbers that a field takes are integers."""
-    schema = kind.model_json_schema()["properties"][field]
+    schema = _fields(kind)[field]
     return any(each.get("type") == "integer" for each in schema.get("anyOf", [schema]))

@@ -121,7 +121,7 @@ class Asked(NamedTuple):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code (2 for a mistake in what was typed)."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return answered(lambda: _run(_asked(sys.argv[1:] if argv is None else argv)))
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rl import programs
 from rl.errors import GivenUp, Unavailable, UsageError
 from rl.request import Request
 from rl.signals import PATIENCE, StopRequest
@@ -39,7 +40,8 @@ class Copy:
     def __init__(self, cores: list[int]):
         if cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, cores)
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        programs.keep()  # those of so many cores
 
     def pid(self) -> int:
         """Of this process."""
