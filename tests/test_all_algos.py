@@ -122,11 +122,19 @@ def first_of_each(cases, key):
     return params
 
 
+def derived(name):
+    """Whether an algorithm is another one with something changed: a subclass of it."""
+    return any(get_algo(each) in get_algo(name).__mro__[1:] for each in algos.names())
+
+
 def walk():
-    """(algorithm, kind of action space, backend): all in-graph; on the host one of each experience."""
+    """(algorithm, kind of action space, backend): all in-graph, of an algorithm that is derived from another
+    one the first kind alone; on the host one of each experience."""
 
     def differs(name, kind, backend):
-        return (name if backend == "graph" else get_algo(name).experience), kind, backend
+        if backend != "graph":
+            return get_algo(name).experience, kind, backend
+        return name, None if derived(name) else kind
 
     return first_of_each([(*case, backend) for case in cases() for backend in backends(case[0])], differs)
 
@@ -280,13 +288,15 @@ def test_it_takes_observations_with_parts_of_all_kinds(build, algo, kind, form, 
 
 def recurrent_cases():
     """(algorithm, model, backend): each model and each backend of every algorithm; `make test` runs one case
-    of an algorithm, and r2d2, whose memory keeps the states, on the host as well."""
+    of an algorithm that is derived from no other, and r2d2, whose memory keeps the states, on the host as
+    well."""
     params = []
     for i, name in enumerate(name for name in algos.names() if get_algo(name).recurrent):
         for j, (model, backend) in enumerate(itertools.product(RECURRENT, BACKENDS)):
             if backend not in backends(name):
                 continue
-            chosen = j == 2 * (i % 2) or (get_algo(name).experience == "sequence" and j == 1)
+            chosen = j == 2 * (i % 2) and not derived(name)
+            chosen |= get_algo(name).experience == "sequence" and j == 1
             params.append(pytest.param(name, model, backend, marks=[] if chosen else pytest.mark.slow))
     return params
 
