@@ -113,12 +113,13 @@ class Guard:
 
     def _first_of(self, parts: list[str], flags: Tensor) -> Tensor:
         """Returns the number of the first part whose flag [K] is not 0; 0 where all are."""
-        found = _number(0)
-        for i, part in reversed(list(enumerate(parts))):
+        for part in parts:
             if part not in self._parts:
                 self._parts.append(part)
-            found = tf.where(flags[i] != 0.0, _number(self._parts.index(part) + 1), found)
-        return found
+        numbers = [self._parts.index(part) + 1 for part in parts]
+        # The first part has the highest rank; few operations, however many parts there are.
+        rank = tf.reduce_max(tf.where(flags != 0.0, tf.range(len(parts), 0, -1), 0))
+        return tf.gather(tf.constant([0, *reversed(numbers)], tf.int64), rank)
 
     # -- on the host ----------------------------------------------------------------------------------
 
@@ -194,12 +195,14 @@ def checked_numerics(on: bool) -> Iterator[None]:
 def unfit(metrics: loops.Metrics) -> Tensor:
     """Returns which metrics are NaN or infinite, float32 [K] of 0 and 1. The greatest, least or last of some
     is infinite where there was none, which is well."""
-    flags = [] if metrics else [tf.constant(0.0)]
-    for metric in metrics.values():
-        value, compared = loops.value_of(metric), loops.kind(metric) in ("max", "min", "last")
-        wrong = tf.math.is_nan(tf.cast(value, tf.float32)) if compared else None
-        flags.append(_unfit([value]) if wrong is None else tf.cast(wrong, tf.float32))
-    return tf.stack(flags)
+    if not metrics:
+        return tf.zeros([1])
+    values = tf.stack([tf.cast(loops.value_of(each), tf.float32) for each in metrics.values()])
+    compared = [loops.kind(each) in ("max", "min", "last") for each in metrics.values()]
+    wrong = tf.logical_not(tf.math.is_finite(values))
+    if any(compared):
+        wrong = tf.where(compared, tf.math.is_nan(values), wrong)
+    return tf.cast(wrong, tf.float32)
 
 
 def _experienced(experience: Any) -> dict[str, list[Tensor]]:

@@ -40,19 +40,19 @@ def _adam_step(optimizer: Any, gradients: list[Tensor], variables: list[Any], le
     rest_1, rest_2 = (1.0 - tf.pow(tf.constant(beta), count) for beta in (optimizer.beta_1, optimizer.beta_2))
     rate = tf.convert_to_tensor(learning_rate) * tf.sqrt(rest_2) / rest_1
     # Where the step is not to be made, these are 0 and so is all that is added.
-    rate, first, second = (
-        unless_closed(each, 0.0)
-        for each in (rate, *(tf.constant(1 - beta) for beta in (optimizer.beta_1, optimizer.beta_2)))
-    )
-    epsilon, guard = tf.constant(optimizer.epsilon), current()
+    factors = tf.stack([rate, tf.constant(1 - optimizer.beta_1), tf.constant(1 - optimizer.beta_2)])
+    guard, zero = current(), tf.constant(0.0)
     closed = None if guard is None else guard.closed
+    rate, first, second = tf.unstack(factors if closed is None else tf.where(closed, zero, factors))
+    epsilon = tf.constant(optimizer.epsilon)
     for gradient, variable in zip(gradients, variables, strict=True):
-        gradient = gradient if closed is None else tf.where(closed, 0.0, gradient)
+        gradient = gradient if closed is None else tf.where(closed, zero, gradient)
         place = optimizer._get_variable_index(variable)
-        mean, square = optimizer._momentums[place], optimizer._velocities[place]
+        # TensorFlow's variables, not Keras's around them: a third of the operations.
+        mean, square = optimizer._momentums[place].value, optimizer._velocities[place].value
         mean.assign_add((gradient - mean) * first)
         square.assign_add((tf.square(gradient) - square) * second)
-        variable.assign_sub(tf.convert_to_tensor(mean) * rate / (tf.sqrt(square) + epsilon))
+        variable.value.assign_sub(mean * rate / (tf.sqrt(square) + epsilon))
 
 
 def _local(optimizer: type, step: Callable[..., None] = _step) -> type:

@@ -112,12 +112,13 @@ class MetricPack:
 
     def unpack(self, vector: Tensor, passes: Tensor | None = None) -> Metrics:
         """Returns the metrics that a vector holds; passes: of how many it holds the sums of the means."""
-        means, metrics = vector if passes is None else vector / passes, {}
+        values, metrics = tf.unstack(vector), {}  # one operation, however many metrics
+        means = values if passes is None else tf.unstack(vector / passes)
         for name, place in self._places.items():
             if self.kinds[name] == "mean":
                 metrics[name] = means[place]
             else:
-                value = -vector[place] if self.kinds[name] == "min" else vector[place]
+                value = -values[place] if self.kinds[name] == "min" else values[place]
                 metrics[name] = _TYPES[self.kinds[name]](value)
         return metrics
 
