@@ -50,6 +50,7 @@ BARS: dict[str, Bar] = {
     **{f"{algo}_lunarlander": Bar(154.4, "Z, DQN", 100_000) for algo in DISTRIBUTIONAL},
     "qmix_two_step": Bar(8.0, "P"),
     **{f"{algo}_two_step": Bar(7.0, "P") for algo in ("vdn", "iql")},
+    "slateq_interest_evolution": Bar(160.0, "R", 120_000),
     "ppo_multi_cartpole": Bar(600.0, "R", 200_000),
     "ppo_tictactoe_selfplay": Bar(0.0, "S"),  # a perfect player is never beaten, nor does it beat
     "ppo_connect_four_selfplay": Bar(0.4, "S"),  # 0.7 of the games against 100 playouts
