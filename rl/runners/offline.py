@@ -127,5 +127,9 @@ def check_offline(hparams: HParams, workers: Any, strategy: Any) -> None:
     count = Devices(strategy).count
     if count > 1:
         raise UsageError(f"memory=dataset learns on one device, here are {count}: show it one of them")
+    if hparams.curiosity != "none":
+        raise UsageError(
+            f"curiosity={hparams.curiosity} rewards what is played, and memory=dataset plays nothing: leave it out"
+        )
     if hparams.reward_augmentation is not None:
         raise UsageError("reward_augmentation changes what is played, and memory=dataset plays nothing")
