@@ -43,7 +43,7 @@ def dqn_deep_sea_rnd() -> DQNHParams:
         env="DeepSea-v0",
         env_kwargs=dict(size=20),
         double=True,
-        train_steps=200_000,
+        train_steps=150_000,
         eval_period=20_000,
         log_period=10_000,
         num_envs=8,
@@ -55,7 +55,8 @@ def dqn_deep_sea_rnd() -> DQNHParams:
         batch_size=128,
         target_update_period=100,
         exploration_steps=10_000,
-        exploration_epsilon_end=0.01,
+        exploration_epsilon_end=0.05,
         curiosity="rnd",
-        curiosity_coef=0.1,
+        curiosity_coef=1.0,
+        curiosity_lr=1e-4,  # faster, what lies beyond the frontier is known before it is reached
     )
