@@ -1,4 +1,4 @@
-"""Curiosity: rewards for what is new, beside those of the environment, for algorithms that know nothing of it.
+"""Curiosity: rewards for what is new, beside those of the environment, for algorithms that know of none.
 
 * ICM, Pathak et al. 2017, https://arxiv.org/abs/1705.05363: the error of a forward model in a space of
   features that an inverse model learns.
@@ -164,9 +164,7 @@ class Curiosity:
             reward = rest.reward + tf.reshape(bonus, rest.reward.shape)
             found: Any = experience._replace(trajectory=rest._replace(reward=reward))
         else:
-            found = experience._replace(
-                reward=experience.reward + tf.reshape(bonus, experience.reward.shape)
-            )
+            found = experience._replace(reward=experience.reward + tf.reshape(bonus, experience.reward.shape))
         parts = self.hparams.curiosity_minibatches if isinstance(experience, Trajectory) else 1
         loss = self._learn(moves, parts, seed)
         finite = tf.where(tf.math.is_finite(bonus), bonus, 0.0)  # of NaN, the agent's guard tells
@@ -296,15 +294,15 @@ def moves_of(experience: Any) -> Moves:
     return moves
 
 
-def rewarded(
-    curious: Curiosity | None, experience: Any, seed: Tensor
-) -> tuple[Any, loops.Metrics]:
+def rewarded(curious: Curiosity | None, experience: Any, seed: Tensor) -> tuple[Any, loops.Metrics]:
     """Returns `Curiosity.rewarded`; without curiosity the experience as it is, and no metrics."""
     return (experience, {}) if curious is None else curious.rewarded(experience, seed)
 
 
-def make_curiosity(hparams: HParams, observation_space: Any, action_space: Any, seed: int) -> Curiosity | None:
+def make_curiosity(
+    hparams: HParams, observation_space: Any, action_space: Any, seed: int
+) -> Curiosity | None:
     """Returns the module that the hparams name, None for none."""
     kinds: dict[str, type[Curiosity]] = {"icm": ICM, "rnd": RND}
-    kind = kinds.get(hparams.curiosity)
-    return None if kind is None else kind(hparams, observation_space, action_space, seed)
+    name = hparams.curiosity
+    return None if name is None else kinds[name](hparams, observation_space, action_space, seed)

@@ -96,8 +96,10 @@ class HParams(Checked):
     normalize_reward: bool = False  # divides by the standard deviation of the discounted return
     # What is new is rewarded too, in training: what a model of the dynamics did not foresee (icm), or what a
     # random network says of an observation (rnd).
-    curiosity: Literal["none", "icm", "rnd"] = "none"
-    curiosity_coef: Coefficient = 1.0  # by what these rewards are multiplied; rnd: in units of their deviation
+    curiosity: Literal["icm", "rnd"] | None = None
+    curiosity_coef: Coefficient = (
+        1.0  # by what these rewards are multiplied; rnd: in units of their deviation
+    )
     curiosity_lr: PositiveFloat = 1e-3  # learning rate of the networks that find out what is new
     curiosity_features: PositiveInt = 64  # numbers that these networks make of an observation
     # Gradient steps on a rollout, each on a part of it; of a memory, each batch is one.

@@ -48,7 +48,7 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
         check_data(hparams)
     if hparams.taught:
         check_asked_here(hparams, workers, strategy)
-    if hparams.curiosity != "none":
+    if hparams.curiosity is not None:
         check_curious_here(hparams, make_agent.experience, workers, strategy)
     data = data_beside(hparams, workers, strategy)
     if workers is not None:

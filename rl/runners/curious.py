@@ -20,7 +20,9 @@ def check_curious_here(hparams: HParams, experience: str, workers: Any, strategy
             "new to others would change: leave it out, or take another algorithm, such as ppo"
         )
     if hparams.data or hparams.demonstrated or hparams.taught:
-        raise UsageError(f"{said} rewards what is played, {hparams.algo} learns from others here: leave it out")
+        raise UsageError(
+            f"{said} rewards what is played, {hparams.algo} learns from others here: leave it out"
+        )
     if workers is not None:
         raise UsageError(f"{said}: what is new is found in this process, leave --num_workers out")
     if Devices(strategy).count > 1:
@@ -34,7 +36,7 @@ def curiosity_of(agent: Agent[Any], seed: int) -> Curiosity | None:
         UsageError: the environment is one of many agents.
     """
     hparams = agent.hparams
-    if hparams.curiosity != "none" and (agent.rows_of_env > 1 or hparams.view != "rows"):
+    if hparams.curiosity is not None and (agent.rows_of_env > 1 or hparams.view != "rows"):
         raise UsageError(
             f"curiosity={hparams.curiosity} is for one agent, {hparams.env} has several here: leave it out"
         )

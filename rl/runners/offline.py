@@ -121,15 +121,15 @@ def _take_in(moments: Moments, rows: np.ndarray) -> None:
 
 def check_offline(hparams: HParams, workers: Any, strategy: Any) -> None:
     """Raises UsageError where there are no data, or something is asked for that such a run does not do."""
+    if hparams.curiosity is not None:
+        raise UsageError(
+            f"curiosity={hparams.curiosity} rewards what is played, and memory=dataset plays nothing"
+        )
     check_data(hparams)
     if workers is not None:
         raise UsageError("memory=dataset plays nothing that workers could play: leave --num_workers out")
     count = Devices(strategy).count
     if count > 1:
         raise UsageError(f"memory=dataset learns on one device, here are {count}: show it one of them")
-    if hparams.curiosity != "none":
-        raise UsageError(
-            f"curiosity={hparams.curiosity} rewards what is played, and memory=dataset plays nothing: leave it out"
-        )
     if hparams.reward_augmentation is not None:
         raise UsageError("reward_augmentation changes what is played, and memory=dataset plays nothing")

@@ -1,4 +1,4 @@
-"""DeepSea against an episode worked by hand from bsuite's rules (its twin for Gymnasium: test_graph_physics)."""
+"""DeepSea against episodes worked by hand from bsuite's rules."""
 
 from __future__ import annotations
 

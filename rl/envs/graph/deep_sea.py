@@ -1,4 +1,4 @@
-"""DeepSea in tensors: one sequence of actions among 2^N reaches the treasure, and every step towards it costs.
+"""DeepSea in tensors: one sequence of actions among 2^N reaches the treasure, each step towards it costs.
 
 Source: Osband et al., "Behaviour Suite for Reinforcement Learning", 2020, https://arxiv.org/abs/1908.03568,
 appendix A.7 (bsuite/environments/deep_sea.py, deterministic form); first in Osband et al., "Deep Exploration
@@ -31,11 +31,11 @@ class DeepSeaPhysics(NamedTuple):
 
 @register
 class DeepSea(GraphEnv):
-    """Dive N steps down a grid of N x N, right each time: reward 0.99 for that, random actions earn 0 at best.
+    """Dive N steps down a grid of N x N, right each time: reward 0.99 for that, never found by chance.
 
-    One of the 2 actions leads right, which costs 0.01 / N, the other one left, which costs nothing; which one
-    is which differs from cell to cell, fixed by `mapping_seed`. Right in the last column earns 1 (that is
-    reached in the last row alone). Observation [B, size * size] float32: one-hot of the cell, zeros at the end.
+    One of the 2 actions leads right, which costs 0.01 / N, the other one left, which costs nothing; which
+    one is which differs from cell to cell, fixed by `mapping_seed`. Right in the last column, which is reached
+    in the last row alone, earns 1. Observation [B, size * size] float32: one-hot of the cell, zeros at the end.
     """
 
     def __init__(

@@ -46,7 +46,9 @@ class FrozenLake(GraphEnv):
         super().__init__(num_envs, max_episode_steps)
         letters = np.array([list(row) for row in desc]) if len({len(row) for row in desc}) == 1 else None
         if letters is None or not set("SG") <= set(letters.flat) <= set("SFHG"):
-            raise UsageError("FrozenLake: desc needs rows of equal length, of S, F, H and G, an S and a G among them")
+            raise UsageError(
+                "FrozenLake: desc needs rows of equal length, of S, F, H and G, an S and a G among them"
+            )
         rows, columns = letters.shape
         place = np.arange(rows * columns)
         moved = [
