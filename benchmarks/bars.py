@@ -128,7 +128,6 @@ BARS: dict[str, Bar] = {
 # By curiosity.
 BARS |= {
     "ppo_frozenlake_rnd": Bar(1.0, "R, ICM", 800_000),
-    "ppo_frozenlake_icm": Bar(1.0, "R", 800_000),
     "dqn_deep_sea_rnd": Bar(0.98, "N"),
 }
 

@@ -33,9 +33,8 @@ from rl.agents.agent import named_variables
 from rl.agents.guard import Guard
 from rl.agents.optimizers import OPTIMIZERS
 from rl.hparams.hparams import HParams
-from rl.models.images import image_torso
-from rl.models.layers import Initializers, ObservationEncoder, dense
-from rl.models.mlp import Torso
+from rl.models.curiosity import Features, Perceptron
+from rl.models.layers import Initializers, ObservationEncoder
 from rl.ops import curiosity, loops, random
 from rl.ops.distributions import of_space, parameter_count
 from rl.ops.nests import flatten_time
@@ -56,50 +55,6 @@ class Moves(NamedTuple):
     action: Nest  # [N, ...]
     next_observation: Nest  # [N, ...]
     mask: Tensor  # [N] float32: 0 where there was none
-
-
-class Features(keras.Model):
-    """Dense layers or, for images, convolutions: `[N, F]` to `[N, units]`, by the `model` of the hparams.
-
-    shape: of one row; deep: with a hidden layer more.
-    """
-
-    def __init__(
-        self,
-        hparams: HParams,
-        shape: tuple[int, ...],
-        units: int,
-        initializers: Initializers,
-        name: str,
-        deep: bool = False,
-    ):
-        super().__init__(name=name)
-        activation, self.hidden = hparams.model.activation, None
-        with keras.name_scope(name):  # so that no two slots of the optimizer are called alike
-            self.torso = image_torso(hparams.model, shape, initializers, "torso")
-            size = self.torso.size
-            if deep:
-                self.hidden = dense(size, size, initializers.hidden(activation), "hidden", activation)
-            self.head = dense(size, units, initializers.output(1.0), "head")
-        self.built = True
-
-    def call(self, x: Tensor) -> Tensor:
-        x = self.torso(x)
-        return self.head(x if self.hidden is None else self.hidden(x))
-
-
-class Perceptron(keras.Model):
-    """One hidden layer: `[N, inputs]` to `[N, outputs]`."""
-
-    def __init__(self, hparams: HParams, inputs: int, outputs: int, initializers: Initializers, name: str):
-        super().__init__(name=name)
-        with keras.name_scope(name):
-            self.torso = Torso(hparams.model, (inputs,), initializers, "torso")
-            self.head = dense(self.torso.size, outputs, initializers.output(1.0), "head")
-        self.built = True
-
-    def call(self, x: Tensor) -> Tensor:
-        return self.head(self.torso(x))
 
 
 class Curiosity:

@@ -34,8 +34,8 @@ class DeepSea(GraphEnv):
     """Dive N steps down a grid of N x N, right each time: reward 0.99 for that, never found by chance.
 
     One of the 2 actions leads right, which costs 0.01 / N, the other one left, which costs nothing; which
-    one is which differs from cell to cell, fixed by `mapping_seed`. Right in the last column, which is reached
-    in the last row alone, earns 1. Observation [B, size * size] float32: one-hot of the cell, zeros at the end.
+    is which differs from cell to cell, fixed by `mapping_seed`. Right in the last column, which is reached in
+    the last row alone, earns 1. Observation [B, size * size] float32: one-hot of the cell, in the end zeros.
     """
 
     def __init__(
