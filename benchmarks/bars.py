@@ -9,6 +9,7 @@ SOURCES = {
     "Z": "rl-baselines3-zoo's benchmark.md, one seed, at its steps; LunarLander v2 (here v3), MuJoCo v3 (v5)",
     "C": "CleanRL's documentation, 3 seeds",
     "R": "the stop criterion of RLlib's tuned example",
+    "N": "ours: what the environment gives at most, less a hundredth",
     "P": "what the algorithm's paper says of that environment",
     "G": "Gymnasium's reward threshold, where nobody states a score",
     "D": "ours, for learning from data of `make_data.py`: nobody states a score on the same ones",
@@ -123,6 +124,12 @@ BARS: dict[str, Bar] = {
         }.items()
         for env, score in scores.items()
     },
+}
+
+# By curiosity.
+BARS |= {
+    "ppo_frozenlake_rnd": Bar(1.0, "R, ICM", 800_000),
+    "dqn_deep_sea_rnd": Bar(0.98, "N"),
 }
 
 # From others.

@@ -68,6 +68,8 @@ Those under `train/` stand on the algorithms' pages; they are means over the upd
 | `episode/count` | episodes of training that ended since the last row, exploration included |
 | `episode/return_mean`, `episode/return_min`, `episode/return_max` | their returns |
 | `episode/length_mean` | their lengths in steps |
+| `train/intrinsic_reward` | with [`curiosity`](../curiosity.md): the mean bonus for what is new |
+| `train/curiosity_loss` | with it: the mean loss of the networks that find out what is new |
 | `train/skipped_updates` | updates that [were left out](../debugging.md) for NaN or infinity |
 | `eval/*` | whole Gymnasium episodes, by `eval_policy`: without exploration unless that is `sample` |
 | `estimate/*` | with `estimate=true`: the discounted return by the data ([how](../offline.md)) |

@@ -198,8 +198,8 @@ def ddpg_mountaincar() -> DDPGHParams:
         exploration_noise=1.0,  # on the logits
         ou_theta=0.03,
         random_steps=0,
-        train_steps=200_000,
-        eval_period=10_000,
+        train_steps=400_000,
+        eval_period=20_000,
         lr=1e-3,
         lr_schedule="linear",
         num_envs=8,

@@ -64,8 +64,8 @@ def es_cartpole() -> ESHParams:
         PARAMETERS["CartPole-v1"],
         eval_period=4_800,
         num_envs=4,  # many small steps: larger populations take twice the experience here
-        lr=0.07,
-        perturbation_std=0.2,
+        lr=0.04,
+        perturbation_std=0.3,
         model=dict(hidden=()),
     )
 

@@ -94,6 +94,16 @@ class HParams(Checked):
     previous_action_reward: bool = False  # the observation also tells the last action and its reward
     normalize_observation: bool = False  # standardised by the running mean and deviation
     normalize_reward: bool = False  # divides by the standard deviation of the discounted return
+    # What is new is rewarded too, in training: what a model of the dynamics did not foresee (icm), or what a
+    # random network says of an observation (rnd).
+    curiosity: Literal["icm", "rnd"] | None = None
+    curiosity_coef: Coefficient = (
+        1.0  # by what these rewards are multiplied; rnd: in units of their deviation
+    )
+    curiosity_lr: PositiveFloat = 1e-3  # learning rate of the networks that find out what is new
+    curiosity_features: PositiveInt = 64  # numbers that these networks make of an observation
+    # Gradient steps on a rollout, each on a part of it; of a memory, each batch is one.
+    curiosity_minibatches: PositiveInt = 4
     num_envs: PositiveInt = 8  # environments stepped side by side
     rollout_length: PositiveInt = 32  # steps of each environment between two learning phases
     train_steps: PositiveInt = 100_000  # steps of all environments together; memory=dataset: updates

@@ -15,6 +15,7 @@ from rl.hparams.hparams import HParams
 from rl.hparams.league import LEAGUE
 from rl.parallel.devices import Devices
 from rl.runners.base import Runner
+from rl.runners.curious import check_curious_here, curiosity_of
 from rl.runners.from_data import Fingerprint, check_fits, data_beside, fingerprint
 from rl.runners.from_expert import check_asked_here, expert_of
 from rl.runners.in_graph import InGraphRunner
@@ -47,6 +48,8 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
         check_data(hparams)
     if hparams.taught:
         check_asked_here(hparams, workers, strategy)
+    if hparams.curiosity is not None:
+        check_curious_here(hparams, make_agent.experience, workers, strategy)
     data = data_beside(hparams, workers, strategy)
     if workers is not None:
         from rl.workers.build_async import build_async
@@ -75,7 +78,8 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
         memory = make_memory(agent, own.num_envs, hparams.rollout_length, env.frame_stack, data)
         in_graph = env.backend == "graph"
         late = hparams.overlap and not in_graph
-        iteration = Iteration(agent, memory, seed, reward_augmentation(agent), late=late, in_graph=in_graph)
+        augment, curiosity = reward_augmentation(agent), curiosity_of(agent, seed)
+        iteration = Iteration(agent, memory, seed, augment, late=late, in_graph=in_graph, curiosity=curiosity)
     jit_compile = start_mode(agent, in_graph) == "xla"
     kind = InGraphRunner if in_graph else SyncRunner
     if options.get("opponent") == LEAGUE and in_graph:

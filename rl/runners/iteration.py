@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from rl.agents.agent import Agent
+from rl.agents.curiosity import Curiosity, rewarded
 from rl.memory.samples import Samples
 from rl.ops import episodes, loops, random
 from rl.ops.normalize import RewardScale, scaled_rewards
@@ -34,13 +35,16 @@ class Iteration:
         workers: how many processes send rollouts, in any order; None where each goes on from the last.
         late: whether older weights acted in the rollouts: the values noted there are then computed anew.
         in_graph: whether `run` plays the rollout, or none is; else it ends with noise for the next rollout.
+        curiosity: what rewards the new as well; None: nothing does.
     """
 
     def __init__(self, agent: Agent, memory: Any, seed: int = 0, augment: Any = None,
-                 workers: int | None = None, late: bool = False, in_graph: bool = False):  # fmt: skip
+                 workers: int | None = None, late: bool = False, in_graph: bool = False,
+                 curiosity: Curiosity | None = None):  # fmt: skip
         self.agent, self.memory, self.seed, self.root_seed = agent, memory, seed, random.key(seed)
         self.number = tf.Variable(0, dtype=tf.int64, trainable=False, name="iteration")  # made so far
         self._augment, self._closes, self._in_graph = augment, workers is not None, in_graph
+        self._curiosity = curiosity
         self.steps_per_iteration: int = agent.steps_per_iteration
         self._values_anew = late and "value" in agent.trajectory_extras
         self._pack, self.reward_scale = loops.MetricPack(), RewardScale.of(agent.hparams, workers)
@@ -50,7 +54,8 @@ class Iteration:
         """All state by name, for checkpoints."""
         memory = {f"memory/{name}": each for name, each in self.memory.variables.items()}
         scale = {} if self.reward_scale is None else self.reward_scale.variables
-        return {"iteration": self.number, **self.agent.variables, **memory, **scale}
+        curious = {} if self._curiosity is None else self._curiosity.variables
+        return {"iteration": self.number, **self.agent.variables, **memory, **scale, **curious}
 
     def step(self) -> Tensor:
         """Returns environment steps before this iteration (updates where nothing is played), int64 scalar."""
@@ -87,11 +92,15 @@ class Iteration:
         if self.reward_scale is not None:
             ended = tf.logical_or(unseen.terminated, unseen.truncated)
             self.reward_scale.observe(unseen.reward, ended, unseen.mask, worker)
+        if self._curiosity is not None:
+            self._curiosity.observe(unseen)
         if agent.experience in ("rollout", "parameters"):
             if self._values_anew:
                 value = {"value": agent.values(trajectory, seed)}
                 trajectory = trajectory._replace(extras=trajectory.extras | value)
-            metrics = agent.learn(scaled_rewards(self.reward_scale, trajectory, hparams), seed).metrics
+            trajectory = scaled_rewards(self.reward_scale, trajectory, hparams)
+            trajectory, more = rewarded(self._curiosity, trajectory, seed)
+            metrics = agent.learn(trajectory, seed).metrics | more
         else:
             kept = agent.remembered(trajectory, seed)
             self.memory.add(closed(kept) if self._closes else kept)
@@ -106,13 +115,14 @@ class Iteration:
             sample_seed, update_seed = update_seeds(seed, i)
             batch = self.memory.sample(sample_seed, step) if samples is None else samples.sample(i)
             batch = scaled_rewards(self.reward_scale, batch, self.agent.hparams)
+            batch, more = rewarded(self._curiosity, batch, update_seed)
             update = self.agent.learn(batch, update_seed)  # the gradient of `loss` by `grad_comp`, mostly
             if update.priorities is not None:
                 if samples is None:
                     self.memory.update_priorities(batch, update.priorities)
                 else:
                     samples.update_priorities(i, batch, update.priorities)
-            return update.metrics
+            return update.metrics | more
 
         metrics, made = loops.repeat(self.agent.updates_per_iteration(), one_update)
         return metrics | {"updates": made, "finite": metrics["updates"]}

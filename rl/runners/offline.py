@@ -121,6 +121,10 @@ def _take_in(moments: Moments, rows: np.ndarray) -> None:
 
 def check_offline(hparams: HParams, workers: Any, strategy: Any) -> None:
     """Raises UsageError where there are no data, or something is asked for that such a run does not do."""
+    if hparams.curiosity is not None:
+        raise UsageError(
+            f"curiosity={hparams.curiosity} rewards what is played, and memory=dataset plays nothing"
+        )
     check_data(hparams)
     if workers is not None:
         raise UsageError("memory=dataset plays nothing that workers could play: leave --num_workers out")

@@ -19,7 +19,8 @@ from rl.types import TimeStep
 from tests.graph_ids import OF_ONE
 
 NUM_ENVS = 4
-IDS = [each for each in OF_ONE if not each.startswith("MinAtar/")]  # those: test_minatar.py
+# Those left out: test_minatar.py, test_frozen_lake.py.
+IDS = [each for each in OF_ONE if not each.startswith(("MinAtar/", "FrozenLake"))]
 
 
 class Case(NamedTuple):
@@ -45,6 +46,7 @@ CASES = {
     "CartPole-v1": Case(lambda p: p.astype(np.float64), lambda o: (o[:, 2] + o[:, 3] > 0) * 1, (True, True)),
     "CartPoleNoVel-v1": Case(lambda p: p.astype(np.float64), None, (True, False)),
     "Catch-v0": Case(lambda p: tuple(int(each) for each in p), None, (True, False)),
+    "DeepSea-v0": Case(lambda p: tuple(int(each) for each in p), None, (True, False)),
     "Identity-v0": Case(int, None, (False, True), random_moves=True),
     "MountainCar-v0": Case(lambda p: p.astype(np.float64), _push(1, True), (True, True)),
     "MountainCarContinuous-v0": Case(lambda p: p, _push(1, False), (True, True)),
@@ -201,6 +203,7 @@ def test_resets_are_distributed_as_gymnasiums(env_id: str) -> None:
         ("PendulumNoVel-v1", {"g": 1.62}),
         ("Catch-v0", {"rows": 4, "columns": 7}),
         ("Identity-v0", {"num_states": 9}),
+        ("DeepSea-v0", {"size": 4, "mapping_seed": 1}),
     ],
 )
 def test_options_mean_what_they_mean_in_gymnasium(env_id: str, env_kwargs: dict[str, Any]) -> None:
