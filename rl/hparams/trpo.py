@@ -27,7 +27,7 @@ class TRPOHParams(HParams):
     rollout_length: PositiveInt = 128
     lr: PositiveFloat = 1e-3
 
-    max_kl: PositiveFloat = 0.01  # mean KL divergence, in nats, from the policy before a step to that after it
+    max_kl: PositiveFloat = 0.01  # mean KL divergence, in nats, of the policies before and after a step
     cg_steps: PositiveInt = 15  # of conjugate gradients, for the natural gradient
     cg_damping: Coefficient = 0.1  # times the identity, added to the Fisher matrix
     line_search_steps: PositiveInt = 10  # lengths of a step that are tried

@@ -1,4 +1,4 @@
-"""The natural gradient's arithmetic: systems that are known by their products alone, and steps of a length."""
+"""The natural gradient's arithmetic: systems known by their products alone, and steps of a length."""
 
 from __future__ import annotations
 

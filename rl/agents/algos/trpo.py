@@ -1,19 +1,20 @@
 """TRPO: trust region policy optimisation, the natural gradient's step as far as a KL divergence allows.
 
 Schulman et al. 2015, "Trust region policy optimization", https://arxiv.org/abs/1502.05477; advantages by
-Schulman et al. 2016, https://arxiv.org/abs/1506.02438. For each rollout the policy makes one step that raises
-the surrogate, mean(r A) with r the ratio of the policy to the one that acted, under mean KL(old || new) <=
-`max_kl` (equation 14). Its direction x solves F x = g by conjugate gradients: g is the surrogate's gradient, F
-the Fisher matrix, the mean KL's second derivative, known by its products with vectors (appendix C.1). Its
-length is sqrt(2 max_kl / x^T F x), shortened until the surrogate rises and the KL keeps to its limit; where no
-length does, the policy stays. Then the value is fitted, in `epochs` passes over the rollout.
+Schulman et al. 2016, https://arxiv.org/abs/1506.02438. For each rollout the policy makes one step that
+raises the surrogate, mean(r A) with r the ratio of the policy to the one that acted, under mean
+KL(old || new) <= `max_kl` (equation 14). Its direction x solves F x = g by conjugate gradients: g is the
+surrogate's gradient, F the Fisher matrix, the mean KL's second derivative, known by its products with vectors
+(appendix C.1). Its length is sqrt(2 max_kl / x^T F x), shortened until the surrogate rises and the KL keeps
+to its limit; where no length does, the policy stays. Then the value is fitted, in `epochs` passes over the
+rollout.
 
 Deviations from the paper (1 to 4 are those of the implementations that came after it):
 
 1. Advantages are generalised ones and standardised over the rollout (`normalize_advantage`), the value is a
    network fitted by an optimizer; the paper sums rewards along its "single path".
 2. `cg_damping` times the identity is added to F.
-3. The KL limit is on the step as it is made: the divergence is computed, not estimated, over the whole rollout.
+3. The line search takes no step beyond the KL limit, which is computed over the whole rollout.
 4. Products with F are over all of a rollout's steps, not over a part of them.
 5. With `model.shared` the value fits its last layer alone: hidden layers are the policy's, which moves only
    within the limit.
@@ -174,7 +175,7 @@ class TRPO(PolicyGradient[TRPOHParams]):
             return (Searched(found.tries + 1, shrunk, accepted, surrogate, kl),)
 
         first = Searched(tf.constant(0), tf.constant(1.0), tf.constant(False), before, tf.constant(0.0))
-        (found,) = tf.while_loop(
+        (searched,) = tf.while_loop(
             lambda found: tf.logical_and(
                 found.tries < hparams.line_search_steps, tf.logical_not(found.accepted)
             ),
@@ -182,6 +183,7 @@ class TRPO(PolicyGradient[TRPOHParams]):
             (first,),
             maximum_iterations=hparams.line_search_steps,
         )
+        found: Searched = searched
         taken = found.accepted
         self._assign(tf.where(taken, flatten(self.policy_weights), start))
         return found._replace(
@@ -197,7 +199,7 @@ class TRPO(PolicyGradient[TRPOHParams]):
         return tf.exp(distribution.log_prob(data.action) - data.log_prob) * data.advantage
 
     def _share(self, x: Tensor, data: Steps) -> Tensor:
-        """This learner's part of the mean of x [N] over what counts of all learners' steps."""
+        """Returns this learner's part of the mean of x [N] over what counts of all learners' steps."""
         counted = replicas.total(tf.reduce_sum(data.mask))
         return tf.reduce_sum(x * data.mask) / tf.maximum(counted, 1.0)
 
@@ -232,4 +234,3 @@ class TRPO(PolicyGradient[TRPOHParams]):
         log_prob = trajectory.extras["log_prob"]
         steps: Steps = flatten_time(Steps(observation, trajectory.action, log_prob, advantage, target, mask))
         return steps
-
