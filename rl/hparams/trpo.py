@@ -67,7 +67,12 @@ def trpo_cartpole() -> TRPOHParams:
 def trpo_pendulum() -> TRPOHParams:
     """TRPO on Pendulum-v1."""
     return TRPOHParams.of(
-        ROLLOUT["Pendulum-v1"], train_steps=98_304, eval_period=50_000, num_envs=8, rollout_length=256
+        ROLLOUT["Pendulum-v1"],
+        train_steps=98_304,
+        eval_period=50_000,
+        num_envs=8,
+        rollout_length=256,
+        minibatches=16,
     )
 
 
