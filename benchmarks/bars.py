@@ -64,6 +64,8 @@ BARS: dict[str, Bar] = {
     "vpg_cartpole": Bar(475.0, "G"),
     "vpg_acrobot": Bar(-83.4, "Z, A2C", 500_000),
     "vpg_mountaincar": Bar(-110.0, "G"),
+    "trpo_cartpole": Bar(500.0, "Z", 100_000),
+    "trpo_pendulum": Bar(-174.6, "Z", 100_000),
     "a2c_cartpole": Bar(500.0, "Z", 500_000),
     "a2c_acrobot": Bar(-83.4, "Z", 500_000),
     "a2c_pendulum": Bar(-163.0, "Z", 1_000_000),

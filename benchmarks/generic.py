@@ -51,7 +51,7 @@ CONTINUOUS = (
     "LunarLanderContinuous-v3",
 )
 ENVS = {
-    **dict.fromkeys(("vpg", "a2c", "ppo", "impala", "appo", "es", "ars"), BOTH),
+    **dict.fromkeys(("vpg", "trpo", "a2c", "ppo", "impala", "appo", "es", "ars"), BOTH),
     **dict.fromkeys(("dqn", "c51", "qrdqn", "iqn", "rainbow", "r2d2", "sac_discrete"), DISCRETE),
     **dict.fromkeys(("ddpg", "td3", "sac"), CONTINUOUS),
 }

@@ -9,16 +9,20 @@ from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.agents.groups import grouped
+from rl.errors import UsageError
 from rl.hparams.a2c import A2CHParams
 from rl.hparams.impala import IMPALAHParams
 from rl.hparams.ppo import PPOHParams
+from rl.hparams.trpo import TRPOHParams
 from rl.hparams.vpg import VPGHParams
 from rl.models.networks import ActorCritic, ActorCriticOutput
 from rl.ops import distributions, loops, random, trajectories
 from rl.ops.vtrace import vtrace
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
-AnyPolicyGradient = TypeVar("AnyPolicyGradient", bound=VPGHParams | A2CHParams | PPOHParams | IMPALAHParams)
+AnyPolicyGradient = TypeVar(
+    "AnyPolicyGradient", bound=VPGHParams | A2CHParams | PPOHParams | IMPALAHParams | TRPOHParams
+)
 AnyVTrace = TypeVar("AnyVTrace", bound=IMPALAHParams)
 
 
@@ -65,6 +69,27 @@ class PolicyGradient(Agent[AnyPolicyGradient]):
         """The current policy along a trajectory, flat: [T * B, ...]."""
         observation = tf.nest.map_structure(lambda x: x[:-1], batch.observation)  # [T, B, ...]
         return self.output(self.network.unroll(observation, batch.recurrent_state, batch.mask))
+
+
+def check_minibatches(num_envs: int, rollout_length: int, minibatches: int) -> None:
+    """Raises UsageError where the steps of a rollout do not split into equal minibatches."""
+    size = num_envs * rollout_length
+    if size % minibatches:
+        raise UsageError(
+            f"minibatches={minibatches} does not divide num_envs * rollout_length = {size}: "
+            "change one of the three"
+        )
+
+
+def shuffled(data: Nest, size: int, parts: int, seed: Tensor) -> Nest:
+    """Returns the rows of tensors [size, ...] in another order, in parts: [parts, size / parts, ...].
+
+    One gather for all, then slices: XLA pays for a gather per minibatch otherwise.
+    """
+    order = random.permutation(seed, size)
+    return tf.nest.map_structure(
+        lambda x: tf.reshape(tf.gather(x, order), [parts, size // parts, *x.shape[1:]]), data
+    )
 
 
 class VTraceAgent(PolicyGradient[AnyVTrace]):

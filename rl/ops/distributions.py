@@ -26,6 +26,9 @@ class Distribution(Protocol):
 
     def entropy(self) -> Tensor: ...
 
+    def kl(self, other: Any) -> Tensor:
+        """Returns KL(self || other) in nats, [N]; other: a distribution of the same kind and shape."""
+
 
 class Categorical:
     """Over A actions, from logits [N, A]. Actions are int32 [N]."""
@@ -47,6 +50,9 @@ class Categorical:
     def entropy(self) -> Tensor:
         return -tf.reduce_sum(tf.exp(self.log_probs) * self.log_probs, -1)
 
+    def kl(self, other: Categorical) -> Tensor:
+        return tf.reduce_sum(tf.exp(self.log_probs) * (self.log_probs - other.log_probs), -1)
+
 
 class MultiCategorical:
     """Independent categoricals, from logits [N, sum(sizes)]. Actions are int32 [N, len(sizes)]."""
@@ -66,6 +72,9 @@ class MultiCategorical:
 
     def entropy(self) -> Tensor:
         return tf.add_n([part.entropy() for part in self.parts])
+
+    def kl(self, other: MultiCategorical) -> Tensor:
+        return tf.add_n([part.kl(its) for part, its in zip(self.parts, other.parts, strict=True)])
 
 
 class Bernoulli:
@@ -89,6 +98,12 @@ class Bernoulli:
         nats = p * tf.math.log_sigmoid(self.logits) + (1.0 - p) * tf.math.log_sigmoid(-self.logits)
         return -tf.reduce_sum(nats, -1)
 
+    def kl(self, other: Bernoulli) -> Tensor:
+        p = tf.sigmoid(self.logits)
+        on = tf.math.log_sigmoid(self.logits) - tf.math.log_sigmoid(other.logits)
+        off = tf.math.log_sigmoid(-self.logits) - tf.math.log_sigmoid(-other.logits)
+        return tf.reduce_sum(p * on + (1.0 - p) * off, -1)
+
 
 class DiagonalGaussian:
     """Independent normals, from mean and log_std [N, K] (or log_std [K]). Actions are float32 [N, K]."""
@@ -109,6 +124,11 @@ class DiagonalGaussian:
 
     def entropy(self) -> Tensor:
         return tf.reduce_sum(self.log_std + 0.5 * math.log(2.0 * math.pi * math.e), -1)
+
+    def kl(self, other: DiagonalGaussian) -> Tensor:
+        narrower = other.log_std - self.log_std  # [N, K]
+        distance = tf.square((self.mean - other.mean) * tf.exp(-other.log_std))
+        return tf.reduce_sum(narrower + 0.5 * (tf.exp(-2.0 * narrower) + distance - 1.0), -1)
 
 
 class Deterministic:
@@ -132,6 +152,9 @@ class Deterministic:
 
     def entropy(self) -> Tensor:
         return tf.zeros([self.action.shape[0]])
+
+    def kl(self, other: Deterministic) -> Tensor:
+        raise NotImplementedError("from one certain action to another the divergence is 0 or infinite")
 
 
 class TanhGaussian:
@@ -165,6 +188,10 @@ class TanhGaussian:
     def entropy(self) -> Tensor:
         raise NotImplementedError("a squashed Gaussian's entropy has no closed form: average -log_prob")
 
+    def kl(self, other: TanhGaussian) -> Tensor:
+        """That of the normals: squashing both alike changes nothing, within the same bounds."""
+        return self.gaussian.kl(other.gaussian)
+
     def unit_sample(self, seed: Tensor) -> tuple[Tensor, Tensor]:
         """(tanh(u) [N, K], within [-1, 1]; its log density [N], which no rounding of tanh(u) spoils)."""
         u = self.gaussian.sample(seed)
@@ -197,6 +224,9 @@ class Shaped:
 
     def entropy(self) -> Tensor:
         return self.flat.entropy()
+
+    def kl(self, other: Shaped) -> Tensor:
+        return self.flat.kl(other.flat)
 
     def _shaped(self, action: Tensor) -> Tensor:
         return tf.reshape(action, [action.shape[0], *self.shape])

@@ -16,7 +16,7 @@ from rl.hparams.registry import registry
 
 CLIFF = {"env": "CliffWalking-v1", "gamma": 0.9, "lr": 0.1}
 SWITCHED = (DQNHParams, C51HParams, QRDQNHParams, IQNHParams)
-GENERIC = ("vpg", "a2c", "ppo", "impala", "appo", "ddpg", "td3", "sac", "sac_discrete", "es", "ars")
+GENERIC = ("vpg", "trpo", "a2c", "ppo", "impala", "appo", "ddpg", "td3", "sac", "sac_discrete", "es", "ars")
 WITH_TARGET = ("dqn", "c51", "qrdqn", "iqn", "rainbow", "r2d2", "apex_dqn")
 
 

@@ -121,3 +121,46 @@ def test_every_action_space_has_a_distribution_of_its_shape(space, count, shape)
     log_prob = distribution.log_prob(sample)
     assert log_prob.shape == distribution.entropy().shape == (5,)
     assert (distribution.log_prob(mode).numpy() >= log_prob.numpy() - 1e-6).all()
+
+
+HALF, QUARTER = [0.0, 0.0], [0.0, np.log(3.0)]  # logits of (1/2, 1/2) and of (1/4, 3/4)
+LN_2 = np.log(2.0)
+COIN = 0.5 * np.log(4.0 / 3.0)  # KL of the first from the second: 1/2 ln 2 + 1/2 ln 2/3
+BACK = 0.75 * np.log(1.5) - 0.25 * np.log(2.0)  # and the other way round
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (distributions.Categorical(tf.constant([HALF, QUARTER])),
+         distributions.Categorical(tf.constant([QUARTER, HALF])), [COIN, BACK]),
+        (distributions.MultiCategorical(tf.constant([HALF + HALF, HALF + QUARTER]), [2, 2]),
+         distributions.MultiCategorical(tf.constant([HALF + QUARTER, QUARTER + HALF]), [2, 2]),
+         [COIN, COIN + BACK]),
+        (distributions.Bernoulli(tf.constant([[0.0, 0.0], [np.log(3.0), 2.0]], tf.float32)),
+         distributions.Bernoulli(tf.constant([[np.log(3.0), -np.log(3.0)], [0.0, 2.0]], tf.float32)),
+         [2 * COIN, BACK]),
+        # ln(s2 / s1) + (s1^2 + (m1 - m2)^2) / (2 s2^2) - 1/2
+        (distributions.DiagonalGaussian(*(tf.constant(x, tf.float32) for x in ([[0], [1]], [[0], [LN_2]]))),
+         distributions.DiagonalGaussian(*(tf.constant(x, tf.float32) for x in ([[1], [0]], [[LN_2], [0]]))),
+         [np.log(2.0) - 0.25, 2.0 - np.log(2.0)]),
+    ],
+    ids=["categorical", "multi_categorical", "bernoulli", "gaussian"],
+)  # fmt: skip
+def test_kl_is_what_it_is_by_hand(one, other, expected):
+    np.testing.assert_allclose(one.kl(other), expected, rtol=1e-5)
+    np.testing.assert_allclose(one.kl(one), [0.0, 0.0], atol=1e-7)
+
+
+def test_kl_of_shaped_and_squashed_actions_is_that_of_what_they_are_made_of():
+    means = tf.zeros([1, 4]), tf.constant([[1.0, 0.0, 0.0, 2.0]])
+    plain = [distributions.DiagonalGaussian(mean, tf.zeros([4])) for mean in means]
+    shaped = [distributions.Shaped(each, (2, 2)) for each in plain]
+    squashed = [distributions.TanhGaussian(mean, tf.zeros([4])) for mean in means]
+    for one, other in (plain, shaped, squashed):
+        np.testing.assert_allclose(one.kl(other), [2.5])
+
+
+def test_what_a_mask_forbids_adds_nothing_to_kl():
+    one, other = (distributions.Categorical(tf.constant([[*x, -1e9]])) for x in (HALF, QUARTER))
+    np.testing.assert_allclose(one.kl(other), [COIN], rtol=1e-5)

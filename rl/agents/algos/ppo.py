@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from rl.agents.algos.registry import register
-from rl.agents.policy_gradient import PolicyGradient
+from rl.agents.policy_gradient import PolicyGradient, check_minibatches, shuffled
 from rl.errors import UsageError
 from rl.hparams.ppo import PPOHParams
 from rl.ops import loops, random, returns
@@ -60,12 +60,7 @@ class PPO(PolicyGradient[PPOHParams]):
 
     def build(self) -> None:
         hparams = self.hparams
-        size = hparams.num_envs * hparams.rollout_length
-        if size % hparams.minibatches:
-            raise UsageError(
-                f"minibatches={hparams.minibatches} does not divide num_envs * rollout_length = {size}: "
-                "change one of the three"
-            )
+        check_minibatches(hparams.num_envs, hparams.rollout_length, hparams.minibatches)
         super().build()
         self.sequences = self.network.initial_state(1) != ()  # whether minibatches are of whole sequences
         if self.sequences and hparams.num_envs % hparams.minibatches:
@@ -120,14 +115,10 @@ class PPO(PolicyGradient[PPOHParams]):
         stop = (lambda metrics: metrics["refused"] > 0.0) if limited else None
 
         def one_epoch(epoch: Tensor) -> dict[str, Tensor]:
-            # One gather per epoch, then slices: XLA pays for a gather per minibatch otherwise.
-            order = random.permutation(random.fold_in(seed, epoch), size)
-            shuffled = tf.nest.map_structure(
-                lambda x: tf.reshape(tf.gather(x, order), [parts, size // parts, *x.shape[1:]]), data
-            )
+            rows = shuffled(data, size, parts, random.fold_in(seed, epoch))
 
             def one_minibatch(i: Tensor) -> dict[str, Tensor]:
-                part = tf.nest.map_structure(lambda x: tf.gather(x, i), shuffled)
+                part = tf.nest.map_structure(lambda x: tf.gather(x, i), rows)
                 option: dict[str, Any] = {"unless": self._moved_too_far} if limited else {}
                 return self.gradient_step(part, seed, **option).metrics
 
