@@ -101,6 +101,9 @@ BARS: dict[str, Bar] = {
     "ppo_bipedalwalker": Bar(287.9, "Z", 5_000_000),
     "td3_bipedalwalker": Bar(306.0, "Z", 1_000_000),
     "sac_bipedalwalker": Bar(297.7, "Z", 500_000),
+    # By a learned model.
+    "dreamer_cartpole": Bar(475.0, "G", 50_000),
+    "dreamer_pendulum": Bar(-157.0, "Z, SAC", 50_000),
     # Evolution.
     "ars_cartpole": Bar(500.0, "Z", 50_000),
     "ars_acrobot": Bar(-82.9, "Z", 500_000),

@@ -146,9 +146,7 @@ class Dreamer(Agent[DreamerHParams]):
         before = state["deter"], state["stoch"]
         return network.rssm.observe(embedding, action, alive, before, tf.transpose(noise, [1, 0, 2]))
 
-    def model_loss(
-        self, batch: SequenceBatch, seed: Tensor
-    ) -> tuple[Observed, Tensor, dict[str, Tensor]]:
+    def model_loss(self, batch: SequenceBatch, seed: Tensor) -> tuple[Observed, Tensor, dict[str, Tensor]]:
         """(the states, the world model's loss [N], metrics) of sequences."""
         hparams, heads, trajectory = self.hparams, self.heads, batch.trajectory
         flat = flatten_time(trajectory.observation)
@@ -243,7 +241,12 @@ class Dreamer(Agent[DreamerHParams]):
         def each(x: Tensor) -> Tensor:  # [H, M] to the mean of each sequence, [N]
             return tf.reduce_mean(tf.reshape(x, [hparams.horizon, *lead]), [0, 1])
 
-        parts = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "value": value[:-1]}
+        parts = {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "value": value[:-1],
+        }
         metrics = {name: masked_mean(each(x), batch.mask) for name, x in parts.items()}
         low, high = wm.percentiles(replicas.gathered(target), (0.05, 0.95))
         return each(policy_loss + value_loss), metrics | {"return_low": low, "return_high": high}
