@@ -104,7 +104,7 @@ def dreamer_identity() -> DreamerHParams:
     return dreamer(
         REPLAY["Identity-v0"],
         unroll_length=4,
-        updates_per_iteration=4,
+        updates_per_iteration=16,
         replay_capacity=2_000,
         deter=32,
         groups=4,

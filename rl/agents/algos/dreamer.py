@@ -2,11 +2,11 @@
 
 Hafner et al. 2023, "Mastering diverse domains through world models", https://arxiv.org/abs/2301.04104. The
 model (`rl/models/rssm.py`) reads a sequence with categorical latents (one per cent uniform, straight-through
-gradients) and predicts observation, reward and continuation; its losses have weights 1, 1 and 0.1 (prediction,
-dynamics, representation) with a free nat. From every replayed state, `horizon` steps are imagined without the
-environment. The critic fits their lambda-returns as a two-hot distribution over symlog bins, kept near an
-average of itself; the actor climbs them by REINFORCE, divided by the running range of returns between their
-5th and 95th percentiles where that is above 1, with a small bonus for entropy.
+gradients) and predicts observation, reward and continuation; its losses (prediction, dynamics,
+representation) have weights 1, 1 and 0.1, the last two with a free nat. From every replayed state, `horizon`
+steps are imagined without the environment. The critic fits their lambda-returns as a two-hot distribution
+over symlog bins, kept near an average of itself; the actor climbs them by REINFORCE, divided by the running
+range of returns between their 5th and 95th percentiles where that is above 1, with a small bonus for entropy.
 
 Deviations from the paper:
 
@@ -92,7 +92,7 @@ class Dreamer(Agent[DreamerHParams]):
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         features, state = self.network.step(observation, recurrent_state, seed, training)
         output = self.network.actor(features)
-        if self.discrete:
+        if isinstance(self.actions, DiscreteActions):
             logits = self.encoder.mask_illegal(wm.mixed_logits(output), observation)
             return PolicyOutput(distribution=Categorical(logits), recurrent_state=state)
         return PolicyOutput(
