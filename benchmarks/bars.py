@@ -14,6 +14,7 @@ SOURCES = {
     "G": "Gymnasium's reward threshold, where nobody states a score",
     "D": "ours, for learning from data of `make_data.py`: nobody states a score on the same ones",
     "S": "ours, in games against a fixed opponent, of which the return is 2 * score - 1",
+    "O": "ours, of what is to be shown within so many steps: nobody states a score of that algorithm",
     "M": "MinAtar's published curves at 5 million frames (github.com/kenjyoung/MinAtar), read off the plot",
 }
 
@@ -105,6 +106,9 @@ BARS: dict[str, Bar] = {
     "ppo_bipedalwalker": Bar(287.9, "Z", 5_000_000),
     "td3_bipedalwalker": Bar(306.0, "Z", 1_000_000),
     "sac_bipedalwalker": Bar(297.7, "Z", 500_000),
+    # By a learned model.
+    "dreamer_cartpole": Bar(475.0, "G", 50_000),
+    "dreamer_pendulum": Bar(-200.0, "O", 50_000),
     # Evolution.
     "ars_cartpole": Bar(500.0, "Z", 50_000),
     "ars_acrobot": Bar(-82.9, "Z", 500_000),

@@ -34,6 +34,7 @@ FAMILIES = {  # siblings, each written as a change of one before it; algorithms 
     "Action values of slates": ("slateq",),
     "Policy gradient": ("vpg", "trpo", "a2c", "ppo", "mappo", "impala", "appo"),
     "Policy gradient through action values": ("ddpg", "maddpg", "td3", "sac", "sac_discrete"),
+    "By a learned model": ("dreamer",),
     "Evolution": ("es", "ars"),
     "From data, policies": ("bc", "marwil", "awac", "iql"),
     "From data, action values": ("cql_discrete", "bcq_discrete"),

@@ -316,8 +316,12 @@ class Agent(Generic[AnyHParams]):
         if training and self.random_steps:
             start_seed, legal = random.fold_in(seed, 2), output.action_mask
             action = random_start(action, self.action_space, legal, start_seed, step, self.random_steps)
-        state = {"network": output.recurrent_state, "act_select": select_state}
+        state = {"network": self.carried(output.recurrent_state, action), "act_select": select_state}
         return action, self._extras(log_prob, output), state if tf.nest.flatten(recurrent_state) else ()
+
+    def carried(self, state: Nest, action: Nest) -> Nest:
+        """The network's state after a step in which it was `state` and `action` [N, ...] was chosen."""
+        return state
 
     def _extras(self, log_prob: Tensor, output: PolicyOutput) -> dict[str, Tensor]:
         """What a rollout keeps beside the transition, as `trajectory_extras` asks."""

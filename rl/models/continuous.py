@@ -19,7 +19,14 @@ from rl.hparams.hparams import HParams
 from rl.models import torso
 from rl.models.layers import ILLEGAL, Initializers, ObservationEncoder, dense
 from rl.ops import random
-from rl.ops.distributions import Categorical, Deterministic, Distribution, Shaped, TanhGaussian
+from rl.ops.distributions import (
+    Categorical,
+    Deterministic,
+    DiagonalGaussian,
+    Distribution,
+    Shaped,
+    TanhGaussian,
+)
 from rl.types import Nest, Tensor
 
 LOG_STD_LIMITS = (-20.0, 2.0)  # as in the code of Haarnoja et al. 2018
@@ -67,6 +74,12 @@ class BoxActions:
         """Over the environment's actions: all weight on the one of that code, [N, K]."""
         action = self._low + self._half * (code + 1.0)
         return Deterministic(tf.reshape(action, [code.shape[0], *self.shape]), self.low, self.high)
+
+    def gaussian(self, codes: DiagonalGaussian) -> Distribution:
+        """Over the environment's actions, what is normal over their codes [N, K]; some are out of bounds."""
+        mean, log_std = self._low + self._half * (codes.mean + 1.0), codes.log_std + np.log(self._half)
+        found = DiagonalGaussian(mean, log_std)
+        return found if len(self.shape) == 1 else Shaped(found, self.shape)
 
     def squashed_gaussian(self, output: Tensor) -> TanhGaussian:
         """Over actions as vectors [N, K], from mean and log standard deviation side by side [N, 2 K]."""

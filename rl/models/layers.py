@@ -166,8 +166,9 @@ class ObservationEncoder(keras.layers.Layer):
         parts = _parts(space)
         self.shapes = [part.shape for part in parts]  # of each part, in the order of the output
         self.size = encoded_size(space)
+        # [F]: 1 where the output is a real number, 0 where it is within [0, 1]: bytes, bits, categories.
+        self.real = np.concatenate([np.full(part.width, part.real, np.float32) for part in parts])
         if normalize:
-            self.real = np.concatenate([np.full(part.width, part.real, np.float32) for part in parts])
             row, add = (self.size,), self.add_weight
             self.mean = add(shape=row, initializer="zeros", name="mean")
             self.variance = add(shape=row, initializer="ones", name="variance")

@@ -124,3 +124,12 @@ def test_reverse_linear_recurrence_starts_from_the_last_value():
     decay, increment = column([2.0, 0.0, 1.0]), column([1.0, 2.0, 3.0])
     found = returns.reverse_linear_recurrence(decay, increment, tf.constant([10.0]))
     np.testing.assert_allclose(found[:, 0], [5.0, 2.0, 13.0])
+
+
+def test_lambda_return():
+    """lambda = 1/2, discounts 1/2, then 0: the third step's successor counts for nothing."""
+    reward, value = column([1.0, 2.0, 3.0, 4.0]), column([9.0, 2.0, 4.0, 8.0, 16.0])
+    discount = column([0.5, 0.5, 0.0, 0.5])
+    # R3 = 4 + 16 / 2; R2 = 3 + 0; R1 = 2 + 0.5 (0.5 * 4 + 0.5 * 3); R0 = 1 + 0.5 (0.5 * 2 + 0.5 * 3.75)
+    found = returns.lambda_return(reward, discount, value, 0.5)[:, 0]
+    np.testing.assert_allclose(found, [2.4375, 3.75, 3.0, 12.0])

@@ -1,0 +1,256 @@
+"""DreamerV3: a world model learned from replayed sequences, and an actor and a critic learned within it.
+
+Hafner et al. 2023, "Mastering diverse domains through world models", https://arxiv.org/abs/2301.04104. The
+model (`rl/models/rssm.py`) reads a sequence with categorical latents (one per cent uniform, straight-through
+gradients) and predicts observation, reward and continuation; its losses (prediction, dynamics,
+representation) have weights 1, 1 and 0.1, the last two with a free nat. From every replayed state, `horizon`
+steps are imagined without the environment. The critic fits their lambda-returns as a two-hot distribution
+over symlog bins, kept near an average of itself; the actor climbs them by REINFORCE, divided by the running
+range of returns between their 5th and 95th percentiles where that is above 1, with a small bonus for entropy.
+
+Deviations from the paper:
+
+1. One Adam step for the sum of all losses, whose parts reach different weights, with a global norm of
+   gradients; the paper has an optimizer each for model, actor and critic, later versions LaProp with adaptive
+   clipping.
+2. Sequences begin at rollout boundaries, in the state that the policy had there; the paper's begin in zeros.
+3. Bytes, bits and categories are decoded by a dense layer with cross-entropy for values within [0, 1], no
+   transposed convolutions and squared error: right for small pictures, too wide for large ones.
+4. The range of returns, in which the actor's loss is measured, is that of before the update.
+5. Where observations tell which actions are legal, the model learns to say so, and imagined actors obey that.
+6. The networks are small (`deter`, `groups`, `classes`, `units`, `layers`), and so is the train ratio.
+7. Evaluations take the likeliest latents and the policy's mode.
+8. Rewards and continuation are learned at steps that were taken, not at the first state of an episode.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.agent import Agent
+from rl.agents.algos.registry import register
+from rl.agents.targets import copy_weights
+from rl.hparams.dreamer import DreamerHParams
+from rl.models.continuous import BoxActions, DiscreteActions
+from rl.models.layers import ILLEGAL
+from rl.models.rssm import Critic, DreamerNetwork, Heads, Observed
+from rl.ops import random, returns
+from rl.ops import world_model as wm
+from rl.ops.distributions import Categorical, DiagonalGaussian
+from rl.ops.nests import flatten_time
+from rl.ops.policy import masked_mean
+from rl.parallel import replicas
+from rl.types import Loss, Nest, PolicyOutput, SequenceBatch, Tensor, Trajectory, Update
+
+DEVIATIONS = (0.1, 1.0)  # of continuous actions, in half ranges
+
+
+@register
+class Dreamer(Agent[DreamerHParams]):
+    """DreamerV3: an actor and a critic that learn in the imagination of a world model."""
+
+    experience = "sequence"
+    action_spaces = (spaces.Discrete, spaces.Box)
+    actions: BoxActions | DiscreteActions
+
+    def build(self) -> None:
+        space, hparams = self.action_space, self.hparams
+        self.discrete = isinstance(space, spaces.Discrete)
+        self.actions = DiscreteActions(space) if self.discrete else BoxActions(space, "dreamer")
+        size = self.actions.size
+        outputs = size if self.discrete else 2 * size
+        self.network = DreamerNetwork(hparams, self.encoder, size, outputs, self.initializers)
+        width = self.network.rssm.size
+        self.heads = Heads(hparams, width, self.encoder, size, self.initializers)
+        for name, network in (("network", self.network), ("heads", self.heads)):
+            self.add_network(name, network)
+        self.critic, self.slow_critic = (
+            self.add_network(name, Critic(hparams, width, self.initializers, name))
+            for name in ("critic", "target_critic")
+        )
+        copy_weights(self.critic, self.slow_critic, 1.0)
+        networks = (self.network, self.heads, self.critic)
+        self.learned = [x for network in networks for x in network.trainable_variables]
+        self.add_optimizer("network", self.learned)
+        self.return_range = tf.Variable([0.0, 0.0], trainable=False, name="return_range")
+        self.bins = wm.bins(hparams.bins, hparams.bin_limit)
+
+    def updates_per_iteration(self) -> int:
+        return self.hparams.updates_per_iteration
+
+    # -- acting ---------------------------------------------------------------------------------------
+
+    def initial_state(self, count: int) -> Nest:
+        others = super().initial_state(count)  # an act_select's, if any
+        chosen = others["act_select"] if isinstance(others, dict) else ()
+        return {"network": self.network.start(count), "act_select": chosen}
+
+    def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
+        features, state = self.network.step(observation, recurrent_state, seed, training)
+        output = self.network.actor(features)
+        if isinstance(self.actions, DiscreteActions):
+            logits = self.encoder.mask_illegal(wm.mixed_logits(output), observation)
+            return PolicyOutput(distribution=Categorical(logits), recurrent_state=state)
+        return PolicyOutput(
+            distribution=self.actions.gaussian(self.unit_gaussian(output)), recurrent_state=state
+        )
+
+    def carried(self, state: Nest, action: Nest) -> Nest:
+        return state | {"action": self.code(action)}
+
+    def code(self, action: Nest) -> Tensor:
+        """What the model sees of actions [N, ...]: [N, A]; those beyond a bound are what that is."""
+        return tf.clip_by_value(self.actions.encode(action), -1.0, 1.0)
+
+    def unit_gaussian(self, output: Tensor) -> DiagonalGaussian:
+        """Over codes, of the actor's output [N, 2 K] for continuous actions."""
+        mean, spread = tf.split(output, 2, -1)
+        low, high = DEVIATIONS
+        return DiagonalGaussian(tf.tanh(mean), tf.math.log(low + (high - low) * tf.sigmoid(spread + 2.0)))
+
+    # -- learning -------------------------------------------------------------------------------------
+
+    def update(self, batch: SequenceBatch, seed: Tensor) -> Update:
+        update = self.gradient_step(batch, seed, variables=self.learned)
+        metrics, tau = dict(update.metrics), self.hparams.return_tau
+        found = tf.stack([metrics.pop("return_low"), metrics.pop("return_high")])
+        self.return_range.assign_add(tau * (found - self.return_range))
+        copy_weights(self.critic, self.slow_critic, self.hparams.slow_critic_tau)
+        return Update(metrics | {"return_scale": self.return_scale()})
+
+    def return_scale(self) -> Tensor:
+        """By what advantages are divided, scalar: the range of returns, and 1 at least."""
+        return tf.maximum(1.0, self.return_range[1] - self.return_range[0])
+
+    def loss(self, batch: SequenceBatch, seed: Tensor) -> Loss:
+        """The model's, the actor's and the critic's, of each sequence."""
+        model_seed, imagination_seed = random.split(seed, 2)
+        observed, loss, metrics = self.model_loss(batch, model_seed)
+        behaviour, more = self.behaviour_loss(batch, observed.features, imagination_seed)
+        total = (loss + behaviour) * batch.sample_weight * batch.mask
+        return total, metrics | more, None
+
+    def observe_sequences(self, trajectory: Trajectory, target: Tensor, seed: Tensor) -> Observed:
+        """States of the L + 1 observations, whose `DreamerNetwork.target` is given, [(L + 1) N, F]."""
+        network, state, mask = self.network, trajectory.recurrent_state, trajectory.mask
+        length, count = mask.shape
+        embedding = tf.reshape(network.torso(target), [length + 1, count, network.torso.size])
+        codes = tf.reshape(self.code(flatten_time(trajectory.action)), [length, count, self.actions.size])
+        action = tf.concat([state["action"][None], codes], 0)  # [L+1, N, A] before each observation
+        alive = tf.concat([tf.ones_like(mask[:1]), mask], 0)  # [L+1, N]
+        noise = random.gumbel(random.rows(seed), [count, length + 1, network.rssm.stoch])
+        before = state["deter"], state["stoch"]
+        return network.rssm.observe(embedding, action, alive, before, tf.transpose(noise, [1, 0, 2]))
+
+    def model_loss(self, batch: SequenceBatch, seed: Tensor) -> tuple[Observed, Tensor, dict[str, Tensor]]:
+        """(the states, the world model's loss [N], metrics) of sequences."""
+        hparams, heads, trajectory = self.hparams, self.heads, batch.trajectory
+        flat = flatten_time(trajectory.observation)
+        target = self.network.target(flat)  # [(L + 1) N, F]
+        observed = self.observe_sequences(trajectory, target, seed)
+        features, lead = observed.features, observed.features.shape[:2]
+        decoded = tf.reshape(heads.decoder(features), target.shape)
+        bits = tf.nn.sigmoid_cross_entropy_with_logits(target, decoded)
+        error = tf.where(self.encoder.real > 0.0, tf.square(decoded - target), bits)
+        decoding = tf.reshape(tf.reduce_sum(error, -1), lead)  # [L+1, N]
+        if heads.legal is not None:
+            legal = tf.cast(self.encoder.action_mask(flat), tf.float32)  # [(L + 1) N, A]
+            told = tf.reshape(heads.legal(features), legal.shape)
+            wrong = tf.nn.sigmoid_cross_entropy_with_logits(legal, told)
+            decoding += tf.reshape(tf.reduce_sum(wrong, -1), lead)
+        rewarded = wm.cross_entropy(wm.twohot(trajectory.reward, self.bins), heads.reward(features[1:]))
+        going = 1.0 - tf.cast(trajectory.terminated, tf.float32)  # [L, N]
+        ending = tf.nn.sigmoid_cross_entropy_with_logits(going, heads.goes_on(features[1:])[..., 0])
+        weights = hparams.dynamics_coef, hparams.representation_coef, hparams.free_nats
+        kl_loss, kl = wm.balanced_kl(observed.posterior, observed.prior, *weights)
+        steps = tf.reduce_mean((rewarded + ending) * trajectory.mask, 0)
+        metrics = {
+            "decoder_loss": tf.reduce_mean(decoding, 0),
+            "reward_loss": tf.reduce_mean(rewarded * trajectory.mask, 0),
+            "continue_loss": tf.reduce_mean(ending * trajectory.mask, 0),
+            "kl": tf.reduce_mean(kl, 0),
+        }
+        found = {name: masked_mean(each, batch.mask) for name, each in metrics.items()}
+        return observed, steps + tf.reduce_mean(decoding + kl_loss, 0), found
+
+    def imagine(self, features: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
+        """What the actor does from the states of sequences, `[L+1, N, D + S]`: features [H+1, M, D + S] and
+        the codes of its actions [H, M, A], M = (L + 1) N in that order."""
+        rssm, horizon = self.network.rssm, self.hparams.horizon
+        length, count = features.shape[:2]
+        rows = random.rows(seed)
+
+        def noise(draw: Any, number: int, width: int) -> Tensor:
+            drawn = draw(random.fold_in(rows, number), [count, length, horizon, width])
+            return tf.reshape(tf.transpose(drawn, [2, 1, 0, 3]), [horizon, length * count, width])
+
+        def act(now: Tensor, noise: Tensor) -> Tensor:
+            policy = self.imagined_policy(now)
+            if isinstance(policy, Categorical):
+                return self.actions.greedy(policy.logits + noise)
+            return policy.mean + tf.exp(policy.log_std) * noise
+
+        drawn = noise(random.gumbel if self.discrete else random.normal, 0, self.actions.size)
+        start = tf.reshape(features, [length * count, rssm.size])
+        return rssm.imagine(start, act, drawn, noise(random.gumbel, 1, rssm.stoch))
+
+    def imagined_policy(self, features: Tensor) -> Categorical | DiagonalGaussian:
+        """Over the codes of actions at states [M, D + S]."""
+        output = self.network.actor(features)
+        if not self.discrete:
+            return self.unit_gaussian(output)
+        logits = wm.mixed_logits(output)
+        if self.heads.legal is not None:
+            legal = tf.stop_gradient(self.heads.legal(features)) > 0.0
+            logits = tf.where(legal, logits, ILLEGAL)
+        return Categorical(logits)
+
+    def behaviour_loss(
+        self, batch: SequenceBatch, features: Tensor, seed: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """(actor's and critic's loss [N], metrics), of what is imagined from `features` [L+1, N, D + S]."""
+        hparams, heads, trajectory = self.hparams, self.heads, batch.trajectory
+        lead = features.shape[:2]
+        states, codes = self.imagine(features, seed)  # [H+1, M, D + S], [H, M, A]; no gradients
+        reward = wm.twohot_mean(heads.reward(states[1:]), self.bins)  # [H, M]
+        discount = hparams.gamma * tf.sigmoid(heads.goes_on(states[1:])[..., 0])
+        logits = self.critic(states)  # [H+1, M, K]
+        value = wm.twohot_mean(logits, self.bins)
+        target = tf.stop_gradient(returns.lambda_return(reward, discount, value, hparams.gae_lambda))
+        # An observation whose next step is an autoreset was the last one of its episode.
+        last = 1.0 - tf.cast(trajectory.terminated[-1:], tf.float32)
+        begins = tf.reshape(tf.concat([trajectory.mask, last], 0), [1, math.prod(lead)])  # [1, M]
+        weight = tf.stop_gradient(tf.math.cumprod(tf.concat([begins, discount[:-1]], 0), 0))  # [H, M]
+
+        acting = states[:-1]
+        policy = self.imagined_policy(tf.reshape(acting, [-1, acting.shape[-1]]))
+        chosen = tf.reshape(codes, [-1, codes.shape[-1]])
+        taken = tf.argmax(chosen, -1, output_type=tf.int32) if self.discrete else chosen
+        log_prob, entropy = (tf.reshape(x, target.shape) for x in (policy.log_prob(taken), policy.entropy()))
+        advantage = tf.stop_gradient((target - value[:-1]) / self.return_scale())
+        policy_loss = -(advantage * log_prob + hparams.entropy_coef * entropy) * weight
+
+        slow = tf.stop_gradient(wm.twohot_mean(self.slow_critic(acting), self.bins))
+        wanted = wm.twohot(target, self.bins) + wm.twohot(slow, self.bins)
+        value_loss = wm.cross_entropy(wanted, logits[:-1]) * weight
+
+        def each(x: Tensor) -> Tensor:  # [H, M] to the mean of each sequence, [N]
+            return tf.reduce_mean(tf.reshape(x, [hparams.horizon, *lead]), [0, 1])
+
+        parts = {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "value": value[:-1],
+        }
+        metrics = {name: masked_mean(each(x), batch.mask) for name, x in parts.items()}
+        low, high = wm.percentiles(replicas.gathered(target), (0.05, 0.95))
+        return each(policy_loss + value_loss), metrics | {"return_low": low, "return_high": high}
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        return super().variables | {"return_range": self.return_range}

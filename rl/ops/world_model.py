@@ -1,0 +1,91 @@
+"""Parts of world models' losses. Pure functions, of DreamerV3 (Hafner et al. 2023, arXiv 2301.04104)."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from rl.types import Tensor
+
+UNIFORM_SHARE = 0.01  # of every categorical distribution: keeps its logarithms, and KLs, finite
+
+
+def symlog(x: Tensor) -> Tensor:
+    """sign(x) log(|x| + 1): the identity near 0, a logarithm far from it (equation 9). Elementwise."""
+    return tf.sign(x) * tf.math.log1p(tf.abs(x))
+
+
+def symexp(x: Tensor) -> Tensor:
+    """The inverse of `symlog`: sign(x) (exp(|x|) - 1). Elementwise."""
+    return tf.sign(x) * tf.math.expm1(tf.abs(x))
+
+
+def bins(count: int, limit: float) -> np.ndarray:
+    """Evenly spaced from -limit to limit, float32 [count]: what `twohot` divides a symlog among."""
+    return np.linspace(-limit, limit, count, dtype=np.float32)
+
+
+def twohot(x: Tensor, atoms: Tensor) -> Tensor:
+    """Weights of `atoms` [K], evenly spaced, whose mean is symlog(x): at most two, of neighbours, are not 0
+    (equation 10). x [...]; beyond the last atom all weight is on it. Returns [..., K]."""
+    spacing = (atoms[-1] - atoms[0]) / (atoms.shape[0] - 1)
+    place = tf.clip_by_value(symlog(x), atoms[0], atoms[-1])[..., None]
+    return tf.maximum(1.0 - tf.abs(place - atoms) / spacing, 0.0)
+
+
+def twohot_mean(logits: Tensor, atoms: Tensor) -> Tensor:
+    """What logits [..., K] over `atoms` predict: the symexp of the atoms' mean. Returns [...]."""
+    return symexp(tf.reduce_sum(tf.nn.softmax(logits) * atoms, -1))
+
+
+def cross_entropy(target: Tensor, logits: Tensor) -> Tensor:
+    """-sum_i target_i log softmax(logits)_i over the last axis."""
+    return -tf.reduce_sum(target * tf.nn.log_softmax(logits), -1)
+
+
+def mixed_logits(logits: Tensor, share: float = UNIFORM_SHARE) -> Tensor:
+    """Log-probabilities of (1 - share) softmax(logits) + share * uniform, [..., K]."""
+    return tf.math.log((1.0 - share) * tf.nn.softmax(logits) + share / logits.shape[-1])
+
+
+def straight_through(log_probs: Tensor, noise: Tensor | None) -> Tensor:
+    """A sample's one-hot row [..., K], with the gradient of the probabilities (section "World model
+    learning", after Bengio et al. 2013, https://arxiv.org/abs/1308.3432).
+
+    noise: standard Gumbel [..., K]; None: the likeliest in place of a sample.
+    """
+    place = log_probs if noise is None else log_probs + noise
+    chosen = tf.one_hot(tf.argmax(place, -1, output_type=tf.int32), log_probs.shape[-1])
+    probs = tf.exp(log_probs)
+    return tf.stop_gradient(chosen) + (probs - tf.stop_gradient(probs))
+
+
+def categorical_kl(p: Tensor, q: Tensor) -> Tensor:
+    """KL(p, q) of independent categoricals by their log-probabilities [..., G, K], summed: [...]."""
+    return tf.reduce_sum(tf.exp(p) * (p - q), [-2, -1])
+
+
+def balanced_kl(
+    posterior: Tensor, prior: Tensor, dynamics: float, representation: float, free: float
+) -> tuple[Tensor, Tensor]:
+    """(the loss, the KL itself), [...] each, of log-probabilities [..., G, K] (equation 5).
+
+    dynamics * max(free, KL(sg(posterior), prior)) + representation * max(free, KL(posterior, sg(prior))) with
+    sg = no gradient: below `free` nats neither has a gradient.
+    """
+    kl = categorical_kl(tf.stop_gradient(posterior), prior)
+    other = categorical_kl(posterior, tf.stop_gradient(prior))
+    return dynamics * tf.maximum(kl, free) + representation * tf.maximum(other, free), kl
+
+
+def percentiles(x: Tensor, shares: tuple[float, ...]) -> list[Tensor]:
+    """The value of x, of any static shape, that each of `shares` of it lie below, interpolated linearly:
+    scalars, as numpy.quantile's."""
+    ordered = tf.sort(tf.reshape(x, [-1]))
+    found = []
+    for share in shares:
+        place = share * (ordered.shape[0] - 1)
+        low = int(place)
+        high = min(low + 1, ordered.shape[0] - 1)
+        found.append(ordered[low] + (place - low) * (ordered[high] - ordered[low]))
+    return found

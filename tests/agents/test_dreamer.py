@@ -1,0 +1,187 @@
+"""DreamerV3: where gradients go, how states are carried and begin anew, what is imagined."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.errors import UsageError
+from rl.ops import random, returns
+from rl.types import SequenceBatch
+
+SMALL = dict(deter=8, groups=2, classes=3, units=8, bins=11, bin_limit=5.0, horizon=3, batch_size=4,
+             unroll_length=8, rollout_length=8, num_envs=4, compile="eager")  # fmt: skip
+SEED = random.key(3)
+BOX = spaces.Box(-2.0, 4.0, (2,), np.float32)
+
+
+@pytest.fixture
+def agent_of(make_agent):
+    return lambda **overrides: make_agent("dreamer", **(SMALL | overrides))
+
+
+def sequences(agent, make_rollout, **options):
+    trajectory = make_rollout(agent, **options)
+    ones = tf.ones([trajectory.reward.shape[1]])
+    return SequenceBatch(trajectory, ones, tf.range(ones.shape[0]), ones)
+
+
+def reached(agent, loss, tape):
+    """Which networks, and parts of `network`, have a gradient that is not 0."""
+    owned = [(name, each) for name, net in agent.networks.items() for each in net.trainable_variables]
+    gradients = tape.gradient(loss, [each.value for _, each in owned])
+    found = set()
+    for (name, variable), gradient in zip(owned, gradients, strict=True):
+        if gradient is not None and np.any(gradient):
+            part = variable.path.removeprefix("network/").split("/")[0]
+            found.add(part if name == "network" else name)
+    return found
+
+
+@pytest.mark.parametrize("action_space", [None, BOX], ids=["discrete", "box"])
+def test_what_is_imagined_teaches_actor_and_critic_alone(agent_of, make_rollout, action_space):
+    agent = agent_of(**({} if action_space is None else {"action_space": action_space}))
+    # Zeros in the last layer of the critic would leave nothing to see.
+    agent.critic.head.out.kernel.assign(tf.ones_like(agent.critic.head.out.kernel) * np.linspace(-1, 1, 11))
+    batch = sequences(agent, make_rollout)
+    with tf.GradientTape(persistent=True) as tape:
+        observed, loss, _ = agent.model_loss(batch, SEED)
+        behaviour, _ = agent.behaviour_loss(batch, observed.features, SEED)
+    assert loss.shape == behaviour.shape == (4,)
+    assert reached(agent, behaviour, tape) == {"actor", "critic"}
+    assert reached(agent, loss, tape) == {"torso", "rssm", "heads"}
+
+
+def test_an_update_moves_what_learns_and_the_slow_critic_after_it(agent_of, make_rollout, snapshot):
+    agent = agent_of(slow_critic_tau=0.5, lr=0.01)
+    batch, before = sequences(agent, make_rollout), snapshot(agent)
+    metrics = agent.update(batch, SEED).metrics
+    after = snapshot(agent)
+    assert all(np.isfinite(value) for value in metrics.values())
+    moved = {name.split("/")[0] for name in before if (before[name] != after[name]).any()}
+    assert moved == {"network", "heads", "critic", "target_critic", "optimizer"}
+    kernel = "target_critic/value/out/kernel"
+    learned = after[kernel.replace("target_critic", "critic")]
+    np.testing.assert_allclose(after[kernel], (before[kernel] + learned) / 2, rtol=1e-6)
+
+
+def test_the_range_of_returns_follows_and_counts_where_it_is_above_one(agent_of):
+    agent = agent_of()
+    for low, high, scale in ((0.0, 0.5, 1.0), (-1.0, 3.0, 4.0)):
+        agent.return_range.assign([low, high])
+        assert agent.return_scale() == scale
+
+
+def test_the_observed_state_begins_anew_with_each_episode(agent_of, make_rollout):
+    """After the autoreset row, states are those of a sequence that begins there, whatever was before."""
+    agent = agent_of()
+    t = make_rollout(agent)
+    ended = int(np.argmin(t.mask.numpy()[:, 0]))  # the autoreset row of the first environment
+    assert t.mask[ended, 0] == 0.0
+    noise = tf.constant(np.random.default_rng(0).gumbel(size=(9, 4, 6)), tf.float32)
+    rssm = agent.network.rssm
+    embedding = tf.random.stateless_normal([9, 4, agent.network.torso.size], SEED)
+    action = tf.random.stateless_normal([9, 4, 3], SEED)
+    alive = tf.concat([tf.ones([1, 4]), t.mask], 0)
+    state = tf.ones([4, 8]), tf.ones([4, 6])
+    found = rssm.observe(embedding, action, alive, state, noise).features[ended + 1 :, :1]
+    rest = [x[ended + 1 :, :1] for x in (embedding, action, alive, noise)]
+    zeros = tf.zeros([1, 8]), tf.zeros([1, 6])
+    alone = rssm.observe(rest[0], rest[1], rest[2], zeros, rest[3]).features
+    np.testing.assert_allclose(found, alone, rtol=1e-5, atol=1e-6)
+    other = rssm.observe(embedding, action, tf.ones_like(alive), state, noise).features[ended + 1 :, :1]
+    assert np.abs(other - found).max() > 1e-3
+
+
+def test_acting_goes_through_the_states_that_are_learned_from(agent_of, make_rollout):
+    """h of the acting states, whose latents are the likeliest ones, is that of the unrolled sequence."""
+    agent = agent_of()
+    t = make_rollout(agent, ends=False)
+    state = t.recurrent_state
+    for i in range(8):
+        state = {**state, "action": state["action"] if i == 0 else agent.code(t.action[i - 1])}
+        _, state = agent.network.step(t.observation[i], state, SEED, sampled=False)
+    network, codes = agent.network, tf.one_hot(t.action, 3)
+    target = network.target(tf.reshape(t.observation, [36, 3]))
+    embedding = tf.reshape(network.torso(target), [9, 4, -1])
+    action = tf.concat([t.recurrent_state["action"][None], codes], 0)
+    before = t.recurrent_state["deter"], t.recurrent_state["stoch"]
+    observed = network.rssm.observe(embedding, action, tf.ones([9, 4]), before, tf.zeros([9, 4, 6]))
+    np.testing.assert_allclose(observed.features[7, :, :8], state["deter"], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(observed.features[7, :, 8:], state["stoch"])
+
+
+def test_the_state_holds_the_action_that_was_chosen_within_its_bounds(agent_of):
+    for options in ({}, {"action_space": BOX}):
+        agent = agent_of(**options)
+        state = agent.initial_state(5)
+        assert all(not np.any(x) for x in tf.nest.flatten(state))
+        arguments = tf.ones([5, 3]), state, SEED, tf.constant(0, tf.int64), True
+        action, _, state = agent.act(*arguments)
+        found = state["network"]["action"]
+        if options:  # low -2 is -1, high 4 is 1
+            expected = np.clip((action + 2.0) / 3.0 - 1.0, -1.0, 1.0)
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(found, tf.one_hot(action, 3))
+
+
+def test_imagination_begins_in_every_state_and_returns_are_of_what_heads_say(agent_of, make_rollout):
+    agent = agent_of()
+    batch = sequences(agent, make_rollout)
+    observed, _, _ = agent.model_loss(batch, SEED)
+    states, codes = agent.imagine(observed.features, SEED)
+    assert states.shape == (4, 36, 14) and codes.shape == (3, 36, 3)
+    np.testing.assert_array_equal(states[0], tf.reshape(observed.features, [36, 14]))
+    np.testing.assert_array_equal(tf.reduce_sum(codes, -1), tf.ones([3, 36]))
+    # One step on: h by the model, z a one-hot row of each variable.
+    deter = agent.network.rssm.forward(states[0][:, :8], states[0][:, 8:], codes[0])
+    np.testing.assert_allclose(states[1][:, :8], deter, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(
+        tf.reduce_sum(tf.reshape(states[1][:, 8:], [36, 2, 3]), -1), tf.ones([36, 2])
+    )
+    # With the first weights all rewards and values are 0: so are the returns.
+    metrics = agent.behaviour_loss(batch, observed.features, SEED)[1]
+    assert abs(metrics["return_low"]) < 1e-5 and abs(metrics["value"]) < 1e-5
+    zeros = tf.zeros([3, 36])
+    assert not np.any(returns.lambda_return(zeros, zeros + 0.9, tf.zeros([4, 36]), 0.95))
+
+
+def test_ended_episodes_are_no_beginnings(agent_of, make_rollout):
+    """The actor learns nothing from what it would imagine after a last observation."""
+    agent = agent_of()
+    batch = sequences(agent, make_rollout)
+    features = tf.random.stateless_normal([9, 4, 14], SEED)
+    ended = int(np.argmin(batch.trajectory.mask.numpy()[:, 0]))  # observation[ended] is the episode's last
+    losses = []
+    for size in (0.0, 1.0):
+        change = tf.one_hot(ended, 9)[:, None, None] * tf.one_hot(0, 4)[None, :, None] * size
+        losses.append(agent.behaviour_loss(batch, features + change, SEED)[0].numpy())
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6)
+    change = tf.one_hot(ended - 1, 9)[:, None, None] * tf.one_hot(0, 4)[None, :, None]
+    other = agent.behaviour_loss(batch, features + change, SEED)[0].numpy()
+    assert other[0] != losses[0][0] and other[1] == losses[0][1]
+
+
+def test_empty_slots_and_masked_steps_have_no_influence_by_their_rewards(agent_of, make_rollout):
+    agent = agent_of()
+    batch = sequences(agent, make_rollout)
+    batch = batch._replace(mask=tf.constant([1.0, 1.0, 1.0, 0.0]))
+    t = batch.trajectory
+    other = t._replace(reward=t.reward + 3.0 * (1.0 - t.mask))
+    one, two = (agent.loss(batch._replace(trajectory=each), SEED)[0].numpy() for each in (t, other))
+    np.testing.assert_array_equal(one, two)
+    assert one[3] == 0.0 and one[:3].all()
+
+
+def test_models_that_keep_state_and_long_rollouts_are_refused(agent_of):
+    with pytest.raises(UsageError, match="dreamer remembers by a model of its own"):
+        agent_of(**{"model.name": "lstm"})
+    with pytest.raises(UsageError, match="rollout_length=9 is above unroll_length=8"):
+        agent_of(rollout_length=9)
+    with pytest.raises(UsageError, match="MultiBinary"):
+        agent_of(action_space=spaces.MultiBinary(3))
+    with pytest.raises(UsageError, match="dreamer squashes its actions"):
+        agent_of(action_space=spaces.Box(-np.inf, np.inf, (1,)))
