@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from rl.hparams.dqn import SHARED, DQNHParams
 from rl.hparams.hparams import PositiveFloat, PositiveInt
@@ -11,6 +11,8 @@ from rl.hparams.registry import register
 
 class SlateQHParams(DQNHParams):
     """DQN's, without switches that need one value for each action."""
+
+    searched: ClassVar[dict[str, str]] = {"n_step": "", "choice_lr": "log:1e-4:1e-2"}
 
     algo: str = "slateq"
 

@@ -69,6 +69,15 @@ def test_users_and_documents_are_drawn_as_recsims():
     assert abs(quality[topics == 0].std() - 0.1) < 0.005
 
 
+def test_observations_lie_in_the_space():
+    env = InterestEvolution(1, candidates=3, slate=2, topics=4)
+    state, time_step = env.reset(random.key(0))
+    for i in range(50):
+        row = {name: each.numpy()[0] for name, each in time_step.observation.items()}
+        assert env.observation_space.contains(row), row
+        state, time_step = env.step(state, tf.constant([env.action_space.sample()]), random.key(i))
+
+
 def test_without_new_candidates_a_session_keeps_its_own():
     env = InterestEvolution(2, resample=False)
     before = env.initial(random.key(0))
