@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import ClassVar, TypeVar
 
-import keras
 import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.errors import UsageError
 from rl.hparams.linucb import LinearBanditHParams
+from rl.models.posterior import LinearPosterior
 from rl.ops import linear_bandit
 from rl.ops.nests import flatten_time
 from rl.ops.policy import masked_mean
@@ -19,30 +19,6 @@ from rl.parallel import replicas
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
 AnyLinearBandit = TypeVar("AnyLinearBandit", bound=LinearBanditHParams)
-
-
-class LinearPosterior(keras.Model):
-    """The posterior of K arms' parameters, of n numbers each: no weight of it is learned by gradients."""
-
-    def __init__(self, arms: int, size: int, prior_precision: float, name: str = "network"):
-        super().__init__(name=name)
-        start = tf.eye(size, batch_shape=[arms])
-        self.precision, self.b, self.mean, self.root = (
-            self.add_weight(shape=shape, initializer="zeros", trainable=False, name=each)
-            for each, shape in {
-                "precision": (arms, size, size),
-                "b": (arms, size),
-                "mean": (arms, size),
-                "root": (arms, size, size),
-            }.items()
-        )
-        self.precision.assign(prior_precision * start)
-        self.root.assign(start / prior_precision**0.5)
-        self.built = True
-
-    def call(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        mean, root = (tf.convert_to_tensor(each) for each in (self.mean, self.root))
-        return linear_bandit.scores(x, mean, root)
 
 
 class LinearBandit(Agent[AnyLinearBandit]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gymnasium
 import numpy as np
 import tensorflow as tf
 from gymnasium import spaces
@@ -20,8 +19,8 @@ ENV_ID = "ClassificationBandit-v0"
 class ClassificationBandit(GraphEnv):
     """Name the class of a row of a table: reward 1 if right, else 0; one step.
 
-    Physics [B] int32: the row, drawn uniformly. The table is of a file or, without one, synthetic: 500 rows of
-    8 numbers in 4 classes, normal around a centre of each. Every step terminates.
+    Physics [B] int32: the row, drawn uniformly. The table is of a file or, without one, synthetic: 500 rows
+    of 8 numbers in 4 classes, normal around a centre of each. Every step terminates.
 
     Args:
         data: an .npz file with `x` [rows, d], numbers, and `y` [rows], classes from 0; empty: synthetic.
@@ -81,6 +80,3 @@ def synthetic(seed: int, rows: int = 500, size: int = 8, classes: int = 4) -> tu
     y[:classes] = np.arange(classes)
     x = centres[y] + 0.5 * generator.normal(size=(rows, size))
     return x.astype(np.float32), y.astype(np.int32)
-
-
-gymnasium.register(ENV_ID, entry_point="rl.envs.graph_gym:GraphEnvGym", kwargs={"env_id": ENV_ID})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gymnasium
 import numpy as np
 import tensorflow as tf
 from gymnasium import spaces
@@ -77,6 +76,3 @@ class LinearBandit(GraphEnv):
     def _expected(self, context: Tensor) -> Tensor:
         """Returns each arm's expected reward, [..., K]."""
         return tf.einsum("...d,kd->...k", context, self.weights)
-
-
-gymnasium.register(ENV_ID, entry_point="rl.envs.graph_gym:GraphEnvGym", kwargs={"env_id": ENV_ID})
