@@ -27,6 +27,7 @@ from walked import iterations_of, save_restore_and_repeat, state, trained_until
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.agents.algos.registry import registry as algos
+from rl.agents.linear_bandit import LinearBandit
 from rl.cli import main
 from rl.envs.registry import registry as envs
 from rl.hparams.merge import resolve
@@ -219,6 +220,8 @@ def parts_cases():
     """(algorithm, kind of action space, kind of observation, backend). Dicts are where masks are, too."""
     found = []
     for name in ALONE:
+        if issubclass(get_algo(name), LinearBandit):  # joins parts without a network
+            continue
         kind = spaces.Discrete if spaces.Discrete in get_algo(name).action_spaces else spaces.Box
         found.append((name, kind, "tuple", "graph"))
         if kind is spaces.Box:

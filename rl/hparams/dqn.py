@@ -210,6 +210,24 @@ def dqn_lunarlander() -> DQNHParams:
 
 
 @register
+def dqn_linear_bandit() -> DQNHParams:
+    """DQN without a future on LinearBandit-v0: epsilon-greedy, by a network of expected rewards."""
+    return DQNHParams.of(
+        DENSE,
+        env="LinearBandit-v0",
+        gamma=0.0,
+        train_steps=20_000,
+        log_period=1_000,
+        num_envs=1,
+        rollout_length=8,
+        updates_per_iteration=4,
+        min_replay_size=100,
+        exploration_steps=4_000,
+        exploration_epsilon_end=0.05,
+    )
+
+
+@register
 def noisy_dqn_cartpole() -> DQNHParams:
     """Double DQN with 10-step returns on CartPole-v1, noisy layers in place of random actions."""
     return dqn_cartpole(

@@ -32,6 +32,7 @@ class Episodes(NamedTuple):
 
     running: Running  # [T, B]
     ended: Tensor  # [T, B] bool
+    regret: Any = ()  # [T, B], of bandits
 
 
 class Team(NamedTuple):
@@ -90,7 +91,10 @@ def over_rollout(start: Running, goes_on: Tensor, reward: Tensor, counted: Tenso
 def sums(episodes: Episodes, mask: Tensor) -> Metrics:
     """Sums over a rollout's finished episodes, and its transitions. mask: of the trajectory, [T, B]."""
     (episode_return, length), ended = episodes.running, tf.cast(episodes.ended, tf.float32)
-    return {
+    known = (
+        {} if isinstance(episodes.regret, tuple) else {"regret": Sum(tf.reduce_sum(episodes.regret * mask))}
+    )
+    return known | {
         "episodes": Sum(tf.reduce_sum(ended)),
         "episode_return": Sum(tf.reduce_sum(tf.where(episodes.ended, episode_return, 0.0))),
         "episode_return_min": Min(tf.reduce_min(tf.where(episodes.ended, episode_return, np.inf))),

@@ -173,7 +173,8 @@ class InGraphRunner(LoopRunner):
         )
         tf.nest.map_structure(lambda variable, x: variable.assign(x), self._carry, carry)
         rows = tf.nest.map_structure(lambda array: array.stack(), arrays)
-        return _trajectory(rows, carry, network_state(start.recurrent_state), self._team)
+        trajectory, played = _trajectory(rows, carry, network_state(start.recurrent_state), self._team)
+        return trajectory, played._replace(regret=env.regret(rows.observation, rows.action, rows.reward))
 
     def _arrays(self, length: int) -> Record:
         agent, num_envs = self.agent, self.env.num_envs

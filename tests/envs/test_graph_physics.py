@@ -20,7 +20,13 @@ from tests.graph_ids import OF_ONE
 
 NUM_ENVS = 4
 # Those left out: test_minatar.py, test_frozen_lake.py.
-IDS = [each for each in OF_ONE if not each.startswith(("MinAtar/", "FrozenLake", "InterestEvolution"))]
+IDS = [
+    each
+    for each in OF_ONE
+    if not each.startswith(
+        ("MinAtar/", "FrozenLake", "InterestEvolution", "LinearBandit", "ClassificationBandit")
+    )
+]
 
 
 class Case(NamedTuple):

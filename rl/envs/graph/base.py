@@ -84,6 +84,11 @@ class GraphEnv(Copies):
         """Returns observation [B, ...]."""
         raise NotImplementedError
 
+    def regret(self, observation: Nest, action: Nest, reward: Tensor) -> Nest:
+        """Returns what the best action would have paid more, expected: float32 [T, B] of steps [T, B, ...];
+        () where nobody knows. Bandits know, and it is logged as `train/regret`."""
+        return ()
+
     def reset(self, seed: Tensor) -> tuple[Any, TimeStep]:
         """Starts an episode in all B environments.
 
