@@ -73,7 +73,9 @@ class GraphEnvGym(gymnasium.Env[Any, Any]):
 
     def render(self) -> np.ndarray:
         """Returns the observation as a picture, uint8 [rows * 32, columns * 32, 3], a colour for each
-        channel."""
+        channel; one that is no board is a row of cells, its least number dark and its greatest lit."""
+        if isinstance(self._observation, dict) or self._observation.ndim < 2:
+            return draw_channels(_row(self._observation))
         return draw_channels(self._observation)
 
     def _move(self, state: Any, action: np.ndarray) -> Any:
@@ -135,6 +137,13 @@ def draw_channels(board: np.ndarray) -> np.ndarray:
     pixels = picture.astype(np.uint8).repeat(CELL, 0).repeat(CELL, 1)
     pixels[::CELL] = pixels[:, ::CELL] = 0
     return pixels
+
+
+def _row(observation: Any) -> np.ndarray:
+    """Returns all numbers of an observation, of parts or not, as a board [1, n] in [0, 1]."""
+    parts = observation.values() if isinstance(observation, dict) else [observation]
+    numbers = np.concatenate([np.ravel(each).astype(np.float32) for each in parts])
+    return ((numbers - numbers.min()) / max(float(np.ptp(numbers)), 1e-6))[None]
 
 
 @functools.cache

@@ -36,8 +36,10 @@ def ppo_frozenlake_rnd() -> PPOHParams:
 
 @register
 def dqn_deep_sea_rnd() -> DQNHParams:
-    """Double DQN with the curiosity of RND on DeepSea-v0 of 20 x 20, which random actions solve once in a
-    million episodes."""
+    """Double DQN with the curiosity of RND on DeepSea-v0 of 20 x 20.
+
+    Random actions find its treasure once in a million episodes.
+    """
     return DQNHParams.of(
         DENSE,
         env="DeepSea-v0",

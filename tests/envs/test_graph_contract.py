@@ -20,6 +20,7 @@ from tests.graph_ids import OF_ONE
 
 IDS = OF_ONE
 NOTHING_DRAWN = {"DeepSea-v0", "FrozenLake12x12-v0"}
+OF_ONE_STEP = {"LinearBandit-v0", "ClassificationBandit-v0"}
 ALWAYS_START_ALIKE = NOTHING_DRAWN | {
     "MinAtar/Asterix-v1",
     "MinAtar/Seaquest-v1",
@@ -91,7 +92,7 @@ def test_the_step_after_an_episode_end_resets_and_nothing_else_does(env_id: str)
     np.testing.assert_array_equal(elapsed[1:][~end[:-1]], elapsed[:-1][~end[:-1]] + 1)
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", [each for each in IDS if each not in OF_ONE_STEP])
 def test_episodes_are_truncated_exactly_at_the_time_limit(env_id: str) -> None:
     env = _graph(env_id, max_episode_steps=LIMIT)
     _, _, terminated, truncated, elapsed = _rollout(env, _sampled_actions(env), seed=2)
@@ -147,7 +148,9 @@ def test_every_reset_draws_anew(env_id: str) -> None:
     observation, *_, elapsed = _rollout(env, _sampled_actions(env, 40), seed=0)
     resets = observation[elapsed == 0].reshape(21 * 64, -1)  # every other step resets
     distinct = len(np.unique(resets, axis=0))
-    if len(np.unique(resets)) > 2 or env_id == "MinAtar/Freeway-v1":  # real numbers, or 10^8 starts
+    if env_id == "ClassificationBandit-v0":
+        assert distinct > 0.9 * 500  # of its rows: 1 - exp(-1344 / 500) are expected
+    elif len(np.unique(resets)) > 2 or env_id == "MinAtar/Freeway-v1":  # real numbers, or 10^8 starts
         assert distinct > 0.99 * len(resets)
     else:
         by_step = observation[::2].reshape(21, 64, -1)
