@@ -23,7 +23,8 @@ from rl.report.progress import summary_table
 from rl.report.versions import write_run_files
 from rl.report.video import has_display, headless_setup
 from rl.request import Request
-from rl.runners.evaluate import Evaluation, Evaluator
+from rl.runners.evaluate import Evaluation
+from rl.runners.kept import Kept
 from rl.runners.player import Player
 from rl.runners.recording import policy_recorder, recorded, training_recorder
 from rl.runners.trainer import Result, Trainer
@@ -130,24 +131,33 @@ def _all_copies(
         return side_by_side(request, list(storages.values()), stop, one_copy)
     rows: list[dict[str, Any]] = []
     failed: list[Exception] = []
+    kept = Kept()
     for number, storage in storages.items():
         try:
-            rows += one_copy(request, storage, number, stop)
+            rows += _copy(request, storage, number, stop, kept)
         except (GivenUp, Unavailable) as error:  # the others may do better
             failed.append(error)
             log.error("%s: %s", storage.address, error)
         if stop.requested:
             break
+    kept.close()
     return rows, failed
 
 
 def one_copy(request: Request, storage: Storage, copy: int, stop: StopRequest) -> list[dict[str, Any]]:
     """Trains (or not) and tests one copy; returns its line of the summary, none where there is nothing to
     say."""
+    with contextlib.closing(Kept()) as kept:
+        return _copy(request, storage, copy, stop, kept)
+
+
+def _copy(
+    request: Request, storage: Storage, copy: int, stop: StopRequest, kept: Kept
+) -> list[dict[str, Any]]:
     with storage.to_train() if request.training else storage.to_read():
-        result = train_one(request.of_copy(copy), storage, stop) if request.training else None
+        result = train_one(request.of_copy(copy), storage, stop, kept) if request.training else None
         if not stop.requested:
-            tests = _test(request, storage.folder, stop, storage.address)
+            tests = _test(request, storage.folder, stop, storage.address, kept)
             return [_summary(request, storage, result, tests)]
         return [] if result is None else [_summary(request, storage, result, {})]
 
@@ -180,10 +190,11 @@ def _check_overrides(hparams: HParams, run_dir: Path, overrides: str) -> None:
             )
 
 
-def train_one(request: Request, storage: Storage, stop: StopRequest) -> Result:
+def train_one(request: Request, storage: Storage, stop: StopRequest, kept: Kept | None = None) -> Result:
     """Trains where `storage` says, or goes on with the run that is there; call it in `storage.to_train()`.
 
     request: of one run, which has its seed.
+    kept: gives what runs before have compiled, and keeps what this one has.
 
     Raises:
         UsageError: it holds another run; parts that do not fit together.
@@ -192,7 +203,7 @@ def train_one(request: Request, storage: Storage, stop: StopRequest) -> Result:
     hparams, run_dir = request.hparams, storage.folder
     assert hparams is not None
     _check_same_run(hparams, run_dir, request.seed)
-    trainer = Trainer(request, storage)
+    trainer = Trainer(request, storage, kept)
     first_step = trainer.first_step
     try:
         recorder = training_recorder(request, storage.address, trainer.runner)
@@ -202,7 +213,10 @@ def train_one(request: Request, storage: Storage, stop: StopRequest) -> Result:
             "name": request.name,
             "seed": request.seed,
             "hparams": hparams.to_dict(),
-            "backends": {"training": trainer.runner.backend, "evaluation": trainer.evaluation_backend},
+            "backends": {
+                "training": trainer.runner.backend,
+                "evaluation": trainer.evaluator and trainer.evaluator.backend,
+            },
             "difference_from_default": {
                 key: list(pair) for key, pair in difference(hparams, HParams()).items()
             },
@@ -211,9 +225,13 @@ def train_one(request: Request, storage: Storage, stop: StopRequest) -> Result:
         while True:
             try:
                 with recorded(trainer.runner, recorder, hparams.train_steps):
-                    return trainer.train(stop)._replace(first_step=first_step)
+                    result = trainer.train(stop)._replace(first_step=first_step)
+                if kept is not None:
+                    trainer.leave_to(kept)
+                return result
             except Diverged as trouble:
                 trainer.close()
+                kept = None  # the rest may be learned at another rate
                 trainer = Trainer.gone_back(request, storage, trouble)
                 recorder = training_recorder(request, storage.address, trainer.runner)
     except EnvironmentFailed as error:
@@ -272,7 +290,7 @@ def _recording(
 
 
 def _test(
-    request: Request, run_dir: Path, stop: StopRequest, address: str | None = None
+    request: Request, run_dir: Path, stop: StopRequest, address: str, kept: Kept
 ) -> dict[str, Evaluation]:
     """Plays test episodes of the best and of the last policy, the same for all runs, and none of those that
     chose the best; further ones of the best policy may be shown or filmed. Returns what they came to: where
@@ -285,11 +303,13 @@ def _test(
     if not saved_hparams(run_dir, request.hparams)[0].env:
         return tests
     with contextlib.suppress(Stopped):
-        agent, episodes = saved_agent(run_dir, request.hparams, request.eval_policy), request.test_episodes
-        with contextlib.closing(Evaluator(agent, episodes)) as evaluator:
+        agent, episodes = kept.agent_of(request.hparams), request.test_episodes
+        if agent is None or request.eval_policy not in (None, agent.hparams.eval_policy):
+            agent = saved_agent(run_dir, request.hparams, request.eval_policy)
+        with kept.evaluator_of(agent, episodes) as evaluator:
             for which in ("last", "best"):  # the best one stays in the agent
                 step = read_weights(agent, run_dir, which)
-                played = {"which": which, "step": step, "address": address or str(run_dir)}
+                played = {"which": which, "step": step, "address": address}
                 with _recording(request if which == "best" else None, run_dir, agent, played) as recorder:
                     tests[which] = evaluator.run(purpose_seed(Purpose.TEST), stopped, recorder)
                 other = evaluator.other(purpose_seed(Purpose.TEST), stopped) if which == "last" else None

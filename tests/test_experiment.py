@@ -35,13 +35,13 @@ def copies(monkeypatch):
     """Numbers of the copies that were trained; those named in `fails` raise."""
     trained, fails = [], {}
 
-    def one_copy(request, storage, number, stop):
+    def one_copy(request, storage, number, stop, kept):
         trained.append(number)
         if number in fails:
             raise fails[number]
         return [{"run": storage.address}]
 
-    monkeypatch.setattr(experiment, "one_copy", one_copy)
+    monkeypatch.setattr(experiment, "_copy", one_copy)
     return trained, fails
 
 

@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from rl import experiment, heartbeat, saved_run
 from rl.cli import main
 from rl.report import versions
-from rl.runners import health, trainer
+from rl.runners import health, kept, trainer
 from rl.runners.evaluate import Evaluation
 from rl.runners.player import Player
 from rl.storage import files
@@ -37,8 +37,8 @@ class Evaluated:
 
     backend = "gym"
 
-    def __init__(self, *_):
-        pass
+    def __init__(self, agent, episodes):
+        self.agent, self.episodes = agent, episodes
 
     def run(self, seed, stopped=None, recorder=None):
         return Evaluation(np.full(1, 1.0), np.ones(1))
@@ -68,7 +68,7 @@ def quick(monkeypatch, compiled):
             compiled[name] = make()
         return compiled[name]
 
-    build = trainer.build_runner
+    build = kept.build_runner
 
     def runner(*words):
         found = once("runner", lambda: build(*words))
@@ -103,13 +103,13 @@ def quick(monkeypatch, compiled):
     # By a thread of its own, at any time: the walk would not be the same twice.
     monkeypatch.setattr(heartbeat.Watch, "_write", lambda self, what: None)
     monkeypatch.setattr(versions, "_git_commit", lambda _: None)
-    monkeypatch.setattr(trainer, "build_runner", runner)
+    monkeypatch.setattr(kept, "build_runner", runner)
     check, graph = health.FiniteCheck, trainer.Trainer._policy_graph
     monkeypatch.setattr(health, "FiniteCheck", lambda each: once("finite", lambda: check(each)))
     monkeypatch.setattr(trainer.Trainer, "_policy_graph", lambda self: once("graph", lambda: graph(self)))
     monkeypatch.setattr(saved_run, "get_algo", lambda _: lambda *__: compiled["runner"].agent)
+    monkeypatch.setattr(kept, "Evaluator", Evaluated)
     for module in (trainer, experiment):
-        monkeypatch.setattr(module, "Evaluator", Evaluated)
         monkeypatch.setattr(module, "Player", OnePlayer)
     monkeypatch.setattr(imageio_ffmpeg, "write_frames", frames)
     monkeypatch.setattr(imageio_ffmpeg, "count_frames_and_secs", count)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from rl.data.recorder import Recorder
 from rl.errors import EnvironmentFailed, UsageError
@@ -153,6 +154,21 @@ class Runner:
         """
         if self.fingerprint is not None:
             self.fingerprint.check(address)
+
+    @property
+    def repeatable(self) -> bool:
+        """Says whether it can begin anew (`begin_as`): nothing of it stands outside `variables`."""
+        return False
+
+    def begin_as(self, fresh: Runner) -> None:
+        """Begins the run that another runner, built alike but of another seed, would begin; what is compiled
+        stays. Only where it is `repeatable`."""
+        start = fresh.variables
+        for name, variable in self.variables.items():
+            variable.assign(tf.convert_to_tensor(start[name]))
+        self.iteration.reseed(fresh.iteration.seed)
+        self._kinds = {}
+        self.begin_window()
 
     def record_to(self, recorder: Recorder) -> None:
         """Lets a recorder know of all that is played from now on. Raises UsageError where that cannot be."""

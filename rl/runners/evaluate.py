@@ -72,7 +72,7 @@ class Evaluator:
         self._env_id = hparams.env
         self._envs = watched(lambda: eval_envs_of(hparams, self._num_envs, env_kwargs), hparams, redo=True)
         _check_spaces(agent, self._envs)
-        self._agent, self._sampled = agent, hparams.eval_policy == "sample"
+        self.agent, self._sampled = agent, hparams.eval_policy == "sample"
         actor = Actor(agent, self._envs.num_envs, False, 0, hparams.act_backend, self._sampled)
         self._actors = {self._sampled: actor}
 
@@ -106,11 +106,11 @@ class Evaluator:
     def other(self, seed: int, stopped: Callable[[], bool] | None = None) -> tuple[str, Evaluation] | None:
         """Plays what `eval_policy` did not ask for; returns its name, "sampled" or "greedy", and its
         episodes of that seed; None for policies that are not stochastic. Raises Stopped as `run`."""
-        if not self._agent.stochastic:
+        if not self.agent.stochastic:
             return None
         other = not self._sampled
         if other not in self._actors:  # at the end alone: a conversion to LiteRT would not pay
-            self._actors[other] = Actor(self._agent, self._envs.num_envs, False, 0, "compiled", other)
+            self._actors[other] = Actor(self.agent, self._envs.num_envs, False, 0, "compiled", other)
         return "sampled" if other else "greedy", played(
             lambda: self._play(self._actors[other], seed, stopped)
         )

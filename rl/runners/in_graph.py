@@ -122,6 +122,11 @@ class InGraphRunner(LoopRunner):
         own = {f"env/{i}": variable for i, variable in enumerate(leaves)}
         return super().variables | self.devices.named(own)
 
+    @property
+    def repeatable(self) -> bool:
+        """See `Runner.repeatable`."""
+        return self.recorder is None and self.fingerprint is None and self.devices.count == 1
+
     def record_to(self, recorder: Recorder) -> None:
         """See `Runner.record_to`."""
         jit_compile = start_mode(self.agent, in_graph=True) == "xla"

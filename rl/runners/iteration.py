@@ -43,6 +43,7 @@ class Iteration:
                  curiosity: Curiosity | None = None):  # fmt: skip
         self.agent, self.memory, self.seed, self.root_seed = agent, memory, seed, random.key(seed)
         self.number = tf.Variable(0, dtype=tf.int64, trainable=False, name="iteration")  # made so far
+        self._root = tf.Variable(self.root_seed, trainable=False, name="root_seed")
         self._augment, self._closes, self._in_graph = augment, workers is not None, in_graph
         self._curiosity = curiosity
         self.steps_per_iteration: int = agent.steps_per_iteration
@@ -61,6 +62,11 @@ class Iteration:
         """Returns environment steps before this iteration (updates where nothing is played), int64 scalar."""
         return self.number * self.steps_per_iteration
 
+    def reseed(self, seed: int) -> None:
+        """Takes another seed, for a run that begins anew in what is compiled."""
+        self.seed, self.root_seed = seed, random.key(seed)
+        self._root.assign(self.root_seed)
+
     def run(self, source: Callable[..., Any] | Samples | None, worker: Any = None) -> loops.Metrics:
         """Makes one iteration; returns sums: over finished episodes, and of each metric over the updates.
 
@@ -68,7 +74,7 @@ class Iteration:
             where who played adds these up. Or what buffers elsewhere have sampled. None: nothing is played.
         worker: who made the rollout, int32 scalar.
         """
-        seed, learn_seed = iteration_seeds(self.root_seed, self.number)
+        seed, learn_seed = iteration_seeds(self._root.value(), self.number)
         step = self.step()
         if source is None or isinstance(source, Samples):
             self.agent.schedule(step)

@@ -27,9 +27,9 @@ from rl.report.progress import Progress, where_played
 from rl.report.video import Preview
 from rl.request import Request
 from rl.runners.beside import Beside
-from rl.runners.build import build_runner
-from rl.runners.evaluate import Evaluation, Evaluator
+from rl.runners.evaluate import Evaluation
 from rl.runners.health import Health
+from rl.runners.kept import Kept
 from rl.runners.player import Player
 from rl.runners.window import Window
 from rl.saved_run import best_return
@@ -65,18 +65,18 @@ class Result(NamedTuple):
 class Trainer:
     """Trains the run of a request where `storage` has it, from its newest checkpoint where there is one.
 
-    Building it restores and may raise UsageError; nothing has been written by then.
+    Building it restores and may raise UsageError; nothing has been written by then. kept: of copies before.
     """
 
-    def __init__(self, request: Request, storage: Storage):
+    def __init__(self, request: Request, storage: Storage, kept: Kept | None = None):
         assert request.hparams is not None
         hparams, workers, run_dir = request.hparams, request.workers, storage.folder
         self.request, self.storage = request, storage
         self.hparams, self.run_dir, self.seed = hparams, run_dir, request.seed
-        self.runner = build_runner(hparams, request.seed, workers, systems.strategy())
+        self.runner = (kept := kept or Kept()).runner_of(hparams, request.seed, workers, systems.strategy())
         self.agent = self.runner.agent
         # None where data are all there is, and no environment to play in.
-        self.evaluator = Evaluator(self.agent, request.eval_episodes) if hparams.env else None
+        self.evaluator = kept.take_evaluator(self.agent, request.eval_episodes) if hparams.env else None
         self.estimator = self._make_estimator()
         self.beside = Beside(self.agent, request.eval_episodes)
         self.player = Player(self.agent, "rgb_array") if request.record_video and hparams.env else None
@@ -141,8 +141,8 @@ class Trainer:
             Progress(total, self.run_dir / "train.log", step=self.first_step, unit=self.unit) as progress,
             Watch(self.run_dir, lambda: progress.step, self._hang_limit),
         ):
-            backends = runner.backend, self.evaluation_backend
-            progress.message(where_played(self.hparams.env, self.hparams.data, *backends))
+            evaluated = None if self.evaluator is None else self.evaluator.backend
+            progress.message(where_played(self.hparams.env, self.hparams.data, runner.backend, evaluated))
             if self.hparams.offline:
                 progress.message("nothing is played: steps are gradient updates")
             if not self.resumed:
@@ -259,14 +259,14 @@ class Trainer:
             raise verdict
 
     @property
-    def evaluation_backend(self) -> str | None:
-        """Returns which of `rl.envs.make.BACKENDS` evaluates; None where nothing does."""
-        return None if self.evaluator is None else self.evaluator.backend
-
-    @property
     def unit(self) -> str:
         """Returns what steps are."""
         return "updates" if self.hparams.offline else "steps"
+
+    def leave_to(self, kept: Kept) -> None:
+        """Leaves what is compiled to those that come after."""
+        kept.keep(self.hparams, self.runner, self.evaluator)
+        self.evaluator = None
 
     def close(self) -> None:
         self.runner.close()

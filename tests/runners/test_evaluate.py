@@ -17,6 +17,7 @@ from rl.envs.host import Purpose, env_seeds, purpose_seed
 from rl.hparams.merge import resolve
 from rl.request import Request
 from rl.runners.evaluate import Evaluator
+from rl.runners.kept import Kept
 from rl.runners.player import Player
 
 
@@ -164,7 +165,7 @@ def test_no_episode_serves_two_purposes(tmp_path, monkeypatch):
     found = {"evaluations": seeds_of(lambda: rl.train("ppo_identity", output_dir=tmp_path, **overrides))}
     run_dir = tmp_path / "run_0"
     request = Request(resolve("ppo_identity", overrides))
-    found["test"] = seeds_of(lambda: experiment._test(request, run_dir, StopAfter(), str(run_dir)))
+    found["test"] = seeds_of(lambda: experiment._test(request, run_dir, StopAfter(), str(run_dir), Kept()))
     policy = rl.load(run_dir)
     found |= {
         f"user {seed}": seeds_of(lambda seed=seed: policy.evaluate(100, *seed))

@@ -1,0 +1,51 @@
+"""What is compiled serves the runs of other seeds, which are what they would be alone."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from walked import assert_same, state
+
+from rl.hparams.merge import resolve
+from rl.runners.build import build_runner
+from rl.runners.kept import Kept
+
+
+@pytest.mark.parametrize(
+    "name", ["ppo_identity", "rainbow_identity", "es_identity", "ppo_tictactoe_selfplay"]
+)
+def test_a_runner_that_begins_anew_makes_the_run_of_its_new_seed(name: str) -> None:
+    hparams = resolve(name, {"compile": "graph"})
+    kept = Kept()
+    first = kept.runner_of(hparams, 0, None, None)
+    first.run(3)
+    kept.keep(hparams, first, None)
+    again = kept.runner_of(hparams, 7, None, None)
+    alone = build_runner(hparams, 7)
+    assert again is first
+    assert_same(state(again), state(alone))
+    assert again.run(3) == alone.run(3)
+    assert_same(state(again), state(alone))
+
+
+def test_other_hyperparameters_are_built_anew() -> None:
+    kept, hparams = Kept(), resolve("ppo_identity", {})
+    first = kept.runner_of(hparams, 0, None, None)
+    kept.keep(hparams, first, None)
+    assert kept.agent_of(hparams) is first.agent
+    other = resolve("ppo_identity", {"lr": 0.5})
+    assert kept.agent_of(other) is None
+    assert kept.runner_of(other, 0, None, None) is not first
+
+
+def test_an_evaluator_is_lent_as_long_as_agent_and_episodes_are_the_same() -> None:
+    kept, hparams = Kept(), resolve("ppo_identity", {})
+    runner = kept.runner_of(hparams, 0, None, None)
+    mine = kept.take_evaluator(runner.agent, 2)
+    kept.keep(hparams, runner, mine)
+    with contextlib.closing(kept):
+        with kept.evaluator_of(runner.agent, 2) as found:
+            assert found is mine
+        with kept.evaluator_of(runner.agent, 3) as found:
+            assert found is not mine
