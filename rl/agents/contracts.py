@@ -8,7 +8,7 @@ after `ActSelect` say, each of which it may fulfil or not.
 from __future__ import annotations
 
 import inspect
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import tensorflow as tf
 
@@ -199,3 +199,48 @@ class AsksExpert(Protocol):
 
     def take_expert(self, expert: Any) -> None:
         """Takes a trained agent of the same spaces, whose policy keeps no state (rl.agents.agent.Agent)."""
+
+
+class Moved(NamedTuple):
+    """Where moves lead."""
+
+    position: Nest  # [B, ...]
+    reward: Tensor  # [B] for who made the move
+    terminated: Tensor  # [B] bool
+    truncated: Tensor  # [B] bool
+
+
+class Model(Protocol):
+    """An environment as a search asks about it (`rl.envs.graph.model`), of B positions at once."""
+
+    moves: int  # A, how many there are
+    sign: float  # by which the value of what follows counts for who made a move: -1 of two by turns
+
+    def position(self, state: Nest, observation: Nest, score: Tensor) -> Nest:
+        """Returns positions [B, ...] from what is played: states, observations, returns so far [B]."""
+
+    def observe(self, position: Nest) -> Nest:
+        """Returns what who is on turn observes, [B, ...]."""
+
+    def score(self, position: Nest) -> Tensor:
+        """Returns the episodes' returns so far, [B]; asked for of one player alone."""
+
+    def step(self, position: Nest, move: Tensor, seed: Tensor) -> Moved:
+        """Returns where moves [B] int32 lead. What follows an end means nothing."""
+
+    def rows(self, position: Nest, weights: Tensor) -> Tensor:
+        """Returns the actions' shares for every row that is played, from those of the moves of who is on
+        turn, [B, A]."""
+
+
+@runtime_checkable
+class Searches(Protocol):
+    """An algorithm that searches before it acts, in training. Its hparams say so too (`HParams.searches`)."""
+
+    def plan(
+        self, model: Model, position: Nest, seed: Tensor, step: Tensor
+    ) -> tuple[Nest, dict[str, Tensor]]:
+        """Returns actions for every row that is played, and what a rollout keeps beside the transition."""
+
+    def planned(self) -> dict[str, tuple[int, ...]]:
+        """Returns the shapes, of one row, of what `plan` has a rollout keep, float32."""
