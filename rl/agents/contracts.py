@@ -8,13 +8,14 @@ after `ActSelect` say, each of which it may fulfil or not.
 from __future__ import annotations
 
 import inspect
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import tensorflow as tf
 
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.ops.loops import value_of
+from rl.ops.search import Model
 from rl.types import Loss, Nest, PolicyOutput, Tensor
 
 EXPERIENCES = {  # what an algorithm may learn from
@@ -199,38 +200,6 @@ class AsksExpert(Protocol):
 
     def take_expert(self, expert: Any) -> None:
         """Takes a trained agent of the same spaces, whose policy keeps no state (rl.agents.agent.Agent)."""
-
-
-class Moved(NamedTuple):
-    """Where moves lead."""
-
-    position: Nest  # [B, ...]
-    reward: Tensor  # [B] for who made the move
-    terminated: Tensor  # [B] bool
-    truncated: Tensor  # [B] bool
-
-
-class Model(Protocol):
-    """An environment as a search asks about it (`rl.envs.graph.model`), of B positions at once."""
-
-    moves: int  # A, how many there are
-    sign: float  # by which the value of what follows counts for who made a move: -1 of two by turns
-
-    def position(self, state: Nest, observation: Nest, score: Tensor) -> Nest:
-        """Returns positions [B, ...] from what is played: states, observations, returns so far [B]."""
-
-    def observe(self, position: Nest) -> Nest:
-        """Returns what who is on turn observes, [B, ...]."""
-
-    def score(self, position: Nest) -> Tensor:
-        """Returns the episodes' returns so far, [B]; asked for of one player alone."""
-
-    def step(self, position: Nest, move: Tensor, seed: Tensor) -> Moved:
-        """Returns where moves [B] int32 lead. What follows an end means nothing."""
-
-    def rows(self, position: Nest, weights: Tensor) -> Tensor:
-        """Returns the actions' shares for every row that is played, from those of the moves of who is on
-        turn, [B, A]."""
 
 
 @runtime_checkable

@@ -37,6 +37,38 @@ class Game(Protocol):
         """Returns positions [N, ...], what the mover is paid [N], whether the game is over [N]."""
 
 
+class Moved(NamedTuple):
+    """Where moves lead."""
+
+    position: Nest  # [B, ...]
+    reward: Tensor  # [B] for who made the move
+    terminated: Tensor  # [B] bool
+    truncated: Tensor  # [B] bool
+
+
+class Model(Protocol):
+    """An environment as a search asks about it (`rl.envs.graph.model`), of B positions at once."""
+
+    moves: int  # A, how many there are
+    sign: float  # by which the value of what follows counts for who made a move: -1 of two by turns
+
+    def position(self, state: Nest, observation: Nest, score: Tensor) -> Nest:
+        """Returns positions [B, ...] from what is played: states, observations, returns so far [B]."""
+
+    def observe(self, position: Nest) -> Nest:
+        """Returns what who is on turn observes, [B, ...]."""
+
+    def score(self, position: Nest) -> Tensor:
+        """Returns the episodes' returns so far, [B]; asked for of one player alone."""
+
+    def step(self, position: Nest, move: Tensor, seed: Tensor) -> Moved:
+        """Returns where moves [B] int32 lead. What follows an end means nothing."""
+
+    def rows(self, position: Nest, weights: Tensor) -> Tensor:
+        """Returns the actions' shares for every row that is played, from those of the moves of who is on
+        turn, [B, A]."""
+
+
 class Tree(NamedTuple):
     """B trees of at most M nodes, of which node 0 is the root."""
 

@@ -50,16 +50,17 @@ class SearchRunner(InGraphRunner):
     """
 
     def __init__(self, env: Any, iteration: Iteration, jit_compile: bool, devices: Devices):
-        self._model = model_of(env)
+        self._model, agent = model_of(env), iteration.agent
+        assert isinstance(agent, Searches)  # or another runner would run it
+        if self._model.sign < 0.0 and "score" in agent.planned():
+            raise UsageError("rank_percentile: ranks are for one player, leave it out of games for two")
+        self._planner: Searches = agent
         super().__init__(env, iteration, jit_compile, devices)
 
     def _act(self, carry: Carry, seed: Tensor, step: Tensor) -> tuple[Nest, dict[str, Tensor], Nest]:
-        agent = self.agent
-        assert isinstance(agent, Searches)  # or another runner would run it
         score = tf.where(carry.ended, 0.0, tf.repeat(carry.running.episode_return, self.env.agents))
         position = self._model.position(carry.state, carry.observation, score)
-        return *agent.plan(self._model, position, seed, step), carry.recurrent_state
+        return *self._planner.plan(self._model, position, seed, step), carry.recurrent_state
 
     def _kept(self) -> dict[str, tuple[int, ...]]:
-        assert isinstance(self.agent, Searches)
-        return self.agent.planned()
+        return self._planner.planned()

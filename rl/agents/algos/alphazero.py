@@ -39,7 +39,6 @@ from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import register
-from rl.agents.contracts import Model
 from rl.agents.policy_gradient import check_minibatches, shuffled
 from rl.hparams.alphazero import AlphaZeroHParams
 from rl.models.networks import ActorCritic
@@ -97,7 +96,7 @@ class AlphaZero(Agent[AlphaZeroHParams]):
         return {"weights": (int(self.action_space.n),)} | ({"score": ()} if self.ranked else {})
 
     def plan(
-        self, model: Model, position: Nest, seed: Tensor, step: Tensor
+        self, model: search.Model, position: Nest, seed: Tensor, step: Tensor
     ) -> tuple[Nest, dict[str, Tensor]]:
         hparams = self.hparams
         noise_seed, search_seed, select_seed = random.split(seed, 3)
@@ -114,7 +113,7 @@ class AlphaZero(Agent[AlphaZeroHParams]):
         action = self.act_select(output, select_seed, step, True)[0]
         return action, {"weights": weights} | ({"score": model.score(position)} if self.ranked else {})
 
-    def _followed(self, model: Model, position: Nest, move: Tensor, seed: Tensor) -> search.Step:
+    def _followed(self, model: search.Model, position: Nest, move: Tensor, seed: Tensor) -> search.Step:
         """Where moves lead, in a tree."""
         moved = model.step(position, move, seed)
         prior, value = self._evaluate(model, moved.position)
@@ -127,7 +126,7 @@ class AlphaZero(Agent[AlphaZeroHParams]):
             reward = moved.reward + tf.where(cut, discount * value, 0.0)
         return search.Step(moved.position, reward, tf.where(over, 0.0, discount), prior, value)
 
-    def _evaluate(self, model: Model, position: Nest) -> tuple[Tensor, Tensor]:
+    def _evaluate(self, model: search.Model, position: Nest) -> tuple[Tensor, Tensor]:
         """How likely moves are [B, A], 0 where they are illegal, and what positions are worth [B]."""
         observation = model.observe(position)
         output = self.network(observation)

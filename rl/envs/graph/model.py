@@ -1,6 +1,6 @@
 """In-graph environments as models of themselves: what a search asks about positions that are not played.
 
-A position is what a search keeps of a state; `rl.agents.contracts.Model` says what is asked of these.
+A position is what a search keeps of a state; `rl.ops.search.Model` says what is asked of these.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import NamedTuple
 import tensorflow as tf
 from gymnasium import spaces
 
-from rl.agents.contracts import Model, Moved
 from rl.envs.graph.base import GraphEnv
 from rl.envs.graph.multi_agent import AgentRows, AgentsState, AgentsView, TurnGame, seen_by
 from rl.errors import UsageError
+from rl.ops.search import Model, Moved
 from rl.types import Nest, Tensor
 
 
