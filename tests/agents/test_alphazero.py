@@ -111,6 +111,7 @@ def test_both_sides_of_a_game_are_searched_for_who_is_on_turn(make_agent):
         assert action.numpy().reshape(4, 2)[game, side] == 9
 
 
+@pytest.mark.slow
 def test_it_learns_from_both_sides_and_plays_all_games(build):
     """Untrained, its network loses some of them; a little trained, fewer: `benchmarks` measure the rest."""
     runner = build("alphazero_tictactoe", compile="xla", simulations=8, num_envs=32, rollout_length=16)
