@@ -74,9 +74,11 @@ def alphazero_sparse_cartpole() -> AlphaZeroHParams:
         num_envs=32,
         rollout_length=32,
         rank_percentile=0.75,
+        ranked_episodes=100,
         simulations=32,
         lr=1e-3,
-        epochs=4,
+        lr_schedule="linear",
+        epochs=8,
         minibatches=4,
     )
 
