@@ -54,6 +54,8 @@ BARS: dict[str, Bar] = {
     **{f"{algo}_two_step": Bar(7.0, "P") for algo in ("vdn", "iql")},
     "slateq_interest_evolution": Bar(160.0, "R", 120_000),
     "ppo_multi_cartpole": Bar(600.0, "R", 200_000),
+    "alphazero_sparse_cartpole": Bar(150.0, "R", 100_000),
+    "alphazero_tictactoe": Bar(0.0, "S"),
     "ppo_tictactoe_selfplay": Bar(0.0, "S"),  # a perfect player is never beaten, nor does it beat
     "ppo_connect_four_selfplay": Bar(0.4, "S"),  # 0.7 of the games against 100 playouts
     "apex_dqn_cartpole": Bar(475.0, "G"),

@@ -113,8 +113,10 @@ def ids(each):
 
 
 def backends(name):
-    """Where an algorithm is walked: what learns from data plays nothing; `TinyTeam` is in-graph alone."""
-    return ("graph",) if offline(name) or not sees_itself(name) else BACKENDS
+    """Where an algorithm is walked: what learns from data plays nothing; what searches and `TinyTeam` are
+    in-graph alone."""
+    alone = offline(name) or get_algo(name).hparams_type.searches or not sees_itself(name)
+    return ("graph",) if alone else BACKENDS
 
 
 def family(name):

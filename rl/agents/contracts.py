@@ -15,6 +15,7 @@ import tensorflow as tf
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.ops.loops import value_of
+from rl.ops.search import Model
 from rl.types import Loss, Nest, PolicyOutput, Tensor
 
 EXPERIENCES = {  # what an algorithm may learn from
@@ -199,3 +200,16 @@ class AsksExpert(Protocol):
 
     def take_expert(self, expert: Any) -> None:
         """Takes a trained agent of the same spaces, whose policy keeps no state (rl.agents.agent.Agent)."""
+
+
+@runtime_checkable
+class Searches(Protocol):
+    """An algorithm that searches before it acts, in training. Its hparams say so too (`HParams.searches`)."""
+
+    def plan(
+        self, model: Model, position: Nest, seed: Tensor, step: Tensor
+    ) -> tuple[Nest, dict[str, Tensor]]:
+        """Returns actions for every row that is played, and what a rollout keeps beside the transition."""
+
+    def planned(self) -> dict[str, tuple[int, ...]]:
+        """Returns the shapes, of one row, of what `plan` has a rollout keep, float32."""

@@ -23,6 +23,7 @@ from rl.envs.gym_host import UNLIMITED
 from rl.envs.host import HostEnv, HostStep
 from rl.envs.registry import get_env
 from rl.errors import UsageError, nearest
+from rl.hparams.league import SELF
 from rl.ops import random
 from rl.types import Nest
 
@@ -33,7 +34,8 @@ def make_graph(
     env_id: str, num_envs: int, env_kwargs: dict[str, Any], max_episode_steps: int | None, view: str = "rows"
 ) -> GraphEnv:
     """Returns the in-graph environment of that id; one of many agents in that view
-    (`rl.envs.agents.VIEWS`), a game for two against the option `opponent` (`rl.envs.graph.versus`).
+    (`rl.envs.agents.VIEWS`), a game for two against the option `opponent` (`rl.envs.graph.versus`); where
+    that is `self`, both sides are the learner's, as if there were none.
 
     Raises:
         UsageError: it has not these options, or lacks what environments must have.
@@ -42,14 +44,15 @@ def make_graph(
     env_kwargs = dict(env_kwargs)
     opponent, opening = "", 0
     if issubclass(env_class, TurnGame) and "opponent" in env_kwargs:
-        opponent, opening = str(env_kwargs.pop("opponent")), env_kwargs.pop("opening", 0)
+        opponent = str(env_kwargs.pop("opponent"))
+        opening = 0 if opponent == SELF else env_kwargs.pop("opening", 0)
     options = [each for each in inspect.signature(env_class).parameters if each not in _ARGUMENTS]
     for key in env_kwargs:
         if key not in options:
             hint = nearest(key, options) if options else "it takes none"
             raise UsageError(f"in-graph {env_id} has no option {key!r}: {hint} (or take env_backend gym)")
     env = env_class(num_envs, max_episode_steps, **env_kwargs)
-    if opponent:
+    if opponent not in ("", SELF):
         return versus(env, opponent, opening, view)
     if isinstance(env, MultiAgentEnv):
         check_multi_agent_env(env_id, env)

@@ -11,6 +11,7 @@ from rl.errors import UsageError
 from rl.hparams.checked import Checked, Coefficient, Fraction, PositiveInt
 
 LEAGUE = "league"  # as the environment's option `opponent`: past selves play, in training alone
+SELF = "self"  # likewise: the learner plays both sides
 
 
 class LeagueHParams(Checked):

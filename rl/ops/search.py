@@ -1,12 +1,14 @@
 """Tree search in tensors: B trees side by side, each of a fixed number of nodes, in one compiled loop.
 
-For games of two players by turns whose gain is the other's loss: a value is always that of who is on turn.
 A node's arrays have a place for each of its A moves. Each simulation goes down from the root by the best
-scores, adds the one node that it comes to, values it, and adds that value to what it went through.
+scores, adds the one node that it comes to, values it, and adds what a move brought in all, its reward and
+`discount` times what followed, to each move that it went through. In games of two by turns, whose gain is
+the other's loss, a value is that of who is on turn, and the discount is -1.
 
-What differs between searches are two functions: `evaluate` says of new positions how likely their moves are
-and what they are worth, `score` which move a descent follows. `uct` is Kocsis & Szepesvari 2006, "Bandit
-based Monte-Carlo planning", with a random playout as value.
+What differs between searches are two functions: `recurrent` says where moves lead, what these positions are
+worth and how likely their moves are, `score` which move a descent follows. `uct` is Kocsis & Szepesvari 2006,
+"Bandit based Monte-Carlo planning", with a random playout as value; `puct` is AlphaGo Zero's search (Silver
+et al. 2017, "Mastering the game of Go without human knowledge", methods, "Select").
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from rl.types import Nest, Tensor
 
 UNSEEN = 1e6  # score of a move that was never tried
 NEVER = -1e9  # of an illegal one
+LEAST = 1e-6  # prior of a legal move
 
 
 class Game(Protocol):
@@ -34,6 +37,38 @@ class Game(Protocol):
         """Returns positions [N, ...], what the mover is paid [N], whether the game is over [N]."""
 
 
+class Moved(NamedTuple):
+    """Where moves lead."""
+
+    position: Nest  # [B, ...]
+    reward: Tensor  # [B] for who made the move
+    terminated: Tensor  # [B] bool
+    truncated: Tensor  # [B] bool
+
+
+class Model(Protocol):
+    """An environment as a search asks about it (`rl.envs.graph.model`), of B positions at once."""
+
+    moves: int  # A, how many there are
+    sign: float  # by which the value of what follows counts for who made a move: -1 of two by turns
+
+    def position(self, state: Nest, observation: Nest, score: Tensor) -> Nest:
+        """Returns positions [B, ...] from what is played: states, observations, returns so far [B]."""
+
+    def observe(self, position: Nest) -> Nest:
+        """Returns what who is on turn observes, [B, ...]."""
+
+    def score(self, position: Nest) -> Tensor:
+        """Returns the episodes' returns so far, [B]; asked for of one player alone."""
+
+    def step(self, position: Nest, move: Tensor, seed: Tensor) -> Moved:
+        """Returns where moves [B] int32 lead. What follows an end means nothing."""
+
+    def rows(self, position: Nest, weights: Tensor) -> Tensor:
+        """Returns the actions' shares for every row that is played, from those of the moves of who is on
+        turn, [B, A]."""
+
+
 class Tree(NamedTuple):
     """B trees of at most M nodes, of which node 0 is the root."""
 
@@ -41,32 +76,51 @@ class Tree(NamedTuple):
     prior: Tensor  # [B, M, A] how likely a move is, 0: it is illegal
     child: Tensor  # [B, M, A] int32, the node that a move leads to, -1: not yet
     visits: Tensor  # [B, M, A] float32, simulations that went through the move
-    total: Tensor  # [B, M, A] the sum of their values, for who made the move
-    over: Tensor  # [B, M] bool: the game has ended there
-    paid: Tensor  # [B, M] what who moved there was paid
+    total: Tensor  # [B, M, A] the sum of what it brought them, for who made the move
+    reward: Tensor  # [B, M] of the move that led there
+    discount: Tensor  # [B, M] by which what follows it counts, 0: nothing follows
 
 
-# (positions [B, ...], seed) to the moves' probabilities [B, A] and the value for who is on turn [B].
-Evaluate = Callable[[Nest, Tensor], tuple[Tensor, Tensor]]
+class Step(NamedTuple):
+    """Where moves from B positions lead."""
+
+    position: Nest  # [B, ...]
+    reward: Tensor  # [B] for who made the move
+    discount: Tensor  # [B] of the value there, -1 where that is the other player's; 0: nothing follows
+    prior: Tensor  # [B, A] how likely the moves there are, 0: illegal
+    value: Tensor  # [B] of the position, for who is on turn there
+
+
+# (positions [B, ...], moves [B] int32, seed) to where they lead.
+Recurrent = Callable[[Nest, Tensor, Tensor], Step]
 # (prior, visits, total of values, each [B, A]) to what a descent follows most, [B, A].
 Score = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def search(game: Game, root: Nest, simulations: int, evaluate: Evaluate, score: Score, seed: Tensor) -> Tree:
-    """Returns the trees after `simulations` simulations from positions [B, ...].
+class Found(NamedTuple):
+    """What a search says of B positions."""
+
+    visits: Tensor  # [B, A] float32, simulations that tried a move first
+    weights: Tensor  # [B, A] their shares
+    value: Tensor  # [B] the mean of what they brought
+
+
+def search(
+    recurrent: Recurrent, root: Nest, prior: Tensor, simulations: int, score: Score, seed: Tensor
+) -> Tree:
+    """Returns the trees after so many simulations from positions [B, ...]; prior [B, A]: of their moves.
 
     A position that is over by itself is searched as if it were not: what is found there means nothing.
     """
-    prior, _ = evaluate(root, random.fold_in(seed, simulations))
     count, moves, nodes = int(prior.shape[0]), int(prior.shape[1]), simulations + 1
     per_move, per_node = [count, nodes, moves], [count, nodes]
     position = tf.nest.map_structure(lambda x: _put_first(x, nodes), root)
-    zeros, never = tf.zeros(per_move), tf.zeros(per_node, tf.bool)
-    child = tf.fill(per_move, -1)
-    tree = Tree(position, _put_first(prior, nodes), child, zeros, zeros, never, tf.zeros(per_node))
+    zeros = tf.zeros(per_move)
+    child, discount = tf.fill(per_move, -1), tf.ones(per_node)
+    tree = Tree(position, _put_first(prior, nodes), child, zeros, zeros, tf.zeros(per_node), discount)
 
     def simulate(i: Tensor, tree: Tree) -> tuple[Tensor, Tree]:
-        return i + 1, _simulation(game, tree, i, evaluate, score, random.fold_in(seed, i))
+        return i + 1, _simulation(recurrent, tree, i, score, random.fold_in(seed, i))
 
     return tf.while_loop(
         lambda i, _: i < simulations, simulate, (tf.constant(0), tree), maximum_iterations=simulations
@@ -80,11 +134,15 @@ def uct(game: Game, root: Nest, playouts: int, seed: Tensor, exploration: float 
     exploration * sqrt(ln(visits of the node) / visits of the move), untried moves first, in random order.
     """
 
-    def evaluate(position: Nest, seed: Tensor) -> tuple[Tensor, Tensor]:
-        order, play = random.split(seed, 2)
+    def ordered(position: Nest, seed: Tensor) -> Tensor:
         legal = tf.cast(game.legal_moves(position), tf.float32)
-        prior = legal * (0.5 + 0.5 * random.uniform(order, legal.shape))  # orders untried moves
-        return prior, playout(game, position, play)
+        return legal * (0.5 + 0.5 * random.uniform(seed, legal.shape))  # orders untried moves
+
+    def recurrent(position: Nest, move: Tensor, seed: Tensor) -> Step:
+        order, play = random.split(seed, 2)
+        position, paid, over = game.play(position, move)
+        value = playout(game, position, play)
+        return Step(position, paid, tf.where(over, 0.0, -1.0), ordered(position, order), value)
 
     def score(prior: Tensor, visits: Tensor, total: Tensor) -> Tensor:
         tried = tf.maximum(visits, 1.0)
@@ -92,7 +150,42 @@ def uct(game: Game, root: Nest, playouts: int, seed: Tensor, exploration: float 
         bound = total / tried + exploration * tf.sqrt(tf.math.log(node) / tried)
         return tf.where(visits > 0.0, bound, UNSEEN + prior)
 
-    return search(game, root, playouts, evaluate, score, seed).visits[:, 0]
+    order, _ = random.split(random.fold_in(seed, playouts), 2)
+    return search(recurrent, root, ordered(root, order), playouts, score, seed).visits[:, 0]
+
+
+def puct(
+    recurrent: Recurrent, root: Nest, prior: Tensor, simulations: int, seed: Tensor, c_puct: float
+) -> Found:
+    """Returns what a tree search with priors of moves and values of positions, both of a network mostly,
+    finds in the positions [B, ...], whose moves' prior is [B, A].
+
+    A move is followed by Q + c_puct P sqrt(N) / (1 + n): Q is the mean of what it brought, 0 where it was
+    never tried, P its prior, n its visits, N those of its node, the one that added it included, so that the
+    first move to be tried is that of the greatest prior. Values are best in [-1, 1], as Q is for c_puct.
+    """
+
+    def score(prior: Tensor, visits: Tensor, total: Tensor) -> Tensor:
+        node = 1.0 + tf.reduce_sum(visits, -1, keepdims=True)
+        return total / tf.maximum(visits, 1.0) + c_puct * prior * tf.sqrt(node) / (1.0 + visits)
+
+    tree = search(recurrent, root, prior, simulations, score, seed)
+    visits = tree.visits[:, 0]
+    return Found(visits, visits / simulations, tf.reduce_sum(tree.total[:, 0], -1) / simulations)
+
+
+def legal_prior(logits: Tensor, legal: Tensor) -> Tensor:
+    """Returns the softmax of logits [B, A] over legal moves, bool [B, A], of which none has less than
+    `LEAST`, since 0 means illegal."""
+    prior = tf.nn.softmax(tf.where(legal, logits, NEVER))
+    return tf.where(legal, tf.maximum(prior, LEAST), 0.0)
+
+
+def noisy(prior: Tensor, share: float, concentration: float, seed: Tensor) -> Tensor:
+    """Returns the prior [B, A] with so much of it drawn anew, over legal moves, from a Dirichlet distribution
+    (Silver et al. 2017, methods, "Self-play")."""
+    noise = random.dirichlet(seed, prior > 0.0, concentration)
+    return (1.0 - share) * prior + share * noise
 
 
 def playout(game: Game, position: Nest, seed: Tensor) -> Tensor:
@@ -121,40 +214,37 @@ class _Path(NamedTuple):
     moves: Tensor  # [B, M] int32, the moves followed there
 
 
-def _simulation(game: Game, tree: Tree, i: Tensor, evaluate: Evaluate, score: Score, seed: Tensor) -> Tree:
+def _simulation(recurrent: Recurrent, tree: Tree, i: Tensor, score: Score, seed: Tensor) -> Tree:
     """Adds the i-th simulation: its node is i + 1, where it does not end in one that is there."""
     path, node = _descend(tree, score)
-    known = node >= 0  # [B]: a node where the game is over, visited again
+    known = node >= 0  # [B]: a node that nothing follows, visited again
     before = tf.nest.map_structure(lambda x: tf.gather(x, path.node, batch_dims=1), tree.position)
-    position, paid, over = game.play(before, path.move)
-    prior, value = evaluate(position, seed)
-    value = tf.where(over, -paid, value)  # for who is on turn there
-    value = tf.where(known, -tf.gather(tree.paid, tf.maximum(node, 0), batch_dims=1), value)
+    step = recurrent(before, path.move, seed)
 
-    place = tf.one_hot(i + 1, tree.over.shape[1], True, False)[None] & ~known[:, None]  # [B, M]
-    put = tf.nest.map_structure(lambda new, old: _put(place, new, old), position, tree.position)
-    parent = tf.one_hot(path.node, tree.over.shape[1], True, False)[..., None]  # [B, M, 1]
-    step = parent & tf.one_hot(path.move, tree.child.shape[2], True, False)[:, None]  # [B, M, A]
-    child = tf.where(step & ~known[:, None, None], i + 1, tree.child)
-    visits, total = _back_up(tree, path, value)
-    return Tree(
-        put,
-        _put(place, prior, tree.prior),
-        child,
-        visits,
-        total,
-        _put(place, over, tree.over),
-        _put(place, paid, tree.paid),
+    nodes, moves = tree.prior.shape[1:]
+    place = tf.one_hot(i + 1, nodes, True, False)[None] & ~known[:, None]  # [B, M]
+    parent = tf.one_hot(path.node, nodes, True, False)[..., None]  # [B, M, 1]
+    made = parent & tf.one_hot(path.move, moves, True, False)[:, None]  # [B, M, A]
+    tree = tree._replace(
+        position=tf.nest.map_structure(lambda new, old: _put(place, new, old), step.position, tree.position),
+        prior=_put(place, step.prior, tree.prior),
+        child=tf.where(made & ~known[:, None, None], i + 1, tree.child),
+        reward=_put(place, step.reward, tree.reward),
+        discount=_put(place, step.discount, tree.discount),
     )
+    return _back_up(tree, path, tf.where(known, node, i + 1), step.value)
 
 
 def _descend(tree: Tree, score: Score) -> tuple[_Path, Tensor]:
-    """Follows the best scores to moves that lead to no node yet, or to an end; returns the node there, -1:
-    none yet."""
-    count, nodes = tree.over.shape
+    """Follows the best scores to moves that lead to no node yet, or to one that nothing follows; returns the
+    node there, -1: none yet."""
+    count, nodes = tree.discount.shape
+
+    def ends(node: Tensor) -> Tensor:
+        return (node < 0) | (tf.gather(tree.discount, tf.maximum(node, 0), batch_dims=1) == 0.0)  # [B]
 
     def follow(path: _Path, node: Tensor, _: Tensor) -> tuple[_Path, Tensor, Tensor]:
-        going = (node >= 0) & ~tf.gather(tree.over, tf.maximum(node, 0), batch_dims=1)  # [B]
+        going = ~ends(node)
         at = tf.where(going, node, path.node)
         prior, visits, total = (tf.gather(x, at, batch_dims=1) for x in (tree.prior, tree.visits, tree.total))
         best = tf.where(prior > 0.0, score(prior, visits, total), NEVER)
@@ -169,8 +259,7 @@ def _descend(tree: Tree, score: Score) -> tuple[_Path, Tensor]:
         )
         chosen = tf.gather(tf.gather(tree.child, at, batch_dims=1), move, batch_dims=1)
         node = tf.where(going, chosen, node)
-        ended = (node < 0) | tf.gather(tree.over, tf.maximum(node, 0), batch_dims=1)
-        return path, node, tf.reduce_all(ended)
+        return path, node, tf.reduce_all(ends(node))
 
     zero, rows = tf.zeros([count], tf.int32), tf.zeros([count, nodes], tf.int32)
     start = _Path(zero, zero, zero, rows, rows), zero, tf.constant(False)
@@ -178,25 +267,27 @@ def _descend(tree: Tree, score: Score) -> tuple[_Path, Tensor]:
     return path, node
 
 
-def _back_up(tree: Tree, path: _Path, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Visits and totals [B, M, A] with a value, for who is on turn where the path ends, added to all that it
-    went through, its sign changed from move to move."""
-    count = tree.over.shape[0]
-    rows = tf.range(count)
+def _back_up(tree: Tree, path: _Path, end: Tensor, value: Tensor) -> Tree:
+    """The trees with what the simulation brought, of which the last part is the value [B] of the node `end`
+    [B], added to all moves that it went through."""
+    rows, longest = tf.range(end.shape[0]), tf.reduce_max(path.depth)
 
-    def body(i: Tensor, visits: Tensor, total: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        within = tf.cast(i < path.depth, tf.float32)  # [B]
-        place = tf.stack([rows, path.nodes[:, i], path.moves[:, i]], 1)
-        odd = tf.cast((path.depth - i) % 2, tf.float32)  # 1: made by who is not on turn at the end
-        visits = tf.tensor_scatter_nd_add(visits, place, within)
-        return i + 1, visits, tf.tensor_scatter_nd_add(total, place, within * value * (1.0 - 2.0 * odd))
+    def body(
+        i: Tensor, after: Tensor, value: Tensor, visits: Tensor, total: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        t = longest - 1 - i
+        within = t < path.depth  # [B]
+        brought = tf.gather(tree.reward, after, batch_dims=1)
+        brought += tf.gather(tree.discount, after, batch_dims=1) * value
+        value = tf.where(within, brought, value)
+        place = tf.stack([rows, path.nodes[:, t], path.moves[:, t]], 1)
+        visits = tf.tensor_scatter_nd_add(visits, place, tf.cast(within, tf.float32))
+        total = tf.tensor_scatter_nd_add(total, place, tf.where(within, value, 0.0))
+        return i + 1, tf.where(within, path.nodes[:, t], after), value, visits, total
 
-    start = tf.constant(0), tree.visits, tree.total
-    longest = tf.reduce_max(path.depth)
-    _, visits, total = tf.while_loop(
-        lambda i, *_: i < longest, body, start, maximum_iterations=tree.over.shape[1]
-    )
-    return visits, total
+    start = tf.constant(0), end, value, tree.visits, tree.total
+    found = tf.while_loop(lambda i, *_: i < longest, body, start, maximum_iterations=tree.discount.shape[1])
+    return tree._replace(visits=found[3], total=found[4])
 
 
 def _put_first(x: Tensor, nodes: int) -> Tensor:

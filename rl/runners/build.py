@@ -21,6 +21,7 @@ from rl.runners.from_expert import check_asked_here, expert_of
 from rl.runners.in_graph import InGraphRunner
 from rl.runners.iteration import Iteration
 from rl.runners.parts import make_memory, reward_augmentation, start_mode
+from rl.runners.searching import SearchRunner, check_searched_here
 from rl.runners.self_play import SelfPlayRunner
 from rl.runners.sync import SyncRunner
 from rl.workers.plan import Workers, check_roles
@@ -50,6 +51,8 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
         check_asked_here(hparams, workers, strategy)
     if hparams.curiosity is not None:
         check_curious_here(hparams, make_agent.experience, workers, strategy)
+    if hparams.searches:
+        check_searched_here(hparams, workers)
     data = data_beside(hparams, workers, strategy)
     if workers is not None:
         from rl.workers.build_async import build_async
@@ -84,6 +87,8 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     kind = InGraphRunner if in_graph else SyncRunner
     if options.get("opponent") == LEAGUE and in_graph:
         kind = SelfPlayRunner
+    if hparams.searches:
+        kind = SearchRunner
     runner: Runner = kind(env, iteration, jit_compile, devices)
     runner.backend = env.backend
     if data is not None:

@@ -164,7 +164,7 @@ class InGraphRunner(LoopRunner):
         def body(t: Tensor, carry: Carry, arrays: Record) -> tuple[Tensor, Carry, Record]:
             act_seed, env_seed = tf.unstack(tf.gather(seeds, t))
             now = step + replicas.count() * (env.num_envs // env.agents) * tf.cast(t, tf.int64)
-            action, extras, memory = agent.act(carry.observation, carry.recurrent_state, act_seed, now, True)
+            action, extras, memory = self._act(carry, act_seed, now)
             state, following = env.step(carry.state, action, env_seed)
             advanced, row = _advance(carry, state, memory, action, extras, following, self._team)
             arrays = tf.nest.map_structure(lambda array, x: array.write(t, x), arrays, row)
@@ -181,8 +181,16 @@ class InGraphRunner(LoopRunner):
         trajectory, played = _trajectory(rows, carry, network_state(start.recurrent_state), self._team)
         return trajectory, played._replace(regret=env.regret(rows.observation, rows.action, rows.reward))
 
+    def _act(self, carry: Carry, seed: Tensor, step: Tensor) -> tuple[Nest, dict[str, Tensor], Nest]:
+        """Actions, what the rollout keeps beside, and what acting carries on."""
+        return self.agent.act(carry.observation, carry.recurrent_state, seed, step, True)
+
+    def _kept(self) -> dict[str, tuple[int, ...]]:
+        """Shapes, of one row, of what the rollout keeps beside, float32."""
+        return dict.fromkeys(self.agent.trajectory_extras, ())
+
     def _arrays(self, length: int) -> Record:
-        agent, num_envs = self.agent, self.env.num_envs
+        num_envs = self.env.num_envs
         flag, number = tf.TensorSpec([num_envs], tf.bool), tf.TensorSpec([num_envs], tf.float32)
         running = tf.TensorSpec([num_envs // self.env.agents], tf.float32)
         specs = Record(
@@ -192,7 +200,7 @@ class InGraphRunner(LoopRunner):
             flag,
             flag,
             number,
-            {name: number for name in agent.trajectory_extras},
+            {name: tf.TensorSpec([num_envs, *shape], tf.float32) for name, shape in self._kept().items()},
             Running(running, running),
         )
         arrays: Record = tf.nest.map_structure(

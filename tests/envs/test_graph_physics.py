@@ -51,6 +51,9 @@ CASES = {
     "Acrobot-v1": Case(lambda p: p.astype(np.float64), _push(5, True), (True, True)),
     "CartPole-v1": Case(lambda p: p.astype(np.float64), lambda o: (o[:, 2] + o[:, 3] > 0) * 1, (True, True)),
     "CartPoleNoVel-v1": Case(lambda p: p.astype(np.float64), None, (True, False)),
+    "CartPoleSparse-v0": Case(
+        lambda p: p.pole.astype(np.float64), lambda o: (o[:, 2] + o[:, 3] > 0) * 1, (True, False)
+    ),
     "Catch-v0": Case(lambda p: tuple(int(each) for each in p), None, (True, False)),
     "DeepSea-v0": Case(lambda p: tuple(int(each) for each in p), None, (True, False)),
     "Identity-v0": Case(int, None, (False, True), random_moves=True),

@@ -203,3 +203,21 @@ def test_a_noise_tape_notes_the_draws_and_hands_out_its_inputs():
     filled = random.NoiseTape([tf.constant([0.25]), tf.constant([3])])
     np.testing.assert_allclose(random.uniform(filled, [1], -1.0, 1.0), [-0.5])
     np.testing.assert_array_equal(random.randint(filled, [1], 5), [3])
+
+
+@pytest.mark.parametrize("concentration", [0.03, 0.3, 2.0])
+def test_dirichlet_shares_are_beta_distributed_over_the_places_asked_for(concentration):
+    among = tf.constant([[True, True, False, True]] * 4000)
+    shares = random.dirichlet(random.key(5), among, concentration).numpy()
+    assert (shares[:, 2] == 0.0).all()
+    np.testing.assert_allclose(shares.sum(1), 1.0, rtol=1e-5)
+    for place in (0, 1, 3):
+        share = shares[:, place].astype(np.float64)
+        # float32 has nothing between shares near 0 or 1 and these: what is there is compared by its share.
+        within = (share > 1e-3) & (share < 1.0 - 1e-3)
+        beta = stats.beta(concentration, 2.0 * concentration)
+        expected = beta.cdf(1.0 - 1e-3) - beta.cdf(1e-3)
+        assert stats.binomtest(int(within.sum()), 4000, expected).pvalue > UNLIKELY
+        low, width = beta.cdf(1e-3), expected
+        cut = lambda x, low=low, width=width, beta=beta: (beta.cdf(x) - low) / width  # noqa: E731
+        assert stats.kstest(share[within], cut).pvalue > UNLIKELY

@@ -25,8 +25,9 @@ FEW = ["dqn:Discrete", "es:Box", "ppo:Box", "td3:Box"]
 SETS = {name: algos.get(name).hparams_type() for name in algos.names()}
 PLAYING = [name for name, each in SETS.items() if not (each.offline or each.demonstrated or each.taught)]
 CASES = [f"{name}:{kind.__name__}" for name in PLAYING for kind in algos.get(name).action_spaces]
-# Slates are of an environment of their own; posteriors have no gradients.
-CASES = [each for each in CASES if not each.startswith(("slateq", "linucb", "linear_thompson"))]
+# Slates are of an environment of their own; posteriors have no gradients; rollouts here are not searched for.
+APART = ("slateq", "linucb", "linear_thompson", "alphazero")
+CASES = [each for each in CASES if not each.startswith(APART)]
 PARTS = json.dumps({"grad_comp": "accumulate", "microbatches": 2})  # of each device's part of the batch
 IN_PARTS = ["td3:Box", "sac:Box", "sac_discrete:Discrete", "ddpg:Discrete", "iqn:Discrete"]
 

@@ -43,6 +43,10 @@ def fits(algo, env):
         return False
     if (algo == "slateq") != (env == "InterestEvolution-v0"):  # slates are not of others, nor for them
         return algo != "slateq" and env != "InterestEvolution-v0"
+    if (
+        SETS[algo].searches and env in OF_AGENTS
+    ):  # games for two are searched without ranks, by a set of theirs
+        return False
     if issubclass(get_algo(algo), JointValueAgent) and not get_env(env).cooperative:
         return False
     return isinstance(make_env(env, "graph", 1, view=view).action_space, get_algo(algo).action_spaces)

@@ -37,7 +37,7 @@ class CartPole(GraphEnv):
     `sutton_barto_reward`: reward 0 a step and -1 at the fall instead, as in Gymnasium.
     """
 
-    max_episode_steps = 500
+    max_episode_steps: int | None = 500
 
     def __init__(
         self, num_envs: int, max_episode_steps: int | None = None, sutton_barto_reward: bool = False

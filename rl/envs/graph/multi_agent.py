@@ -91,6 +91,7 @@ class TurnGame(MultiAgentEnv):
     """
 
     cooperative = False
+    moves: int  # that a player on turn may choose among: actions 0 to moves - 1
 
     def turn(self, physics: Nest) -> Tensor:
         """Returns who is on turn, 0 or 1, int32 [B]."""
@@ -188,7 +189,7 @@ class AgentRows(AgentsView):
         super().__init__(env, env.num_envs * len(env.agent_names))
         self.agents, self.team_share = self.count, self._share
         self.observation_space = row_space(env, sees_state)
-        self.action_space, self._sees_state = env.action_space, sees_state
+        self.action_space, self.sees_state = env.action_space, sees_state
 
     def time_step(self, state: AgentsState) -> TimeStep:
         """See `AgentsView.time_step`."""
@@ -197,7 +198,7 @@ class AgentRows(AgentsView):
         parts = observation if isinstance(observation, dict) else {"observation": observation}
         shown = {name: tf.reshape(x, rows + list(x.shape[2:])) for name, x in parts.items()}
         shown["agent"] = tf.tile(tf.eye(self.count), [env.num_envs, 1])
-        if self._sees_state:
+        if self.sees_state:
             shown["state"] = tf.repeat(global_state(env, state.physics, parts), self.count, 0)
         cut = self.truncated(state)[:, None] & ~state.gone
         flags = tf.reshape(state.gone, rows), tf.reshape(cut, rows)
@@ -239,6 +240,17 @@ def agents_view(env: MultiAgentEnv, view: str) -> AgentsView:
     """Returns the environment as one of `VIEWS` shows it; UsageError for another name."""
     check_view(view)
     return JointView(env) if view == "joint" else AgentRows(env, view == "rows_and_state")
+
+
+def seen_by(game: TurnGame, physics: Nest, side: Tensor, sees_state: bool) -> dict[str, Tensor]:
+    """Returns what the players of these sides [B] observe, as in the view of rows."""
+    observation = game.observe(physics)
+    parts = observation if isinstance(observation, dict) else {"observation": observation}
+    shown = {name: tf.gather(x, side, batch_dims=1) for name, x in parts.items()}
+    shown["agent"] = tf.one_hot(side, 2)
+    if sees_state:
+        shown["state"] = global_state(game, physics, parts)
+    return shown
 
 
 def global_state(env: MultiAgentEnv, physics: Nest, parts: dict[str, Tensor]) -> Tensor:

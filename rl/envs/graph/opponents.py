@@ -12,7 +12,7 @@ from rl.envs.graph.board_games import BoardGame
 from rl.envs.graph.multi_agent import TurnGame
 from rl.envs.graph.versus import Opponents, Versus
 from rl.errors import UsageError, nearest
-from rl.hparams.league import LEAGUE
+from rl.hparams.league import LEAGUE, SELF
 from rl.ops import random, search
 from rl.spaces import ACTION_MASK
 from rl.types import Nest, Tensor
@@ -118,7 +118,7 @@ def opponents_called(name: str, game: TurnGame) -> Opponents | None:
         return PerfectPlayer(game)
     found = re.fullmatch(r"uct_([1-9]\d{0,4})", name)
     if found is None:
-        known = ("random", "perfect", "uct_100", LEAGUE)
+        known = ("random", "perfect", "uct_100", LEAGUE, SELF)
         raise UsageError(f"unknown opponent {name!r}: {nearest(name, known)}")
     return TreeSearch(game, int(found[1]))
 

@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from rl.envs.agents import row_space
 from rl.envs.graph.base import GraphEnv, GraphState, merge_resets
-from rl.envs.graph.multi_agent import TurnGame, global_state
+from rl.envs.graph.multi_agent import TurnGame, seen_by
 from rl.errors import UsageError
 from rl.ops import random
 from rl.types import Nest, Tensor
@@ -86,13 +86,7 @@ class Versus(GraphEnv):
 
     def seen(self, physics: Nest, side: Tensor) -> dict[str, Tensor]:
         """Returns what the players of these sides [B] observe."""
-        observation = self.game.observe(physics)
-        parts = observation if isinstance(observation, dict) else {"observation": observation}
-        shown = {name: tf.gather(x, side, batch_dims=1) for name, x in parts.items()}
-        shown["agent"] = tf.one_hot(side, 2)
-        if self._sees_state:
-            shown["state"] = global_state(self.game, physics, parts)
-        return shown
+        return seen_by(self.game, physics, side, self._sees_state)
 
     def draw(self, state: GraphState) -> np.ndarray:
         """Returns a picture of the first game, uint8 [H, W, 3]. Eager."""

@@ -1,0 +1,37 @@
+"""Ranks among what came before: the last numbers of a kind, and where a part of them lies."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from rl.types import Tensor
+
+
+class Last(NamedTuple):
+    """The last K numbers of a series, in any order."""
+
+    values: Tensor  # [K] float32; those that are not there yet mean nothing
+    count: Tensor  # int32 scalar: how many there ever were
+
+
+def added(last: Last, values: Tensor, taken: Tensor) -> Last:
+    """Returns the last K after those of `values` [N] where `taken`, bool [N], which come in that order."""
+    size = last.values.shape[0]
+    number = last.count + tf.cumsum(tf.cast(taken, tf.int32), exclusive=True)  # [N] of each that is taken
+    count = last.count + tf.reduce_sum(tf.cast(taken, tf.int32))
+    stays = taken & (number >= count - size)  # of more than K the last ones
+    place = tf.where(stays, number % size, size)  # the last place is for what is not taken
+    kept = tf.tensor_scatter_nd_update(tf.pad(last.values, [[0, 1]]), place[:, None], values)
+    return Last(kept[:size], count)
+
+
+def quantile(last: Last, share: float) -> Tensor:
+    """Returns the number that so much of the last ones are below or equal to: of n in order the one at place
+    floor(share * (n - 1)), from 0 (NumPy's method "lower"); the least float32 where there is none."""
+    size = last.values.shape[0]
+    there = tf.minimum(last.count, size)
+    ordered = tf.sort(tf.where(tf.range(size) < there, last.values, tf.float32.max))
+    place = tf.cast(tf.floor(share * tf.cast(tf.maximum(there - 1, 0), tf.float32)), tf.int32)
+    return tf.where(there > 0, tf.gather(ordered, place), tf.float32.min)

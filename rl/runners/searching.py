@@ -1,0 +1,66 @@
+"""In-graph runs whose algorithm searches before it acts (`rl.agents.contracts.Searches`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from rl.agents.contracts import Searches
+from rl.envs.graph.model import model_of
+from rl.envs.make import chosen_backend
+from rl.errors import UsageError
+from rl.hparams.hparams import HParams
+from rl.hparams.league import LEAGUE
+from rl.parallel.devices import Devices
+from rl.runners.in_graph import Carry, InGraphRunner
+from rl.runners.iteration import Iteration
+from rl.types import Nest, Tensor
+
+
+def check_searched_here(hparams: HParams, workers: Any) -> None:
+    """Raises UsageError where there is no model to search in, or not one of the rewards that are learned
+    from."""
+    algo = hparams.algo
+    if workers is not None:
+        raise UsageError(f"{algo} searches in the compiled loop: leave --num_workers out")
+    if chosen_backend(hparams.env, hparams.env_backend, hparams.env_wrappers) != "graph":
+        raise UsageError(
+            f"{algo} searches, and an in-graph environment alone is a model of itself: {hparams.env} is "
+            "played elsewhere (--list envs shows which are in-graph)"
+        )
+    if (hparams.env_kwargs | hparams.train_env_kwargs).get("opponent") == LEAGUE:
+        raise UsageError(f"opponent=league: {algo} plays both sides, take train_env_kwargs={{opponent:self}}")
+    changes = {
+        "normalize_reward": hparams.normalize_reward,
+        "reward_augmentation": hparams.reward_augmentation,
+        "curiosity": hparams.curiosity,
+    }
+    for name, value in changes.items():
+        if value:
+            raise UsageError(
+                f"{name}={value}: {algo} searches for the environment's own rewards, leave it out"
+            )
+
+
+class SearchRunner(InGraphRunner):
+    """Runs an environment in which every action of training is searched for, all of it in the compiled loop.
+
+    Args: as of `InGraphRunner`.
+    """
+
+    def __init__(self, env: Any, iteration: Iteration, jit_compile: bool, devices: Devices):
+        self._model, agent = model_of(env), iteration.agent
+        assert isinstance(agent, Searches)  # or another runner would run it
+        if self._model.sign < 0.0 and "score" in agent.planned():
+            raise UsageError("rank_percentile: ranks are for one player, leave it out of games for two")
+        self._planner: Searches = agent
+        super().__init__(env, iteration, jit_compile, devices)
+
+    def _act(self, carry: Carry, seed: Tensor, step: Tensor) -> tuple[Nest, dict[str, Tensor], Nest]:
+        score = tf.where(carry.ended, 0.0, tf.repeat(carry.running.episode_return, self.env.agents))
+        position = self._model.position(carry.state, carry.observation, score)
+        return *self._planner.plan(self._model, position, seed, step), carry.recurrent_state
+
+    def _kept(self) -> dict[str, tuple[int, ...]]:
+        return self._planner.planned()
