@@ -364,3 +364,26 @@ def ppo_connect_four_selfplay() -> PPOHParams:
             name="board_cnn", filters=(64,), part_hidden=(64,), hidden=(128,), activation="relu", shared=True
         ),
     )
+
+
+@register
+def rl2_bandit() -> PPOHParams:
+    """RL^2 (Duan et al. 2016): recurrent PPO on BernoulliBandits-v0, whose episode is a trial of 20 pulls."""
+    return PPOHParams.of(
+        env="BernoulliBandits-v0",
+        env_kwargs=dict(pulls=20, tasks="test"),
+        train_env_kwargs=dict(tasks="train"),
+        previous_action_reward=True,
+        eval_policy="sample",
+        train_steps=1_000_000,
+        eval_period=500_000,
+        log_period=50_000,
+        num_envs=128,
+        rollout_length=21,  # a trial, and its reset
+        lr=1e-3,
+        lr_schedule="linear",
+        gae_lambda=0.3,
+        epochs=8,
+        minibatches=4,
+        model=dict(name="gru", hidden=(64,)),
+    )

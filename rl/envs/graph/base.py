@@ -76,6 +76,11 @@ class GraphEnv(Copies):
         """Returns fresh physics [B, ...]."""
         raise NotImplementedError
 
+    def next_episode(self, physics: Nest, seed: Tensor) -> Nest:
+        """Returns the physics [B, ...] that an episode after one that ended with `physics` begins with: fresh
+        ones, unless something is carried over."""
+        return self.initial(seed)
+
     def dynamics(self, physics: Nest, action: Nest, seed: Tensor) -> tuple[Nest, Tensor, Tensor]:
         """Returns physics [B, ...], reward [B] float32, terminated [B] bool after a (clipped) action."""
         raise NotImplementedError
@@ -113,7 +118,7 @@ class GraphEnv(Copies):
         """
         resets = state.episode_end  # [B]
         physics, reward, terminated = self.dynamics(state.physics, self._clip(action), seed)
-        physics = merge_resets(resets, self.initial(seed), physics)
+        physics = merge_resets(resets, self.next_episode(state.physics, seed), physics)
         reward = tf.where(resets, 0.0, reward)  # [B]
         terminated = terminated & ~resets  # [B]
         elapsed_steps = tf.where(resets, 0, state.elapsed_steps + 1)  # [B]

@@ -21,7 +21,7 @@ ENV_ID = "Pendulum-v1"
 
 MAX_SPEED = 8.0  # rad/s
 MAX_TORQUE = 2.0  # N m
-DT = 0.05  # s between two states; mass 1 kg, length 1 m
+DT = 0.05  # s between two states; length 1 m
 
 
 @register
@@ -49,10 +49,14 @@ class Pendulum(GraphEnv):
     def dynamics(self, physics: Tensor, action: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Makes one semi-implicit Euler step of 0.05 s; the reward is of the state before it; never
         terminated."""
+        return self.swung(physics, action, 1.0)
+
+    def swung(self, physics: Tensor, action: Tensor, mass: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns what `dynamics` does, of pendulums of these masses in kg, [B] or one for all."""
         theta, speed = tf.unstack(physics, axis=1)  # [B] each
         torque = action[:, 0]  # [B]
         reward = -(theta * theta + 0.1 * speed * speed + 0.001 * torque * torque)  # [B]
-        speed += (1.5 * self.gravity * tf.sin(theta) + 3.0 * torque) * DT
+        speed += (1.5 * self.gravity * tf.sin(theta) + 3.0 * torque / mass) * DT
         speed = tf.clip_by_value(speed, -MAX_SPEED, MAX_SPEED)
         theta += speed * DT
         theta -= 2 * math.pi * tf.floor((theta + math.pi) / (2 * math.pi))
