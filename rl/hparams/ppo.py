@@ -211,9 +211,11 @@ def ppo_lunarlander() -> PPOHParams:
 
 @register
 def ppo_lunarlander_continuous() -> PPOHParams:
-    """PPO on LunarLanderContinuous-v3 (rl-baselines3-zoo's settings)."""
+    """PPO on LunarLanderContinuous-v3 (rl-baselines3-zoo's settings, and both normalisations)."""
     return PPOHParams.of(
         ROLLOUT["LunarLanderContinuous-v3"],
+        normalize_observation=True,
+        normalize_reward=True,
         value_coef=1.0,  # zoo's 0.5 of the whole square is twice that of its half
         num_envs=16,
         rollout_length=1_024,
