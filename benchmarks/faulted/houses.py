@@ -111,8 +111,9 @@ def _given(words: list[str], output: Path) -> int:
 
 def _keep_what_is_compiled() -> None:
     """Has the commands of this process share runners, evaluators and graphs of equal hyperparameters."""
-    from rl import experiment, saved_run
+    from rl import saved_run
     from rl.runners import health, trainer
+    from rl.runners import kept as of_a_run
 
     kept: dict[Any, Any] = {}
 
@@ -124,8 +125,8 @@ def _keep_what_is_compiled() -> None:
     def key_of(hparams: Any) -> str:
         return json.dumps(hparams.to_dict(), sort_keys=True)
 
-    build, algo = trainer.build_runner, saved_run.get_algo
-    evaluator, finite, graph = trainer.Evaluator, health.FiniteCheck, trainer.Trainer._policy_graph
+    build, algo = of_a_run.build_runner, saved_run.get_algo
+    evaluator, finite, graph = of_a_run.Evaluator, health.FiniteCheck, trainer.Trainer._policy_graph
 
     def runner(hparams: Any, seed: int, *rest: Any) -> Any:
         key = "runner", key_of(hparams)
@@ -148,8 +149,8 @@ def _keep_what_is_compiled() -> None:
         found.close = lambda: None
         return found
 
-    trainer.build_runner, saved_run.get_algo = runner, agent
-    trainer.Evaluator = experiment.Evaluator = evaluating  # type: ignore[misc, assignment]
+    of_a_run.build_runner, saved_run.get_algo = runner, agent
+    of_a_run.Evaluator = evaluating  # type: ignore[misc, assignment]
     health.FiniteCheck = lambda of: once(  # type: ignore[misc, assignment]
         ("finite", *map(id, of.values())), lambda: finite(of)
     )
