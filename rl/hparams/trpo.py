@@ -59,7 +59,13 @@ def trpo() -> TRPOHParams:
 def trpo_cartpole() -> TRPOHParams:
     """TRPO on CartPole-v1."""
     return TRPOHParams.of(
-        ROLLOUT["CartPole-v1"], train_steps=99_328, eval_period=25_000, num_envs=8, rollout_length=128
+        ROLLOUT["CartPole-v1"],
+        train_steps=99_328,
+        eval_period=25_000,
+        num_envs=8,
+        rollout_length=128,
+        epochs=20,
+        minibatches=8,
     )
 
 
