@@ -32,7 +32,7 @@ FAMILIES = {  # siblings, each written as a change of one before it; algorithms 
     "Action values": ("dqn", "c51", "qrdqn", "iqn", "rainbow", "r2d2"),
     "Action values of a team": ("vdn", "qmix"),
     "Action values of slates": ("slateq",),
-    "Bandits": ("linucb", "linear_thompson"),
+    "Bandits": ("linucb", "linear_thompson", "neural_linear"),
     "Policy gradient": ("vpg", "trpo", "a2c", "ppo", "mappo", "impala", "appo"),
     "Policy gradient through action values": ("ddpg", "maddpg", "td3", "sac", "sac_discrete"),
     "By a learned model": ("dreamer",),

@@ -59,13 +59,7 @@ class LinearBandit(Agent[AnyLinearBandit]):
         action, reward, mask = (tf.reshape(each, [-1]) for each in (batch.action, batch.reward, batch.mask))
         expected, deviation = (tf.gather(y, action, batch_dims=1) for y in network(x))
         added = replicas.totals(list(linear_bandit.observed(x, action, reward, mask, arms)))
-        network.precision.assign_add(added[0])
-        network.b.assign_add(added[1])
-        mean, root = linear_bandit.posterior(
-            *(tf.convert_to_tensor(y) for y in (network.precision, network.b))
-        )
-        network.mean.assign(mean)
-        network.root.assign(root)
+        network.renew(network.precision + added[0], network.b + added[1])
         metrics = {
             "error": masked_mean(tf.abs(reward - expected), mask),
             "deviation": masked_mean(deviation, mask),

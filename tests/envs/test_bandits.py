@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from rl.envs.graph.classification_bandit import ClassificationBandit
 from rl.envs.graph.linear_bandit import LinearBandit
+from rl.envs.graph.wheel_bandit import WheelBandit
 from rl.errors import UsageError
 from rl.ops import random
 
@@ -46,6 +47,31 @@ def test_naming_the_class_of_a_row_of_a_file_pays_1(tmp_path):
     np.testing.assert_array_equal(env.regret(first.observation, action, after.reward), 1.0 - after.reward)
 
 
+@pytest.mark.parametrize(
+    ("point", "best"),
+    [((0.6, 0.6), 1), ((0.6, -0.6), 2), ((-0.6, 0.6), 3), ((-0.6, -0.6), 4), ((0.3, 0.3), 0)],
+)
+def test_a_wheel_pays_50_by_quadrant_beyond_its_radius_and_1_2_for_the_sure_arm(point, best):
+    # Riquelme et al. 2018, section 5.3: mu_1 = 1.2, mu_2 = 1.0, mu_3 = 50.0, sigma = 0.01.
+    env = WheelBandit(5, delta=0.5)
+    state, first = env.reset(random.key(0))
+    points, action = tf.tile(tf.constant([point]), [5, 1]), tf.range(5)
+    _, after = env.step(state._replace(physics=points), action, random.key(1))
+    wanted = np.array([1.2, 1.0, 1.0, 1.0, 1.0])
+    wanted[best] = wanted[best] if best == 0 else 50.0
+    np.testing.assert_allclose(after.reward, wanted, atol=0.05)
+    assert after.terminated.numpy().all() and first.observation.shape == (5, 2)
+    np.testing.assert_allclose(env.regret(points, action, after.reward), wanted.max() - wanted, atol=1e-5)
+
+
+def test_points_of_a_wheel_are_uniform_over_the_disc():
+    points = WheelBandit(COUNT).reset(random.key(0))[1].observation.numpy()
+    radius = np.linalg.norm(points, axis=1)
+    for r in (0.3, 0.5, 0.8):
+        assert abs((radius < r).mean() - r * r) < 0.02
+    assert radius.max() <= 1.0 + 1e-6 and abs(np.sign(points).mean(0)).max() < 0.05
+
+
 def test_tables_and_options_that_are_none_are_one_line(tmp_path):
     np.savez(tmp_path / "flat.npz", x=np.zeros(3), y=np.zeros(3, int))
     for name, said in (("flat.npz", "needs numbers x"), ("nothing.npz", "needs an .npz file")):
@@ -53,3 +79,5 @@ def test_tables_and_options_that_are_none_are_one_line(tmp_path):
             ClassificationBandit(1, data=str(tmp_path / name))
     with pytest.raises(UsageError, match="two arms and a feature"):
         LinearBandit(1, arms=1)
+    with pytest.raises(UsageError, match="is no radius"):
+        WheelBandit(1, delta=1.0)

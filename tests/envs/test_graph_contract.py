@@ -20,7 +20,7 @@ from tests.graph_ids import OF_ONE
 
 IDS = OF_ONE
 NOTHING_DRAWN = {"DeepSea-v0", "FrozenLake12x12-v0"}
-OF_ONE_STEP = {"LinearBandit-v0", "ClassificationBandit-v0"}
+OF_ONE_STEP = {"LinearBandit-v0", "ClassificationBandit-v0", "WheelBandit-v0"}
 NOTHING_SEEN = {"BernoulliBandits-v0", "Navigation2D-v0"}  # of what is drawn: rewards alone tell of it
 ALWAYS_START_ALIKE = (
     NOTHING_DRAWN

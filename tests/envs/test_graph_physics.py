@@ -26,7 +26,7 @@ IDS = [
     if not each.startswith(
         (
             *("MinAtar/", "FrozenLake", "InterestEvolution", "LinearBandit", "ClassificationBandit"),
-            *("BernoulliBandits", "Navigation2D", "PendulumMass"),
+            *("WheelBandit", "BernoulliBandits", "Navigation2D", "PendulumMass"),
         )
     )
 ]
