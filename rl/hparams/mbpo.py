@@ -27,7 +27,8 @@ class MBPOHParams(SACHParams):
 
     members: PositiveInt = 7  # networks of the ensemble
     elites: PositiveInt = 5  # of them those that predict, with the least errors on what is held out
-    dynamics_hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = (200, 200, 200, 200)  # units
+    # Units of each one's hidden layers.
+    dynamics_hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = (200, 200, 200, 200)
     dynamics_lr: PositiveFloat = 1e-3  # learning rate of the ensemble
     dynamics_period: PositiveInt = 4  # updates of the policy for each of the ensemble
     # Updates at the start in which the ensemble learns every time, and nothing that it imagines is used.
@@ -43,7 +44,7 @@ class MBPOHParams(SACHParams):
             raise UsageError(f"hparam elites={self.elites} is above members={self.members}: take no more")
         if self.n_step > 1 or self.memory_name == "prioritized":
             raise UsageError(
-                "mbpo learns dynamics of single steps that are replayed alike: leave n_step and prioritized out"
+                "mbpo learns dynamics of single steps, all replayed alike: leave n_step and prioritized out"
             )
 
 

@@ -160,8 +160,9 @@ def test_the_ensemble_learns_when_it_is_due_and_what_it_imagines_moves_policy_an
 
 def test_it_learns_dynamics_rewards_and_ends(make_agent):
     """Of a point that is pushed, paid for being near 0, and falls off beyond 1."""
-    agent = make_agent("mbpo", observation_space=spaces.Box(-3.0, 3.0, (1,), np.float32), action_space=BOX,
-                       **(SMALL | dict(dynamics_hidden=(32,), dynamics_lr=1e-2, dynamics_warmup=9)))  # fmt: skip
+    space = spaces.Box(-3.0, 3.0, (1,), np.float32)
+    changed = dict(dynamics_hidden=(32,), dynamics_lr=1e-2, dynamics_warmup=9)
+    agent = make_agent("mbpo", observation_space=space, action_space=BOX, **(SMALL | changed))
     generator = np.random.default_rng(0)
     place, action = generator.uniform([-2.0, -2.0], [2.0, 4.0], (4_000, 2)).astype(np.float32).T
 

@@ -1,11 +1,11 @@
 """MBPO: SAC that learns from short rollouts in dynamics that it has learned.
 
 Janner et al. 2019, "When to trust your model: model-based policy optimization",
-https://arxiv.org/abs/1906.08253 (algorithm 2). An ensemble of networks, each on a bootstrap sample of what was
-played, predicts a Gaussian of the observation's difference and the reward (`rl/models/dynamics.py`). From
+https://arxiv.org/abs/1906.08253 (algorithm 2). An ensemble of networks, each on a bootstrap sample of what
+was played, predicts a Gaussian of the observation's difference and the reward (`rl/models/dynamics.py`). From
 replayed states the present policy makes `horizon` steps, each predicted by a random one of the `elites` best
-networks. SAC (`rl/agents/algos/sac.py`) learns from these transitions and a `real_share` of replayed ones, many
-times for every step that is played: imagined data is plenty, and short rollouts keep its error small.
+networks. SAC (`rl/agents/algos/sac.py`) learns from these transitions and a `real_share` of replayed ones,
+many times for every step that is played: what is imagined is plenty, and its error small after few steps.
 
 Deviations from the paper:
 
@@ -13,13 +13,13 @@ Deviations from the paper:
    moment, from states that were sampled for it. The paper keeps what older ones have imagined.
 2. The ensemble makes a gradient step in every `dynamics_period`-th update, in the first `dynamics_warmup` in
    each; the paper trains it until it no longer gets better, every so many steps.
-3. A network's bootstrap sample, and what is held out to choose the elites, are decided by a transition's place
-   in the memory; the elites have the least running mean of errors.
+3. A network's bootstrap sample, and what is held out to choose the elites, are decided by a transition's
+   place in the memory; the elites have the least running mean of errors.
 4. Terminal states are learned, as one more output; the authors' code is told the task's own rule. A chance to
    go on discounts, and weighs the steps after it.
 5. The horizon stays the same. The paper lets it grow in some tasks.
-6. Predictions are standardised, variances have fixed soft bounds, weights do not decay. Predicted observations
-   are brought within the space, categories by the largest number.
+6. Predictions are standardised, variances have fixed soft bounds, weights do not decay. What is predicted is
+   brought within the observations' space, categories by the largest number.
 7. Those of SAC that are not about n-step and prioritized replay.
 """
 
