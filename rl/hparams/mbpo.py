@@ -73,6 +73,9 @@ def mbpo_pendulum() -> MBPOHParams:
         min_replay_size=400,
         random_steps=400,
         dynamics_hidden=(64, 64),
+        dynamics_period=2,
+        gamma=0.97,
+        tau=0.01,
         lr=1e-3,
         lr_schedule="linear",
     )

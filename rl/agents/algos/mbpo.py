@@ -124,7 +124,7 @@ class MBPO(SAC):
             batch._replace(next_action=()),
         )
 
-        def body(t: Tensor, observation: Nest, mask: Tensor, kept: Batch) -> tuple:
+        def body(t: Tensor, observation: Nest, mask: Tensor, kept: Batch) -> tuple[Any, ...]:
             step, goes_on = self.imagined_step(observation, mask, trusted, tf.gather(seeds, t))
             kept = tf.nest.map_structure(lambda array, x: array.write(t, x), kept, step)
             return t + 1, step.next_observation, mask * goes_on, kept
