@@ -35,7 +35,7 @@ FAMILIES = {  # siblings, each written as a change of one before it; algorithms 
     "Bandits": ("linucb", "linear_thompson", "neural_linear"),
     "Policy gradient": ("vpg", "trpo", "a2c", "ppo", "mappo", "impala", "appo"),
     "Policy gradient through action values": ("ddpg", "maddpg", "td3", "sac", "sac_discrete"),
-    "By a learned model": ("dreamer",),
+    "By a learned model": ("dreamer", "mbpo"),
     "By search": ("alphazero",),
     "Evolution": ("es", "ars"),
     "From data, policies": ("bc", "marwil", "awac", "iql"),

@@ -239,11 +239,15 @@ class EnsembleDense(keras.layers.Layer):
             self.offset = self.add_weight(shape=(count, 1, units), initializer="zeros", name="offset")
         self.built = True
 
-    def call(self, x: Tensor, members: int | None = None) -> Tensor:
-        kernel, bias = tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias)
-        x = tf.matmul(x, kernel[:members]) + bias[:members]
+    def call(self, x: Tensor, members: int | Tensor | None = None) -> Tensor:
+        """members: the first so many layers alone, or those of an int32 tensor; None: all."""
+
+        def of(weight: Any) -> Tensor:
+            value = tf.convert_to_tensor(weight)
+            return tf.gather(value, members) if tf.is_tensor(members) else value[:members]
+
+        x = tf.matmul(x, of(self.kernel)) + of(self.bias)
         if self.scale is not None:
-            scale, offset = tf.convert_to_tensor(self.scale), tf.convert_to_tensor(self.offset)
             mean, variance = tf.nn.moments(x, -1, keepdims=True)  # [count, N, 1]
-            x = (x - mean) * tf.math.rsqrt(variance + 1e-5) * scale[:members] + offset[:members]
+            x = (x - mean) * tf.math.rsqrt(variance + 1e-5) * of(self.scale) + of(self.offset)
         return self.activation(x)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random as python_random
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import keras
@@ -16,7 +17,7 @@ from rl.ops import random
 from rl.ops.distributions import parameter_count
 from rl.ops.normalize import Moments, assign_moments, merge_moments
 from rl.parallel.fused import fused
-from rl.spaces import ACTION_MASK
+from rl.spaces import ACTION_MASK, space_leaves, space_structure
 from rl.types import Nest, Tensor
 
 ILLEGAL = -1e9  # action values and logits of illegal actions; finite, so that 0 * ILLEGAL is 0
@@ -132,6 +133,30 @@ def _encode(observation: Nest, space: spaces.Space, precision: str = "float32") 
     return [tf.reshape(x, [x.shape[0], int(np.prod(space.shape))])]
 
 
+def _decode(columns: Iterator[Tensor], space: spaces.Space) -> Iterator[Tensor]:
+    """The leaves of observations, of the next ones of the parts that they are encoded by."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        inner = (
+            [each for _, each in sorted(space.items())] if isinstance(space, spaces.Dict) else space.spaces
+        )
+        for each in inner:
+            yield from _decode(columns, each)
+        return
+    x, ((shape, dtype),) = next(columns), space_leaves(space)
+    if isinstance(space, spaces.Discrete):
+        x = tf.cast(tf.argmax(x, -1, output_type=tf.int32) + int(space.start), dtype)
+    elif isinstance(space, spaces.MultiDiscrete):
+        each = tf.split(x, [int(n) for n in space.nvec.reshape(-1)], -1)
+        x = tf.stack([tf.argmax(part, -1, output_type=tf.int32) for part in each], -1)
+        x = tf.cast(tf.reshape(x, [-1, *shape]) + space.start.astype(np.int32), dtype)
+    else:
+        x = tf.reshape(x, [-1, *shape])
+        low, high = (space.low, space.high) if isinstance(space, spaces.Box) else (0.0, 1.0)
+        x = tf.clip_by_value(x * 255.0 if space.dtype == np.uint8 else x, np.float32(low), np.float32(high))
+        x = x if space.dtype.kind == "f" else tf.cast(tf.round(x), dtype)
+    yield x
+
+
 class ObservationEncoder(keras.layers.Layer):
     """Any observation space to one float vector: `[N, ...]` nests to `[N, F]`.
 
@@ -185,6 +210,12 @@ class ObservationEncoder(keras.layers.Layer):
         mean, variance = tf.convert_to_tensor(self.mean), tf.convert_to_tensor(self.variance)
         standard = tf.clip_by_value((x - mean) * tf.math.rsqrt(variance + 1e-8), -10.0, 10.0)
         return tf.where(self.real > 0.0, standard, x)
+
+    def decode(self, x: Tensor) -> Nest:
+        """Observations `[N, ...]` of numbers [N, F] as an encoder that does not normalise gives them: the
+        nearest ones of the space, where the numbers encode none."""
+        columns = iter(tf.split(x, [part.width for part in _parts(self.space)], -1))
+        return tf.nest.pack_sequence_as(space_structure(self.space), list(_decode(columns, self.space)))
 
     def parts(self, observation: Nest) -> dict[str, Tensor]:
         """The same of a Dict observation, by the names of its parts: `[N, F]` each."""

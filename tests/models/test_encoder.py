@@ -67,6 +67,28 @@ def test_every_space_becomes_one_vector(name):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_an_encoding_tells_what_was_observed(name):
+    space, values, encoding = CASES[name]
+    encoder = ObservationEncoder(space, normalize=False)
+    found = encoder.decode(tf.constant(encoding, tf.float32))
+    expected = batch(space, values)
+    tf.nest.assert_same_structure(found, expected)
+    for x, y in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-6)
+
+
+def test_numbers_that_encode_nothing_give_the_nearest_observation():
+    space = spaces.Tuple([spaces.Discrete(3, start=5), BYTES, spaces.MultiBinary(2), BOX])
+    numbers = [[0.2, -0.4, 0.1, 0.39, 1.7, 0.6, -3.0, 4.0, -12.0]]
+    number, pixels, bits, box = ObservationEncoder(space, normalize=False).decode(tf.constant(numbers))
+    assert (number.dtype, pixels.dtype, bits.dtype) == (tf.int32, tf.uint8, tf.int32)
+    np.testing.assert_array_equal(number, [5])
+    np.testing.assert_array_equal(pixels, [[[99, 255]]])  # 0.39 * 255 = 99.45
+    np.testing.assert_array_equal(bits, [[1, 0]])
+    np.testing.assert_array_equal(box, [[4.0, -10.0]])
+
+
 def test_a_space_without_an_encoding_is_refused():
     with pytest.raises(TypeError, match="no encoding"):
         ObservationEncoder(spaces.Text(5), normalize=False)

@@ -1,0 +1,78 @@
+"""Networks of learned dynamics: their units, their members, what follows a predicted change."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.models.dynamics import Dynamics, Standard
+from rl.models.layers import Initializers
+from rl.types import Batch
+
+SPACE = spaces.Box(-2.0, 2.0, (2,), np.float32)
+
+
+@pytest.fixture
+def network():
+    return Dynamics(3, (8, 4), SPACE, 1, Initializers(0))
+
+
+@pytest.fixture
+def batch():
+    generator = np.random.default_rng(1)
+    before, after = (tf.constant(generator.uniform(-1.0, 1.0, (6, 2)), tf.float32) for _ in range(2))
+    reward, ones = tf.constant(generator.normal(size=6) * 3.0, tf.float32), tf.ones([6])
+    return Batch(before, code_of(), reward, ones, after, ones, tf.range(6), ones)
+
+
+def code_of(count=6):
+    return tf.constant(np.linspace(-1.0, 1.0, count)[:, None], tf.float32)
+
+
+def test_numbers_are_measured_from_their_mean_in_deviations_of_all_that_counted():
+    rows = np.random.default_rng(0).normal(3.0, 5.0, (2, 40, 2)).astype(np.float32)
+    weight = np.ones((2, 40), np.float32)
+    weight[0, :5] = 0.0
+    standard = Standard(2, "standard")
+    for x, counted in zip(rows, weight, strict=True):
+        standard.observe(tf.constant(x), tf.constant(counted))
+    seen = rows[weight > 0.0]
+    expected = (rows[1] - seen.mean(0)) / seen.std(0)
+    np.testing.assert_allclose(standard(rows[1]), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(standard.original(tf.constant(expected)), rows[1], rtol=1e-4, atol=1e-4)
+
+
+def test_some_members_say_what_they_say_among_all(network, batch):
+    everyone = network(batch.observation, code_of())
+    chosen = network(batch.observation, code_of(), tf.constant([2, 0]))
+    for all_of_them, some in zip(everyone, chosen, strict=True):
+        np.testing.assert_allclose(some, all_of_them.numpy()[[2, 0]], rtol=1e-5, atol=1e-6)
+        assert np.abs(all_of_them[0] - all_of_them[1]).max() > 1e-3
+
+
+def test_each_member_has_weights_of_its_own(network, batch):
+    def changed():
+        return network(batch.observation, code_of()).mean.numpy()
+
+    before = changed()
+    kernel = network.hidden[1].kernel
+    kernel.assign(kernel + tf.constant([0.0, 1.0, 0.0])[:, None, None])
+    moved = np.abs(changed() - before).max((1, 2))
+    assert moved[1] > 1e-3 and moved[0] == moved[2] == 0.0
+
+
+def test_a_true_change_leads_to_what_followed(network, batch):
+    network.observe(batch, code_of())
+    target = network.target(batch)
+    np.testing.assert_allclose(tf.reduce_mean(target, 0), np.zeros(3), atol=1e-5)
+    np.testing.assert_allclose(tf.math.reduce_std(target, 0), np.ones(3), rtol=1e-4)
+    following, reward = network.following(batch.observation, target)
+    np.testing.assert_allclose(following, batch.next_observation, atol=1e-5)
+    np.testing.assert_allclose(reward, batch.reward, rtol=1e-4, atol=1e-5)
+
+
+def test_what_follows_is_of_the_observations_space(network, batch):
+    following, _ = network.following(batch.observation, tf.constant([[9.0, -9.0, 0.0]] * 6))
+    np.testing.assert_array_equal(following, [[2.0, -2.0]] * 6)
