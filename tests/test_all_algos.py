@@ -44,7 +44,7 @@ TINY = {
 }
 BACKENDS = ("graph", "gym")
 RECURRENT = ("lstm", "gru")
-HEAVY = {"dreamer"}  # takes half a minute to compile: `make test` has one of its cases in all
+HEAVY = {"dreamer", "maml"}  # take long to compile: `make test` has one of the cases of each in all
 
 
 @pytest.fixture(autouse=True)
@@ -114,9 +114,10 @@ def ids(each):
 
 
 def backends(name):
-    """Where an algorithm is walked: what learns from data plays nothing; what searches and `TinyTeam` are
-    in-graph alone."""
-    alone = offline(name) or get_algo(name).hparams_type.searches or not sees_itself(name)
+    """Where an algorithm is walked: what learns from data plays nothing; what searches or adapts, and
+    `TinyTeam`, are in-graph alone."""
+    kind = get_algo(name).hparams_type
+    alone = offline(name) or kind.searches or kind.adapts or not sees_itself(name)
     return ("graph",) if alone else BACKENDS
 
 

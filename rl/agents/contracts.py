@@ -16,7 +16,7 @@ from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.ops.loops import value_of
 from rl.ops.search import Model
-from rl.types import Loss, Nest, PolicyOutput, Tensor
+from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory
 
 EXPERIENCES = {  # what an algorithm may learn from
     "rollout": "each trajectory as it comes",
@@ -200,6 +200,18 @@ class AsksExpert(Protocol):
 
     def take_expert(self, expert: Any) -> None:
         """Takes a trained agent of the same spaces, whose policy keeps no state (rl.agents.agent.Agent)."""
+
+
+@runtime_checkable
+class Adapts(Protocol):
+    """An algorithm that adapts to the task of each environment while it plays, in training. Its hparams say
+    so too (`HParams.adapts`), and have `inner_steps`, `task_episodes`."""
+
+    hparams: Any
+
+    def adapt(self, trajectory: Trajectory) -> None:
+        """Acts otherwise from now on, by what was played since it adapted last, or since
+        `Agent.resample_noise`; rows are of the same task in groups of `task_episodes`."""
 
 
 @runtime_checkable

@@ -74,11 +74,20 @@ class PolicyNetwork(keras.Model):
 
     def distribution(self, features: Tensor, observation: Nest) -> Distribution:
         """The distribution by the torso's features [N, F] of the observations."""
+        return distributions.of_space(self.space, *self._numbers(features, observation))
+
+    def numbers(self, observation: Nest) -> list[Tensor]:
+        """What `rl.ops.distributions.of_space` is given, [N, K] each, at observations [N, ...]."""
+        features, _ = torso.step(self.torso, self.encoder(observation), ())
+        parameters, *rest = self._numbers(features, observation)
+        return [parameters, *[each + tf.zeros_like(parameters) for each in rest]]
+
+    def _numbers(self, features: Tensor, observation: Nest) -> list[Tensor]:
         parameters = self.policy(features)
         if self.log_std is None:
-            return distributions.of_space(self.space, self.encoder.mask_illegal(parameters, observation))
+            return [self.encoder.mask_illegal(parameters, observation)]
         log_std = tf.clip_by_value(tf.convert_to_tensor(self.log_std), *LOG_STD_LIMITS)
         if self._bounded:
             parameters = self._low + self._half * (tf.tanh(parameters) + 1.0)
             log_std += np.log(self._half)
-        return distributions.of_space(self.space, parameters, log_std)
+        return [parameters, log_std]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -55,17 +56,9 @@ class Population:
         members = (self.members.stop - self.members.start) // replicas.count()
         if count != members:
             raise ValueError(f"{count} observations for {members} members: each needs its own")
-        network, trainable = self.network, self.network.trainable_variables
-        # Read here: inside, the scope would hide the one in which a caller may have replaced them.
-        shared = [(each, tf.convert_to_tensor(each)) for each in network.non_trainable_variables]
-
-        def member(row: tuple[Nest, list[Tensor]]) -> Nest:
-            single = tf.nest.map_structure(lambda x: x[None], row[0])  # [1, ...]
-            with keras.StatelessScope(state_mapping=[*zip(trainable, row[1], strict=True), *shared]):
-                return tf.nest.map_structure(lambda x: x[0], network(single))
-
         weights = [replicas.own_rows(tf.convert_to_tensor(each)[self.members]) for each in self.weights]
-        return tf.vectorized_map(member, (observation, weights))
+        single = tf.nest.map_structure(lambda x: x[:, None], observation)  # [P, 1, ...]
+        return tf.nest.map_structure(lambda x: x[:, 0], with_weights(self.network, weights, single))
 
     def act_for(self, first: int, count: int, total: int) -> None:
         """Only `count` members from the first-th on are asked for (`Agent.act_for`)."""
@@ -80,6 +73,25 @@ class Population:
     def variables(self) -> dict[str, Any]:
         """All its state, by name."""
         return {"population/noise": self.noise, **self.acting_variables}
+
+
+def with_weights(
+    network: keras.Model, weights: list[Tensor], inputs: Nest, call: Callable[[Nest], Nest] | None = None
+) -> Nest:
+    """Returns what copies of a network, of other weights, say of inputs of their own: [P, M, ...] each.
+
+    weights: `[P, *shape]` for each of the network's trainable variables; what is not trainable all share.
+    inputs: [P, M, ...]; call: what a copy does with its inputs [M, ...], by default `network`.
+    """
+    trainable, call = network.trainable_variables, network if call is None else call
+    # Read here: inside, the scope would hide the one in which a caller may have replaced them.
+    shared = [(each, tf.convert_to_tensor(each)) for each in network.non_trainable_variables]
+
+    def copy(own: tuple[Nest, list[Tensor]]) -> Nest:
+        with keras.StatelessScope(state_mapping=[*zip(trainable, own[1], strict=True), *shared]):
+            return call(own[0])
+
+    return tf.vectorized_map(copy, (inputs, weights))
 
 
 def _variable(value: Tensor, name: str) -> keras.Variable:

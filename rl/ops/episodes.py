@@ -88,6 +88,18 @@ def over_rollout(start: Running, goes_on: Tensor, reward: Tensor, counted: Tenso
     return Running(*(each.stack() for each in arrays))
 
 
+def of_first(ended: Tensor) -> Tensor:
+    """Returns 1 for the steps of the episode that each environment begins with, [T, B], from which of them
+    end one, bool [T, B]."""
+    number = tf.cast(ended, tf.float32)
+    return tf.cast(tf.cumsum(number, 0, exclusive=True) == 0.0, tf.float32)
+
+
+def first_returns(reward: Tensor, ended: Tensor) -> Tensor:
+    """Returns the sum of rewards [T, B] over the first episode of each environment, [B]."""
+    return tf.reduce_sum(reward * of_first(ended), 0)
+
+
 def sums(episodes: Episodes, mask: Tensor) -> Metrics:
     """Sums over a rollout's finished episodes, and its transitions. mask: of the trajectory, [T, B]."""
     (episode_return, length), ended = episodes.running, tf.cast(episodes.ended, tf.float32)

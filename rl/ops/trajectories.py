@@ -62,6 +62,25 @@ def closed(trajectory: Trajectory) -> Trajectory:
     )
 
 
+def side_by_side(trajectory: Trajectory, parts: int) -> Trajectory:
+    """A trajectory [T, B] cut into `parts` of equal length, as so many times the environments: [T / parts,
+    parts * B], those of the first part first. Without the recurrent state."""
+    length = trajectory.mask.shape[0] // parts
+
+    def cut(x: Tensor) -> Tensor:
+        x = tf.reshape(x, [parts, length, *x.shape[1:]])
+        x = tf.transpose(x, [1, 0, *range(2, x.shape.rank)])
+        return tf.reshape(x, [length, -1, *x.shape[3:]])
+
+    def observed(x: Tensor) -> Tensor:
+        last = tf.reshape(x[length::length], [1, -1, *x.shape[2:]])
+        return tf.concat([cut(x[:-1]), last], 0)
+
+    observation = tf.nest.map_structure(observed, trajectory.observation)
+    rest = tf.nest.map_structure(cut, trajectory._replace(observation=(), recurrent_state=()))
+    return rest._replace(observation=observation)
+
+
 def newest(trajectory: Trajectory, steps: int) -> Trajectory:
     """The last `steps` steps of a trajectory, without the recurrent state, which is that before its first."""
     rest = trajectory._replace(observation=(), recurrent_state=())

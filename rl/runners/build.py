@@ -14,6 +14,7 @@ from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.hparams.league import LEAGUE
 from rl.parallel.devices import Devices
+from rl.runners.adapting import AdaptingRunner, check_adapts_here
 from rl.runners.base import Runner
 from rl.runners.curious import check_curious_here, curiosity_of
 from rl.runners.from_data import Fingerprint, check_fits, data_beside, fingerprint
@@ -53,6 +54,8 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
         check_curious_here(hparams, make_agent.experience, workers, strategy)
     if hparams.searches:
         check_searched_here(hparams, workers)
+    if hparams.adapts:
+        check_adapts_here(hparams, workers)
     data = data_beside(hparams, workers, strategy)
     if workers is not None:
         from rl.workers.build_async import build_async
@@ -84,16 +87,23 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
         augment, curiosity = reward_augmentation(agent), curiosity_of(agent, seed)
         iteration = Iteration(agent, memory, seed, augment, late=late, in_graph=in_graph, curiosity=curiosity)
     jit_compile = start_mode(agent, in_graph) == "xla"
-    kind = InGraphRunner if in_graph else SyncRunner
-    if options.get("opponent") == LEAGUE and in_graph:
-        kind = SelfPlayRunner
-    if hparams.searches:
-        kind = SearchRunner
+    kind = _runner_class(hparams, in_graph, options)
     runner: Runner = kind(env, iteration, jit_compile, devices)
     runner.backend = env.backend
     if data is not None:
         runner.fingerprint = Fingerprint(fingerprint(data), hparams.data)
     return runner
+
+
+def _runner_class(hparams: HParams, in_graph: bool, options: dict[str, Any]) -> Any:
+    """Returns the class of the runner. options: of the environment."""
+    if hparams.searches:
+        return SearchRunner
+    if hparams.adapts:
+        return AdaptingRunner
+    if not in_graph:
+        return SyncRunner
+    return SelfPlayRunner if options.get("opponent") == LEAGUE else InGraphRunner
 
 
 def _of_rows(hparams: HParams, agents: int, experience: str) -> HParams:

@@ -160,13 +160,18 @@ class InGraphRunner(LoopRunner):
         else:
             start = tf.nest.map_structure(lambda variable: variable.value(), self._carry)
         seeds = random.split_array(loop_seed, [length, 2])  # [T, 2, 2]
+        carry, rows = self._played(start, seeds, step)
+        tf.nest.map_structure(lambda variable, x: variable.assign(x), self._carry, carry)
+        trajectory, played = trajectory_of(rows, carry, start, self._team)
+        return trajectory, played._replace(regret=env.regret(rows.observation, rows.action, rows.reward))
+
+    def _played(self, start: Carry, seeds: Tensor, step: Tensor) -> tuple[Carry, Record]:
+        """A step of every environment for each of the seeds [T, 2, 2], from `start` on."""
+        length, envs = seeds.shape[0], self.env.num_envs // self.env.agents
 
         def body(t: Tensor, carry: Carry, arrays: Record) -> tuple[Tensor, Carry, Record]:
-            act_seed, env_seed = tf.unstack(tf.gather(seeds, t))
-            now = step + replicas.count() * (env.num_envs // env.agents) * tf.cast(t, tf.int64)
-            action, extras, memory = self._act(carry, act_seed, now)
-            state, following = env.step(carry.state, action, env_seed)
-            advanced, row = _advance(carry, state, memory, action, extras, following, self._team)
+            now = step + replicas.count() * envs * tf.cast(t, tf.int64)
+            advanced, row = self._step(carry, tf.gather(seeds, t), now)
             arrays = tf.nest.map_structure(lambda array, x: array.write(t, x), arrays, row)
             return t + 1, advanced, arrays
 
@@ -176,10 +181,14 @@ class InGraphRunner(LoopRunner):
             (tf.constant(0), start, self._arrays(length)),
             maximum_iterations=length,
         )
-        tf.nest.map_structure(lambda variable, x: variable.assign(x), self._carry, carry)
-        rows = tf.nest.map_structure(lambda array: array.stack(), arrays)
-        trajectory, played = _trajectory(rows, carry, network_state(start.recurrent_state), self._team)
-        return trajectory, played._replace(regret=env.regret(rows.observation, rows.action, rows.reward))
+        return carry, tf.nest.map_structure(lambda array: array.stack(), arrays)
+
+    def _step(self, carry: Carry, seeds: Tensor, now: Tensor) -> tuple[Carry, Record]:
+        """One step of every environment, by seeds [2, 2], at `now` environment steps."""
+        act_seed, env_seed = tf.unstack(seeds)
+        action, extras, memory = self._act(carry, act_seed, now)
+        state, following = self.env.step(carry.state, action, env_seed)
+        return _advance(carry, state, memory, action, extras, following, self._team)
 
     def _act(self, carry: Carry, seed: Tensor, step: Tensor) -> tuple[Nest, dict[str, Tensor], Nest]:
         """Actions, what the rollout keeps beside, and what acting carries on."""
@@ -243,11 +252,19 @@ def _advance(
     return Carry(state, following.observation, recurrent_state, ended, running), row
 
 
-def _trajectory(rows: Record, carry: Carry, state: Nest, team: Team) -> tuple[Trajectory, Episodes]:
+def trajectory_of(rows: Record, carry: Carry, start: Carry, team: Team) -> tuple[Trajectory, Episodes]:
+    """The trajectory and the episodes of rows that were played from `start` to `carry`."""
     observation = tf.nest.map_structure(
         lambda x, last: tf.concat([x, last[None]], 0), rows.observation, carry.observation
     )  # [T+1, B, ...]
     trajectory = Trajectory(
-        observation, rows.action, rows.reward, rows.terminated, rows.truncated, rows.mask, rows.extras, state
+        observation,
+        rows.action,
+        rows.reward,
+        rows.terminated,
+        rows.truncated,
+        rows.mask,
+        rows.extras,
+        network_state(start.recurrent_state),
     )
     return trajectory, Episodes(rows.running, team.ended(rows.terminated, rows.truncated, rows.mask))

@@ -67,6 +67,15 @@ def test_a_task_stays_for_an_episode_or_as_long_as_it_is_kept(kind: type[TaskEnv
         assert not seen[3].place.numpy().any()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_neighbouring_environments_can_have_one_task(kind: type[TaskEnv]) -> None:
+    env = kind(12)
+    env.rows_of_task = 4
+    tasks = _tasks(env).reshape(3, 4, -1)
+    assert (tasks == tasks[:, :1]).all()
+    assert len(np.unique(tasks[:, 0], axis=0)) == 3
+
+
 def test_an_arm_pays_1_as_often_as_its_probability_and_the_last_pull_ends() -> None:
     env = BernoulliBandits(COUNT, arms=3, pulls=2)
     state, first = env.reset(random.key(0))

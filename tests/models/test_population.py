@@ -11,7 +11,7 @@ from gymnasium import spaces
 from rl.hparams.hparams import HParams
 from rl.models.layers import Initializers, ObservationEncoder
 from rl.models.networks import QNetwork
-from rl.models.population import Population
+from rl.models.population import Population, with_weights
 from rl.ops import random
 
 SIZE, STD = 6, 0.3
@@ -130,3 +130,15 @@ def test_another_number_of_observations_than_members_is_refused():
     _, population = make()
     with pytest.raises(ValueError, match="4 observations for 6 members"):
         population(observations(BOX, 4))
+
+
+def test_copies_of_other_weights_have_several_inputs_each():
+    network, population = make()
+    population.resample(random.key(0))
+    inputs = np.random.default_rng(0).normal(size=(SIZE, 4, 3)).astype(np.float32)
+    weights = [tf.convert_to_tensor(each) for each in population.weights]
+    found = with_weights(network, weights, tf.constant(inputs))
+    assert found.shape == (SIZE, 4, 2)
+    for i in range(4):
+        expected = row_by_row(network, population, tf.constant(inputs[:, i]))
+        np.testing.assert_allclose(found[:, i], expected, rtol=1e-5, atol=1e-6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from rl.ops.trajectories import closed
+from rl.ops.trajectories import closed, side_by_side
 from rl.types import Trajectory
 
 
@@ -56,3 +56,18 @@ def test_n_step_returns_end_at_the_row_that_was_reached():
     np.testing.assert_allclose(batch.reward, [1.0 + 0.5 * 3.0, 3.0])
     np.testing.assert_allclose(batch.discount, [0.25, 0.5])
     np.testing.assert_allclose(batch.next_observation, [[4.0], [4.0]])
+
+
+def test_parts_of_a_trajectory_stand_side_by_side_each_with_the_observation_after_it():
+    whole = trajectory([[1, 0], [0, 0]], [[0, 0], [0, 1]], [[1, 1], [0, 1]])
+    found = side_by_side(whole, 2)
+    np.testing.assert_array_equal(found.observation[:, :, 0], [[0, 1, 2, 3], [2, 3, 4, 5]])
+    np.testing.assert_array_equal(found.reward, [[1, 2, 3, 4]])
+    np.testing.assert_array_equal(found.action, [[0, 1, 1, 0]])
+    np.testing.assert_array_equal(found.terminated, [[1, 0, 0, 0]])
+    np.testing.assert_array_equal(found.truncated, [[0, 0, 0, 1]])
+    np.testing.assert_array_equal(found.mask, [[1, 1, 0, 1]])
+    np.testing.assert_array_equal(found.extras["log_prob"], [[-1, -2, -3, -4]])
+    same = side_by_side(whole, 1)
+    np.testing.assert_array_equal(same.observation, whole.observation)
+    np.testing.assert_array_equal(same.reward, whole.reward)

@@ -33,7 +33,8 @@ SMALL = {"num_envs": 4, "rollout_length": 4, "compile": "xla", "model.image": "m
 SETS = {name: get_algo(name).hparams_type() for name in algos.names()}
 FROM_OTHERS = [name for name, each in SETS.items() if each.offline or each.demonstrated or each.taught]
 PLAYING = [name for name in algos.names() if name not in FROM_OTHERS]
-OPTIONAL = {"minibatches": 2, "min_replay_size": 8, "batch_size": 8, "burn_in": 0, "unroll_length": 4}
+OPTIONAL = {"minibatches": 2, "min_replay_size": 8, "batch_size": 8, "burn_in": 0, "unroll_length": 4,
+            "task_episodes": 2}  # fmt: skip
 
 
 def fits(algo, env):
@@ -57,6 +58,7 @@ def cases():
     fitting = {env: [algo for algo in PLAYING if fits(algo, env)] for env in envs.names()}
     for env in OF_AGENTS:  # who compares parameters plays no environment together with others
         fitting[env] = [algo for algo in fitting[env] if get_algo(algo).experience != "parameters"]
+        fitting[env] = [algo for algo in fitting[env] if not SETS[algo].adapts]  # nor who adapts to a task
     return [(algo, env) for env in fitting for algo in fitting[env]]
 
 

@@ -34,12 +34,14 @@ class TaskEnv(GraphEnv):
     Attributes:
         keeps_tasks: whether an episode has the task of the one before in its environment; whoever adapts to a
             task says so.
+        rows_of_task: how many neighbouring environments have one task; likewise.
 
     Raises:
         UsageError: `tasks` is none of the three.
     """
 
     keeps_tasks = False
+    rows_of_task = 1
 
     def __init__(self, num_envs: int, max_episode_steps: int | None = None, tasks: str = "all") -> None:
         super().__init__(num_envs, max_episode_steps)
@@ -61,7 +63,8 @@ class TaskEnv(GraphEnv):
 
     def initial(self, seed: Tensor) -> TaskPhysics:
         """Draws tasks, and begins an episode of each."""
-        task = self.draw(seed)
+        count = self.rows_of_task
+        task = tf.nest.map_structure(lambda x: tf.repeat(x[::count], count, 0), self.draw(seed))
         return TaskPhysics(task, self.begin(task, seed))
 
     def dynamics(

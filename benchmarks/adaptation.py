@@ -1,0 +1,56 @@
+"""What runs that adapt to tasks (MAML) return on tasks they never had, before and after each inner step.
+
+    python benchmarks/adaptation.py RUN ... [--tasks 500] [--inner_steps 2]
+
+RUN: the folder of a run of `maml_navigation` or another set of an algorithm that adapts. Prints the mean
+return of the weights that were learned (last checkpoint), and after each gradient step, made from as many
+episodes of a task as in training: with a 95 % interval over tasks. Tasks are those of the run's `env_kwargs`,
+held out in the sets; actions are drawn as in training.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from rl.runners.adapted import adapted_returns
+
+TASKS = 500
+
+
+def cell(returns: np.ndarray) -> str:
+    """Returns the mean of returns [tasks] and half its 95 % interval, normal."""
+    half = 1.96 * returns.std(ddof=1) / np.sqrt(len(returns))
+    return f"{returns.mean():8.2f} +- {half:.2f}"
+
+
+def line(name: str, returns: np.ndarray) -> str:
+    """Returns one line of the table; returns [steps + 1, tasks]."""
+    return f"{name:28} {'  '.join(cell(each) for each in returns)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    parser.add_argument("--tasks", type=int, default=TASKS)
+    parser.add_argument("--inner_steps", type=int, default=1)
+    parser.add_argument("--which", choices=("last", "best"), default="last")
+    parser.add_argument("--seed", type=int, default=7, help="of tasks and draws")
+    arguments = parser.parse_args()
+    print(" " * 28, "  ".join(f"after {i} steps".ljust(17) for i in range(arguments.inner_steps + 1)))
+    for run in arguments.runs:
+        found = adapted_returns(
+            run, arguments.which, arguments.tasks, arguments.inner_steps, seed=arguments.seed
+        )
+        print(line(f"{run.parent.name}/{run.name}", found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Hyperparameters and named sets of MAML (`rl/agents/algos/maml.py`)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rl.errors import UsageError
+from rl.hparams.hparams import Coefficient, HParams, PositiveFloat, PositiveInt
+from rl.hparams.registry import register
+from rl.hparams.tasks import ROLLOUT
+
+
+class MAMLHParams(HParams):
+    """MAML for all kinds of actions. `num_envs` are tasks times `task_episodes`; a rollout is `inner_steps` +
+    1 parts, each as long as an episode and the step that resets it."""
+
+    adapts: ClassVar[bool] = True
+    searched: ClassVar[dict[str, str]] = {
+        "inner_lr": "log:0.01:1.0",
+        "epochs": "1:10",
+        "clip_range": "0.1:0.4",
+        "max_grad_norm": "log:0.3:5.0",
+    }
+
+    algo: str = "maml"
+    num_envs: PositiveInt = 400
+    rollout_length: PositiveInt = 202
+    lr: PositiveFloat = 1e-3
+    max_grad_norm: PositiveFloat | None = 0.5
+
+    task_episodes: PositiveInt = 20  # environments that play the same task side by side
+    inner_steps: PositiveInt = 1  # gradient steps that adapt to a task, each after a part of the rollout
+    inner_lr: PositiveFloat = 0.1  # length of these steps, by plain gradient descent
+    second_order: bool = True  # the gradient goes through these steps; false: past them (first-order MAML)
+    epochs: PositiveInt = 5  # steps of the optimizer on each rollout, on all of it
+    clip_range: PositiveFloat = 0.2  # of the ratio of adapted policies around 1
+    entropy_coef: Coefficient = 0.0  # weight of the adapted policies' entropy, which is added
+    log_std_init: float = -0.5  # continuous actions: logarithm of the first deviation, in half ranges
+
+    def check(self) -> None:
+        """Raises UsageError unless environments make whole tasks, and rollouts whole parts."""
+        super().check()
+        if self.num_envs % self.task_episodes:
+            raise UsageError(
+                f"hparam task_episodes={self.task_episodes} does not divide num_envs={self.num_envs}, which "
+                "are of whole tasks: change one of the two"
+            )
+        parts = self.inner_steps + 1
+        if self.rollout_length % parts or self.rollout_length < 2 * parts:
+            raise UsageError(
+                f"hparam rollout_length={self.rollout_length}: inner_steps + 1 = {parts} parts need a "
+                "multiple of that, with an episode and the step that resets it in each"
+            )
+
+
+@register
+def maml() -> MAMLHParams:
+    """MAML on any in-graph environment whose tasks are drawn: give --env ID, and rollout_length: twice an
+    episode and a step."""
+    return MAMLHParams.of(train_steps=8_000_000, log_period=400_000)
+
+
+@register
+def maml_navigation() -> MAMLHParams:
+    """MAML on Navigation2D-v0, evaluated before it adapts, on goals that training never had."""
+    return maml(
+        env="Navigation2D-v0",
+        env_kwargs=dict(tasks="test"),
+        train_env_kwargs=dict(tasks="train"),
+        eval_policy="sample",
+        train_steps=8_080_000,
+        eval_period=4_040_000,
+        log_period=404_000,
+        model=dict(hidden=(64, 64)),
+    )
+
+
+@register
+def maml_pendulum_mass() -> MAMLHParams:
+    """MAML on PendulumMass-v0, evaluated before it adapts, on masses that training never had."""
+    return maml(
+        env="PendulumMass-v0",
+        env_kwargs=dict(tasks="test"),
+        train_env_kwargs=dict(tasks="train"),
+        eval_policy="sample",
+        rollout_length=402,
+        train_steps=16_080_000,
+        eval_period=8_040_000,
+        log_period=804_000,
+        model=dict(hidden=(64, 64)),
+    )
+
+
+@register
+def maml_identity() -> MAMLHParams:
+    """MAML on Identity-v0, one task: the smallest test that anything is learned."""
+    return maml(
+        ROLLOUT["Identity-v0"],
+        num_envs=16,
+        task_episodes=8,
+        rollout_length=16,
+        train_steps=16_384,
+        lr=1e-2,
+        model=dict(hidden=(16,)),
+    )

@@ -1,0 +1,110 @@
+"""In-graph runs whose algorithm adapts to tasks while it plays (`rl.agents.contracts.Adapts`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from rl.agents.contracts import Adapts
+from rl.envs.graph.tasks import TaskEnv
+from rl.envs.graph.wrappers import PreviousActionReward
+from rl.envs.make import chosen_backend
+from rl.errors import UsageError
+from rl.hparams.hparams import HParams
+from rl.ops.episodes import first_returns
+from rl.ops.trajectories import side_by_side
+from rl.parallel.devices import Devices
+from rl.runners.in_graph import Carry, InGraphRunner, Record, trajectory_of
+from rl.runners.iteration import Iteration
+from rl.types import Tensor
+
+
+def check_adapts_here(hparams: HParams, workers: Any) -> None:
+    """Raises UsageError where tasks do not stay while they are adapted to, or rewards are not their own."""
+    algo = hparams.algo
+    if workers is not None:
+        raise UsageError(f"{algo} adapts in the compiled loop: leave --num_workers out")
+    if chosen_backend(hparams.env, hparams.env_backend, hparams.env_wrappers) != "graph":
+        raise UsageError(
+            f"{algo} adapts to tasks, which in-graph environments alone keep: {hparams.env} is played "
+            "elsewhere (--list envs shows which are in-graph)"
+        )
+    changes = {
+        "normalize_reward": hparams.normalize_reward,
+        "reward_augmentation": hparams.reward_augmentation,
+        "curiosity": hparams.curiosity,
+    }
+    for name, value in changes.items():
+        if value:
+            raise UsageError(f"{name}={value}: {algo} adapts by the environment's own rewards, leave it out")
+
+
+class AdaptingRunner(InGraphRunner):
+    """Runs an environment whose tasks stay for a rollout, within which the algorithm adapts to them.
+
+    A rollout is `inner_steps` + 1 parts of equal length. Each begins with new episodes of the same tasks, and
+    ends with a step that resets: what has not ended before is truncated there. After each part but the last
+    the algorithm adapts; after the last, tasks are drawn anew.
+
+    Args: as of `InGraphRunner`.
+
+    Raises:
+        UsageError: an environment of many agents.
+    """
+
+    def __init__(self, env: Any, iteration: Iteration, jit_compile: bool, devices: Devices):
+        agent = iteration.agent
+        assert isinstance(agent, Adapts)  # or another runner would run it
+        if env.agents > 1:
+            raise UsageError(
+                f"{agent.hparams.algo} adapts to tasks of one agent, {agent.hparams.env} is played by "
+                f"{env.agents} together: take another algorithm, such as ppo"
+            )
+        self._adapting: Adapts = agent
+        self._parts = agent.hparams.inner_steps + 1
+        inner = env.env if isinstance(env, PreviousActionReward) else env
+        self._tasks = inner if isinstance(inner, TaskEnv) else None
+        if self._tasks is not None:
+            self._tasks.rows_of_task = agent.hparams.task_episodes
+        super().__init__(env, iteration, jit_compile, devices)
+
+    def returns_of_tasks(self, seed: Tensor) -> Tensor:
+        """Plays a rollout; returns the mean return on each task before and after each adaptation, [steps + 1,
+        tasks]: of the first episode of every environment in each part, as far as it was played."""
+        trajectory, _ = self._rollout(seed, tf.constant(0, tf.int64))
+        parts = side_by_side(trajectory, self._parts)
+        ended = tf.logical_or(parts.terminated, parts.truncated)
+        found = first_returns(parts.reward * parts.mask, ended)  # [parts * B]
+        by_task = tf.reshape(found, [self._parts, -1, self.agent.hparams.task_episodes])
+        return tf.reduce_mean(by_task, 2)
+
+    def _played(self, start: Carry, seeds: Tensor, step: Tensor) -> tuple[Carry, Record]:
+        """The parts one after another, and what is adapted between them."""
+        carry, rows, length = start, [], seeds.shape[0] // self._parts
+        for i in range(self._parts):
+            now = step + i * length * self.env.num_envs
+            own, last = seeds[i * length : (i + 1) * length], i == self._parts - 1
+            before, (carry, part) = carry, self._part(carry, own, now, keeps_tasks=not last)
+            rows.append(part)
+            if not last:
+                self._adapting.adapt(trajectory_of(part, carry, before, self._team)[0])
+        return carry, tf.nest.map_structure(lambda *parts: tf.concat(parts, 0), *rows)
+
+    def _part(self, start: Carry, seeds: Tensor, step: Tensor, keeps_tasks: bool) -> tuple[Carry, Record]:
+        """One part, whose last step resets all environments."""
+        self._keep_tasks(True)
+        carry, rows = super()._played(start, seeds[:-1], step)
+        cut = tf.logical_and(rows.mask[-1] > 0.0, tf.logical_not(carry.ended))
+        truncated = tf.concat([rows.truncated[:-1], tf.logical_or(rows.truncated[-1], cut)[None]], 0)
+        over = tf.ones_like(carry.ended)
+        carry = carry._replace(state=carry.state._replace(episode_end=over), ended=over)
+        self._keep_tasks(keeps_tasks)
+        carry, reset = self._step(carry, seeds[-1], step)
+        rows = rows._replace(truncated=truncated)
+        return carry, tf.nest.map_structure(lambda x, row: tf.concat([x, row[None]], 0), rows, reset)
+
+    def _keep_tasks(self, keeps: bool) -> None:
+        """Says to what is traced next whether tasks outlast their episodes."""
+        if self._tasks is not None:
+            self._tasks.keeps_tasks = keeps
