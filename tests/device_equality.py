@@ -64,6 +64,8 @@ OPTIONAL = {
     "value_coef": 0.1,  # or clipping to max_grad_norm leaves the policy next to nothing
     "burn_in": 2,
     "unroll_length": 8,
+    "dream_period": 1,
+    "dream_length": 8,
 }
 
 
