@@ -41,7 +41,7 @@ class CartPolePixels(CartPole):
         """Returns the picture, uint8 [B, 24, 24, 1]: of each pixel how much of it is covered, about."""
         centre = SIZE / 2 + REACH / MAX_X * physics[:, 0][:, None, None]  # [B, 1, 1] column of cart and pivot
         angle = LEAN * physics[:, 2][:, None, None]
-        place = tf.range(SIZE, dtype=tf.float32) + 0.5  # of the pixels' middles
+        place = np.arange(SIZE, dtype=np.float32) + 0.5  # of the pixels' middles
         right, row = place[None, None, :] - centre, place[None, :, None]  # [B, 1, W], [1, H, 1]
         up = PIVOT - row
         sin, cos = tf.sin(angle), tf.cos(angle)
