@@ -65,6 +65,8 @@ OPTIONAL = {
     "burn_in": 2,
     "unroll_length": 8,
     "task_episodes": 2,
+    "dream_period": 1,
+    "dream_length": 8,
 }
 
 

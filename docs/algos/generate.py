@@ -35,7 +35,7 @@ FAMILIES = {  # siblings, each written as a change of one before it; algorithms 
     "Bandits": ("linucb", "linear_thompson", "neural_linear"),
     "Policy gradient": ("vpg", "trpo", "a2c", "ppo", "mappo", "impala", "appo"),
     "Policy gradient through action values": ("ddpg", "maddpg", "td3", "sac", "sac_discrete"),
-    "By a learned model": ("dreamer", "mbpo"),
+    "By a learned model": ("world_models", "dreamer", "mbpo"),
     "By search": ("alphazero",),
     "Of many tasks": ("maml",),
     "Evolution": ("es", "ars"),
@@ -57,7 +57,8 @@ INTRODUCTION = f"""\
 
 One file each in `rl/agents/algos`, one page each here: the paper, numbered deviations, hyperparameters, the
 meaning of every metric. All of them run in-graph and, but for what searches or adapts to tasks, on host
-environments, take any observations, resume exactly, and where actions are discrete honour action masks. Returns that they reach:
+environments, take any observations, resume exactly, and where actions are discrete honour action masks
+(`world_models` refuses them). Returns that they reach:
 [benchmarks/results](../../benchmarks/results/README.md).
 
 Below each table: the lines that `diff` shows between two siblings, removed and added ones counted alike; in

@@ -10,9 +10,10 @@ from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
 from rl.hparams.tasks import REPLAY
+from rl.hparams.uniform_sequences import UniformSequences
 
 
-class DreamerHParams(HParams):
+class DreamerHParams(UniformSequences, HParams):
     """DreamerV3: sizes of the world model, what it is trained on, and how the actor learns within it."""
 
     searched: ClassVar[dict[str, str]] = {
@@ -20,13 +21,6 @@ class DreamerHParams(HParams):
         "deter": "[128,256,512]",
         "entropy_coef": "log:1e-4:1e-2",
     }
-    # What the memory of sequences reads, and no part of this algorithm varies.
-    prioritized: ClassVar[bool] = False
-    burn_in: ClassVar[int] = 0
-    priority_exponent: ClassVar[float] = 0.0
-    priority_epsilon: ClassVar[float] = 1e-6
-    importance_sampling_exponent: ClassVar[float] = 0.0
-    importance_sampling_exponent_end: ClassVar[float] = 0.0
 
     algo: str = "dreamer"
     memory: str = "sequence"

@@ -1,0 +1,129 @@
+"""What World Models' controller, trained in dreams alone, comes to beside one trained outside.
+
+    python train.py --hparams world_models_cartpole --output_dir RUNS --copies 3
+    python benchmarks/dreams.py RUNS/run_0 RUNS/run_1 RUNS/run_2
+
+Of each run V and M are kept as they are at its end. Its controller is evaluated; then it is set to zero and
+trained by the same evolution (population, deviation, learning rate falling to 0), which rates the members by
+whole episodes of the in-graph environment itself, at the same features, and is evaluated again, by the same
+episodes. Prints a line for each run, and how many steps outside that took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import tensorflow as tf
+
+import rl
+from rl.agents.algos.world_models import WorldModels, features, shaped
+from rl.agents.population import Members
+from rl.envs import make_env
+from rl.ops import evolution, random
+from rl.runners.evaluate import Evaluator
+
+
+class Outside:
+    """Evolution of an agent's controller by what its members play.
+
+    Args:
+        agent: whose V and M stay as they are.
+        episodes: of each member in a generation, played at the same time.
+        length: steps that they are played for.
+    """
+
+    def __init__(self, agent: WorldModels, episodes: int, length: int):
+        self.agent, self.length = agent, length
+        self.shape = [agent.hparams.population, episodes]  # P, E
+        hparams = agent.hparams
+        self.env = make_env(hparams.env, "graph", int(np.prod(self.shape)), hparams.env_kwargs)
+        signature = [tf.TensorSpec([2], tf.int32)]
+        self.generation = tf.function(self._generation, signature, autograph=False, jit_compile=True)
+
+    def _generation(self, seed: tf.Tensor) -> tf.Tensor:
+        """Makes one step of evolution; returns the members' scores [P]."""
+        agent = self.agent
+        directions, play = random.split(seed, 2)
+        agent.population.resample(directions)
+        score = tf.reduce_mean(tf.reshape(self._played(play), self.shape), 1)
+        members = Members(score, tf.convert_to_tensor(agent.population.noise))
+        variables = agent.controller.trainable_variables
+        agent.evolve(shaped, members, variables, agent.optimizers["controller"])
+        return score
+
+    def _played(self, seed: tf.Tensor) -> tf.Tensor:
+        """Scores [P E] of the environments, each of which begins anew."""
+        agent, count, length = self.agent, self.env.num_envs, self.length
+        start, first = self.env.reset(random.fold_in(seed, length))
+        types = (tf.float32, tf.bool, tf.float32)
+        arrays = tuple(tf.TensorArray(each, length, element_shape=[count]) for each in types)
+
+        def body(t: Any, env: Any, seen: Any, ended: Any, state: Any, arrays: Any) -> tuple[Any, ...]:
+            moves, sees = random.split(random.fold_in(seed, t), 2)
+            state = agent.policy(seen, state, sees, True).recurrent_state
+            parts = tf.reshape(features(state), [*self.shape, -1])
+            action = tf.argmax(tf.reshape(agent.population(parts), [count, -1]), -1, output_type=tf.int32)
+            alive = 1.0 - tf.cast(ended, tf.float32)
+            state = tf.nest.map_structure(lambda x: x * alive[:, None], agent.carried(state, action))
+            env, after = self.env.step(env, tf.cast(action, self.env.action_space.dtype), moves)
+            over = after.terminated | after.truncated
+            rows = (after.reward, over, alive)
+            arrays = tuple(array.write(t, x) for array, x in zip(arrays, rows, strict=True))
+            return t + 1, env, after.observation, over, state, arrays
+
+        never = tf.zeros([count], tf.bool)
+        loop = (tf.constant(0), start, first.observation, never, agent.network.start(count), arrays)
+        arrays = tf.while_loop(lambda t, *_: t < length, body, loop, maximum_iterations=length)[-1]
+        return evolution.episode_scores(*(array.stack() for array in arrays))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN_DIR")
+    parser.add_argument("--generations", type=int, default=200)
+    parser.add_argument("--member_episodes", type=int, default=4, help="of each member in a generation")
+    parser.add_argument("--length", type=int, default=500, help="steps that they are played for")
+    parser.add_argument("--episodes", type=int, default=100, help="of each evaluation")
+    parser.add_argument("--seed", type=int, default=0, help="of evolution outside")
+    args = parser.parse_args()
+    for run_dir in args.runs:
+        agent = rl.load(run_dir, "last").agent
+        if not isinstance(agent, WorldModels):
+            parser.error(f"{run_dir} holds {agent.hparams.algo}, not world_models")
+        dreamt = evaluated(agent, args.episodes)
+        for each in agent.controller.trainable_variables:
+            each.assign(tf.zeros_like(each))
+        outside = Outside(agent, args.member_episodes, args.length)
+        optimizer = agent.optimizers["controller"]
+        for i in range(args.generations):
+            optimizer.learning_rate.assign(agent.hparams.controller_lr * (1.0 - i / args.generations))
+            score = outside.generation(random.fold_in(random.key(args.seed), i))
+            if (i + 1) % 50 == 0:
+                print(f"  generation {i + 1}: {float(tf.reduce_mean(score)):.1f}", flush=True)
+        found = evaluated(agent, args.episodes)
+        steps = args.generations * outside.env.num_envs * args.length
+        print(
+            f"{run_dir}: in dreams {dreamt:.1f}, outside {found:.1f} ({steps:,} steps), {dreamt / found:.2f}"
+        )
+    return 0
+
+
+def evaluated(agent: WorldModels, episodes: int) -> float:
+    """Returns the mean return of the policy over so many episodes on Gymnasium."""
+    with contextlib.closing(Evaluator(agent, episodes)) as evaluator:
+        return float(evaluator.run(0).returns.mean())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
