@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rl.errors import UsageError
-from rl.hparams.hparams import Coefficient, Count, Fraction, HParams, PositiveFloat, PositiveInt
+from rl.hparams.hparams import Coefficient, Count, Fraction, PositiveInt
 from rl.hparams.registry import register
 from rl.hparams.tasks import ROLLOUT
+from rl.hparams.tree_search import TreeSearchHParams
 
 
-class AlphaZeroHParams(HParams):
+class AlphaZeroHParams(TreeSearchHParams):
     """AlphaZero for discrete actions: one player, or two by turns."""
 
     searches: ClassVar[bool] = True
@@ -25,11 +26,6 @@ class AlphaZeroHParams(HParams):
     rollout_length: PositiveInt = 32
     gamma: Fraction = 1.0
 
-    simulations: PositiveInt = 32  # of the search before each action of training
-    c_puct: PositiveFloat = 1.25  # weight of the prior in what the search follows, beside the mean value
-    noise_share: Fraction = 0.25  # of the root's prior that is drawn anew
-    noise_concentration: PositiveFloat = 0.5  # of the Dirichlet distribution that it is drawn from
-    temperature: PositiveFloat = 1.0  # actions are drawn by visits to the power of 1 / temperature
     value_coef: Coefficient = 1.0  # weight of the value loss, the mean square
     epochs: PositiveInt = 2  # passes over each rollout
     minibatches: PositiveInt = 4  # per epoch

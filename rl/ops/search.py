@@ -8,7 +8,8 @@ the other's loss, a value is that of who is on turn, and the discount is -1.
 What differs between searches are two functions: `recurrent` says where moves lead, what these positions are
 worth and how likely their moves are, `score` which move a descent follows. `uct` is Kocsis & Szepesvari 2006,
 "Bandit based Monte-Carlo planning", with a random playout as value; `puct` is AlphaGo Zero's search (Silver
-et al. 2017, "Mastering the game of Go without human knowledge", methods, "Select").
+et al. 2017, "Mastering the game of Go without human knowledge", methods, "Select"), and MuZero's; that with
+Gumbel noise and sequential halving is `rl.ops.gumbel_search`.
 """
 
 from __future__ import annotations
@@ -79,6 +80,21 @@ class Tree(NamedTuple):
     total: Tensor  # [B, M, A] the sum of what it brought them, for who made the move
     reward: Tensor  # [B, M] of the move that led there
     discount: Tensor  # [B, M] by which what follows it counts, 0: nothing follows
+    value: Tensor  # [B, M] what the node was worth when it was added
+
+
+class Node(NamedTuple):
+    """What a tree knows of one node of each of B trees."""
+
+    prior: Tensor  # [B, A]
+    visits: Tensor  # [B, A]
+    total: Tensor  # [B, A]
+    value: Tensor  # [B]
+
+    @property
+    def q(self) -> Tensor:
+        """What each move has brought in the mean, [B, A], 0 where it was never tried."""
+        return self.total / tf.maximum(self.visits, 1.0)
 
 
 class Step(NamedTuple):
@@ -93,34 +109,54 @@ class Step(NamedTuple):
 
 # (positions [B, ...], moves [B] int32, seed) to where they lead.
 Recurrent = Callable[[Nest, Tensor, Tensor], Step]
-# (prior, visits, total of values, each [B, A]) to what a descent follows most, [B, A].
-Score = Callable[[Tensor, Tensor, Tensor], Tensor]
+# Nodes to what a descent follows most, [B, A].
+Score = Callable[[Node], Tensor]
 
 
 class Found(NamedTuple):
     """What a search says of B positions."""
 
     visits: Tensor  # [B, A] float32, simulations that tried a move first
-    weights: Tensor  # [B, A] their shares
-    value: Tensor  # [B] the mean of what they brought
+    weights: Tensor  # [B, A] the policy that was found, for a network to learn
+    value: Tensor  # [B] what the positions are worth by it
+    acting: Tensor  # [B, A] the shares by which to act in training
 
 
 def search(
-    recurrent: Recurrent, root: Nest, prior: Tensor, simulations: int, score: Score, seed: Tensor
+    recurrent: Recurrent,
+    root: Nest,
+    prior: Tensor,
+    simulations: int,
+    score: Score,
+    seed: Tensor,
+    value: Tensor | None = None,
+    root_score: Score | None = None,
 ) -> Tree:
-    """Returns the trees after so many simulations from positions [B, ...]; prior [B, A]: of their moves.
+    """Returns the trees after so many simulations from positions [B, ...].
 
     A position that is over by itself is searched as if it were not: what is found there means nothing.
+
+    Args:
+        recurrent: see `Recurrent`.
+        root: the positions.
+        prior: [B, A] of their moves.
+        simulations: how many.
+        score: see `Score`.
+        seed: of what `recurrent` draws.
+        value: [B] of the positions, for a score that reads it; None: 0.
+        root_score: `score` at the root, where that is another one.
     """
     count, moves, nodes = int(prior.shape[0]), int(prior.shape[1]), simulations + 1
     per_move, per_node = [count, nodes, moves], [count, nodes]
     position = tf.nest.map_structure(lambda x: _put_first(x, nodes), root)
     zeros = tf.zeros(per_move)
     child, discount = tf.fill(per_move, -1), tf.ones(per_node)
-    tree = Tree(position, _put_first(prior, nodes), child, zeros, zeros, tf.zeros(per_node), discount)
+    known = tf.zeros(per_node) if value is None else _put_first(value, nodes)
+    tree = Tree(position, _put_first(prior, nodes), child, zeros, zeros, tf.zeros(per_node), discount, known)
+    scores = score, score if root_score is None else root_score
 
     def simulate(i: Tensor, tree: Tree) -> tuple[Tensor, Tree]:
-        return i + 1, _simulation(recurrent, tree, i, score, random.fold_in(seed, i))
+        return i + 1, _simulation(recurrent, tree, i, scores, random.fold_in(seed, i))
 
     return tf.while_loop(
         lambda i, _: i < simulations, simulate, (tf.constant(0), tree), maximum_iterations=simulations
@@ -144,34 +180,62 @@ def uct(game: Game, root: Nest, playouts: int, seed: Tensor, exploration: float 
         value = playout(game, position, play)
         return Step(position, paid, tf.where(over, 0.0, -1.0), ordered(position, order), value)
 
-    def score(prior: Tensor, visits: Tensor, total: Tensor) -> Tensor:
-        tried = tf.maximum(visits, 1.0)
-        node = tf.maximum(tf.reduce_sum(visits, -1, keepdims=True), 1.0)
-        bound = total / tried + exploration * tf.sqrt(tf.math.log(node) / tried)
-        return tf.where(visits > 0.0, bound, UNSEEN + prior)
+    def score(node: Node) -> Tensor:
+        tried = tf.maximum(node.visits, 1.0)
+        every = tf.maximum(tf.reduce_sum(node.visits, -1, keepdims=True), 1.0)
+        bound = node.q + exploration * tf.sqrt(tf.math.log(every) / tried)
+        return tf.where(node.visits > 0.0, bound, UNSEEN + node.prior)
 
     order, _ = random.split(random.fold_in(seed, playouts), 2)
     return search(recurrent, root, ordered(root, order), playouts, score, seed).visits[:, 0]
 
 
 def puct(
-    recurrent: Recurrent, root: Nest, prior: Tensor, simulations: int, seed: Tensor, c_puct: float
+    recurrent: Recurrent,
+    root: Nest,
+    prior: Tensor,
+    simulations: int,
+    seed: Tensor,
+    c_puct: float,
+    value: Tensor | None = None,
 ) -> Found:
     """Returns what a tree search with priors of moves and values of positions, both of a network mostly,
     finds in the positions [B, ...], whose moves' prior is [B, A].
 
     A move is followed by Q + c_puct P sqrt(N) / (1 + n): Q is the mean of what it brought, 0 where it was
     never tried, P its prior, n its visits, N those of its node, the one that added it included, so that the
-    first move to be tried is that of the greatest prior. Values are best in [-1, 1], as Q is for c_puct.
+    first move to be tried is that of the greatest prior.
+
+    value: [B] of the positions where values may be of any size: then Q is 0 for the least and 1 for the
+    greatest among the node's moves and its own mean value (as mctx has it; MuZero, equation 5 of
+    https://arxiv.org/abs/1911.08265, takes the least and greatest of the whole tree). None: values are within
+    [-1, 1], which Q then is as well.
     """
 
-    def score(prior: Tensor, visits: Tensor, total: Tensor) -> Tensor:
-        node = 1.0 + tf.reduce_sum(visits, -1, keepdims=True)
-        return total / tf.maximum(visits, 1.0) + c_puct * prior * tf.sqrt(node) / (1.0 + visits)
+    def score(node: Node) -> Tensor:
+        every = 1.0 + tf.reduce_sum(node.visits, -1, keepdims=True)
+        q = node.q if value is None else _within_unit(node)
+        return q + c_puct * node.prior * tf.sqrt(every) / (1.0 + node.visits)
 
-    tree = search(recurrent, root, prior, simulations, score, seed)
+    tree = search(recurrent, root, prior, simulations, score, seed, value)
     visits = tree.visits[:, 0]
-    return Found(visits, visits / simulations, tf.reduce_sum(tree.total[:, 0], -1) / simulations)
+    weights, mean = visits / simulations, tf.reduce_sum(tree.total[:, 0], -1) / simulations
+    return Found(visits, weights, mean, weights)
+
+
+def rescaled(q: Tensor) -> Tensor:
+    """Returns values [B, A] with the least of every row at 0 and the greatest at 1; all 0 where all are the
+    same."""
+    low, high = (f(q, -1, keepdims=True) for f in (tf.reduce_min, tf.reduce_max))
+    return (q - low) / tf.maximum(high - low, 1e-8)
+
+
+def _within_unit(node: Node) -> Tensor:
+    """Q [B, A] from 0 to 1 among a node's moves and its own value, 0 where a move was never tried."""
+    mean = (node.value + tf.reduce_sum(node.total, -1)) / (1.0 + tf.reduce_sum(node.visits, -1))
+    known = tf.where(node.visits > 0.0, node.q, mean[:, None])
+    scaled = rescaled(tf.concat([known, mean[:, None]], -1))[:, :-1]
+    return tf.where(node.visits > 0.0, scaled, 0.0)
 
 
 def legal_prior(logits: Tensor, legal: Tensor) -> Tensor:
@@ -214,9 +278,12 @@ class _Path(NamedTuple):
     moves: Tensor  # [B, M] int32, the moves followed there
 
 
-def _simulation(recurrent: Recurrent, tree: Tree, i: Tensor, score: Score, seed: Tensor) -> Tree:
-    """Adds the i-th simulation: its node is i + 1, where it does not end in one that is there."""
-    path, node = _descend(tree, score)
+def _simulation(
+    recurrent: Recurrent, tree: Tree, i: Tensor, scores: tuple[Score, Score], seed: Tensor
+) -> Tree:
+    """Adds the i-th simulation: its node is i + 1, where it does not end in one that is there. scores: below
+    the root, and there."""
+    path, node = _descend(tree, *scores)
     known = node >= 0  # [B]: a node that nothing follows, visited again
     before = tf.nest.map_structure(lambda x: tf.gather(x, path.node, batch_dims=1), tree.position)
     step = recurrent(before, path.move, seed)
@@ -231,11 +298,12 @@ def _simulation(recurrent: Recurrent, tree: Tree, i: Tensor, score: Score, seed:
         child=tf.where(made & ~known[:, None, None], i + 1, tree.child),
         reward=_put(place, step.reward, tree.reward),
         discount=_put(place, step.discount, tree.discount),
+        value=_put(place, step.value, tree.value),
     )
     return _back_up(tree, path, tf.where(known, node, i + 1), step.value)
 
 
-def _descend(tree: Tree, score: Score) -> tuple[_Path, Tensor]:
+def _descend(tree: Tree, score: Score, root_score: Score) -> tuple[_Path, Tensor]:
     """Follows the best scores to moves that lead to no node yet, or to one that nothing follows; returns the
     node there, -1: none yet."""
     count, nodes = tree.discount.shape
@@ -246,16 +314,19 @@ def _descend(tree: Tree, score: Score) -> tuple[_Path, Tensor]:
     def follow(path: _Path, node: Tensor, _: Tensor) -> tuple[_Path, Tensor, Tensor]:
         going = ~ends(node)
         at = tf.where(going, node, path.node)
-        prior, visits, total = (tf.gather(x, at, batch_dims=1) for x in (tree.prior, tree.visits, tree.total))
-        best = tf.where(prior > 0.0, score(prior, visits, total), NEVER)
+        here = node_at(tree, at)
+        best = score(here)
+        if root_score is not score:
+            best = tf.where((at == 0)[:, None], root_score(here), best)
+        best = tf.where(here.prior > 0.0, best, NEVER)
         move = tf.where(going, tf.argmax(best, -1, tf.int32), path.move)
-        here = tf.one_hot(path.depth, nodes, True, False) & going[:, None]  # [B, M]
+        place = tf.one_hot(path.depth, nodes, True, False) & going[:, None]  # [B, M]
         path = _Path(
             at,
             move,
             path.depth + tf.cast(going, tf.int32),
-            tf.where(here, at[:, None], path.nodes),
-            tf.where(here, move[:, None], path.moves),
+            tf.where(place, at[:, None], path.nodes),
+            tf.where(place, move[:, None], path.moves),
         )
         chosen = tf.gather(tf.gather(tree.child, at, batch_dims=1), move, batch_dims=1)
         node = tf.where(going, chosen, node)
@@ -265,6 +336,12 @@ def _descend(tree: Tree, score: Score) -> tuple[_Path, Tensor]:
     start = _Path(zero, zero, zero, rows, rows), zero, tf.constant(False)
     path, node, _ = tf.while_loop(lambda *carry: ~carry[-1], follow, start, maximum_iterations=nodes)
     return path, node
+
+
+def node_at(tree: Tree, place: Tensor) -> Node:
+    """Returns what trees know of their nodes `place`, int32 [B]."""
+    fields = tree.prior, tree.visits, tree.total, tree.value
+    return Node(*(tf.gather(x, place, batch_dims=1) for x in fields))
 
 
 def _back_up(tree: Tree, path: _Path, end: Tensor, value: Tensor) -> Tree:

@@ -68,9 +68,11 @@ def test_outcomes_are_ranks_of_whole_episodes_and_values_where_they_go_on(make_a
     assert agent.threshold == 30.0
 
 
-def test_a_search_sees_the_fall_that_the_network_does_not_know_of(make_agent):
+@pytest.mark.parametrize("kind", ["puct", "gumbel"])
+def test_a_search_sees_the_fall_that_the_network_does_not_know_of(make_agent, kind):
     """A pole falls at the second step unless the cart is pushed to the side where it leans at the first."""
-    agent = make_agent("alphazero_sparse_cartpole", **CARTPOLE, num_envs=2, simulations=24, noise_share=0.0)
+    agent = make_agent("alphazero_sparse_cartpole", **CARTPOLE, num_envs=2, simulations=24, noise_share=0.0,
+                       search=kind)  # fmt: skip
     undecided(agent)
     env = make_env("CartPoleSparse-v0", "graph", 2)
     pole = tf.constant([[0.0, 0.0, 0.19, 0.5], [0.0, 0.0, -0.19, -0.5]])
@@ -90,9 +92,12 @@ def test_a_search_sees_the_fall_that_the_network_does_not_know_of(make_agent):
     assert grow().numpy().argmax(1).tolist() == [0, 1]
 
 
-def test_both_sides_of_a_game_are_searched_for_who_is_on_turn(make_agent):
-    runner = build_runner(resolve("alphazero_tictactoe", SMALL | {"simulations": 64, "compile": "eager",
-                                                                 "noise_share": 0.0}), 0)  # fmt: skip
+@pytest.mark.parametrize(("kind", "simulations"), [("puct", 64), ("gumbel", 160)])
+def test_both_sides_of_a_game_are_searched_for_who_is_on_turn(kind, simulations):
+    """By Gumbel all six moves of the third board have 8 simulations before they are halved: enough to see
+    every reply to them."""
+    overrides = SMALL | {"simulations": simulations, "compile": "eager", "noise_share": 0.0, "search": kind}
+    runner = build_runner(resolve("alphazero_tictactoe", overrides), 0)
     agent, env = runner.agent, runner.env
     undecided(agent)
     boards = np.zeros((4, 9), np.int32)

@@ -94,7 +94,7 @@ def test_values_change_sides_on_their_way_up(depth: int) -> None:
         return search.Step(position + 1, paid, discount, tf.ones([1, 1]), tf.zeros([1]))
 
     start, prior = tf.zeros([1], tf.int32), tf.ones([1, 1])
-    tree = search.search(recurrent, start, prior, 3, lambda p, n, w: p, random.key(0))
+    tree = search.search(recurrent, start, prior, 3, lambda node: node.prior, random.key(0))
     # Simulations 1 to depth - 1 add nodes worth 0, all others reach the end.
     wins = 3 - (depth - 1)
     assert tree.visits[0, 0, 0] == 3

@@ -10,6 +10,11 @@ computes. The action is drawn by the visits of the root's moves, and the network
 where pi are the shares of these visits and z is how the episode ends. A game for two is played by the learner
 on both sides (`train_env_kwargs={opponent:self}`).
 
+With `search=gumbel` it is Gumbel AlphaZero (Danihelka et al. 2022, "Policy improvement by planning with
+Gumbel", https://openreview.net/forum?id=bERaNdoegnO; `rl.ops.gumbel_search`): the action is the move that is
+left of those that share the simulations, pi the policy improved by completed values, and there is no other
+noise.
+
 One player has nobody to win against. With `rank_percentile` it plays against its own past, by Laterre et al.
 2018, "Ranked reward: enabling self-play reinforcement learning for combinatorial optimization",
 https://arxiv.org/abs/1807.01672: z is 1 where an episode's return is no less than that percentile of the last
@@ -40,6 +45,7 @@ from gymnasium import spaces
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import register
 from rl.agents.policy_gradient import check_minibatches, shuffled
+from rl.agents.tree_search import acting_logits, found_by
 from rl.hparams.alphazero import AlphaZeroHParams
 from rl.models.networks import ActorCritic
 from rl.ops import distributions, loops, random, ranks, returns, search
@@ -99,17 +105,15 @@ class AlphaZero(Agent[AlphaZeroHParams]):
         self, model: search.Model, position: Nest, seed: Tensor, step: Tensor
     ) -> tuple[Nest, dict[str, Tensor]]:
         hparams = self.hparams
-        noise_seed, search_seed, select_seed = random.split(seed, 3)
-        prior, _ = self._evaluate(model, position)
-        prior = search.noisy(prior, hparams.noise_share, hparams.noise_concentration, noise_seed)
+        *seeds, select_seed = random.split(seed, 3)
+        prior, value = self._evaluate(model, position)
 
         def recurrent(position: Nest, move: Tensor, seed: Tensor) -> search.Step:
             return self._followed(model, position, move, seed)
 
-        found = search.puct(recurrent, position, prior, hparams.simulations, search_seed, hparams.c_puct)
-        weights = model.rows(position, found.weights)
-        logits = tf.math.log(tf.maximum(weights, 1e-30)) / hparams.temperature
-        output = PolicyOutput(distribution=distributions.Categorical(logits))
+        found = found_by(hparams, recurrent, position, prior, value, seeds, True, within_unit=True)
+        weights, acting = (model.rows(position, shares) for shares in (found.weights, found.acting))
+        output = PolicyOutput(distribution=distributions.Categorical(acting_logits(hparams, acting)))
         action = self.act_select(output, select_seed, step, True)[0]
         return action, {"weights": weights} | ({"score": model.score(position)} if self.ranked else {})
 
