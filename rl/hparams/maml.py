@@ -68,9 +68,11 @@ def maml_navigation() -> MAMLHParams:
         env_kwargs=dict(tasks="test"),
         train_env_kwargs=dict(tasks="train"),
         eval_policy="sample",
-        train_steps=8_080_000,
-        eval_period=4_040_000,
+        train_steps=4_848_000,
+        eval_period=2_424_000,
         log_period=404_000,
+        lr=2e-3,
+        lr_schedule="linear",
         model=dict(hidden=(64, 64)),
     )
 
@@ -83,10 +85,16 @@ def maml_pendulum_mass() -> MAMLHParams:
         env_kwargs=dict(tasks="test"),
         train_env_kwargs=dict(tasks="train"),
         eval_policy="sample",
+        num_envs=160,
         rollout_length=402,
-        train_steps=16_080_000,
-        eval_period=8_040_000,
-        log_period=804_000,
+        task_episodes=8,
+        train_steps=4_824_000,
+        eval_period=2_412_000,
+        log_period=321_600,
+        lr=2e-3,
+        lr_schedule="linear",
+        gamma=0.95,
+        epochs=10,
         model=dict(hidden=(64, 64)),
     )
 

@@ -14,6 +14,7 @@ from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.ops.episodes import first_returns
 from rl.ops.trajectories import side_by_side
+from rl.parallel import replicas
 from rl.parallel.devices import Devices
 from rl.runners.in_graph import Carry, InGraphRunner, Record, trajectory_of
 from rl.runners.iteration import Iteration
@@ -83,7 +84,7 @@ class AdaptingRunner(InGraphRunner):
         """The parts one after another, and what is adapted between them."""
         carry, rows, length = start, [], seeds.shape[0] // self._parts
         for i in range(self._parts):
-            now = step + i * length * self.env.num_envs
+            now = step + replicas.count() * i * length * self.env.num_envs
             own, last = seeds[i * length : (i + 1) * length], i == self._parts - 1
             before, (carry, part) = carry, self._part(carry, own, now, keeps_tasks=not last)
             rows.append(part)
