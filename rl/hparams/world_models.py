@@ -35,8 +35,8 @@ class WorldModelsHParams(UniformSequences, HParams):
     mixtures: PositiveInt = 5  # normal distributions that M mixes for each of the next latents
     kl_coef: Coefficient = 1.0  # weight of the latents' KL from a standard normal distribution
     population: PositiveInt = 32  # controllers of a generation, in mirrored pairs
-    perturbation_std: PositiveFloat = 0.1  # of the noise added to every parameter of the controller
-    controller_lr: PositiveFloat = 0.02  # learning rate of the controller
+    perturbation_std: PositiveFloat = 0.2  # of the noise added to every parameter of the controller
+    controller_lr: PositiveFloat = 0.03  # learning rate of the controller
     dream_period: PositiveInt = 4  # gradient updates of V and M between two generations
     dream_length: PositiveInt = 200  # steps of a dream at most
     temperature: PositiveFloat = 1.0  # of dreams: above 1 what is unlikely comes more often
@@ -68,7 +68,7 @@ class WorldModelsHParams(UniformSequences, HParams):
 def world_models() -> WorldModelsHParams:
     """World Models on any environment with discrete actions, best of small pictures: give --env ID."""
     return WorldModelsHParams.of(
-        lr=1e-3,
+        lr=3e-3,
         lr_schedule="linear",
         num_envs=16,
         model=dict(name="mlp", hidden=(128,), activation="relu"),
@@ -80,7 +80,7 @@ def world_models_cartpole() -> WorldModelsHParams:
     """World Models on CartPolePixels-v0, the controller trained in dreams alone."""
     return world_models(
         env="CartPolePixels-v0",
-        train_steps=102_400,
+        train_steps=81_920,
         eval_period=20_480,
         log_period=5_120,
         exploration_steps=40_960,
