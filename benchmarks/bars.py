@@ -111,6 +111,7 @@ BARS: dict[str, Bar] = {
     # By a learned model.
     "dreamer_cartpole": Bar(475.0, "G", 50_000),
     "dreamer_pendulum": Bar(-200.0, "O", 50_000),
+    "muzero_cartpole": Bar(475.0, "G"),
     # Evolution.
     "ars_cartpole": Bar(500.0, "Z", 50_000),
     "ars_acrobot": Bar(-82.9, "Z", 500_000),

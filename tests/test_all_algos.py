@@ -44,7 +44,7 @@ TINY = {
 }
 BACKENDS = ("graph", "gym")
 RECURRENT = ("lstm", "gru")
-HEAVY = {"dreamer"}  # takes half a minute to compile: `make test` has one of its cases in all
+HEAVY = {"dreamer", "muzero"}  # take long to compile: `make test` has one case of each in all
 
 
 @pytest.fixture(autouse=True)

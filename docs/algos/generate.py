@@ -36,7 +36,7 @@ FAMILIES = {  # siblings, each written as a change of one before it; algorithms 
     "Policy gradient": ("vpg", "trpo", "a2c", "ppo", "mappo", "impala", "appo"),
     "Policy gradient through action values": ("ddpg", "maddpg", "td3", "sac", "sac_discrete"),
     "By a learned model": ("dreamer",),
-    "By search": ("alphazero",),
+    "By search": ("alphazero", "muzero"),
     "Evolution": ("es", "ars"),
     "From data, policies": ("bc", "marwil", "awac", "iql"),
     "From data, action values": ("cql_discrete", "bcq_discrete"),
@@ -55,8 +55,8 @@ INTRODUCTION = f"""\
 # Algorithms
 
 One file each in `rl/agents/algos`, one page each here: the paper, numbered deviations, hyperparameters, the
-meaning of every metric. All of them run in-graph and, but for what searches, on host environments, take any
-observations, resume exactly, and where actions are discrete honour action masks. Returns that they reach:
+meaning of every metric. All of them run in-graph and, but for what searches there, on host environments, take
+any observations, resume exactly, and where actions are discrete honour action masks. Returns that they reach:
 [benchmarks/results](../../benchmarks/results/README.md).
 
 Below each table: the lines that `diff` shows between two siblings, removed and added ones counted alike; in
