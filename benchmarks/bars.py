@@ -115,6 +115,7 @@ BARS: dict[str, Bar] = {
     "mbpo_pendulum": Bar(-157.0, "Z, SAC", 5_000),
     # Of many tasks: after adapting to tasks that training never had, minus a distance summed over 100 steps.
     "maml_navigation": Bar(-20.0, "O", 4_848_000),
+    "muzero_cartpole": Bar(475.0, "G"),
     # Evolution.
     "ars_cartpole": Bar(500.0, "Z", 50_000),
     "ars_acrobot": Bar(-82.9, "Z", 500_000),

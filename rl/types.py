@@ -72,6 +72,7 @@ class PolicyOutput(NamedTuple):
     value: Any = None  # [B] state value, for actor-critic algorithms
     recurrent_state: Nest = ()  # of the network, after these observations
     action_mask: Any = None  # [B, A] bool: which actions are legal, None: all
+    extras: Any = None  # by name, [B] each: what else `Agent.trajectory_extras` may name
 
 
 class Update(NamedTuple):

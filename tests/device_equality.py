@@ -63,11 +63,15 @@ OPTIONAL = {
     "updates_per_iteration": 1,
     "value_coef": 0.1,  # or clipping to max_grad_norm leaves the policy next to nothing
     "burn_in": 2,
-    "unroll_length": 8,
+    "unroll_length": 10,
+    "unroll_steps": 2,
     "task_episodes": 2,
     "dream_period": 1,
     "dream_length": 8,
 }
+
+
+OF_ALGOS = {"muzero": {"lr": 2e-2}}  # its last layers begin with zeros: nothing else moves before they do
 
 
 def strategy(count):
@@ -77,7 +81,7 @@ def strategy(count):
 def settings(algo, kind, overrides="{}"):
     fields = type(hparams_sets.get(algo)()).model_fields
     optional = {name: value for name, value in OPTIONAL.items() if name in fields}
-    made = TINY | optional | KINDS[kind] | json.loads(overrides)
+    made = TINY | optional | KINDS[kind] | OF_ALGOS.get(algo, {}) | json.loads(overrides)
     if get_algo(algo).hparams_type.view != "rows":
         options = {"actions": "box"} if kind == "Box" else {}
         made |= {"env": tiny_team.ENV_ID, "env_kwargs": options}

@@ -36,7 +36,7 @@ FAMILIES = {  # siblings, each written as a change of one before it; algorithms 
     "Policy gradient": ("vpg", "trpo", "a2c", "ppo", "mappo", "impala", "appo"),
     "Policy gradient through action values": ("ddpg", "maddpg", "td3", "sac", "sac_discrete"),
     "By a learned model": ("world_models", "dreamer", "mbpo"),
-    "By search": ("alphazero",),
+    "By search": ("alphazero", "muzero"),
     "Of many tasks": ("maml",),
     "Evolution": ("es", "ars"),
     "From data, policies": ("bc", "marwil", "awac", "iql"),
@@ -56,10 +56,9 @@ INTRODUCTION = f"""\
 # Algorithms
 
 One file each in `rl/agents/algos`, one page each here: the paper, numbered deviations, hyperparameters, the
-meaning of every metric. All of them run in-graph and, but for what searches or adapts to tasks, on host
-environments, take any observations, resume exactly, and where actions are discrete honour action masks
-(`world_models` refuses them). Returns that they reach:
-[benchmarks/results](../../benchmarks/results/README.md).
+meaning of every metric. All of them run in-graph and, but for what searches or adapts to tasks there, on
+host environments, take any observations, resume exactly, and where actions are discrete honour action masks
+(`world_models` refuses them). Returns that they reach: [benchmarks/results](../../benchmarks/results/README.md).
 
 Below each table: the lines that `diff` shows between two siblings, removed and added ones counted alike; in
 italics the length of a file. {WRITTEN}"""

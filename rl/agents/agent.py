@@ -62,7 +62,7 @@ class Agent(Generic[AnyHParams]):
     )
     action_spaces: ClassVar[tuple[type, ...]]  # kinds of action space it can act in
     hparams_type: ClassVar[type[HParams]] = HParams  # of its hyperparameters; `Agent[DQNHParams]` sets it
-    trajectory_extras: ClassVar[tuple[str, ...]] = ()  # what a rollout keeps beside the transition
+    trajectory_extras: tuple[str, ...] = ()  # what a rollout keeps beside the transition, [N] each
     recurrent: ClassVar[bool] = False  # whether it can learn with models that keep state
     rows_of_env = 1  # how many of `hparams.num_envs` rows are one environment: its agents, each a row
 
@@ -325,7 +325,7 @@ class Agent(Generic[AnyHParams]):
 
     def _extras(self, log_prob: Tensor, output: PolicyOutput) -> dict[str, Tensor]:
         """What a rollout keeps beside the transition, as `trajectory_extras` asks."""
-        kept = {"log_prob": log_prob, "value": output.value}
+        kept = {"log_prob": log_prob, "value": output.value} | (output.extras or {})
         lacking = [name for name in self.trajectory_extras if kept.get(name) is None]
         if lacking:
             raise UsageError(

@@ -39,7 +39,7 @@ class PolicyGradient(Agent[AnyPolicyGradient]):
         spaces.MultiBinary,
         spaces.Box,
     )
-    trajectory_extras: ClassVar[tuple[str, ...]] = ("value",)
+    trajectory_extras: tuple[str, ...] = ("value",)
     recurrent = True
 
     def build(self) -> None:

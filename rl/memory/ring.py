@@ -53,14 +53,19 @@ class Ring:
         self._observation = self._storage("observation", stored)
         self._action = self._storage("action", self._action_spec)
         self._reward = tf.Variable(tf.zeros([self.places]), trainable=False, name="reward")  # [L]
+        extras = {f"extras/{name}": tf.TensorSpec([], tf.float32) for name in spec.extras}
+        self._extras = self._storage_of(extras)
         self._flags = tf.Variable(tf.zeros([self.places], tf.uint8), trainable=False, name="flags")  # [L]
         # int64: int32 variables live on the host, where code compiled for an accelerator cannot reach them.
         self._written = tf.Variable(0, dtype=tf.int64, trainable=False, name="written")  # rows, ever
 
     def _storage(self, root: str, spec: Nest) -> dict[str, tf.Variable]:
+        return self._storage_of(dict(zip(leaf_names(root, spec), tf.nest.flatten(spec), strict=True)))
+
+    def _storage_of(self, specs: dict[str, Any]) -> dict[str, tf.Variable]:
         return {
             name: tf.Variable(tf.zeros([self.places, *each.shape], each.dtype), trainable=False, name=name)
-            for name, each in zip(leaf_names(root, spec), tf.nest.flatten(spec), strict=True)
+            for name, each in specs.items()
         }
 
     def _stacked(self, spec: Any) -> bool:
@@ -84,7 +89,7 @@ class Ring:
             "flags": self._flags,
             "written": self._written,
         }
-        return {**self._observation, **self._action, **own}
+        return {**self._observation, **self._action, **self._extras, **own}
 
     @property
     def position(self) -> Tensor:
@@ -110,7 +115,7 @@ class Ring:
     def appended(self) -> dict[str, int]:
         """Variables that change nowhere but where rows are added, with the places ever written. Eager."""
         places = int(self._written.numpy()) * self.num_envs
-        return dict.fromkeys([*self._observation, *self._action], places)
+        return dict.fromkeys([*self._observation, *self._action, *self._extras], places)
 
     @property
     def incomplete(self) -> Tensor:
@@ -148,6 +153,8 @@ class Ring:
             write(variable, newest)
         for variable, value in zip(self._action.values(), tf.nest.flatten(trajectory.action), strict=True):
             write(variable, value)
+        for name, variable in self._extras.items():
+            write(variable, trajectory.extras[name.removeprefix("extras/")])
         write(self._reward, trajectory.reward)
         write(self._flags, _pack_flags(trajectory))
         self._written.assign_add(steps)
@@ -178,6 +185,10 @@ class Ring:
         """The actions at `place` [N], each [N, ...]."""
         found = [tf.gather(each, place) for each in self._action.values()]
         return tf.nest.pack_sequence_as(self._action_spec, found)
+
+    def extras(self, place: Tensor) -> dict[str, Tensor]:
+        """What rollouts kept beside the transitions at `place`, by name, float32 of its shape each."""
+        return {name.removeprefix("extras/"): tf.gather(each, place) for name, each in self._extras.items()}
 
     def reward(self, place: Tensor) -> Tensor:
         """The rewards that followed the actions at `place`, float32 of its shape."""

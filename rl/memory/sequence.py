@@ -162,7 +162,7 @@ class Sequence(RingMemory):
             terminated=(flags & TERMINATED) != 0,
             truncated=(flags & TRUNCATED) != 0,
             mask=tf.cast((flags & TRANSITION) != 0, tf.float32),
-            extras={},
+            extras=ring.extras(places[:-1]),
             recurrent_state=state,
         )
 

@@ -18,6 +18,7 @@ class MemorySpec(NamedTuple):
     rollout_length: int  # T
     recurrent_state: Nest = ()  # [B, ...] zeros like the state of the agent's network
     frame_stack: int = 1  # pictures that an observation is made of, along its last axis, oldest first
+    extras: tuple[str, ...] = ()  # what trajectories hold beside transitions (Agent.trajectory_extras)
     data: Any = None  # columns of the data set that `memory=dataset` holds (rl.data.dataset.Dataset)
 
 

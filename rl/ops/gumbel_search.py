@@ -64,7 +64,7 @@ def gumbel(
     def root_score(node: Node) -> Tensor:
         done = tf.cast(tf.reduce_sum(node.visits, -1), tf.int32)
         turn = tf.gather(table, first + tf.minimum(done, simulations - 1))  # [B] whose visits are so many
-        return tf.where(node.visits == turn[:, None], perturbed + improved(node)[1], NEVER)
+        return tf.where(tf.equal(node.visits, turn[:, None]), perturbed + improved(node)[1], NEVER)
 
     def score(node: Node) -> Tensor:
         policy = tf.nn.softmax(_logits(node.prior) + improved(node)[1])
@@ -74,7 +74,7 @@ def gumbel(
     node = node_at(tree, tf.zeros_like(legal))
     q, sigma = improved(node)
     weights = tf.nn.softmax(_logits(prior) + sigma)
-    left = (node.visits == tf.reduce_max(node.visits, -1, keepdims=True)) & (prior > 0.0)
+    left = tf.equal(node.visits, tf.reduce_max(node.visits, -1, keepdims=True)) & (prior > 0.0)
     chosen = tf.argmax(tf.where(left, perturbed + sigma, NEVER), -1, tf.int32)
     acting = tf.one_hot(chosen, int(prior.shape[1]))
     return Found(node.visits, weights, tf.reduce_sum(weights * q, -1), acting)

@@ -309,7 +309,8 @@ def _descend(tree: Tree, score: Score, root_score: Score) -> tuple[_Path, Tensor
     count, nodes = tree.discount.shape
 
     def ends(node: Tensor) -> Tensor:
-        return (node < 0) | (tf.gather(tree.discount, tf.maximum(node, 0), batch_dims=1) == 0.0)  # [B]
+        discount = tf.gather(tree.discount, tf.maximum(node, 0), batch_dims=1)
+        return (node < 0) | tf.equal(discount, 0.0)  # [B]
 
     def follow(path: _Path, node: Tensor, _: Tensor) -> tuple[_Path, Tensor, Tensor]:
         going = ~ends(node)
@@ -317,7 +318,7 @@ def _descend(tree: Tree, score: Score, root_score: Score) -> tuple[_Path, Tensor
         here = node_at(tree, at)
         best = score(here)
         if root_score is not score:
-            best = tf.where((at == 0)[:, None], root_score(here), best)
+            best = tf.where(tf.equal(at, 0)[:, None], root_score(here), best)
         best = tf.where(here.prior > 0.0, best, NEVER)
         move = tf.where(going, tf.argmax(best, -1, tf.int32), path.move)
         place = tf.one_hot(path.depth, nodes, True, False) & going[:, None]  # [B, M]

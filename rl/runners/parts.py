@@ -55,7 +55,8 @@ def memory_spec(agent: Agent, num_envs: int, length: int, frame_stack: int) -> M
     """Returns what a memory must know; the recurrent state in it is of numpy arrays, for other processes
     too."""
     state = tf.nest.map_structure(np.array, network_state(agent.initial_state(num_envs)))
-    return MemorySpec(agent.observation_space, agent.action_space, num_envs, length, state, frame_stack)
+    spaces, extras = (agent.observation_space, agent.action_space), agent.trajectory_extras
+    return MemorySpec(*spaces, num_envs, length, state, frame_stack, extras)
 
 
 def reward_augmentation(agent: Agent) -> Any:

@@ -33,8 +33,15 @@ SMALL = {"num_envs": 4, "rollout_length": 4, "compile": "xla", "model.image": "m
 SETS = {name: get_algo(name).hparams_type() for name in algos.names()}
 FROM_OTHERS = [name for name, each in SETS.items() if each.offline or each.demonstrated or each.taught]
 PLAYING = [name for name in algos.names() if name not in FROM_OTHERS]
-OPTIONAL = {"minibatches": 2, "min_replay_size": 8, "batch_size": 8, "burn_in": 0, "unroll_length": 4,
-            "task_episodes": 2}  # fmt: skip
+OPTIONAL = {
+    "minibatches": 2,
+    "min_replay_size": 8,
+    "batch_size": 8,
+    "burn_in": 0,
+    "unroll_length": 6,
+    "unroll_steps": 2,
+    "task_episodes": 2,
+}
 
 
 def fits(algo, env):
