@@ -27,7 +27,7 @@ import tensorflow as tf
 import rl
 from rl.agents.algos.world_models import WorldModels, features, shaped
 from rl.agents.population import Members
-from rl.envs import make_env
+from rl.envs.registry import get_env
 from rl.ops import evolution, random
 from rl.runners.evaluate import Evaluator
 
@@ -45,7 +45,7 @@ class Outside:
         self.agent, self.length = agent, length
         self.shape = [agent.hparams.population, episodes]  # P, E
         hparams = agent.hparams
-        self.env = make_env(hparams.env, "graph", int(np.prod(self.shape)), hparams.env_kwargs)
+        self.env = get_env(hparams.env)(int(np.prod(self.shape)), **hparams.env_kwargs)
         signature = [tf.TensorSpec([2], tf.int32)]
         self.generation = tf.function(self._generation, signature, autograph=False, jit_compile=True)
 
@@ -91,8 +91,8 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("runs", nargs="+", metavar="RUN_DIR")
-    parser.add_argument("--generations", type=int, default=200)
-    parser.add_argument("--member_episodes", type=int, default=4, help="of each member in a generation")
+    parser.add_argument("--generations", type=int, default=60)
+    parser.add_argument("--member_episodes", type=int, default=2, help="of each member in a generation")
     parser.add_argument("--length", type=int, default=500, help="steps that they are played for")
     parser.add_argument("--episodes", type=int, default=100, help="of each evaluation")
     parser.add_argument("--seed", type=int, default=0, help="of evolution outside")
