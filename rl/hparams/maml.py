@@ -55,8 +55,10 @@ class MAMLHParams(HParams):
 
 @register
 def maml() -> MAMLHParams:
-    """MAML on any in-graph environment whose tasks are drawn: give --env ID, and rollout_length: twice an
-    episode and a step."""
+    """MAML on any in-graph environment whose tasks are drawn: give --env ID.
+
+    A `rollout_length` of inner_steps + 1 times an episode and a step lets whole episodes count.
+    """
     return MAMLHParams.of(train_steps=8_000_000, log_period=400_000)
 
 
@@ -79,7 +81,10 @@ def maml_navigation() -> MAMLHParams:
 
 @register
 def maml_pendulum_mass() -> MAMLHParams:
-    """MAML on PendulumMass-v0, evaluated before it adapts, on masses that training never had."""
+    """MAML on PendulumMass-v0, evaluated before it adapts, on masses that training never had.
+
+    Most runs learn a policy that does for all masses, which adapting does not improve.
+    """
     return maml(
         env="PendulumMass-v0",
         env_kwargs=dict(tasks="test"),

@@ -74,12 +74,14 @@ def objective(kernel, bias, inner, outer, rate, fixed=None):
     return total / outer[-1].sum()
 
 
-def test_an_inner_step_follows_each_tasks_own_policy_gradient(linear):
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_an_inner_step_follows_each_tasks_own_policy_gradient(linear, tasks):
     agent, kernel = linear(inner_lr=0.7)
     steps, numbers = drawn(1)
+    steps = tf.nest.map_structure(lambda x: x[:tasks], steps)
     bias = np.zeros(3)
-    found = agent.inner_step(agent._unadapted(), steps)
-    for i in range(2):
+    found = agent.inner_step(agent._unadapted(tasks), steps)
+    for i in range(tasks):
         expected = ascended(kernel, bias, numbers, i, 0.7)
         np.testing.assert_allclose(found[0][i], expected[0], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(found[1][i], expected[1], rtol=1e-5, atol=1e-6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,9 +11,11 @@ import tensorflow as tf
 import rl
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
+from rl.hparams.merge import resolve
 from rl.ops import random
 from rl.ops.trajectories import side_by_side
 from rl.runners.adapted import adapted_returns
+from rl.runners.adapting import check_adapts_here
 from rl.runners.build import build_runner
 from rl.saved_run import read_weights, saved_hparams
 
@@ -77,6 +81,18 @@ def test_the_learned_weights_act_first_and_then_those_adapted_by_it(build):
 def test_where_there_is_nothing_to_adapt_to_one_line_says_so(build, overrides, message):
     with pytest.raises(UsageError, match=message):
         build("maml_navigation", **overrides)
+
+
+def test_workers_are_refused():
+    with pytest.raises(UsageError, match="leave --num_workers out"):
+        check_adapts_here(resolve("maml_navigation", {}), object())
+
+
+def test_runs_that_do_not_adapt_are_refused(tmp_path):
+    hparams = resolve("ppo_identity", {}).to_dict()
+    (tmp_path / "hparams.json").write_text(json.dumps({"name": None, "seed": 0, "hparams": hparams}))
+    with pytest.raises(UsageError, match="a run of ppo, which does not adapt to tasks"):
+        adapted_returns(tmp_path, "last", tasks=1)
 
 
 @pytest.mark.slow

@@ -84,10 +84,11 @@ class MAML(Agent[MAMLHParams]):
         self.network = self.add_network("network", network)
         self.add_optimizer("network", network.trainable_variables)
         self.tasks = hparams.num_envs // hparams.task_episodes  # P
+        # What acts in training, [P, *shape] each; in no checkpoint, since every rollout begins with theta.
         self.task_weights = [
             keras.Variable(each, trainable=False, name=f"weight_{i}")
             for i, each in enumerate(self._unadapted())
-        ]  # what acts in training, [P, *shape] each
+        ]
 
     def updates_per_iteration(self) -> int:
         return self.hparams.epochs
@@ -129,6 +130,7 @@ class MAML(Agent[MAMLHParams]):
             counted = tf.maximum(tf.reduce_sum(steps.mask, 1), 1.0)
             gain = tf.reduce_sum(log_prob * steps.advantage * steps.mask, 1) / counted  # [P]
         gradients = tape.gradient(gain, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        gradients = [tf.convert_to_tensor(each) for each in gradients]  # of one task alone they are slices
         if not self.hparams.second_order:
             gradients = [tf.stop_gradient(each) for each in gradients]
         return [each + self.hparams.inner_lr * slope for each, slope in zip(weights, gradients, strict=True)]
@@ -205,10 +207,6 @@ class MAML(Agent[MAMLHParams]):
     @property
     def acting_variables(self) -> dict[str, object]:
         return super().acting_variables | {f"tasks/weight_{i}": x for i, x in enumerate(self.task_weights)}
-
-    @property
-    def variables(self) -> dict[str, object]:
-        return super().variables | self.acting_variables
 
 
 def _split(nest: Nest, count: int) -> list[Nest]:
