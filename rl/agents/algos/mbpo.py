@@ -52,9 +52,14 @@ class MBPO(SAC):
     def build(self) -> None:
         super().build()
         hparams = self.hparams
-        shape = hparams.members, hparams.dynamics_hidden
-        spaces = self.observation_space, self.actions.size
-        self.dynamics = self.add_network("dynamics", Dynamics(*shape, *spaces, self.initializers))
+        ensemble = Dynamics(
+            hparams.members,
+            hparams.dynamics_hidden,
+            self.observation_space,
+            self.actions.size,
+            self.initializers,
+        )
+        self.dynamics = self.add_network("dynamics", ensemble)
         self.add_optimizer("dynamics", self.dynamics.trainable_variables, hparams.dynamics_lr)
         self.errors = tf.Variable(tf.zeros([hparams.members]), trainable=False, name="errors")
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
@@ -95,7 +100,7 @@ class MBPO(SAC):
         """The ensemble's: of each member, a transition counts as often as it is in its bootstrap sample."""
         predicted = self.dynamics(batch.observation, self.actions.encode(batch.action))
         gaussian = ops.gaussian_loss(predicted.mean, predicted.log_variance, self.dynamics.target(batch))
-        ended = tf.cast(batch.discount == 0.0, tf.float32)  # [N]
+        ended = tf.cast(batch.discount == 0.0, tf.float32)  # [N] without a discount, all of them
         ends = tf.nn.softplus(predicted.ends) - ended * predicted.ends  # [M, N] cross-entropy
         counts = ops.bootstrap(batch.index, self.hparams.members)  # [M, N]
         loss = tf.reduce_mean(counts * (gaussian + ends), 0)
