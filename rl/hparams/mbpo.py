@@ -63,6 +63,8 @@ def mbpo() -> MBPOHParams:
 @register
 def mbpo_pendulum() -> MBPOHParams:
     """MBPO on Pendulum-v1."""
+    # 20 updates a step are most of what it gains on sac_pendulum here: with real_share=1, which learns from
+    # nothing imagined, seed 0 returned -150.7 where it has -149.9.
     return mbpo(
         REPLAY["Pendulum-v1"],
         small_networks(64, 64),
