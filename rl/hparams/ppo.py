@@ -74,6 +74,7 @@ def ppo_cartpole() -> PPOHParams:
         gamma=0.98,
         epochs=5,
         minibatches=2,
+        sync_workers=True,  # with workers it is PPO still: rollouts are by the newest policy
     )
 
 
