@@ -23,6 +23,7 @@ from rl.report.runs import NOT_LEARNING  # noqa: E402
 
 FILE = "learning_hparams.json"  # fingerprint -> hparams as they were trained
 RESULT = ":!rl/hparams/measured.csv"  # git's word for all but that: learning.py writes it as it goes on
+OF_WORKERS = {"sync_workers", "max_staleness"}  # without workers nothing depends on these
 LENGTH = 10  # hexadecimal digits of a fingerprint
 
 Values = dict[str, Any]
@@ -82,7 +83,8 @@ def stale(row: Mapping[str, Any], known: Mapping[str, Values]) -> str:
         before, after = revived(found), values(now)
     except UsageError:
         return "the set has changed since"
-    changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    counted = (before.keys() | after.keys()) - (set() if WITH_WORKERS.search(row["hparams"]) else OF_WORKERS)
+    changed = sorted(key for key in counted if before.get(key) != after.get(key))
     return f"the set has changed since ({', '.join(changed)})" if changed else ""
 
 

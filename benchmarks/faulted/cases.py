@@ -49,8 +49,14 @@ DQN = COMMON | {
     "normalize_reward": "true",
 }
 HOST = PPO | {"env_backend": "gym"}
-WORKERS = PPO | {"log_period": 640, "checkpoint_period": 1, "eval_period": 0}
-APEX = DQN | {"log_period": 640, "checkpoint_period": 1, "eval_period": 0, "buffer_shards": 1}
+WORKERS = PPO | {"sync_workers": "false", "log_period": 640, "checkpoint_period": 1, "eval_period": 0}
+APEX = DQN | {
+    "sync_workers": "false",
+    "log_period": 640,
+    "checkpoint_period": 1,
+    "eval_period": 0,
+    "buffer_shards": 1,
+}
 APEX["normalize_reward"] = "false"  # statistics are the learner's, which rollouts do not pass
 STEPS = 64 * WINDOWS
 

@@ -69,6 +69,7 @@ def a2c_cartpole() -> A2CHParams:
         gae_lambda=0.95,
         entropy_coef=0.01,
         normalize_advantage=True,
+        sync_workers=True,  # with workers it is A2C still, the synchronous one
     )
 
 

@@ -74,6 +74,7 @@ def ppo_cartpole() -> PPOHParams:
         gamma=0.98,
         epochs=5,
         minibatches=2,
+        sync_workers=True,  # with workers it is PPO still: rollouts are by the newest policy
     )
 
 
@@ -211,18 +212,20 @@ def ppo_lunarlander() -> PPOHParams:
 
 @register
 def ppo_lunarlander_continuous() -> PPOHParams:
-    """PPO on LunarLanderContinuous-v3 (rl-baselines3-zoo's settings, and both normalisations)."""
+    """PPO on LunarLanderContinuous-v3: as on LunarLander-v3, but for the weight of the value."""
     return PPOHParams.of(
         ROLLOUT["LunarLanderContinuous-v3"],
         normalize_observation=True,
         normalize_reward=True,
-        value_coef=1.0,  # zoo's 0.5 of the whole square is twice that of its half
+        value_coef=1.0,  # of half the square
         num_envs=16,
-        rollout_length=1_024,
+        rollout_length=512,
         gae_lambda=0.98,
-        entropy_coef=0.01,
-        epochs=4,
-        minibatches=256,
+        entropy_coef=0.003,
+        lr=6e-4,
+        lr_schedule="linear",
+        epochs=6,
+        minibatches=64,
     )
 
 

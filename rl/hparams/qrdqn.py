@@ -29,6 +29,7 @@ def qrdqn_cartpole() -> QRDQNHParams:
     """QR-DQN on CartPole-v1, double, 10-step returns."""
     return QRDQNHParams.of(
         CARTPOLE,
+        quantiles=10,  # as rl-baselines3-zoo
         huber_delta=5.0,
         target_update_period=64,
         model=dict(layer_norm=True),  # without it one seed in five reaches 290

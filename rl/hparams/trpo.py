@@ -77,8 +77,10 @@ def trpo_pendulum() -> TRPOHParams:
         train_steps=98_304,
         eval_period=50_000,
         num_envs=8,
-        rollout_length=256,
-        minibatches=16,
+        rollout_length=512,  # few steps of the policy, each from enough episodes to be right
+        max_kl=0.03,
+        epochs=20,
+        minibatches=32,
     )
 
 

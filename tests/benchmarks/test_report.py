@@ -120,6 +120,13 @@ def test_train_steps_of_the_command_are_no_change_of_the_set(cartpole):
     assert report.marks([longer], known) == ["stale: the set has changed since (train_steps)"]
 
 
+def test_how_workers_are_waited_for_is_no_change_of_a_set_without_them(cartpole):
+    other, known = cartpole(sync_workers=False)
+    assert report.marks([other], known) == []
+    with_them = other | {"hparams": "ppo_cartpole_workers_2"}
+    assert report.marks([with_them], known) == ["stale: the set has changed since (sync_workers)"]
+
+
 def test_hparams_newer_than_a_row_count_with_their_defaults(cartpole):
     found, known = cartpole()
     values = dict(known[found["fingerprint"]])

@@ -42,7 +42,7 @@ def cluster(monkeypatch):
 @pytest.mark.slow
 def test_a_run_survives_the_loss_of_a_worker_and_of_a_node(cluster, command, tmp_path):
     words = ["--hparams", "ppo_cartpole", "--train_steps", "5000000", "--output_dir", tmp_path]
-    words += ["--hparam_override", "log_period=2000,compile=graph", "--num_workers", 2]
+    words += ["--hparam_override", "log_period=2000,compile=graph,sync_workers=false", "--num_workers", 2]
     process = command(*words, "--ray_address", cluster.address, wait=False)
     run_dir = tmp_path / "run_0"
 
@@ -159,7 +159,12 @@ def test_a_ray_of_which_a_process_is_gone_ends_the_run_for_now(ray_here, monkeyp
 def test_a_run_whose_raylet_is_killed_goes_on_with_another(command, tmp_path):
     pytest.importorskip("ray")
     words = ["--hparams", "ppo_cartpole", "--train_steps", "50000000", "--output_dir", tmp_path]
-    words += ["--hparam_override", "log_period=2000,compile=graph,checkpoint_period=2", "--num_workers", 1]
+    words += [
+        "--hparam_override",
+        "log_period=2000,compile=graph,checkpoint_period=2,sync_workers=false",
+        "--num_workers",
+        1,
+    ]
     process = command(*words, wait=False)
     run_dir = tmp_path / "run_0"
     until(lambda: list((run_dir / "checkpoints").glob("step_*")), process)

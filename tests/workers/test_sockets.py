@@ -49,6 +49,7 @@ def listening(pids):
 
 def test_a_local_run_with_workers_and_learners_listens_on_loopback_alone(tmp_path):
     settings = "num_learners=2,log_period=64,num_envs=4,rollout_length=8,checkpoint_period=600,compile=graph"
+    settings += ",sync_workers=false"
     command = [sys.executable, "train.py", "--hparams", "ppo_cartpole", "--num_workers", "2"]
     command += ["--hparam_override", settings, "--output_dir", str(tmp_path)]
     with (tmp_path / "output").open("w") as output:
