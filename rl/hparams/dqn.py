@@ -188,7 +188,7 @@ def dqn() -> DQNHParams:
 @register
 def dqn_cartpole() -> DQNHParams:
     """Double DQN with 10-step returns on CartPole-v1."""
-    return DQNHParams.of(CARTPOLE, sync_workers=True)  # Ape-X's sets are for workers that go on freely
+    return DQNHParams.of(CARTPOLE)
 
 
 @register
