@@ -50,13 +50,7 @@ DQN = COMMON | {
 }
 HOST = PPO | {"env_backend": "gym"}
 WORKERS = PPO | {"sync_workers": "false", "log_period": 640, "checkpoint_period": 1, "eval_period": 0}
-APEX = DQN | {
-    "sync_workers": "false",
-    "log_period": 640,
-    "checkpoint_period": 1,
-    "eval_period": 0,
-    "buffer_shards": 1,
-}
+APEX = DQN | {"log_period": 640, "checkpoint_period": 1, "eval_period": 0, "buffer_shards": 1}
 APEX["normalize_reward"] = "false"  # statistics are the learner's, which rollouts do not pass
 STEPS = 64 * WINDOWS
 
