@@ -215,8 +215,15 @@ def ddpg_mountaincar() -> DDPGHParams:
 
 @register
 def ddpg_lunarlander_continuous() -> DDPGHParams:
-    """DDPG on LunarLanderContinuous-v3."""
-    return ddpg(LUNARLANDER_CONTINUOUS, train_steps=200_000, lr=1e-3, n_step=3, exploration_noise=0.2)
+    """DDPG with layer normalisation on LunarLanderContinuous-v3."""
+    return ddpg(
+        LUNARLANDER_CONTINUOUS,
+        train_steps=200_000,
+        lr=1e-3,
+        n_step=3,
+        exploration_noise=0.2,
+        model=dict(layer_norm=True),
+    )
 
 
 @register
