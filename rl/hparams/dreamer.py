@@ -6,11 +6,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
+from rl.hparams.sequences import UniformSequences, check_every_step_is_replayed
 from rl.hparams.tasks import REPLAY
-from rl.hparams.uniform_sequences import UniformSequences
 
 
 class DreamerHParams(UniformSequences, HParams):
@@ -51,11 +50,7 @@ class DreamerHParams(UniformSequences, HParams):
     def check(self) -> None:
         """Raises UsageError where sequences and rollouts do not fit together."""
         super().check()
-        if not self.offline and self.rollout_length > self.unroll_length:
-            raise UsageError(
-                f"hparam rollout_length={self.rollout_length} is above unroll_length={self.unroll_length}: "
-                "a sequence begins with each rollout, so steps between two would never be learned from"
-            )
+        check_every_step_is_replayed(self)
 
 
 SMALL: dict[str, Any] = dict(

@@ -9,9 +9,9 @@ from pydantic import Field
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Fraction, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
+from rl.hparams.sequences import UniformSequences
 from rl.hparams.tasks import REPLAY
 from rl.hparams.tree_search import TreeSearchHParams
-from rl.hparams.uniform_sequences import UniformSequences
 
 
 class MuZeroHParams(UniformSequences, TreeSearchHParams):

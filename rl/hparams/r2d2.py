@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rl.errors import UsageError
 from rl.hparams.dqn import DQNHParams
 from rl.hparams.hparams import Coefficient, Count, Fraction, PositiveInt
 from rl.hparams.registry import register
+from rl.hparams.sequences import check_every_step_is_replayed
 from rl.hparams.tasks import REPLAY
 
 
@@ -45,11 +45,7 @@ class R2D2HParams(DQNHParams):
     def check(self) -> None:
         """Raises UsageError where sequences and rollouts do not fit together."""
         super().check()
-        if not self.offline and self.rollout_length > self.unroll_length:
-            raise UsageError(
-                f"hparam rollout_length={self.rollout_length} is above unroll_length={self.unroll_length}: "
-                "a sequence begins with each rollout, so steps between two would never be learned from"
-            )
+        check_every_step_is_replayed(self)
 
 
 RECURRENT = dict(dueling=True, model=dict(name="lstm", activation="relu", init="lecun_uniform"))

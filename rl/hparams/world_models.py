@@ -7,7 +7,7 @@ from typing import ClassVar
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Count, Fraction, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
-from rl.hparams.uniform_sequences import UniformSequences
+from rl.hparams.sequences import UniformSequences, check_every_step_is_replayed
 
 
 class WorldModelsHParams(UniformSequences, HParams):
@@ -48,11 +48,7 @@ class WorldModelsHParams(UniformSequences, HParams):
     def check(self) -> None:
         """Raises UsageError where sequences and rollouts, or a population and its pairs, do not fit."""
         super().check()
-        if not self.offline and self.rollout_length > self.unroll_length:
-            raise UsageError(
-                f"hparam rollout_length={self.rollout_length} is above unroll_length={self.unroll_length}: "
-                "a sequence begins with each rollout, so steps between two would never be learned from"
-            )
+        check_every_step_is_replayed(self)
         if self.population % 2:
             raise UsageError(
                 f"hparam population={self.population}: it is of mirrored pairs, it needs an even number"

@@ -18,6 +18,7 @@ from rl.parallel import replicas
 from rl.parallel.devices import Devices
 from rl.runners.in_graph import Carry, InGraphRunner, Record, trajectory_of
 from rl.runners.iteration import Iteration
+from rl.runners.parts import check_own_rewards
 from rl.types import Tensor
 
 
@@ -31,14 +32,7 @@ def check_adapts_here(hparams: HParams, workers: Any) -> None:
             f"{algo} adapts to tasks, which in-graph environments alone keep: {hparams.env} is played "
             "elsewhere (--list envs shows which are in-graph)"
         )
-    changes = {
-        "normalize_reward": hparams.normalize_reward,
-        "reward_augmentation": hparams.reward_augmentation,
-        "curiosity": hparams.curiosity,
-    }
-    for name, value in changes.items():
-        if value:
-            raise UsageError(f"{name}={value}: {algo} adapts by the environment's own rewards, leave it out")
+    check_own_rewards(hparams, "adapts by")
 
 
 class AdaptingRunner(InGraphRunner):

@@ -11,12 +11,24 @@ from rl.agents.agent import Agent, network_state
 from rl.agents.contracts import Imitates
 from rl.envs.rewards import get_reward_augmentation
 from rl.errors import UsageError
+from rl.hparams.hparams import HParams
 from rl.memory.dataset import Dataset
 from rl.memory.mixed import Mixed
 from rl.memory.registry import get_memory
 from rl.memory.spec import MemorySpec
 from rl.models.images import convolves
 from rl.parallel import replicas
+
+
+def check_own_rewards(hparams: HParams, what: str) -> None:
+    """Raises UsageError where an algorithm that does `what` would get other rewards than the
+    environment's."""
+    for name in ("normalize_reward", "reward_augmentation", "curiosity"):
+        value = getattr(hparams, name)
+        if value:
+            raise UsageError(
+                f"{name}={value}: {hparams.algo} {what} the environment's own rewards, leave it out"
+            )
 
 
 def make_memory(agent: Agent, num_envs: int, length: int, frame_stack: int, data: Any = None) -> Any:

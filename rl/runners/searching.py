@@ -15,6 +15,7 @@ from rl.hparams.league import LEAGUE
 from rl.parallel.devices import Devices
 from rl.runners.in_graph import Carry, InGraphRunner
 from rl.runners.iteration import Iteration
+from rl.runners.parts import check_own_rewards
 from rl.types import Nest, Tensor
 
 
@@ -31,16 +32,7 @@ def check_searched_here(hparams: HParams, workers: Any) -> None:
         )
     if (hparams.env_kwargs | hparams.train_env_kwargs).get("opponent") == LEAGUE:
         raise UsageError(f"opponent=league: {algo} plays both sides, take train_env_kwargs={{opponent:self}}")
-    changes = {
-        "normalize_reward": hparams.normalize_reward,
-        "reward_augmentation": hparams.reward_augmentation,
-        "curiosity": hparams.curiosity,
-    }
-    for name, value in changes.items():
-        if value:
-            raise UsageError(
-                f"{name}={value}: {algo} searches for the environment's own rewards, leave it out"
-            )
+    check_own_rewards(hparams, "searches for")
 
 
 class SearchRunner(InGraphRunner):
