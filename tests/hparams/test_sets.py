@@ -68,8 +68,6 @@ def test_a_mistake_among_a_sets_keywords_is_one_line(make, values, message):
 
 # hyperparams/ppo.yml of rl-baselines3-zoo: vf_coef weighs the whole square, our value_coef its half.
 ZOO = {
-    "ppo_lunarlander_continuous": {"gamma": 0.999, "gae_lambda": 0.98, "entropy_coef": 0.01, "epochs": 4,
-                                   "value_coef": 2 * 0.5, "lr": 3e-4, "num_envs": 16, "rollout_length": 1024},
     "ppo_bipedalwalker": {"gamma": 0.999, "gae_lambda": 0.95, "clip_range": 0.18, "epochs": 10, "lr": 3e-4,
                           "value_coef": 2 * 0.5, "num_envs": 32, "rollout_length": 2048},
     "ppo_halfcheetah": {"gamma": 0.98, "gae_lambda": 0.92, "lr": 2.0633e-5, "clip_range": 0.1, "epochs": 20,
