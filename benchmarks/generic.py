@@ -55,7 +55,7 @@ ENVS = {
     **dict.fromkeys(("dqn", "c51", "qrdqn", "iqn", "rainbow", "r2d2", "sac_discrete"), DISCRETE),
     **dict.fromkeys(("ddpg", "td3", "sac"), CONTINUOUS),
 }
-PEERS = ("ppo", "a2c", "ars", "dqn", "sac", "td3", "ddpg", "qrdqn")  # that have our algorithm, cheapest first
+PEERS = ("ppo", "a2c", "ars", "trpo", "dqn", "sac", "td3", "ddpg", "qrdqn")  # that have our algorithm
 
 
 class Job(NamedTuple):
@@ -208,7 +208,7 @@ INTRODUCTION = """\
 # Generic sets on unlike environments
 
 `python train.py --hparams FAMILY --env ENV --train_steps STEPS`, nothing else given, beside
-Stable-Baselines3's default of the same algorithm (sb3-contrib's for qrdqn and ars) and random play. Written
+Stable-Baselines3's default of the same algorithm (sb3-contrib's for qrdqn, ars and trpo) and random play. Written
 by `python benchmarks/generic.py --report` from generic.csv; measured by
 
     python benchmarks/generic.py --peer PEER_PYTHON

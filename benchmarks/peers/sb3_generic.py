@@ -3,7 +3,7 @@
     PEER_PYTHON benchmarks/peers/sb3_generic.py --algo dqn --env Taxi-v4 --seed 100 --steps 100000
 
 Nothing is chosen but the algorithm: "MlpPolicy" ("MultiInputPolicy" for Dict observations) with every default
-of the library; qrdqn and ars are sb3-contrib's. `--algo random` plays at random. After training the policy
+of the library; qrdqn, ars and trpo are sb3-contrib's. `--algo random` plays at random. After training the policy
 plays `--episodes` episodes without exploration; prints one line of JSON with the mean return.
 """
 
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import benchmarks.generic_envs  # noqa: F401 (registers environments)
 
-CONTRIB = ("qrdqn", "ars")
+CONTRIB = ("qrdqn", "ars", "trpo")
 
 
 def trained(algo: str, env_id: str, seed: int, steps: int) -> Any:
