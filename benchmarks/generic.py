@@ -208,8 +208,8 @@ INTRODUCTION = """\
 # Generic sets on unlike environments
 
 `python train.py --hparams FAMILY --env ENV --train_steps STEPS`, nothing else given, beside
-Stable-Baselines3's default of the same algorithm (sb3-contrib's for qrdqn, ars and trpo) and random play. Written
-by `python benchmarks/generic.py --report` from generic.csv; measured by
+Stable-Baselines3's default of the same algorithm (sb3-contrib's for qrdqn, ars and trpo) and random play.
+Written by `python benchmarks/generic.py --report` from generic.csv; measured by
 
     python benchmarks/generic.py --peer PEER_PYTHON
 

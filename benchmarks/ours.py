@@ -189,14 +189,14 @@ def resolve_hparams(args: argparse.Namespace) -> Any:
     return resolve(SETS[args.algo], workload | common)
 
 
-def train(runner: Any, meter: Meter, steps: int, window: int, first: int) -> float | None:
-    """Runs `steps` steps, `first` iterations and then windows of `window`.
+def train(runner: Any, meter: Meter, steps: int, window: int) -> float | None:
+    """Runs `steps` steps, one iteration, which compiles, and then windows of `window`.
 
     Returns the mean return of the last episodes, a hundred or a few more; None where none ended.
     """
     transitions = updates = 0.0
     history: list[tuple[float, float]] = []  # (episodes, sum of their returns) of each window
-    iterations = first
+    iterations = 1
     while True:
         sums = runner.run(iterations)
         transitions, updates = transitions + sums["transitions"], updates + sums["updates"]
@@ -251,8 +251,7 @@ def main() -> None:
     meter.start()
     window = -(-hparams.log_period // runner.steps_per_iteration)
     begun = time.perf_counter()
-    # In-graph, no iteration at all compiles everything: their number is an input of the compiled function.
-    mean = train(runner, meter, args.steps, window, first=0 if in_graph else 1)
+    mean = train(runner, meter, args.steps, window)
     runner.close()
     meter.report(
         mean,

@@ -3,8 +3,8 @@
     PEER_PYTHON benchmarks/peers/sb3_generic.py --algo dqn --env Taxi-v4 --seed 100 --steps 100000
 
 Nothing is chosen but the algorithm: "MlpPolicy" ("MultiInputPolicy" for Dict observations) with every default
-of the library; qrdqn, ars and trpo are sb3-contrib's. `--algo random` plays at random. After training the policy
-plays `--episodes` episodes without exploration; prints one line of JSON with the mean return.
+of the library; qrdqn, ars and trpo are sb3-contrib's. `--algo random` plays at random. After training the
+policy plays `--episodes` episodes without exploration; prints one line of JSON with the mean return.
 """
 
 from __future__ import annotations

@@ -94,7 +94,10 @@ def division(hparams: Any, workers: Workers, all_together: bool) -> Division:
     if not all_together:
         return Division(hparams, hparams.num_envs, hparams.num_envs)
     if hparams.num_envs % number:
-        raise UsageError(f"{number} workers cannot share num_envs={hparams.num_envs}: take a divisor of it")
+        alone = ", or sync_workers=false" if hparams.sync_workers else ""
+        raise UsageError(
+            f"{number} workers cannot share num_envs={hparams.num_envs}: take a divisor of it{alone}"
+        )
     own = type(hparams).from_dict(hparams.to_dict())
     own.num_envs = hparams.num_envs // learners
     if hparams.buffer_shards and learners > 1:

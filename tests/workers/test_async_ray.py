@@ -140,7 +140,7 @@ def test_a_run_with_workers_resumes_from_its_checkpoint(tmp_path, assert_same_bi
 @pytest.mark.parametrize(
     "overrides, message",
     [
-        ({"sync_workers": True, "num_envs": 3}, "2 workers cannot share num_envs=3"),
+        ({"sync_workers": True, "num_envs": 3}, "num_envs=3: take a divisor of it, or sync_workers=false"),
         ({"env_backend": "graph"}, "env_backend=graph is for runs without workers"),
     ],
 )

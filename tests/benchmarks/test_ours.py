@@ -1,0 +1,64 @@
+"""The driver of our own side of `make bench`, on workloads of a few steps; the table of before and after."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import before
+import ours
+
+
+def driven(monkeypatch, capsys, *words):
+    """Returns the line that the driver prints."""
+    monkeypatch.setattr(sys, "argv", ["ours.py", *words])
+    ours.main()
+    return json.loads(capsys.readouterr().out.splitlines()[-1].removeprefix("JSON "))
+
+
+@pytest.mark.parametrize(
+    ("words", "steps", "updates"),
+    [
+        ("dqn --envs 10 --steps 12000", 12_000, None),
+        pytest.param("ppo --envs 4 --steps 4096", 4096, 8 * 16, marks=pytest.mark.slow),
+        pytest.param("minatar --steps 16384 --envs 64", 16_384, 2 * 32, marks=pytest.mark.slow),
+        pytest.param("ppo --backend gym --steps 32768", 32_768, 32 * 16, marks=pytest.mark.slow),
+    ],
+)
+def test_each_workload_is_run_to_its_end_and_its_compilation_is_left_out(
+    monkeypatch, capsys, words, steps, updates
+):
+    line = driven(monkeypatch, capsys, *words.split())
+    # Autoreset steps are made but not counted: an episode of a beginner has about twenty steps.
+    assert 0.8 * steps < line["total_env_steps"] <= steps
+    assert updates is None or line["total_updates"] == updates
+    assert line["env_steps_per_s"] > 0 and line["compile_s"] > line["measured_s"] / 1e3
+
+
+def rows(name, field, values):
+    return [
+        {"run": name, "round": i, "commit": commit, field: value, "wall_s": wall, "noisy": False}
+        for i, pair in enumerate(values)
+        for commit, value, wall in zip(("old", "new"), pair, (10.0, 8.0), strict=True)
+    ]
+
+
+def test_the_ratio_is_the_median_of_the_rounds_and_above_one_where_it_is_faster():
+    speeds = rows("ours_ppo_8", "env_steps_per_s", [(100, 200), (100, 90), (200, 300)])
+    assert before.line("ours_ppo_8", ["old", "new"], speeds) == (
+        "| ours_ppo_8 | env_steps_per_s | 100 | 200 | 1.50 (0.90 to 2.00) | 10.0 | 8.0 | 3 (0) |"
+    )
+    times = rows("ours_whole", "wall_s", [(8.0, 4.0)])
+    times = [row | {"wall_s": value} for row, value in zip(times, (8.0, 4.0), strict=True)]
+    assert "| 8.0 | 4.0 | 2.00 (2.00 to 2.00) | 8.0 | 4.0 |" in before.line(
+        "ours_whole", ["old", "new"], times
+    )
+
+
+def test_a_run_that_failed_on_one_side_has_no_line():
+    assert before.line("ours_ppo_8", ["old", "new"], rows("ours_ppo_8", "error", [(1, 2)])) == ""
