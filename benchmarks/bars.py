@@ -58,6 +58,7 @@ BARS: dict[str, Bar] = {
     "alphazero_tictactoe": Bar(0.0, "S"),
     "ppo_tictactoe_selfplay": Bar(0.0, "S"),  # a perfect player is never beaten, nor does it beat
     "ppo_connect_four_selfplay": Bar(0.4, "S"),  # 0.7 of the games against 100 playouts
+    "dqn_catch": Bar(0.99, "N"),
     "apex_dqn_cartpole": Bar(475.0, "G"),
     "r2d2_cartpole": Bar(475.0, "G"),
     "r2d2_cartpole_no_velocity": Bar(150.0, "R", 1_000_000),
@@ -76,6 +77,7 @@ BARS: dict[str, Bar] = {
     "ppo_cartpole": Bar(500.0, "Z", 100_000, 15.0),
     "ppo_breakout_minatar": Bar(17.5, "M, AC(lambda)", 5_000_000),
     "ppo_space_invaders_minatar": Bar(185.0, "M, AC(lambda)", 5_000_000),
+    "ppo_catch": Bar(0.99, "N"),
     "ppo_acrobot": Bar(-73.5, "Z", 1_000_000),
     "ppo_mountaincar": Bar(-110.0, "G", 1_000_000),  # Z states less, -110.4, at these steps
     "ppo_mountaincar_continuous": Bar(88.3, "Z", 20_000),
@@ -115,6 +117,7 @@ BARS: dict[str, Bar] = {
     "mbpo_pendulum": Bar(-157.0, "Z, SAC", 5_000),
     # Of many tasks: after adapting to tasks that training never had, minus a distance summed over 100 steps.
     "maml_navigation": Bar(-20.0, "O", 4_848_000),
+    "rl2_bandit": Bar(12.8, "O", 1_000_000),  # of 20 pulls: what Thompson sampling earns there
     "muzero_cartpole": Bar(475.0, "G"),
     # Evolution.
     "ars_cartpole": Bar(500.0, "Z", 50_000),
