@@ -8,8 +8,8 @@
 has every default of its algorithm (benchmarks/peers/sb3_generic.py). The last policy plays 100 episodes
 without exploration. A row of results/generic.csv is a run; rows that are there, of a set that has not changed
 since, are not made again, so an interrupted measurement goes on. Peers and random play are measured once.
-The sets' values were chosen with a look at seed 0 of FrozenLake, Taxi, CliffWalking, Acrobot, DictCartPole
-and IdentityBox; the other environments no choice has seen.
+The sets' values were chosen with a look at seeds 0 to 9 of FrozenLake, Taxi, CliffWalking, Acrobot,
+DictCartPole and IdentityBox; the other environments no choice has seen.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ Each number is of the last policies' mean returns over 100 episodes without expl
 (from 5 seeds on the interquartile mean); brackets are its 95 % bootstrap interval. A set *learns* where its
 interval lies above random play, and is *no worse* than the peer where its interval does not lie below the
 peer's. CliffWalking1000 is CliffWalking with a limit of 1,000 steps, which Gymnasium leaves out. The sets'
-values were chosen with a look at seed 0 of FrozenLake, Taxi, CliffWalking, Acrobot, DictCartPole and
+values were chosen with a look at seeds 0 to 9 of FrozenLake, Taxi, CliffWalking, Acrobot, DictCartPole and
 IdentityBox; the other environments no choice has seen.
 """
 

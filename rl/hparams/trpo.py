@@ -52,7 +52,7 @@ class TRPOHParams(HParams):
 @register
 def trpo() -> TRPOHParams:
     """TRPO on any environment with discrete or continuous actions: give --env ID."""
-    return TRPOHParams.of(normalize_reward=True, rollout_length=64)
+    return TRPOHParams.of(normalize_reward=True, rollout_length=128)
 
 
 @register
