@@ -235,3 +235,8 @@ class PEARL(SAC):
     def policy_variables(self) -> dict[str, Any]:
         """As `Agent.policy_variables`: whoever acts in a task adapts to it, too."""
         return super().policy_variables | named_variables("context", self.context.variables)
+
+    @property
+    def acting_variables(self) -> dict[str, Any]:
+        belief = {f"belief/{name}": x for name, x in self.belief._asdict().items()}
+        return super().acting_variables | belief
