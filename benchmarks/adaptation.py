@@ -1,11 +1,12 @@
-"""What runs that adapt to tasks (MAML) return on tasks they never had, before and after each inner step.
+"""What runs that adapt to tasks return on tasks they never had, before and after each inner step.
 
     python benchmarks/adaptation.py RUN ... [--tasks 500] [--inner_steps 2]
 
-RUN: the folder of a run of `maml_navigation` or another set of an algorithm that adapts. Prints the mean
-return of the weights that were learned (last checkpoint), and after each gradient step, made from as many
-episodes of a task as in training: with a 95 % interval over tasks. Tasks are those of the run's `env_kwargs`,
-held out in the sets; actions are drawn as in training.
+RUN: the folder of a run of `maml_navigation`, `pearl_navigation` or another set of an algorithm that adapts.
+Prints the mean return of what was learned (last checkpoint), and after each inner step (of MAML by the
+gradient, of PEARL what is believed of the task), made from as many episodes of a task as in training: with a
+95 % interval over tasks. Without `--inner_steps` as many as in training. Tasks are those of the run's
+`env_kwargs`, held out in the sets; actions are drawn as in training.
 """
 
 from __future__ import annotations
@@ -40,15 +41,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     parser.add_argument("--tasks", type=int, default=TASKS)
-    parser.add_argument("--inner_steps", type=int, default=1)
+    parser.add_argument("--inner_steps", type=int, help="default: the run's own")
     parser.add_argument("--which", choices=("last", "best"), default="last")
     parser.add_argument("--seed", type=int, default=7, help="of tasks and draws")
     arguments = parser.parse_args()
-    print(" " * 28, "  ".join(f"after {i} steps".ljust(17) for i in range(arguments.inner_steps + 1)))
+    columns = 0
     for run in arguments.runs:
         found = adapted_returns(
             run, arguments.which, arguments.tasks, arguments.inner_steps, seed=arguments.seed
         )
+        if len(found) > columns:
+            columns = len(found)
+            print(" " * 28, "  ".join(f"after {i} steps".ljust(17) for i in range(columns)))
         print(line(f"{run.parent.name}/{run.name}", found), flush=True)
 
 

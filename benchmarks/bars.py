@@ -117,6 +117,7 @@ BARS: dict[str, Bar] = {
     "mbpo_pendulum": Bar(-157.0, "Z, SAC", 5_000),
     # Of many tasks: after adapting to tasks that training never had, minus a distance summed over 100 steps.
     "maml_navigation": Bar(-20.0, "O", 4_848_000),
+    "pearl_navigation": Bar(-14.0, "O", 484_800),  # what maml_navigation returns, within a tenth of its steps
     "rl2_bandit": Bar(12.8, "O", 1_000_000),  # of 20 pulls: what Thompson sampling earns there
     "muzero_cartpole": Bar(475.0, "G"),
     # Evolution.

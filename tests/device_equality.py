@@ -66,6 +66,7 @@ OPTIONAL = {
     "unroll_length": 10,
     "unroll_steps": 2,
     "task_episodes": 2,
+    "inner_steps": 1,
     "dream_period": 1,
     "dream_length": 8,
 }

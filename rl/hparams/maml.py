@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, HParams, PositiveFloat, PositiveInt
@@ -40,17 +40,22 @@ class MAMLHParams(HParams):
     def check(self) -> None:
         """Raises UsageError unless environments make whole tasks, and rollouts whole parts."""
         super().check()
-        if self.num_envs % self.task_episodes:
-            raise UsageError(
-                f"hparam task_episodes={self.task_episodes} does not divide num_envs={self.num_envs}, which "
-                "are of whole tasks: change one of the two"
-            )
-        parts = self.inner_steps + 1
-        if self.rollout_length % parts or self.rollout_length < 2 * parts:
-            raise UsageError(
-                f"hparam rollout_length={self.rollout_length}: inner_steps + 1 = {parts} parts need a "
-                "multiple of that, with an episode and the step that resets it in each"
-            )
+        check_trials(self)
+
+
+def check_trials(hparams: Any) -> None:
+    """Raises UsageError unless environments make whole tasks, and rollouts whole parts."""
+    if hparams.num_envs % hparams.task_episodes:
+        raise UsageError(
+            f"hparam task_episodes={hparams.task_episodes} does not divide num_envs={hparams.num_envs}, "
+            "which are of whole tasks: change one of the two"
+        )
+    parts = hparams.inner_steps + 1
+    if hparams.rollout_length % parts or hparams.rollout_length < 2 * parts:
+        raise UsageError(
+            f"hparam rollout_length={hparams.rollout_length}: inner_steps + 1 = {parts} parts need a "
+            "multiple of that, with an episode and the step that resets it in each"
+        )
 
 
 @register

@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from rl.ops.loops import Max, Metrics, Min, Sum
-from rl.types import Tensor
+from rl.ops.trajectories import side_by_side
+from rl.types import Tensor, Trajectory
 
 
 class Running(NamedTuple):
@@ -98,6 +99,14 @@ def of_first(ended: Tensor) -> Tensor:
 def first_returns(reward: Tensor, ended: Tensor) -> Tensor:
     """Returns the sum of rewards [T, B] over the first episode of each environment, [B]."""
     return tf.reduce_sum(reward * of_first(ended), 0)
+
+
+def part_returns(trajectory: Trajectory, parts: int) -> Tensor:
+    """Returns the sum of rewards over the first episode of each environment in each of so many parts of a
+    trajectory [T, B], as far as it was played there: [parts, B]."""
+    cut = side_by_side(trajectory, parts)
+    ended = tf.logical_or(cut.terminated, cut.truncated)
+    return tf.reshape(first_returns(cut.reward * cut.mask, ended), [parts, -1])
 
 
 def sums(episodes: Episodes, mask: Tensor) -> Metrics:

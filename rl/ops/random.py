@@ -177,6 +177,15 @@ def randint(seed: Any, shape: Any, maxval: Any) -> Tensor:
     )
 
 
+def places(seed: Any, mask: Tensor, count: int) -> Tensor:
+    """`count` places of each row of mask [N, L] at which it is 1, uniform, independent of one another, int32
+    [N, count]; the last place of all where a row has none."""
+    number = tf.cumsum(mask, -1)  # [N, L] how many there are up to each place
+    before = tf.floor(uniform(seed, [mask.shape[0], count]) * number[:, -1:])  # the chosen one
+    found = tf.reduce_sum(tf.cast(number[:, None, :] <= before[..., None], tf.int32), -1)
+    return tf.minimum(found, mask.shape[1] - 1)
+
+
 def permutation(seed: Tensor, n: int) -> Tensor:
     """A random order of 0 .. n-1, int32 [n].
 

@@ -41,6 +41,8 @@ def adapted_returns(
     own.inner_steps = own.inner_steps if inner_steps is None else inner_steps
     own.rollout_length, own.num_envs = part * (own.inner_steps + 1), tasks * own.task_episodes
     own.train_env_kwargs = {}
+    if "replay_capacity" in type(own).model_fields:  # a memory takes whole rollouts
+        own.replay_capacity = max(own.replay_capacity, own.rollout_length * own.num_envs)
     runner = build_runner(own.freeze(), seed)
     assert isinstance(runner, AdaptingRunner)
     read_weights(runner.agent, run_dir, which)

@@ -12,8 +12,7 @@ from rl.envs.graph.wrappers import PreviousActionReward
 from rl.envs.make import chosen_backend
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
-from rl.ops.episodes import first_returns
-from rl.ops.trajectories import side_by_side
+from rl.ops.episodes import part_returns
 from rl.parallel import replicas
 from rl.parallel.devices import Devices
 from rl.runners.in_graph import Carry, InGraphRunner, Record, trajectory_of
@@ -67,12 +66,10 @@ class AdaptingRunner(InGraphRunner):
     def returns_of_tasks(self, seed: Tensor) -> Tensor:
         """Plays a rollout; returns the mean return on each task before and after each adaptation, [steps + 1,
         tasks]: of the first episode of every environment in each part, as far as it was played."""
-        trajectory, _ = self._rollout(seed, tf.constant(0, tf.int64))
-        parts = side_by_side(trajectory, self._parts)
-        ended = tf.logical_or(parts.terminated, parts.truncated)
-        found = first_returns(parts.reward * parts.mask, ended)  # [parts * B]
-        by_task = tf.reshape(found, [self._parts, -1, self.agent.hparams.task_episodes])
-        return tf.reduce_mean(by_task, 2)
+        hparams = self.agent.hparams
+        trajectory, _ = self._rollout(seed, tf.constant(hparams.train_steps, tf.int64))
+        found = part_returns(trajectory, self._parts)  # [parts, B]
+        return tf.reduce_mean(tf.reshape(found, [self._parts, -1, hparams.task_episodes]), 2)
 
     def _played(self, start: Carry, seeds: Tensor, step: Tensor) -> tuple[Carry, Record]:
         """The parts one after another, and what is adapted between them."""

@@ -18,6 +18,9 @@ DRAWS = {
     "uniform": lambda seed: random.uniform(seed, [1000]),
     "randint": lambda seed: random.randint(seed, [1000], 10),
     "randint of a tensor": lambda seed: random.randint(seed, [1000], tf.constant(2**31 - 1)),
+    "places": lambda seed: random.places(
+        seed, tf.cast(tf.reshape(tf.range(90), [3, 30]) % 7 > 2, tf.float32), 50
+    ),
     "permutation of a power of two": lambda seed: random.permutation(seed, 256),
     "permutation": lambda seed: random.permutation(seed, 100),
     "fold_in": lambda seed: random.fold_in(seed, 123456),
@@ -91,6 +94,19 @@ def test_randint_is_even_over_its_range(maxval):
     x = random.randint(random.key(maxval), [200 * maxval], maxval).numpy()
     assert x.dtype == np.int32 and x.min() >= 0 and x.max() < maxval
     assert maxval == 1 or stats.chisquare(np.bincount(x, minlength=maxval)).pvalue > UNLIKELY
+
+
+def test_places_are_even_over_those_of_a_row_that_may_be_chosen():
+    mask = np.array([[0, 1, 0, 1, 1, 0], [1, 1, 1, 1, 1, 1], [0, 0, 0, 0, 1, 0]], np.float32)
+    found = random.places(random.key(0), tf.constant(mask), 6_000).numpy()
+    assert found.dtype == np.int32
+    for row, allowed in zip(found, mask, strict=True):
+        counts = np.bincount(row, minlength=6)
+        assert len(counts) == 6 and not counts[allowed == 0].any()
+        assert allowed.sum() == 1 or stats.chisquare(counts[allowed > 0]).pvalue > UNLIKELY
+    assert (
+        random.places(random.key(0), tf.zeros([1, 6]), 2).numpy().max() == 5
+    )  # within the row, all the same
 
 
 def test_randint_reaches_the_largest_range():

@@ -66,6 +66,32 @@ def test_the_learned_weights_act_first_and_then_those_adapted_by_it(build):
     np.testing.assert_allclose(metrics["approximate_kl"], 0.0, atol=1e-5)  # of theta_i made anew
 
 
+def test_pearl_plays_parts_with_what_it_believes_by_those_before_and_remembers_whole_trials(build):
+    """The prior, then the belief that is left after all but the last part; a sequence is of one rollout."""
+    small = {"num_envs": 6, "model.hidden": (8,), "rollout_length": 15, "inner_steps": 2, "batch_size": 64}
+    runner = build("pearl_navigation", **small, replay_capacity=200, min_replay_size=1)
+    agent, memory = runner.agent, runner.iteration.memory
+    trajectory, _ = runner._rollout(random.key(3), tf.constant(0, tf.int64))
+    believed = [each.numpy() for each in agent.belief]
+    agent.resample_noise(random.key(0))
+    for i in range(2):
+        agent.adapt(tf.nest.map_structure(lambda x, i=i: x[5 * i : 5 * i + 5], trajectory)._replace(
+            observation=trajectory.observation[5 * i : 5 * i + 6]))  # fmt: skip
+    for found, expected in zip(believed, agent.belief, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+    assert not any(each.numpy().any() for each in tf.nest.flatten(runner._carry.recurrent_state))
+    memory.add(agent.remembered(trajectory, random.key(0)))
+    reward = trajectory.reward.numpy()
+    np.testing.assert_allclose(
+        agent.returns, [reward[:5].sum(0).mean(), reward[10:].sum(0).mean()], rtol=1e-5
+    )
+    batch = memory.sample(random.key(1), tf.constant(0, tf.int64))
+    assert set(batch.index.numpy()) == set(range(6)) and batch.mask.numpy().all()
+    for name in ("observation", "action", "reward", "terminated", "mask"):
+        kept = np.take(getattr(trajectory, name)[: 14 + (name == "observation")], batch.index, 1)
+        np.testing.assert_array_equal(getattr(batch.trajectory, name), kept, err_msg=name)
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

@@ -40,7 +40,7 @@ from rl.models.policies import PolicyNetwork
 from rl.models.population import with_weights
 from rl.ops import baseline, distributions, loops, random, returns, trajectories
 from rl.ops.distributions import Distribution
-from rl.ops.episodes import first_returns, of_first
+from rl.ops.episodes import of_first, part_returns
 from rl.ops.nests import flatten_time
 from rl.ops.policy import approximate_kl, clipped_surrogate, masked_mean
 from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
@@ -165,8 +165,7 @@ class MAML(Agent[MAMLHParams]):
         metrics, made = loops.repeat(
             self.hparams.epochs, lambda i: self.gradient_step(trials, random.fold_in(seed, i)).metrics
         )
-        ended = tf.logical_or(parts.terminated, parts.truncated)
-        played = tf.reshape(first_returns(parts.reward * parts.mask, ended), [count, -1])  # [count, B]
+        played = part_returns(batch, count)  # [count, B]
         of_parts = {"return_before": tf.reduce_mean(played[0]), "return_after": tf.reduce_mean(played[-1])}
         return Update(metrics | of_parts | {"updates": made})
 
