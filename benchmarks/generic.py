@@ -36,7 +36,11 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 import report  # noqa: E402
 import trained  # noqa: E402
 
+from rl.errors import UsageError  # noqa: E402
+from rl.hparams.merge import named  # noqa: E402
+
 FIELDS = ("library", "family", "env", "seed", "steps", "mean_return", "seconds", "settings")
+HPARAMS = "generic_hparams.json"  # fingerprint -> hparams as they were trained
 EPISODES = 100
 
 COMMON = ("FrozenLake-v1", "Taxi-v4", "CliffWalking1000-v0", "Acrobot-v1", "DictCartPole-v0")
@@ -66,7 +70,7 @@ class Job(NamedTuple):
     env: str
     seed: int
     steps: int
-    settings: str  # of ours: a hash of the set's values
+    settings: str  # of ours: the fingerprint of the set's values
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -79,17 +83,27 @@ def steps_of(family: str) -> int:
     return 20_000 if ENVS[family] is CONTINUOUS else 100_000
 
 
-def settings(family: str) -> str:
-    """A fingerprint of the set's values."""
-    from rl.hparams.merge import named
-
-    return trained.fingerprint(named(family))
+Known = dict[str, trained.Values]
 
 
-def jobs(libraries: list[str], families: list[str], seeds: list[int]) -> list[Job]:
+def settings(family: str, known: Known) -> str:
+    """A fingerprint of the set's values: one that is known, where all that differs are hparams that came later
+    and have their defaults."""
+    now = trained.values(named(family))
+    return next((mark for mark, then in known.items() if same(then, now)), trained.fingerprint(now))
+
+
+def same(then: trained.Values, now: trained.Values) -> bool:
+    try:
+        return trained.revived(then) == now
+    except UsageError:  # of hparams that are no more
+        return False
+
+
+def jobs(libraries: list[str], families: list[str], seeds: list[int], known: Known) -> list[Job]:
     """All runs, seed by seed, so that an early end leaves few seeds of everything."""
     found = []
-    marks = {family: settings(family) for family in families}
+    marks = {family: settings(family, known) for family in families}
     for seed in seeds:
         for library in libraries:
             for family in families if library != "sb3" else [each for each in PEERS if each in families]:
@@ -133,7 +147,8 @@ def main() -> int:
     path = Path(args.results) / "generic.csv"
     seeds = list(range(args.first_seed, args.first_seed + args.seeds))
     libraries = ["ours", *(["sb3"] if args.peer else [])] if not args.peer_only else ["sb3"]
-    todo = [] if args.report else jobs(libraries, args.families, seeds)
+    known = trained.read(path.parent, HPARAMS)
+    todo = [] if args.report else jobs(libraries, args.families, seeds, known)
     if args.peer and not args.report:
         every = dict.fromkeys(env for family in args.families for env in ENVS[family])
         todo = [Job("random", "random", env, seeds[0], 0, "") for env in every] + todo
@@ -169,6 +184,10 @@ def add_row(path: Path, row: dict[str, Any]) -> None:
     kept = [each for each in rows if any(str(each[name]) != str(row[name]) for name in same)]
     kept.append(row)
     kept.sort(key=lambda each: (each["family"], each["env"], each["library"], int(each["seed"])))
+    marks = list(dict.fromkeys(each["settings"] for each in kept if each["settings"]))
+    if row["library"] == "ours":
+        now = trained.values(named(row["family"]))
+        trained.write(path.parent, {trained.fingerprint(now): now}, marks, HPARAMS)
     scratch = path.with_suffix(".tmp")
     with scratch.open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
@@ -201,7 +220,8 @@ def arguments() -> argparse.Namespace:
 
 
 def write_page(folder: Path) -> None:
-    (folder / "generic.md").write_text(page(report.read_table(folder / "generic.csv")))
+    rows, known = report.read_table(folder / "generic.csv"), trained.read(folder, HPARAMS)
+    (folder / "generic.md").write_text(page(rows, known))
 
 
 INTRODUCTION = """\
@@ -222,13 +242,13 @@ IdentityBox; the other environments no choice has seen.
 """
 
 
-def page(rows: list[dict[str, Any]]) -> str:
+def page(rows: list[dict[str, Any]], known: Known) -> str:
     """The report: a table for each family."""
     returns: dict[tuple[str, str, str], list[float]] = {}
-    stale = set()
+    stale, now = set(), {family: settings(family, known) for family in ENVS}
     for row in rows:
         returns.setdefault((row["library"], row["family"], row["env"]), []).append(float(row["mean_return"]))
-        if row["library"] == "ours" and row["settings"] != settings(row["family"]):
+        if row["library"] == "ours" and row["settings"] != now[row["family"]]:
             stale.add(row["family"])
     lines, learned, worse, cells = [], 0, 0, 0
     for family, envs in ENVS.items():

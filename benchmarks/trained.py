@@ -49,18 +49,18 @@ def revived(found: Values) -> Values:
     return values(HParams.from_dict(dict(found)))
 
 
-def read(folder: Path) -> dict[str, Values]:
+def read(folder: Path, file: str = FILE) -> dict[str, Values]:
     """Fingerprint -> values, of the results in a folder."""
-    path = folder / FILE
+    path = folder / file
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def write(folder: Path, new: Mapping[str, Values], fingerprints: Sequence[str]) -> None:
+def write(folder: Path, new: Mapping[str, Values], fingerprints: Sequence[str], file: str = FILE) -> None:
     """Adds values, and leaves only those that a line of the results has; a line for each."""
-    known = {**read(folder), **new}
+    known = {**read(folder, file), **new}
     kept = {each: known[each] for each in fingerprints if each in known}
     lines = [f"{json.dumps(each)}: {json.dumps(known[each], sort_keys=True)}" for each in kept]
-    (folder / FILE).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    (folder / file).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 def stale(row: Mapping[str, Any], known: Mapping[str, Values]) -> str:

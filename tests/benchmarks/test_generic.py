@@ -35,14 +35,26 @@ def test_verdict_compares_intervals(mine, theirs, chance, result):
 
 
 def test_a_run_of_a_set_that_has_changed_is_stale_and_made_again(tmp_path):
-    job = generic.jobs(["ours"], ["ppo"], [100])[0]
+    job = generic.jobs(["ours"], ["ppo"], [100], {})[0]
     row = job._asdict() | {"mean_return": 12.0, "seconds": 1.0}
     generic.add_row(tmp_path / "generic.csv", row | {"settings": "0123456789"})
-    assert "**stale**" in generic.page(generic.report.read_table(tmp_path / "generic.csv"))
+    assert "**stale**" in generic.page(generic.report.read_table(tmp_path / "generic.csv"), {})
     generic.add_row(tmp_path / "generic.csv", row)  # in its place
     rows = generic.report.read_table(tmp_path / "generic.csv")
     assert [each["settings"] for each in rows] == [job.settings]
-    assert "**stale**" not in generic.page(rows)
+    assert "**stale**" not in generic.page(rows, {})
+
+
+def test_hparams_that_came_later_leave_a_run_what_it_was(tmp_path):
+    job = generic.jobs(["ours"], ["ppo"], [100], {})[0]
+    generic.add_row(tmp_path / "generic.csv", job._asdict() | {"mean_return": 12.0, "seconds": 1.0})
+    known = generic.trained.read(tmp_path, generic.HPARAMS)
+    assert list(known) == [job.settings]
+    then = dict(known[job.settings])
+    assert then.pop("previous_action_reward") is False
+    assert generic.settings("ppo", {"older": then}) == "older"
+    assert generic.settings("ppo", {"older": then | {"lr": 0.5}}) == job.settings
+    assert generic.settings("ppo", {"older": then | {"no_longer_there": 1}}) == job.settings
 
 
 @pytest.mark.parametrize("env_id", ["IdentityBox-v0", "DictCartPole-v0", "DictPendulum-v0"])
