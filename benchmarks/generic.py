@@ -87,8 +87,8 @@ Known = dict[str, trained.Values]
 
 
 def settings(family: str, known: Known) -> str:
-    """A fingerprint of the set's values: one that is known, where all that differs are hparams that came later
-    and have their defaults."""
+    """A fingerprint of the set's values: one that is known where all that differs are hparams that came
+    later and have their defaults."""
     now = trained.values(named(family))
     return next((mark for mark, then in known.items() if same(then, now)), trained.fingerprint(now))
 
