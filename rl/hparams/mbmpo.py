@@ -44,8 +44,10 @@ class MBMPOHParams(MetaHParams):
     horizon: PositiveInt = 100  # imagined steps of an episode at most
 
     def check(self) -> None:
-        """Raises UsageError where an update has too few transitions to begin episodes at."""
+        """Raises UsageError where an update has too few transitions to begin at, or ones by priority."""
         super().check()
+        if self.memory_name == "prioritized":
+            raise UsageError("mbmpo replays all transitions alike: leave memory=prioritized out")
         starts = self.members * self.task_episodes
         if starts > self.batch_size:
             raise UsageError(

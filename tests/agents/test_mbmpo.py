@@ -22,6 +22,7 @@ SMALL = {
     "horizon": 5,
     "batch_size": 16,
     "dynamics_hidden": (4,),
+    "dynamics_steps": 3,
     "num_envs": 5,
     "model.hidden": (),
     "compile": "eager",
@@ -200,6 +201,7 @@ def test_continuous_actions_reach_the_dynamics_in_their_half_ranges(make_agent, 
     [
         ({"task_episodes": 300}, r"batch_size=1000 is below members \* task_episodes = 1500"),
         ({"n_step": 3}, "unknown hparam 'n_step'"),
+        ({"memory": "prioritized"}, "leave memory=prioritized out"),
     ],
 )
 def test_hparams_that_do_not_fit_are_refused(overrides, message):

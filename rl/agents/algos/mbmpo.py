@@ -165,10 +165,11 @@ class MBMPO(MAML[MBMPOHParams]):
         )
 
         def body(t: Tensor, observation: Nest, alive: Tensor, arrays: Any) -> tuple[Any, ...]:
-            following, *step = self.imagined_step(observation, weights, tf.gather(seeds, t))
-            row = (observation, *step[:3], alive, step[3])
+            step = self.imagined_step(observation, weights, tf.gather(seeds, t))
+            following, action, reward, terminated, log_prob = step
+            row = observation, action, reward, terminated, alive, log_prob
             arrays = tf.nest.map_structure(lambda array, x: array.write(t, x), arrays, row)
-            return t + 1, following, alive * tf.cast(~step[2], tf.float32), arrays
+            return t + 1, following, tf.where(terminated, 0.0, alive), arrays
 
         _, last, _, arrays = tf.while_loop(
             lambda t, *_: t < horizon, body, (tf.constant(0), first, mask, arrays), maximum_iterations=horizon
