@@ -44,7 +44,12 @@ TINY = {
 }
 BACKENDS = ("graph", "gym")
 RECURRENT = ("lstm", "gru")
-HEAVY = {"dreamer", "maml", "muzero"}  # take long to compile: `make test` has one of the cases of each in all
+HEAVY = {
+    "dreamer",
+    "maml",
+    "mbmpo",
+    "muzero",
+}  # take long to compile: `make test` has one of the cases of each in all
 
 
 @pytest.fixture(autouse=True)

@@ -37,7 +37,7 @@ FAMILIES = {  # siblings, each written as a change of one before it; algorithms 
     "Policy gradient through action values": ("ddpg", "maddpg", "td3", "sac", "sac_discrete"),
     "By a learned model": ("world_models", "dreamer", "mbpo"),
     "By search": ("alphazero", "muzero"),
-    "Of many tasks": ("maml", "pearl"),
+    "Of many tasks": ("maml", "pearl", "mbmpo"),
     "Evolution": ("es", "ars"),
     "From data, policies": ("bc", "marwil", "awac", "iql"),
     "From data, action values": ("cql_discrete", "bcq_discrete"),

@@ -10,11 +10,9 @@ from rl.hparams.registry import register
 from rl.hparams.tasks import ROLLOUT
 
 
-class MAMLHParams(HParams):
-    """MAML for all kinds of actions. `num_envs` are tasks times `task_episodes`; a rollout is `inner_steps` +
-    1 parts, each as long as an episode and the step that resets it."""
+class MetaHParams(HParams):
+    """How a policy adapts to a task, and how it is learned that it can."""
 
-    adapts: ClassVar[bool] = True
     searched: ClassVar[dict[str, str]] = {
         "inner_lr": "log:0.01:1.0",
         "epochs": "1:10",
@@ -22,20 +20,28 @@ class MAMLHParams(HParams):
         "max_grad_norm": "log:0.3:5.0",
     }
 
-    algo: str = "maml"
-    num_envs: PositiveInt = 400
-    rollout_length: PositiveInt = 202
     lr: PositiveFloat = 1e-3
     max_grad_norm: PositiveFloat | None = 0.5
 
-    task_episodes: PositiveInt = 20  # environments that play the same task side by side
-    inner_steps: PositiveInt = 1  # gradient steps that adapt to a task, each after a part of the rollout
+    task_episodes: PositiveInt = 20  # episodes of a task that are played side by side
+    inner_steps: PositiveInt = 1  # gradient steps that adapt to a task, each after these were played anew
     inner_lr: PositiveFloat = 0.1  # length of these steps, by plain gradient descent
     second_order: bool = True  # the gradient goes through these steps; false: past them (first-order MAML)
-    epochs: PositiveInt = 5  # steps of the optimizer on each rollout, on all of it
+    epochs: PositiveInt = 5  # steps of the optimizer on what tasks were played, on all of it
     clip_range: PositiveFloat = 0.2  # of the ratio of adapted policies around 1
     entropy_coef: Coefficient = 0.0  # weight of the adapted policies' entropy, which is added
     log_std_init: float = -0.5  # continuous actions: logarithm of the first deviation, in half ranges
+
+
+class MAMLHParams(MetaHParams):
+    """MAML for all kinds of actions. `num_envs` are tasks times `task_episodes`; a rollout is `inner_steps` +
+    1 parts, each as long as an episode and the step that resets it."""
+
+    adapts: ClassVar[bool] = True
+
+    algo: str = "maml"
+    num_envs: PositiveInt = 400
+    rollout_length: PositiveInt = 202
 
     def check(self) -> None:
         """Raises UsageError unless environments make whole tasks, and rollouts whole parts."""

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from rl.models.continuous import EnsembleDense
 from rl.models.layers import Initializers, ObservationEncoder
-from rl.ops.dynamics import soft_clip
+from rl.ops.dynamics import gaussian_loss, soft_clip
 from rl.ops.normalize import Moments, assign_moments, merge_moments
 from rl.types import Batch, Nest, Tensor
 
@@ -71,6 +71,7 @@ class Dynamics(keras.Model):
         self, members: int, hidden: tuple[int, ...], space: Any, actions: int, initializers: Initializers
     ):
         super().__init__(name="dynamics")
+        self.members = members
         self.seen = ObservationEncoder(space, normalize=False, name="seen")
         self.size = self.seen.size + 1  # of what a Gaussian is predicted of, F + 1
         with keras.name_scope("dynamics"):
@@ -92,11 +93,29 @@ class Dynamics(keras.Model):
 
     def call(self, observation: Nest, code: Tensor, members: Tensor | None = None) -> Predicted:
         """What `members`, int32 [M], say of observations [N, ...] and codes [N, K]; None: all of them."""
+        return self._predicted(self.given(self._joined(observation, code)), members)
+
+    def apart(self, observation: Nest, code: Tensor) -> Predicted:
+        """What each member says of N observations and codes of its own, [M * N, ...] and [M * N, K]; the
+        first N are the first member's."""
         x = self.given(self._joined(observation, code))
+        return self._predicted(tf.reshape(x, [self.members, -1, x.shape[-1]]))
+
+    def _predicted(self, x: Tensor, members: Tensor | None = None) -> Predicted:
+        """Of inputs in units of their deviation, [N, F + K], or [M, N, F + K] of which each has its own."""
         for layer in self.hidden:
             x = layer(x, members=members)
         mean, log_variance, ends = tf.split(self.out(x, members=members), [self.size, self.size, 1], -1)
         return Predicted(mean, soft_clip(log_variance, *LOG_VARIANCE), ends[..., 0])
+
+    def losses(self, batch: Batch, code: Tensor) -> Tensor:
+        """Each member's loss of each transition, [M, N]: -log of its Gaussian's density at the change,
+        without the constant, and the cross-entropy of terminal states."""
+        predicted = self(batch.observation, code)
+        gaussian = gaussian_loss(predicted.mean, predicted.log_variance, self.target(batch))
+        ended = tf.cast(batch.discount == 0.0, tf.float32)  # [N] without a discount, all of them
+        ends = tf.nn.softplus(predicted.ends) - ended * predicted.ends  # [M, N] cross-entropy
+        return gaussian + ends
 
     def target(self, batch: Batch) -> Tensor:
         """What `Predicted.mean` should be, [N, F + 1]."""

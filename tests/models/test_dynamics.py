@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from rl.models.dynamics import Dynamics, Standard
 from rl.models.layers import Initializers
+from rl.ops.dynamics import soft_clip
 from rl.types import Batch
 
 SPACE = spaces.Box(-2.0, 2.0, (2,), np.float32)
@@ -76,3 +77,28 @@ def test_a_true_change_leads_to_what_followed(network, batch):
 def test_what_follows_is_of_the_observations_space(network, batch):
     following, _ = network.following(batch.observation, tf.constant([[9.0, -9.0, 0.0]] * 6))
     np.testing.assert_array_equal(following, [[2.0, -2.0]] * 6)
+
+
+def test_each_member_says_of_inputs_of_its_own_what_it_alone_says_of_them(network, batch):
+    """Rows 0 and 1 are the first member's, 2 and 3 the second one's."""
+    together = network.apart(batch.observation, code_of())
+    for m in range(3):
+        rows = slice(2 * m, 2 * m + 2)
+        alone = network(batch.observation[rows], code_of()[rows], tf.constant([m]))
+        for whole, part in zip(together, alone, strict=True):
+            np.testing.assert_allclose(whole[m], part[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_members_losses_are_its_gaussians_and_its_chance_of_an_end(network, batch):
+    """With all outputs 0 but the third member's end, of log odds 1: by hand."""
+    for variable in network.trainable_variables:
+        variable.assign(tf.zeros_like(variable.value))
+    bias = np.zeros((3, 1, 7), np.float32)
+    bias[2, 0, 6] = 1.0
+    network.out.bias.assign(bias)
+    batch = batch._replace(discount=tf.constant([0.0, 0.9] * 3))
+    target = np.concatenate([batch.next_observation - batch.observation, batch.reward[:, None]], 1)
+    log_variance = soft_clip(tf.constant(0.0), -10.0, 0.5).numpy()
+    gaussian = 0.5 * (target**2 * np.exp(-log_variance) + log_variance).sum(1)
+    ends = np.array([[0.693147, 0.693147], [0.693147, 0.693147], [0.313262, 1.313262]])  # an end, or none
+    np.testing.assert_allclose(network.losses(batch, code_of()), gaussian + np.tile(ends, 3), rtol=1e-4)

@@ -27,7 +27,7 @@ Deviations from the paper:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import keras
 import tensorflow as tf
@@ -35,7 +35,7 @@ from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import register
-from rl.hparams.maml import MAMLHParams
+from rl.hparams.maml import MAMLHParams, MetaHParams
 from rl.models.policies import PolicyNetwork
 from rl.models.population import with_weights
 from rl.ops import baseline, distributions, loops, random, returns, trajectories
@@ -44,6 +44,8 @@ from rl.ops.episodes import of_first, part_returns
 from rl.ops.nests import flatten_time
 from rl.ops.policy import approximate_kl, clipped_surrogate, masked_mean
 from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
+
+AnyMeta = TypeVar("AnyMeta", bound=MetaHParams)
 
 
 class Steps(NamedTuple):
@@ -69,12 +71,18 @@ class Trials(NamedTuple):
 
 
 @register
-class MAML(Agent[MAMLHParams]):
+class MAML(Agent[AnyMeta]):
     """Model-agnostic meta-learning: discrete, multi-discrete, multi-binary and continuous actions."""
 
+    hparams_type = MAMLHParams
     experience = "rollout"
-    action_spaces = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
-    trajectory_extras = ("log_prob",)
+    action_spaces: ClassVar[tuple[type, ...]] = (
+        spaces.Discrete,
+        spaces.MultiDiscrete,
+        spaces.MultiBinary,
+        spaces.Box,
+    )
+    trajectory_extras: tuple[str, ...] = ("log_prob",)
 
     def build(self) -> None:
         hparams = self.hparams
@@ -83,12 +91,16 @@ class MAML(Agent[MAMLHParams]):
             network.log_std.assign(tf.fill(network.log_std.shape, hparams.log_std_init))
         self.network = self.add_network("network", network)
         self.add_optimizer("network", network.trainable_variables)
-        self.tasks = hparams.num_envs // hparams.task_episodes  # P
         # What acts in training, [P, *shape] each; in no checkpoint, since every rollout begins with theta.
         self.task_weights = [
             keras.Variable(each, trainable=False, name=f"weight_{i}")
             for i, each in enumerate(self._unadapted())
         ]
+
+    @property
+    def tasks(self) -> int:
+        """How many are played side by side, P."""
+        return self.hparams.num_envs // self.hparams.task_episodes
 
     def updates_per_iteration(self) -> int:
         return self.hparams.epochs
@@ -162,12 +174,16 @@ class MAML(Agent[MAMLHParams]):
         parts = trajectories.side_by_side(batch, count)  # [T / count, count * B]
         *inner, outer = _split(self.steps(parts), count)
         trials = Trials(tuple(inner), outer)
-        metrics, made = loops.repeat(
-            self.hparams.epochs, lambda i: self.gradient_step(trials, random.fold_in(seed, i)).metrics
-        )
+        metrics, made = self.meta_steps(trials, seed)
         played = part_returns(batch, count)  # [count, B]
         of_parts = {"return_before": tf.reduce_mean(played[0]), "return_after": tf.reduce_mean(played[-1])}
         return Update(metrics | of_parts | {"updates": made})
+
+    def meta_steps(self, trials: Trials, seed: Tensor) -> tuple[dict[str, Any], Tensor]:
+        """(metrics, how many) of the steps that the learned weights make by what was played."""
+        return loops.repeat(
+            self.hparams.epochs, lambda i: self.gradient_step(trials, random.fold_in(seed, i)).metrics
+        )
 
     def steps(self, trajectory: Trajectory) -> Steps:
         """One part of a rollout [T, B] by tasks, with advantages."""

@@ -98,12 +98,8 @@ class MBPO(SAC):
 
     def dynamics_loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The ensemble's: of each member, a transition counts as often as it is in its bootstrap sample."""
-        predicted = self.dynamics(batch.observation, self.actions.encode(batch.action))
-        gaussian = ops.gaussian_loss(predicted.mean, predicted.log_variance, self.dynamics.target(batch))
-        ended = tf.cast(batch.discount == 0.0, tf.float32)  # [N] without a discount, all of them
-        ends = tf.nn.softplus(predicted.ends) - ended * predicted.ends  # [M, N] cross-entropy
-        counts = ops.bootstrap(batch.index, self.hparams.members)  # [M, N]
-        loss = tf.reduce_mean(counts * (gaussian + ends), 0)
+        losses = self.dynamics.losses(batch, self.actions.encode(batch.action))  # [M, N]
+        loss = tf.reduce_mean(ops.bootstrap(batch.index, self.hparams.members) * losses, 0)
         return loss * (1.0 - ops.held_out(batch.index, self.hparams.held_out)) * batch.mask, {}, None
 
     def rank(self, batch: Batch) -> None:
