@@ -9,7 +9,6 @@ import tensorflow as tf
 from rl.agents.contracts import Adapts
 from rl.envs.graph.tasks import TaskEnv
 from rl.envs.graph.wrappers import PreviousActionReward
-from rl.envs.make import chosen_backend
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.ops.episodes import part_returns
@@ -17,20 +16,13 @@ from rl.parallel import replicas
 from rl.parallel.devices import Devices
 from rl.runners.in_graph import Carry, InGraphRunner, Record, trajectory_of
 from rl.runners.iteration import Iteration
-from rl.runners.parts import check_own_rewards
+from rl.runners.parts import check_compiled_loop, check_own_rewards
 from rl.types import Tensor
 
 
 def check_adapts_here(hparams: HParams, workers: Any) -> None:
     """Raises UsageError where tasks do not stay while they are adapted to, or rewards are not their own."""
-    algo = hparams.algo
-    if workers is not None:
-        raise UsageError(f"{algo} adapts in the compiled loop: leave --num_workers out")
-    if chosen_backend(hparams.env, hparams.env_backend, hparams.env_wrappers) != "graph":
-        raise UsageError(
-            f"{algo} adapts to tasks, which in-graph environments alone keep: {hparams.env} is played "
-            "elsewhere (--list envs shows which are in-graph)"
-        )
+    check_compiled_loop(hparams, workers, "adapts", " to tasks, which in-graph environments alone keep")
     check_own_rewards(hparams, "adapts by")
 
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from rl.agents.agent import Agent, network_state
 from rl.agents.contracts import Imitates
+from rl.envs.make import chosen_backend
 from rl.envs.rewards import get_reward_augmentation
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
@@ -18,6 +19,18 @@ from rl.memory.registry import get_memory
 from rl.memory.spec import MemorySpec
 from rl.models.images import convolves
 from rl.parallel import replicas
+
+
+def check_compiled_loop(hparams: HParams, workers: Any, does: str, why: str) -> None:
+    """Raises UsageError where an algorithm that `does` something between the steps of an in-graph environment
+    would be run elsewhere. why: the end of the sentence that says what it needs."""
+    algo = hparams.algo
+    if workers is not None:
+        raise UsageError(f"{algo} {does} in the compiled loop: leave --num_workers out")
+    if chosen_backend(hparams.env, hparams.env_backend, hparams.env_wrappers) != "graph":
+        raise UsageError(
+            f"{algo} {does}{why}: {hparams.env} is played elsewhere (--list envs shows which are in-graph)"
+        )
 
 
 def check_own_rewards(hparams: HParams, what: str) -> None:

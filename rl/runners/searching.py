@@ -8,30 +8,26 @@ import tensorflow as tf
 
 from rl.agents.contracts import Searches
 from rl.envs.graph.model import model_of
-from rl.envs.make import chosen_backend
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.hparams.league import LEAGUE
 from rl.parallel.devices import Devices
 from rl.runners.in_graph import Carry, InGraphRunner
 from rl.runners.iteration import Iteration
-from rl.runners.parts import check_own_rewards
+from rl.runners.parts import check_compiled_loop, check_own_rewards
 from rl.types import Nest, Tensor
 
 
 def check_searched_here(hparams: HParams, workers: Any) -> None:
     """Raises UsageError where there is no model to search in, or not one of the rewards that are learned
     from."""
-    algo = hparams.algo
-    if workers is not None:
-        raise UsageError(f"{algo} searches in the compiled loop: leave --num_workers out")
-    if chosen_backend(hparams.env, hparams.env_backend, hparams.env_wrappers) != "graph":
-        raise UsageError(
-            f"{algo} searches, and an in-graph environment alone is a model of itself: {hparams.env} is "
-            "played elsewhere (--list envs shows which are in-graph)"
-        )
+    check_compiled_loop(
+        hparams, workers, "searches", ", and an in-graph environment alone is a model of itself"
+    )
     if (hparams.env_kwargs | hparams.train_env_kwargs).get("opponent") == LEAGUE:
-        raise UsageError(f"opponent=league: {algo} plays both sides, take train_env_kwargs={{opponent:self}}")
+        raise UsageError(
+            f"opponent=league: {hparams.algo} plays both sides, take train_env_kwargs={{opponent:self}}"
+        )
     check_own_rewards(hparams, "searches for")
 
 
