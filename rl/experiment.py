@@ -11,11 +11,13 @@ from typing import Any
 from rl import programs
 from rl.agents.agent import Agent
 from rl.data.recorder import Recorder
+from rl.envs.graph.tasks import TaskEnv
 from rl.envs.gym_ids import left_out
 from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import check_window, eval_envs_of
+from rl.envs.registry import registry as graph_envs
 from rl.errors import Diverged, EnvironmentFailed, GivenUp, NotSent, Stopped, Unavailable, UsageError
-from rl.hparams.hints import hints, picture_hint, text_hint
+from rl.hparams.hints import hints, picture_hint, task_hint, text_hint
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference
 from rl.hparams.overrides import parse_overrides
@@ -169,6 +171,10 @@ def tell_hints(hparams: HParams) -> None:
         told.append("no environment is named (--env): what is learned from the data is not evaluated")
     with contextlib.suppress(UsageError):
         told += filter(None, [text_hint(hparams.env, left_out(hparams))] if hparams.env else [])
+    if hparams.env in graph_envs:
+        made_by = graph_envs.get(hparams.env)
+        has_tasks = isinstance(made_by, type) and issubclass(made_by, TaskEnv)
+        told += filter(None, [task_hint(hparams, has_tasks)])
     if hparams.env and hparams.model.name == "mlp":
         with contextlib.suppress(UsageError):  # for whoever builds the run to say
             env = eval_envs_of(hparams, 1)

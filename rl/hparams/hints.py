@@ -87,6 +87,16 @@ def text_hint(env: str, parts: Sequence[str]) -> str | None:
     return f"{env}: {', '.join(parts)} of its observations is text and left out (env_wrappers may encode it)"
 
 
+def task_hint(hparams: Any, has_tasks: bool) -> str | None:
+    """Says that an algorithm that adapts to tasks is to play an environment that is but one."""
+    if not hparams.adapts or has_tasks:
+        return None
+    return (
+        f"{hparams.env} is always the same task, which leaves {hparams.algo} nothing to adapt to: take an "
+        "environment whose tasks are drawn (docs/environments.md), or another algorithm"
+    )
+
+
 def _updates_per_iteration(hparams: Any) -> int:
     """Returns what the algorithms' method of that name does, which takes TensorFlow to ask."""
     if hasattr(hparams, "updates_per_iteration"):

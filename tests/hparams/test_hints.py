@@ -226,6 +226,19 @@ def test_hints_are_told_in_python_too(tmp_path, caplog):
     assert hparams.min_replay_size == 1_000 and len(hints(hparams)) == 1, "the caller's own stay"
 
 
+@pytest.mark.parametrize(
+    ("name", "env", "told"),
+    [("maml", "CartPole-v1", 1), ("maml", "Navigation2D-v0", 0), ("ppo", "CartPole-v1", 0)],
+)
+def test_nothing_to_adapt_to_is_told(caplog, name, env, told):
+    experiment.tell_hints(resolve(name, {"env": env}))
+    found = warnings(caplog)
+    assert len(found) == told
+    assert (
+        not told or "CartPole-v1 is always the same task, which leaves maml nothing to adapt to" in found[0]
+    )
+
+
 def test_pictures_are_told_where_training_begins(caplog):
     for model in ("mlp", "nature_cnn"):
         hparams = resolve("ppo", {"env": "coinrun", "frame_stack": 2, "model.name": model})
