@@ -44,3 +44,15 @@ def values(model):
 
 def same(these, those):
     return all(np.array_equal(one, other) for one, other in zip(these, those, strict=True))
+
+
+def known_dynamics(agent, changes, rewards, ends):
+    """Member m says that every number of the observation changes by changes[m], with the reward rewards[m],
+    and a terminal state with the log odds ends[m]; the variances are the least."""
+    network = agent.dynamics
+    for variable in network.trainable_variables:
+        variable.assign(tf.zeros_like(variable.value))
+    bias = np.zeros(network.out.bias.shape, np.float32)  # [M, 1, 9]
+    bias[:, 0, :3] = np.array(changes)[:, None]
+    bias[:, 0, 3], bias[:, 0, 4:8], bias[:, 0, 8] = rewards, -1e4, ends
+    network.out.bias.assign(bias)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces
-from known_networks import BOX, box_batch
+from known_networks import BOX, box_batch, known_dynamics
 from scipy import special, stats
 
 from rl.errors import UsageError
@@ -40,18 +40,6 @@ def agent_of(make_agent):
         return agent
 
     return make
-
-
-def known_dynamics(agent, changes, rewards, ends):
-    """Member m says that every number of the observation changes by changes[m], with the reward rewards[m],
-    and a terminal state with the log odds ends[m]; the variances are the least."""
-    network = agent.dynamics
-    for variable in network.trainable_variables:
-        variable.assign(tf.zeros_like(variable.value))
-    bias = np.zeros(network.out.bias.shape, np.float32)  # [M, 1, 9]
-    bias[:, 0, :3] = np.array(changes)[:, None]
-    bias[:, 0, 3], bias[:, 0, 4:8], bias[:, 0, 8] = rewards, -1e4, ends
-    network.out.bias.assign(bias)
 
 
 def log_probs(kernel, bias, x):

@@ -31,7 +31,7 @@ def learned(runner):
     ("name", "more"),
     [
         # How old the weights are that a rollout was acted by depends on the machine's load: PPO learns only
-        # from what the newest played.
+        # from what the newest played, or those before them.
         ("ppo_identity", {"train_steps": 16_384, "max_staleness": 1}),
         ("dqn_identity", {"train_steps": 8_000}),
     ],
