@@ -1,10 +1,10 @@
 """Speed of this tree beside that of an earlier commit: `python benchmarks/before.py COMMIT`.
 
-Takes the runs of ours that `make bench` has (workloads.py). Each round runs the earlier commit and this tree
-one after the other, in turn first, with the same interpreter and packages; every process waits until the
-machine is idle. Prints the median of each and of the ratios round by round, and writes them to
-benchmarks/results/before.md. Runs that are in build/bench/before.jsonl for the same two commits are not made
-again.
+Takes the runs of ours that `make bench` has (workloads.py), with the same interpreter and packages. A round
+of a workload of ours.py is two processes that take turns within the second (duel.py); one of another program
+is both trees' processes one after the other, in turn first. Prints the median of each and of the ratios round
+by round, and writes them to benchmarks/results/before.md. Rounds that are in build/bench/before.jsonl for
+the same two commits are not made again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import duel
 import measure
 from bench import ROOT, environ
 from workloads import ROWS, RUNS
 
 LOG = ROOT / "build" / "bench" / "before.jsonl"
 PAGE = ROOT / "benchmarks" / "results" / "before.md"
+OURS = "benchmarks/ours.py"
 QUICK = (
     "ours_ppo_64", "ours_ppo_8", "ours_dqn_1", "ours_dqn_10", "ours_ppo_envpool", "ours_ppo_gym",
     "ours_dqn_gym", "ours_sac_pendulum", "ours_breakout", "ours_space_invaders",
@@ -32,11 +34,13 @@ QUICK = (
 HEAD = """\
 # Before and after
 
-Written by `python benchmarks/before.py {before}`: {before} beside {after}, in alternation, on the same
-machine with the same packages. ratio: after / before, the median of the rounds' ratios, then the least and
-the greatest of them; above 1 is faster now. wall: of the whole process in seconds.
+Written by `python benchmarks/before.py {before}`: {before} beside {after}, on the same machine with the same
+packages. ratio: after / before, the median of the rounds' ratios, then the least and the greatest of them;
+above 1 is faster now. In a round of a workload of ours.py two processes take turns every quarter of a second,
+{turns} times; other programs run one after the other, whole. compile: building, and the first iteration, in
+seconds.
 
-| run | metric | before | after | ratio | wall before | wall after | rounds (noisy) |
+| run | metric | before | after | ratio | compile before | compile after | rounds (noisy) |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 
@@ -53,53 +57,69 @@ def metric_of(run: str) -> tuple[str, bool]:
     return row.ours_metric or row.metric, row.at_most
 
 
-def one_run(name: str, tree: Path, seed: int, args: argparse.Namespace) -> dict[str, Any]:
-    """Runs `RUNS[name]` once in a tree."""
-    with tempfile.TemporaryDirectory() as folder:
-        known = {"SEED": str(seed), "FOLDER": folder}
-        command = [sys.executable, *(known.get(word, word) for word in RUNS[name].command.split())]
-        return measure.run(command, str(tree), environ(name), args.wait, args.timeout)
+def one_round(name: str, number: int, trees: list[Path], args: argparse.Namespace) -> dict[str, Any]:
+    """Runs `RUNS[name]` in both trees, (before, after)."""
+    words = RUNS[name].command.split()
+    if words[0] == OURS:
+        idle, others = measure.wait_until_idle(args.wait), measure.Others()
+        workload = [str(number) if word == "SEED" else word for word in words[1:]]
+        found = duel.duel(trees, workload, environ(name))
+        return found._asdict() | {"noisy": not idle or others.cores() > measure.IDLE_CORES}
+    return in_processes(name, number, trees, args)
+
+
+def in_processes(name: str, number: int, trees: list[Path], args: argparse.Namespace) -> dict[str, Any]:
+    """The same of a program that is measured as a whole. Raises RuntimeError where it fails."""
+    metric, less = metric_of(name)
+    values, noisy = [0.0, 0.0], False
+    for i in (0, 1) if number % 2 else (1, 0):
+        with tempfile.TemporaryDirectory() as folder:
+            known = {"SEED": str(number), "FOLDER": folder}
+            command = [sys.executable, *(known.get(word, word) for word in RUNS[name].command.split())]
+            found = measure.run(command, str(trees[i]), environ(name), args.wait, args.timeout)
+        if "error" in found:
+            raise RuntimeError(f"{found['error']}\n{found['output']}")
+        values[i], noisy = float(found[metric]), noisy or found["noisy"]
+    ratio = values[0] / values[1] if less else values[1] / values[0]
+    return {"rates": values, "ratio": ratio, "compile_s": None, "noisy": noisy}
 
 
 def measure_all(trees: dict[str, Path], args: argparse.Namespace) -> list[dict[str, Any]]:
-    """All runs of all rounds; what was logged of these commits is not made again."""
+    """All rounds of all runs; what was logged of these commits is not made again."""
     LOG.parent.mkdir(parents=True, exist_ok=True)
     logged = [json.loads(line) for line in LOG.read_text().splitlines()] if LOG.exists() else []
     pair = list(trees)
-    rows = [each for each in logged if each["pair"] == pair and "error" not in each]
-    done = {(row["run"], row["round"], row["commit"]) for row in rows}
+    rows = [each for each in logged if each["pair"] == pair and "ratio" in each]
+    done = {(row["run"], row["round"]) for row in rows}
     for number in range(1, args.rounds + 1):
         for name in args.only:
-            for mark in pair if number % 2 else reversed(pair):
-                if (name, number, mark) in done:
-                    continue
-                found = one_run(name, trees[mark], number, args)
-                row = {"pair": pair, "run": name, "round": number, "commit": mark} | found
-                rows.append(row)
-                with LOG.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-                shown = row.get("error") or f"{row.get(metric_of(name)[0], 0):,.4g}"
-                print(f"round {number}  {name}  {mark}  {shown}{'  NOISY' * row['noisy']}", flush=True)
+            if (name, number) in done:
+                continue
+            try:
+                found = one_round(name, number, list(trees.values()), args)
+            except RuntimeError as error:
+                print(f"round {number}  {name}  {error}", flush=True)
+                continue
+            row = {"pair": pair, "run": name, "round": number} | found
+            rows.append(row)
+            with LOG.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            print(f"round {number}  {name}  {row['ratio']:.3f}{'  NOISY' * row['noisy']}", flush=True)
     return rows
 
 
-def line(name: str, pair: list[str], rows: list[dict[str, Any]]) -> str:
-    """The row of the table of one run; empty where a side has no good one."""
+def line(name: str, rows: list[dict[str, Any]]) -> str:
+    """The row of the table of one run; empty where no round of it ended."""
     metric, less = metric_of(name)
-    sides = [
-        {row["round"]: row for row in rows if row["run"] == name and row["commit"] == mark and metric in row}
-        for mark in pair
-    ]
-    rounds = sorted(sides[0].keys() & sides[1].keys())
-    if not rounds:
+    mine = [row for row in rows if row["run"] == name]
+    if not mine:
         return ""
-    before, after = ([float(side[i][metric]) for i in rounds] for side in sides)
-    ratios = [(old / new if less else new / old) for old, new in zip(before, after, strict=True)]
-    walls = [statistics.median(side[i]["wall_s"] for i in rounds) for side in sides]
-    noisy = sum(side[i]["noisy"] for side in sides for i in rounds)
-    middle = [f"{statistics.median(values):,.{1 if less else 0}f}" for values in (before, after)]
+    ratios = [row["ratio"] for row in mine]
+    middle = [f"{statistics.median(row['rates'][i] for row in mine):,.{1 if less else 0}f}" for i in (0, 1)]
+    compiled = [row["compile_s"] for row in mine if row["compile_s"]]
+    seconds = [f"{statistics.median(pair[i] for pair in compiled):.1f}" if compiled else "" for i in (0, 1)]
     ratio = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-    cells = [name, metric, *middle, ratio, *(f"{wall:.1f}" for wall in walls), f"{len(rounds)} ({noisy})"]
+    cells = [name, metric, *middle, ratio, *seconds, f"{len(mine)} ({sum(row['noisy'] for row in mine)})"]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -126,8 +146,8 @@ def main() -> int:
             rows = measure_all({earlier: tree, now: ROOT}, args)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
-    lines = [text for name in args.only if (text := line(name, [earlier, now], rows))]
-    page = HEAD.format(before=earlier, after=now) + "\n".join(lines) + "\n"
+    lines = [text for name in args.only if (text := line(name, rows))]
+    page = HEAD.format(before=earlier, after=now, turns=duel.TURNS) + "\n".join(lines) + "\n"
     PAGE.write_text(page)
     print(page)
     return 0

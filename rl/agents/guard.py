@@ -26,6 +26,9 @@ from rl.ops import loops
 from rl.parallel import replicas
 from rl.types import Batch, Nest, SequenceBatch, Tensor, Trajectory, Update
 
+COUNTS = ("made", "skipped", "in_a_row", "first", "bad")  # one variable: each costs microseconds per call
+_MADE, _SKIPPED, _IN_A_ROW, _FIRST, _BAD = range(len(COUNTS))
+
 # Of the update that is traced, or made eagerly; None outside of one.
 _current: contextvars.ContextVar[Guard | None] = contextvars.ContextVar("guard", default=None)
 
@@ -37,22 +40,16 @@ class Guard:
         patience: how many updates in a row may be left out before all are.
 
     Attributes:
-        made: updates that were made, since this process began.
-        skipped: updates that were left out, since the row of metrics before.
-        in_a_row: those of them that no other one has followed.
         lr_scale: by what all learning rates are multiplied; 1 before the run has gone back.
         rollbacks: times that it has.
     """
 
     def __init__(self, patience: int):
         self.patience = patience
-        self.made, self.skipped, self.in_a_row, self._first, self._bad = (
-            tf.Variable(0, dtype=tf.int64, trainable=False, name=f"guard_{name}")
-            for name in ("made", "skipped", "in_a_row", "first", "bad")
-        )
+        self._counts = tf.Variable([0] * len(COUNTS), dtype=tf.int64, trainable=False, name="guard_counts")
         self.lr_scale = tf.Variable(1.0, trainable=False, name="guard_lr_scale")
         self.rollbacks = 0
-        self._parts: list[str] = []  # in words; `_bad` and `_first` count from 1, 0: none
+        self._parts: list[str] = []  # in words; "bad" and "first" count from 1, 0: none
         self._told = ""  # the first part of before a restart
 
     # -- within an update -----------------------------------------------------------------------------
@@ -64,8 +61,8 @@ class Guard:
         flags = tf.stack([_unfit(leaves) for leaves in found.values()])
         if replicas.count() > 1:
             flags = replicas.total(flags)
-        bad = self._first_of(list(found), flags)
-        self._bad.assign(tf.where(self.in_a_row >= self.patience, _number(1), bad))
+        bad, counts = self._first_of(list(found), flags), self._now()
+        self._set_bad(counts, tf.where(counts[_IN_A_ROW] >= self.patience, _number(1), bad))
         token = _current.set(self)
         try:
             yield
@@ -75,7 +72,7 @@ class Guard:
     @property
     def closed(self) -> Tensor:
         """Whether the update under way changes nothing more, bool scalar."""
-        return self._bad > 0
+        return self._now()[_BAD] > 0
 
     def note_loss(self, name: str, metrics: loops.Metrics, flags: Tensor) -> None:
         """Takes in what `unfit(metrics)` says, by all learners, of a step of the optimizer `name`."""
@@ -96,11 +93,11 @@ class Guard:
 
         before: variables whose changes are not `unless_closed`, and what they were when it began.
         """
-        bad = self.closed
-        self.made.assign_add(tf.where(bad, _number(0), _number(1)))
-        self.skipped.assign_add(tf.where(bad, _number(1), _number(0)))
-        self.in_a_row.assign(tf.where(bad, self.in_a_row + 1, _number(0)))
-        self._first.assign(tf.where(self._first == 0, self._bad, self._first))
+        made, skipped, in_a_row, first, part = self._now()
+        bad = part > 0
+        one = tf.cast(bad, tf.int64)
+        first = tf.where(first == 0, part, first)
+        self._counts.assign(tf.stack([made + 1 - one, skipped + one, (in_a_row + 1) * one, first, part]))
 
         loops.put_back(bad, before)
         priorities = update.priorities
@@ -109,7 +106,14 @@ class Guard:
         return Update(loops.unless(bad, {"updates": tf.constant(1.0), **update.metrics}), priorities)
 
     def _note(self, number: Tensor) -> None:
-        self._bad.assign(tf.where(self._bad == 0, number, self._bad))
+        counts = self._now()
+        self._set_bad(counts, tf.where(counts[_BAD] == 0, number, counts[_BAD]))
+
+    def _now(self) -> list[Tensor]:
+        return list(tf.unstack(self._counts.value()))
+
+    def _set_bad(self, counts: list[Tensor], number: Tensor) -> None:
+        self._counts.assign(tf.stack([*counts[:_BAD], number]))
 
     def _first_of(self, parts: list[str], flags: Tensor) -> Tensor:
         """Returns the number of the first part whose flag [K] is not 0; 0 where all are."""
@@ -126,31 +130,58 @@ class Guard:
     @property
     def variables(self) -> list[tf.Variable]:
         """What several learners have alike, and further updates depend on."""
-        return [self.in_a_row, self.lr_scale]
+        return [self._counts, self.lr_scale]
+
+    @property
+    def made(self) -> int:
+        """Updates that were made, since this process began."""
+        return self._host(_MADE)
+
+    @property
+    def skipped(self) -> int:
+        """Updates that were left out, since the row of metrics before."""
+        return self._host(_SKIPPED)
+
+    @property
+    def in_a_row(self) -> int:
+        """Those of them that no other one has followed."""
+        return self._host(_IN_A_ROW)
+
+    def go_on(self, lr_scale: float) -> None:
+        """Begins anew, as after a way back, with another factor of the learning rates."""
+        self.lr_scale.assign(lr_scale)
+        self._set({"in_a_row": 0})
 
     def first(self) -> str:
         """Returns what was first found to be NaN or infinite since the last row, in words; "" for nothing."""
-        number = int(self._first.numpy())
+        number = self._host(_FIRST)
         return self._told or (self._parts[number - 1] if number else "")
 
     def begin_window(self) -> None:
         """Forgets what was found and counted for a row of metrics."""
         self._told = ""
-        for each in (self.skipped, self._first):
-            each.assign(0)
+        self._set({"skipped": 0, "first": 0})
 
     def saved(self) -> dict[str, Any]:
         """Returns what a checkpoint must know, for JSON."""
-        counts = {name: int(getattr(self, name).numpy()) for name in ("skipped", "in_a_row")}
-        scale = float(self.lr_scale.numpy())
+        counts, scale = {"skipped": self.skipped, "in_a_row": self.in_a_row}, float(self.lr_scale.numpy())
         return {**counts, "first": self.first(), "rollbacks": self.rollbacks, "lr_scale": scale}
 
     def resume(self, found: dict[str, Any] | None) -> None:
         """Goes on with what `saved` gave; None: in a checkpoint of a version that knew of none."""
         if found is not None:
             self.rollbacks, self._told = found["rollbacks"], found["first"]
-            for name in ("skipped", "in_a_row", "lr_scale"):
-                getattr(self, name).assign(found[name])
+            self.lr_scale.assign(found["lr_scale"])
+            self._set({name: found[name] for name in ("skipped", "in_a_row")})
+
+    def _host(self, place: int) -> int:
+        return int(self._counts.numpy()[place])
+
+    def _set(self, new: Mapping[str, int]) -> None:
+        counts = self._counts.numpy()
+        for name, number in new.items():
+            counts[COUNTS.index(name)] = number
+        self._counts.assign(counts)
 
 
 def current() -> Guard | None:

@@ -75,6 +75,6 @@ def fit(agent: Agent[Any], data: Dataset, seed: int) -> dict[str, float]:
     runner.advance(last)
     row = runner.row()
     runner.close()
-    if agent.guard.skipped.numpy() or not all(np.isfinite(list(row.values()))):
+    if agent.guard.skipped or not all(np.isfinite(list(row.values()))):
         raise NotFinite(f"{agent.hparams.algo} came to NaN or infinity: take a smaller lr")
     return row

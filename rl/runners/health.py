@@ -42,7 +42,7 @@ class Health:
         self.finite, self._runner, self._guard = FiniteCheck(state), runner, runner.agent.guard
         self._checkpoints, self._hparams = checkpoints, hparams
         self._unproven: int | None = None  # step of the newest checkpoint, until it is healthy
-        self._made = int(self._guard.made.numpy())  # updates of this process that were made before it
+        self._made = self._guard.made  # updates of this process that were made before it
 
     def resume(self, meta: Mapping[str, Any], step: int) -> None:
         """Goes on with what `saved` gave to a checkpoint of that step, or an earlier version did not."""
@@ -56,15 +56,15 @@ class Health:
 
     def wrote(self, step: int) -> None:
         """Is called after a checkpoint of that step has been written."""
-        self._unproven, self._made = step, int(self._guard.made.numpy())
+        self._unproven, self._made = step, self._guard.made
 
     def look(self, row: Mapping[str, float]) -> str:
         """Says what the trouble is, empty where there is none; `row`: of metrics, so far."""
-        in_a_row, patience = int(self._guard.in_a_row.numpy()), self._guard.patience
+        in_a_row, patience = self._guard.in_a_row, self._guard.patience
         if in_a_row >= patience:
             return f"{patience} updates in a row were left out: {self._guard.first()} was NaN or infinite"
         trouble = self.finite.trouble(row)
-        proven = not trouble and not in_a_row and int(self._guard.made.numpy()) > self._made
+        proven = not trouble and not in_a_row and self._guard.made > self._made
         if proven and self._unproven is not None:
             self._checkpoints.kept, self._unproven = self._unproven, None
         return trouble
@@ -72,7 +72,7 @@ class Health:
     def skipped(self) -> dict[str, float]:
         """Returns the metric of updates that were left out since the last row, and warns of them; empty where
         none was."""
-        count = int(self._guard.skipped.numpy())
+        count = self._guard.skipped
         if not count:
             return {}
         first, step = self._guard.first(), self._runner.step
@@ -84,8 +84,7 @@ class Health:
         by the iterations that follow."""
         guard = self._guard
         guard.rollbacks = trouble.rollbacks
-        guard.lr_scale.assign(trouble.lr_scale)
-        guard.in_a_row.assign(0)
+        guard.go_on(trouble.lr_scale)
 
     def verdict(self, trouble: str) -> NotFinite:
         """Returns what is to be raised of a run in trouble."""

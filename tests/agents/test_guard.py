@@ -56,10 +56,10 @@ def test_an_update_of_nan_changes_nothing_and_says_what_was_wrong(make_agent, na
         assert guard.first() == ("the reward" if part == "reward" else "the observation")
         assert {float(x) for x in update.metrics.values()} == {0.0}
         assert update.priorities is None or np.isnan(update.priorities).all()
-        assert [int(guard.skipped), int(guard.in_a_row), int(guard.made)] == [1, i + 1, 1]
+        assert [guard.skipped, guard.in_a_row, guard.made] == [1, i + 1, 1]
         guard.begin_window()
     learn(a_batch(action), SEED)
-    assert not equal(state(agent), before) and int(guard.in_a_row) == 0
+    assert not equal(state(agent), before) and guard.in_a_row == 0
 
 
 def test_what_is_bad_is_searched_in_the_order_of_cause_and_effect(make_agent):
@@ -114,7 +114,7 @@ def test_after_too_many_in_a_row_nothing_is_learned_any_more(make_agent):
         agent.learn(a_batch(action, reward=np.nan), SEED)
     before = state(agent)
     agent.learn(a_batch(action), SEED)
-    assert equal(state(agent), before) and int(agent.guard.in_a_row) == 3
+    assert equal(state(agent), before) and agent.guard.in_a_row == 3
     saved = agent.guard.saved()
     other = make_agent("dqn", nan_patience=2)
     other.guard.resume(saved)

@@ -1,4 +1,4 @@
-"""The driver of our own side of `make bench`, on workloads of a few steps; the table of before and after."""
+"""The driver of our own side of `make bench`, on workloads of a few steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-import before
 import ours
 
 
@@ -59,27 +58,3 @@ def test_one_iteration_which_compiles_comes_before_what_is_measured():
     assert ours.train(runner, meter, steps=38, window=3) == 3.0
     assert runner.calls == [1, 3, 3, 3]
     assert (meter.warm.steps, meter.warm.updates, meter.last.steps, meter.last.updates) == (4, 1, 40, 10)
-
-
-def rows(name, field, values):
-    return [
-        {"run": name, "round": i, "commit": commit, field: value, "wall_s": wall, "noisy": False}
-        for i, pair in enumerate(values)
-        for commit, value, wall in zip(("old", "new"), pair, (10.0, 8.0), strict=True)
-    ]
-
-
-def test_the_ratio_is_the_median_of_the_rounds_and_above_one_where_it_is_faster():
-    speeds = rows("ours_ppo_8", "env_steps_per_s", [(100, 200), (100, 90), (200, 300)])
-    assert before.line("ours_ppo_8", ["old", "new"], speeds) == (
-        "| ours_ppo_8 | env_steps_per_s | 100 | 200 | 1.50 (0.90 to 2.00) | 10.0 | 8.0 | 3 (0) |"
-    )
-    times = rows("ours_whole", "wall_s", [(8.0, 4.0)])
-    times = [row | {"wall_s": value} for row, value in zip(times, (8.0, 4.0), strict=True)]
-    assert "| 8.0 | 4.0 | 2.00 (2.00 to 2.00) | 8.0 | 4.0 |" in before.line(
-        "ours_whole", ["old", "new"], times
-    )
-
-
-def test_a_run_that_failed_on_one_side_has_no_line():
-    assert before.line("ours_ppo_8", ["old", "new"], rows("ours_ppo_8", "error", [(1, 2)])) == ""

@@ -1,0 +1,130 @@
+"""Two trees of this project take turns at one workload, some tenths of a second each: what the machine does
+beside them falls on both alike, so that a few percent show on one whose speed drifts by twenty.
+
+`before.py` calls `duel`; it starts this file once for each tree, as
+
+    python benchmarks/duel.py TREE WORKLOAD...      # WORKLOAD: what TREE/benchmarks/ours.py takes
+
+which builds the runner of that tree, makes its first iteration and those until it learns, prints how long
+both took, and then, for every number of iterations that it reads, how many seconds these took.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+MARK = "DUEL "  # begins each line that is an answer: libraries print others
+WARM_STEPS = 12_000  # environment steps after which every workload's memory gives batches
+BURST_S = 0.25
+TURNS = 40
+
+
+class Round(NamedTuple):
+    """What two processes, one of each tree, found. Pairs are (before, after)."""
+
+    rates: tuple[float, float]  # environment steps/s: the median of the bursts
+    ratio: float  # after / before, the median of the turns' ratios
+    compile_s: tuple[float, float]  # building, and the first iteration
+
+
+class Side:
+    """One tree's process."""
+
+    def __init__(self, tree: Path, workload: Sequence[str], env: Mapping[str, str]):
+        command = [sys.executable, __file__, str(tree), *workload]
+        self._process = subprocess.Popen(
+            command, cwd=tree, env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            self.compile_s, self.steps_per_iteration = self._answer()
+        except BaseException:
+            self.close()
+            raise
+
+    def seconds(self, iterations: int) -> float:
+        """How long that many iterations take."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{iterations}\n")
+        self._process.stdin.flush()
+        return self._answer()[0]
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def _answer(self) -> tuple[float, float]:
+        """The two numbers of its next answer. Raises RuntimeError with its last words where it has ended."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(MARK):
+                first, second = map(float, line.removeprefix(MARK).split())
+                return first, second
+        assert self._process.stderr is not None
+        raise RuntimeError(self._process.stderr.read()[-1000:])
+
+
+def duel(trees: Sequence[Path], workload: Sequence[str], env: Mapping[str, str], turns: int = TURNS) -> Round:
+    """Lets two trees, (before, after), take turns. Raises RuntimeError where one cannot run it."""
+    sides: list[Side] = []
+    try:
+        for tree in trees:
+            sides.append(Side(tree, workload, env))
+        iterations = burst(sides[0])
+        times: tuple[list[float], list[float]] = ([], [])
+        for turn in range(turns):
+            for i in (0, 1) if turn % 2 else (1, 0):
+                times[i].append(sides[i].seconds(iterations))
+    finally:
+        for side in sides:
+            side.close()
+    rates = [
+        iterations * side.steps_per_iteration / statistics.median(taken)
+        for side, taken in zip(sides, times, strict=True)
+    ]
+    ratio = statistics.median(before / after for before, after in zip(*times, strict=True))
+    return Round((rates[0], rates[1]), ratio, (sides[0].compile_s, sides[1].compile_s))
+
+
+def burst(side: Side) -> int:
+    """How many iterations take about `BURST_S`."""
+    iterations = 1
+    while (taken := side.seconds(iterations)) < BURST_S / 2:
+        iterations *= 2
+    return max(round(iterations * BURST_S / taken), 1)
+
+
+def main() -> None:
+    """Plays one side: see the module's docstring."""
+    tree, *workload = sys.argv[1:]
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    here = str(Path(__file__).parent)
+    sys.path[:] = [f"{tree}/benchmarks", tree, *(each for each in sys.path if each != here)]
+    sys.argv = ["ours.py", *workload]
+    import ours
+
+    from rl.runners.build import build_runner
+
+    args = ours.parse()
+    begun = time.perf_counter()
+    runner = build_runner(ours.resolve_hparams(args), args.seed)
+    runner.run(1)
+    compiled = time.perf_counter() - begun
+    while runner.step < WARM_STEPS:
+        runner.run(max(WARM_STEPS // runner.steps_per_iteration // 4, 1))
+    print(f"{MARK}{compiled:.3f} {runner.steps_per_iteration}", flush=True)
+    for line in sys.stdin:
+        begun = time.perf_counter()
+        runner.run(int(line))
+        print(f"{MARK}{time.perf_counter() - begun:.6f} 0", flush=True)
+
+
+if __name__ == "__main__":
+    main()
