@@ -68,7 +68,8 @@ def test_workers_go_on_and_say_whose_environments_failed(tmp_path):
     root = Path(__file__).parents[2]
     paths = os.pathsep.join([str(root / "tests"), str(root)])
     command = ["--hparams", "ppo", "--env", "faulty:Faulty", "--num_workers", "2", "--train_steps", "256"]
-    overrides = ["--hparam_override", OVERRIDES, "--eval_episodes", "3", "--output_dir", str(tmp_path)]
+    together = f"{OVERRIDES},sync_workers=true"  # else one of them may play all the steps on a busy machine
+    overrides = ["--hparam_override", together, "--eval_episodes", "3", "--output_dir", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, str(root / "train.py"), *command, *overrides],
         env=os.environ | {"FAULTY": "raise:20", "PYTHONPATH": paths},
