@@ -96,7 +96,8 @@ class Watched(HostWrapper):
         super().__init__(env)
         self._make, self._name, self._restarts, self._redo = make, name, restarts, redo
         self._limit = _Limit(timeout)
-        self._nested = not isinstance(env.observation_space, spaces.Box)
+        space = env.observation_space
+        self._plain = isinstance(space, spaces.Box) and space.dtype.kind == "f"
         self.rebuilt, self.told = 0, list[str]()
         self._steps = 0  # of the environments that there are now
         self._worked = False  # whether any step of theirs, or of those before them, was well
@@ -112,7 +113,7 @@ class Watched(HostWrapper):
             try:
                 with self._limit:
                     observation = super().reset(seed)
-                self._refuse_unfit(observation)
+                self._refuse_unfit(observation, np.zeros(0, np.float32))
                 break
             except _CAUGHT as error:
                 self._rebuild(error, "reset")
@@ -125,12 +126,12 @@ class Watched(HostWrapper):
             return self._begun(self._fresh)
         try:
             with self._limit:
-                result = super().step(action)
+                result = self.env.step(action)
             observation, reward, terminated, truncated = result
-            self._refuse_unfit(observation)
-            self._refuse_not_finite("reward", reward)
+            self._refuse_unfit(observation, reward)
         except _CAUGHT as error:
             return self._cut(error)
+        self.life_lost = self.env.life_lost
         self._steps += 1
         self._worked = True
         self._seen, self._ends = observation, (terminated, truncated)
@@ -198,16 +199,16 @@ class Watched(HostWrapper):
         frames = traceback.extract_tb(error.__traceback__)
         return f"{type(error).__name__}: {text} ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
 
-    def _refuse_unfit(self, observation: Nest) -> None:
-        if not self._nested:  # the common case, at every step
-            self._refuse_not_finite("observation", observation)
-            return
+    def _refuse_unfit(self, observation: Nest, reward: np.ndarray) -> None:
+        """Raises `_Unfit` where a number of an observation [B, ...] or of a reward [B] is NaN or infinite."""
+        # A sum of squares takes a third of the time that `isfinite` of all takes; it may overflow.
+        if self._plain and math.isfinite(np.vdot(observation, observation) + np.vdot(reward, reward)):
+            return  # nearly every step
         for leaf in optree.tree_leaves(observation):
             self._refuse_not_finite("observation", leaf)
+        self._refuse_not_finite("reward", reward)
 
     def _refuse_not_finite(self, what: str, array: np.ndarray) -> None:
-        """Raises `_Unfit` where a number of an array [B, ...] is NaN or infinite."""
-        # The sum of squares takes a third of the time that `isfinite` of all takes; it may overflow.
         if array.dtype.kind != "f" or math.isfinite(np.vdot(array, array)):
             return
         wrong = ~np.isfinite(array.reshape(self.num_envs, -1)).all(1)

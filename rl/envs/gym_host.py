@@ -66,22 +66,30 @@ class GymHost(HostEnv):
         return self._batch(observations)
 
     def step(self, action: Nest) -> HostStep:
-        """See `HostEnv.step`."""
+        """See `HostEnv.step`. Raises UsageError for an environment whose `step` is not Gymnasium's."""
         reward = np.zeros(self.num_envs, np.float32)  # [B]
         terminated = np.zeros(self.num_envs, np.bool_)  # [B]
         truncated = np.zeros(self.num_envs, np.bool_)  # [B]
-        ended = self._ended
-        observations = []
-        for i, each in enumerate(self._split(self.encode(action))):
-            self._at = i
-            if ended[i]:
-                observations.append(_begun(self.envs[i]))
-                ended[i] = False
-            else:
-                observation, reward[i], done, cut = _stepped(self.envs[i], each)
+        envs, ended, observations = self.envs, self._ended, []
+        try:
+            for i, each in enumerate(self._split(self.encode(action))):
+                self._at = i
+                if ended[i]:
+                    observation, ended[i] = _begun(envs[i]), False
+                else:
+                    observation, gain, done, cut, _ = envs[i].step(each)
+                    if gain is None:  # which numpy would take for NaN
+                        wrong = _name(envs[i])
+                        raise UsageError(f"{wrong}: step() returned None for the reward: return a number")
+                    reward[i] = gain
+                    if done or cut:
+                        ended[i], terminated[i], truncated[i] = True, done, cut
                 observations.append(observation)
-                if done or cut:
-                    ended[i], terminated[i], truncated[i] = True, done, cut
+        except ValueError as error:
+            if "values to unpack (expected 5" in str(error):
+                wrong = _name(envs[self._at or 0])
+                raise UsageError(f"{wrong}: step() does not return five things, {_OLD}") from error
+            raise
         return self._batch(observations), reward, terminated, truncated
 
     def render(self) -> np.ndarray:
@@ -102,22 +110,29 @@ class GymHost(HostEnv):
         """Returns one fresh nest of arrays [B, ...]: what was returned before stays as it was."""
         if self._shape is not None:
             batch = np.empty(self._shape, self.observation_space.dtype)
+            shape, any_number = self._shape[1:], not self._of_integers
             for i, observation in enumerate(observations):
-                self._at = i
-                if np.shape(observation) != self._shape[1:]:  # numpy would spread a number over all places
-                    raise UsageError(
-                        f"{_name(self.envs[i])} returned an observation of shape "
-                        f"{list(np.shape(observation))}, its observation_space says {list(self._shape[1:])}"
-                    )
-                if self._of_integers and np.asarray(observation).dtype.kind == "f":
-                    raise UsageError(
-                        f"{_name(self.envs[i])} returned an observation of floating point, its "
-                        f"observation_space says {self.observation_space.dtype}"
-                    )
+                if not (any_number and type(observation) is np.ndarray and observation.shape == shape):
+                    self._refuse_other(i, observation)
                 batch[i] = observation
             return batch
         out = create_empty_array(self.observation_space, n=self.num_envs, fn=np.empty)
         return concatenate(self.observation_space, observations, out)
+
+    def _refuse_other(self, i: int, observation: Any) -> None:
+        """Raises UsageError unless environment i's observation is what its space says."""
+        self._at = i
+        space, shape = self.observation_space, np.shape(observation)
+        if shape != space.shape:  # numpy would spread a number over all places
+            raise UsageError(
+                f"{_name(self.envs[i])} returned an observation of shape {list(shape)}, its "
+                f"observation_space says {list(space.shape)}"
+            )
+        if self._of_integers and np.asarray(observation).dtype.kind == "f":
+            raise UsageError(
+                f"{_name(self.envs[i])} returned an observation of floating point, its observation_space "
+                f"says {space.dtype}"
+            )
 
 
 def _begun(env: gymnasium.Env, seed: int | None = None) -> Any:
@@ -132,20 +147,6 @@ def _begun(env: gymnasium.Env, seed: int | None = None) -> Any:
     if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
         raise UsageError(f"{_name(env)}: reset() does not return (observation, info), {_OLD}")
     return found[0]
-
-
-def _stepped(env: gymnasium.Env, action: Any) -> tuple[Any, float, bool, bool]:
-    """Returns observation, reward, terminated, truncated. Raises UsageError for a `step` that is not
-    Gymnasium's."""
-    try:
-        observation, reward, terminated, truncated, _ = env.step(action)
-    except ValueError as error:
-        if "values to unpack (expected 5" in str(error):
-            raise UsageError(f"{_name(env)}: step() does not return five things, {_OLD}") from error
-        raise
-    if reward is None:  # which numpy would take for NaN
-        raise UsageError(f"{_name(env)}: step() returned None for the reward: return a number")
-    return observation, reward, terminated, truncated
 
 
 def _name(env: gymnasium.Env) -> str:

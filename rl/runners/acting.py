@@ -53,6 +53,7 @@ class Acting:
     def __init__(self, program: Any, signature: Signature, seed: int):
         self._program, self._signature, self._seed = program, signature, seed
         self.extras, self.num_envs = signature.extras, signature.num_envs
+        self._nested, self._dtypes = signature.nested, [np.dtype(each) for each in signature.dtypes]
         self._state = [each.copy() for each in signature.state]
         self._weights: list[np.ndarray] = []
         structure = optree.tree_structure(signature.action)
@@ -114,14 +115,18 @@ class Acting:
 
     def forget(self, starts: np.ndarray | bool = True) -> None:
         """Starts the recurrent state anew where `starts` [B] (default: everywhere): a new episode."""
+        if not self._state or not np.any(starts):
+            return
         for i, leaf in enumerate(self._state):
             keep = ~np.broadcast_to(starts, self.num_envs)
             self._state[i] = leaf * keep.reshape(-1, *[1] * (leaf.ndim - 1)).astype(leaf.dtype)
 
     def _leaves(self, observation: Nest) -> list[np.ndarray]:
         """The arrays of an observation in the policy's own types: integers of environments have 64 bits."""
-        leaves = optree.tree_leaves(observation) if self._signature.nested else [observation]
-        return [x.astype(dtype, copy=False) for x, dtype in zip(leaves, self._signature.dtypes, strict=True)]
+        if not self._nested:
+            return [observation.astype(self._dtypes[0], copy=False)]
+        leaves = optree.tree_leaves(observation)
+        return [x.astype(dtype, copy=False) for x, dtype in zip(leaves, self._dtypes, strict=True)]
 
 
 def split_flat(flat: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray]:

@@ -16,7 +16,6 @@ from rl.types import Nest
 
 # Rows of a block's one array of numbers, [T, B] each; the agent's extras follow.
 NUMBERS = ("reward", "terminated", "truncated", "mask", "life_lost")
-REWARD, TERMINATED, TRUNCATED, MASK, LIFE_LOST = range(len(NUMBERS))
 
 
 def host_seed(*purpose: int) -> int:
@@ -83,14 +82,13 @@ class Collector:
             action, extras = actor(observation, t, step + t * num_envs)
             block.write(t, observation, action, ended, extras)
             observation, reward, terminated, truncated = self._step(action)
-            if ended.any():
-                actor.forget(ended)
+            actor.forget(ended)
             gone, ended = ended, terminated | truncated
             if self.env.agents > 1:  # agents that are gone say so until their environment resets
                 terminated = terminated & ~gone
             block.write_result(t, reward, terminated, truncated)
             if self.env.life_lost is not None:
-                block.numbers[LIFE_LOST, t] = self.env.life_lost
+                block.life_lost[t] = self.env.life_lost
         block.write_observation(self.length, observation)
         self.observation, self.ended = observation, ended
 
@@ -124,7 +122,9 @@ class Block:
         self.action = empty(env.action_space, lead)
         self.state: list[np.ndarray] = []  # of the network, before the first step
         self.numbers = np.zeros((len(NUMBERS) + len(extras), *lead), np.float32)
-        self._kept, self._extras = extras, self.numbers[len(NUMBERS) :]
+        rows = list(self.numbers)  # [T, B] each: an index of one number is faster than one of two
+        self._reward, self._terminated, self._truncated, self._mask, self.life_lost = rows[: len(NUMBERS)]
+        self._kept, self._extras = extras, rows[len(NUMBERS) :]
         self._structures = space_structure(env.observation_space), space_structure(env.action_space)
         self._nested_observation = isinstance(env.observation_space, (spaces.Dict, spaces.Tuple))
         self._nested_action = isinstance(env.action_space, (spaces.Dict, spaces.Tuple))
@@ -132,23 +132,26 @@ class Block:
     def write(self, t: int, observation: Nest, action: Nest, ended: np.ndarray, extras: list[Any]) -> None:
         """Writes what was known before the step."""
         self.write_observation(t, observation)
-        for array, leaf in self._pairs(self.action, action, self._nested_action):
-            array[t] = leaf
-        self.numbers[MASK, t] = ~ended
+        if self._nested_action:
+            self._write_leaves(self.action, t, action)
+        else:
+            self.action[0][t] = action
+        self._mask[t] = ~ended
         for array, value in zip(self._extras, extras, strict=True):
             array[t] = value
 
     def write_result(self, t: int, reward: np.ndarray, terminated: np.ndarray, truncated: np.ndarray) -> None:
         """Writes what the step returned."""
-        numbers = self.numbers
-        numbers[REWARD, t], numbers[TERMINATED, t], numbers[TRUNCATED, t] = reward, terminated, truncated
+        self._reward[t], self._terminated[t], self._truncated[t] = reward, terminated, truncated
 
     def write_state(self, leaves: list[np.ndarray]) -> None:
         self.state = leaves
 
     def write_observation(self, t: int, observation: Nest) -> None:
-        for array, leaf in self._pairs(self.observation, observation, self._nested_observation):
-            array[t] = leaf
+        if self._nested_observation:
+            self._write_leaves(self.observation, t, observation)
+        else:
+            self.observation[0][t] = observation
 
     def arrays(self) -> list[np.ndarray]:
         return [*self.observation, *self.action, *self.state, self.numbers]
@@ -160,7 +163,7 @@ class Block:
             optree.tree_unflatten(optree.tree_structure(structure), arrays)
             for structure, arrays in zip(self._structures, (self.observation, self.action), strict=True)
         )
-        return observation, action, *self.numbers[: MASK + 1]
+        return observation, action, self._reward, self._terminated, self._truncated, self._mask
 
     def extra(self, name: str) -> np.ndarray | None:
         """Returns what the algorithm keeps beside the transition, [T, B], as `rows`; None where it does
@@ -168,8 +171,9 @@ class Block:
         return self._extras[self._kept.index(name)] if name in self._kept else None
 
     @staticmethod
-    def _pairs(arrays: list[np.ndarray], value: Nest, nested: bool) -> Any:
-        return zip(arrays, optree.tree_leaves(value) if nested else (value,), strict=True)
+    def _write_leaves(arrays: list[np.ndarray], t: int, value: Nest) -> None:
+        for array, leaf in zip(arrays, optree.tree_leaves(value), strict=True):
+            array[t] = leaf
 
 
 class Window:
