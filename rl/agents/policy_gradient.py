@@ -16,7 +16,7 @@ from rl.hparams.ppo import PPOHParams
 from rl.hparams.trpo import TRPOHParams
 from rl.hparams.vpg import VPGHParams
 from rl.models.networks import ActorCritic, ActorCriticOutput
-from rl.ops import distributions, loops, random, trajectories
+from rl.ops import distributions, loops, random, returns, trajectories
 from rl.ops.vtrace import vtrace
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
@@ -64,6 +64,22 @@ class PolicyGradient(Agent[AnyPolicyGradient]):
         """What the network's output says of actions."""
         distribution = distributions.of_space(self.action_space, output.parameters, output.log_std)
         return PolicyOutput(distribution=distribution, value=output.value, recurrent_state=output.state)
+
+    def advantages(self, trajectory: Trajectory, gae_lambda: float) -> Tensor:
+        """Generalised advantages [T, B] of a rollout, by the values that it was acted with."""
+        return returns.generalized_advantage(
+            trajectory.reward,
+            self.rollout_values(trajectory),
+            trajectory.terminated,
+            trajectory.truncated,
+            self.hparams.gamma,
+            gae_lambda,
+        )
+
+    def rollout_values(self, trajectory: Trajectory) -> Tensor:
+        """The values [T+1, B] of a rollout: those that it was acted with, and the last observation's."""
+        value, last = trajectory.extras["value"], self.network.last_value(trajectory)  # [T, B], [B]
+        return tf.concat([value, last[None]], 0)
 
     def unroll(self, batch: Trajectory) -> PolicyOutput:
         """The current policy along a trajectory, flat: [T * B, ...]."""

@@ -20,7 +20,6 @@ import tensorflow as tf
 from rl.agents.algos.registry import register
 from rl.agents.policy_gradient import PolicyGradient
 from rl.hparams.a2c import A2CHParams
-from rl.ops import returns
 from rl.ops.nests import flatten_time
 from rl.ops.policy import masked_mean, standardize
 from rl.types import Loss, Tensor, Trajectory, Update
@@ -52,13 +51,8 @@ class A2C(PolicyGradient[A2CHParams]):
     def _advantages(self, trajectory: Trajectory) -> Trajectory:
         """The trajectory with "advantage" and "target" of the value among its extras, [T, B] each."""
         hparams = self.hparams
-        value = trajectory.extras["value"]  # [T, B]
-        values = tf.concat([value, self.network.last_value(trajectory)[None]], 0)  # [T+1, B]
-        ends = (trajectory.terminated, trajectory.truncated)
-        advantage = returns.generalized_advantage(
-            trajectory.reward, values, *ends, hparams.gamma, hparams.gae_lambda
-        )
-        target = advantage + value
+        advantage = self.advantages(trajectory, hparams.gae_lambda)
+        target = advantage + trajectory.extras["value"]
         if hparams.normalize_advantage:
             advantage = standardize(advantage, trajectory.mask)
         return trajectory._replace(extras={"advantage": advantage, "target": target})

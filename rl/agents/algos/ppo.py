@@ -32,7 +32,7 @@ from rl.agents.algos.registry import register
 from rl.agents.policy_gradient import PolicyGradient, check_minibatches, shuffled
 from rl.errors import UsageError
 from rl.hparams.ppo import PPOHParams
-from rl.ops import loops, random, returns
+from rl.ops import loops, random
 from rl.ops.nests import flatten_time
 from rl.ops.policy import approximate_kl, clipped_surrogate, clipped_value_loss, masked_mean, standardize
 from rl.parallel import replicas
@@ -146,16 +146,8 @@ class PPO(PolicyGradient[PPOHParams]):
 
     def _advantages(self, trajectory: Trajectory) -> Minibatch:
         """The trajectory as a flat batch `[T * B]`, or `[B, T]` of sequences, with advantages and targets."""
-        hparams = self.hparams
         value = trajectory.extras["value"]  # [T, B]
-        advantage = returns.generalized_advantage(
-            trajectory.reward,
-            tf.concat([value, self.network.last_value(trajectory)[None]], 0),  # [T+1, B]
-            trajectory.terminated,
-            trajectory.truncated,
-            hparams.gamma,
-            hparams.gae_lambda,
-        )  # [T, B]
+        advantage = self.advantages(trajectory, self.hparams.gae_lambda)  # [T, B]
         observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
         log_prob = trajectory.extras["log_prob"]
         data = Minibatch(

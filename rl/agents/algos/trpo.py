@@ -33,7 +33,7 @@ from rl.agents.groups import grouped
 from rl.agents.guard import checked_numerics, current, unfit
 from rl.agents.policy_gradient import PolicyGradient, check_minibatches, shuffled
 from rl.hparams.trpo import TRPOHParams
-from rl.ops import loops, random, returns
+from rl.ops import loops, random
 from rl.ops.distributions import Distribution
 from rl.ops.evolution import flatten, unflatten
 from rl.ops.natural_gradient import conjugate_gradient, step_to_limit
@@ -218,16 +218,8 @@ class TRPO(PolicyGradient[TRPOHParams]):
     def _steps(self, trajectory: Trajectory) -> Steps:
         """The trajectory as a flat batch [T * B], with advantages and targets of the value."""
         hparams = self.hparams
-        value = trajectory.extras["value"]  # [T, B]
-        advantage = returns.generalized_advantage(
-            trajectory.reward,
-            tf.concat([value, self.network.last_value(trajectory)[None]], 0),  # [T+1, B]
-            trajectory.terminated,
-            trajectory.truncated,
-            hparams.gamma,
-            hparams.gae_lambda,
-        )  # [T, B]
-        target, mask = advantage + value, trajectory.mask
+        advantage = self.advantages(trajectory, hparams.gae_lambda)  # [T, B]
+        target, mask = advantage + trajectory.extras["value"], trajectory.mask
         if hparams.normalize_advantage:
             advantage = standardize(advantage, mask)
         observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)

@@ -74,15 +74,9 @@ class VPG(PolicyGradient[VPGHParams]):
     def _advantages(self, trajectory: Trajectory) -> Trajectory:
         """The trajectory with "advantage" and "target" of the value among its extras, [T, B] each."""
         hparams = self.hparams
-        value = trajectory.extras["value"]  # [T, B]
-        values = tf.concat([value, self.network.last_value(trajectory)[None]], 0)  # [T+1, B]
-        ends = (trajectory.terminated, trajectory.truncated)
+        ends, values = (trajectory.terminated, trajectory.truncated), self.rollout_values(trajectory)
         target = returns.discounted_return(trajectory.reward, values, *ends, hparams.gamma)  # [T, B]
-        advantage = target
-        if hparams.advantage == "gae":
-            advantage = returns.generalized_advantage(
-                trajectory.reward, values, *ends, hparams.gamma, hparams.gae_lambda
-            )
+        advantage = self.advantages(trajectory, hparams.gae_lambda) if hparams.advantage == "gae" else target
         if hparams.normalize_advantage:
             advantage = standardize(advantage, trajectory.mask)
         return trajectory._replace(extras={"advantage": advantage, "target": target})
