@@ -9,6 +9,7 @@ Imports Gymnasium alone: other libraries' drivers take them as well.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -79,6 +80,32 @@ class DictPendulum(_InParts):
 
     def __init__(self) -> None:
         super().__init__(PendulumEnv())
+
+
+FIRST_START = 1_000_000  # seed of the first episode that is played to compare policies
+
+
+def play(
+    env_id: str, act: Callable[[Any], Any], episodes: int, begin: Callable[[], None] | None = None
+) -> np.ndarray:
+    """Returns the return of each episode, float [episodes]; each has its own start, the same for everybody.
+
+    act: gives the action for an observation; begin: is called before each episode.
+    """
+    env = gymnasium.make(env_id)
+    env.action_space.seed(FIRST_START)
+    returns = []
+    for episode in range(episodes):
+        observation, _ = env.reset(seed=FIRST_START + episode)
+        if begin is not None:
+            begin()
+        total, done = 0.0, False
+        while not done:
+            observation, reward, terminated, truncated, _ = env.step(act(observation))
+            total, done = total + float(reward), terminated or truncated
+        returns.append(total)
+    env.close()
+    return np.array(returns)
 
 
 def register_generic() -> None:

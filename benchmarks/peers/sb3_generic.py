@@ -21,7 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import benchmarks.generic_envs  # noqa: F401 (registers environments)
+from benchmarks import generic_envs
 
 CONTRIB = ("qrdqn", "ars", "trpo")
 
@@ -45,25 +45,19 @@ def trained(algo: str, env_id: str, seed: int, steps: int) -> Any:
     return model.learn(steps)
 
 
-def evaluated(model: Any, env_id: str, seed: int, episodes: int) -> np.ndarray:
+def evaluated(model: Any, env_id: str, episodes: int) -> np.ndarray:
     """The return of each of `episodes` episodes, float [episodes]."""
-    env = gymnasium.make(env_id)
-    env.action_space.seed(seed)
-    returns = []
-    for episode in range(episodes):
-        observation, _ = env.reset(seed=1_000_000 + episode)
-        total, done = 0.0, False
-        while not done:
-            if model is None:
-                action = env.action_space.sample()
-            else:
-                action, _ = model.predict(observation, deterministic=True)
-            if isinstance(env.action_space, gymnasium.spaces.Discrete):
-                action = int(action)
-            observation, reward, terminated, truncated, _ = env.step(action)
-            total, done = total + float(reward), terminated or truncated
-        returns.append(total)
-    return np.array(returns)
+    space = gymnasium.make(env_id).action_space
+    if model is None:
+        space.seed(0)
+        return generic_envs.play(env_id, lambda observation: space.sample(), episodes)
+    discrete = isinstance(space, gymnasium.spaces.Discrete)
+
+    def act(observation: Any) -> Any:
+        action, _ = model.predict(observation, deterministic=True)
+        return int(action) if discrete else action
+
+    return generic_envs.play(env_id, act, episodes)
 
 
 def main() -> None:
@@ -80,7 +74,7 @@ def main() -> None:
     begun = time.perf_counter()
     model = trained(args.algo, args.env, args.seed, args.steps)
     seconds = time.perf_counter() - begun
-    returns = evaluated(model, args.env, args.seed, args.episodes)
+    returns = evaluated(model, args.env, args.episodes)
     print(json.dumps({"mean_return": round(float(returns.mean()), 2), "seconds": round(seconds, 1)}))
 
 

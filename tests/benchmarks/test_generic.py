@@ -28,6 +28,8 @@ generic_envs.register_generic()
         ([5.0, 6.0, 7.0], [8.0, 9.0, 10.0], [0.0], "learns, **worse than** the peer"),
         ([5.0, 6.0, 7.0], [], [5.5], "**not above random play**"),
         ([5.0, 6.0, 7.0], [1.0, 2.0, 3.0], [], "better"),
+        ([5.0, 6.0], [1.0, 2.0, 3.0], [0.0], "too few seeds"),
+        ([5.0, 6.0, 7.0], [1.0], [0.0], "too few seeds"),
     ],
 )
 def test_verdict_compares_intervals(mine, theirs, chance, result):
@@ -60,6 +62,18 @@ def test_hparams_that_came_later_leave_a_run_what_it_was(tmp_path):
 @pytest.mark.parametrize("env_id", ["IdentityBox-v0", "DictCartPole-v0", "DictPendulum-v0"])
 def test_environments_keep_gymnasiums_rules(env_id):
     check_env(gymnasium.make(env_id).unwrapped, skip_render_check=True)
+
+
+def test_every_player_begins_at_the_same_starts():
+    seen = []
+
+    def player(number):
+        return lambda observation: seen.append((number, *observation)) or np.zeros(1, np.float32)
+
+    first, second = (generic_envs.play("IdentityBox-v0", player(i), 3) for i in range(2))
+    assert list(first) == list(second) and len(set(first)) > 1
+    assert [each[1] for each in seen if each[0] == 0] == [each[1] for each in seen if each[0] == 1]
+    assert seen[0][1] == gymnasium.make("IdentityBox-v0").reset(seed=generic_envs.FIRST_START)[0][0]
 
 
 def test_identity_rewards_what_is_within_a_twentieth():
