@@ -15,6 +15,7 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import NamedTuple
 MARK = "DUEL "  # begins each line that is an answer: libraries print others
 WARM_STEPS = 12_000  # environment steps after which every workload's memory gives batches
 BURST_S = 0.25
+TIMEOUT_S = 900.0  # for one answer, compilation included, after which a process hangs
 TURNS = 40
 
 
@@ -61,14 +63,21 @@ class Side:
         self._process.communicate()
 
     def _answer(self) -> tuple[float, float]:
-        """The two numbers of its next answer. Raises RuntimeError with its last words where it has ended."""
+        """The two numbers of its next answer. Raises RuntimeError with its last words where it has ended,
+        and ends it where it hangs."""
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith(MARK):
-                first, second = map(float, line.removeprefix(MARK).split())
-                return first, second
+        hangs = threading.Timer(TIMEOUT_S, self._process.kill)
+        hangs.start()
+        try:
+            for line in self._process.stdout:
+                if line.startswith(MARK):
+                    first, second = map(float, line.removeprefix(MARK).split())
+                    return first, second
+        finally:
+            hangs.cancel()
         assert self._process.stderr is not None
-        raise RuntimeError(self._process.stderr.read()[-1000:])
+        last = self._process.stderr.read()[-1000:]
+        raise RuntimeError(last or f"no answer within {TIMEOUT_S:.0f} s")
 
 
 def duel(trees: Sequence[Path], workload: Sequence[str], env: Mapping[str, str], turns: int = TURNS) -> Round:

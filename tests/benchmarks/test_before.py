@@ -64,6 +64,13 @@ def test_a_tree_that_cannot_run_the_workload_says_why(tmp_path):
         duel.duel(trees, ["dqn"], dict(os.environ), turns=1)
 
 
+def test_a_tree_that_hangs_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(duel, "TIMEOUT_S", 1.0)
+    trees = [a_tree(tmp_path / "before", 3600.0), a_tree(tmp_path / "after", 0.0)]
+    with pytest.raises(RuntimeError, match="no answer within 1 s"):
+        duel.duel(trees, ["dqn"], dict(os.environ), turns=1)
+
+
 def test_rounds_become_a_row_of_medians_and_of_the_ratios_range():
     rows = [
         {"run": "ours_dqn_10", "rates": rates, "ratio": ratio, "compile_s": compiled, "noisy": noisy}
