@@ -12,6 +12,7 @@ both took, and then, for every number of iterations that it reads, how many seco
 from __future__ import annotations
 
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -77,7 +78,9 @@ class Side:
             hangs.cancel()
         assert self._process.stderr is not None
         last = self._process.stderr.read()[-1000:]
-        raise RuntimeError(last or f"no answer within {TIMEOUT_S:.0f} s")
+        if self._process.wait() == -signal.SIGKILL:
+            last = f"no answer within {TIMEOUT_S:.0f} s, or killed by others\n{last}"
+        raise RuntimeError(last)
 
 
 def duel(trees: Sequence[Path], workload: Sequence[str], env: Mapping[str, str], turns: int = TURNS) -> Round:

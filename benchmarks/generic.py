@@ -237,9 +237,10 @@ Written by `python benchmarks/generic.py --report` from generic.csv; measured by
 
 Each number is of the last policies' mean returns over 100 episodes without exploration, with the same starts
 for everybody: the mean over seeds (from 5 seeds on the interquartile mean); brackets are its 95 % bootstrap
-interval. (With discrete actions, some of our runs with seeds 100 and 101 played other starts.) A set *learns*
-where its interval lies above random play, and is *no worse* than the peer where its interval does not lie
-below the peer's. CliffWalking1000 is CliffWalking with a limit of 1,000 steps, which Gymnasium leaves out.
+interval. (Our runs with discrete actions and seeds 100 to 102 played other starts, but for the newest.) A set
+*learns* where its interval lies above random play, and is *no worse* than the peer where its interval does
+not lie below the peer's. CliffWalking1000 is CliffWalking with a limit of 1,000 steps, which Gymnasium leaves
+out.
 The sets' values were chosen with a look at seeds 0 to 9 of FrozenLake, Taxi, CliffWalking, Acrobot,
 DictCartPole and IdentityBox; the other environments no choice has seen.
 """

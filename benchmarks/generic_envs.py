@@ -93,7 +93,6 @@ def play(
     act: gives the action for an observation; begin: is called before each episode.
     """
     env = gymnasium.make(env_id)
-    env.action_space.seed(FIRST_START)
     returns = []
     for episode in range(episodes):
         observation, _ = env.reset(seed=FIRST_START + episode)

@@ -45,11 +45,11 @@ def trained(algo: str, env_id: str, seed: int, steps: int) -> Any:
     return model.learn(steps)
 
 
-def evaluated(model: Any, env_id: str, episodes: int) -> np.ndarray:
+def evaluated(model: Any, env_id: str, seed: int, episodes: int) -> np.ndarray:
     """The return of each of `episodes` episodes, float [episodes]."""
     space = gymnasium.make(env_id).action_space
     if model is None:
-        space.seed(0)
+        space.seed(seed)
         return generic_envs.play(env_id, lambda observation: space.sample(), episodes)
     discrete = isinstance(space, gymnasium.spaces.Discrete)
 
@@ -74,7 +74,7 @@ def main() -> None:
     begun = time.perf_counter()
     model = trained(args.algo, args.env, args.seed, args.steps)
     seconds = time.perf_counter() - begun
-    returns = evaluated(model, args.env, args.episodes)
+    returns = evaluated(model, args.env, args.seed, args.episodes)
     print(json.dumps({"mean_return": round(float(returns.mean()), 2), "seconds": round(seconds, 1)}))
 
 

@@ -110,16 +110,16 @@ class GymHost(HostEnv):
         """Returns one fresh nest of arrays [B, ...]: what was returned before stays as it was."""
         if self._shape is not None:
             batch = np.empty(self._shape, self.observation_space.dtype)
-            shape, any_number = self._shape[1:], not self._of_integers
+            shape, quick = self._shape[1:], not self._of_integers
             for i, observation in enumerate(observations):
-                if not (any_number and type(observation) is np.ndarray and observation.shape == shape):
-                    self._refuse_other(i, observation)
+                if not (quick and type(observation) is np.ndarray and observation.shape == shape):
+                    self._check_observation(i, observation)
                 batch[i] = observation
             return batch
         out = create_empty_array(self.observation_space, n=self.num_envs, fn=np.empty)
         return concatenate(self.observation_space, observations, out)
 
-    def _refuse_other(self, i: int, observation: Any) -> None:
+    def _check_observation(self, i: int, observation: Any) -> None:
         """Raises UsageError unless environment i's observation is what its space says."""
         self._at = i
         space, shape = self.observation_space, np.shape(observation)

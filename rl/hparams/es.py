@@ -63,7 +63,7 @@ def es_cartpole() -> ESHParams:
     return es(
         PARAMETERS["CartPole-v1"],
         eval_period=4_800,
-        num_envs=2,  # many small steps: larger populations take twice the experience here
+        num_envs=2,  # the smallest population: many small steps
         rollout_length=160,  # what survives it may fall later; longer ones leave too few updates
         lr=0.04,
         perturbation_std=0.3,
