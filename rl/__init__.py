@@ -5,7 +5,8 @@
     policy = run.policy()            # or rl.load("runs/ppo_cartpole")
     action = policy(observation)
 
-Importing this package imports neither TensorFlow nor Keras; the first call does.
+Importing this package imports neither TensorFlow nor Keras; the first call does. It does set XLA_FLAGS, for
+all of XLA in the process, unless TensorFlow is imported already (`rl.programs.choose_kernels`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rl.errors import UsageError
+from rl.programs import choose_kernels
 from rl.version import __version__ as __version__
+
+choose_kernels()  # here, so that all processes that import any part of the package compute alike
 
 if TYPE_CHECKING:
     from rl.api import Policy, Run, load, make_hparams, train

@@ -152,3 +152,30 @@ def test_a_disk_that_fills_while_one_is_written_is_one_line_and_code_75(cache, m
     assert f"{folder}: No space left on device; make room there, or set RL_PROGRAM_CACHE=off" in line
     assert not programs.failed(OSError("No space left on device")) and issubclass(Unavailable, Exception)
     assert experiment.programs is programs
+
+
+@pytest.mark.parametrize(
+    "said, imported, versions, comes_to",
+    [
+        ("", False, ["2.21.0"], f"{programs.DOTS}=dot"),
+        ("--xla_cpu_enable_fast_math", False, ["2.21.1"], f"--xla_cpu_enable_fast_math {programs.DOTS}=dot"),
+        (f"{programs.DOTS}=invalid", False, ["2.21.0"], f"{programs.DOTS}=invalid"),  # the user's own
+        ("", True, ["2.21.0"], ""),  # XLA may have read it
+        ("", False, ["2.20.0"], ""),  # may not know it, and would end the process
+        ("", False, ["2.21.0", "2.22.0"], ""),
+        ("", False, [], ""),
+    ],
+)
+def test_ynnpack_computes_products_where_that_was_measured(monkeypatch, said, imported, versions, comes_to):
+    monkeypatch.setenv("XLA_FLAGS", said)
+    monkeypatch.setattr(programs, "_versions", lambda: dict(enumerate(versions)))
+    monkeypatch.setattr(sys, "modules", {"tensorflow": sys} if imported else {})
+    programs.choose_kernels()
+    assert os.environ["XLA_FLAGS"] == comes_to
+
+
+def test_any_part_of_the_package_sets_what_xla_reads_before_tensorflow_does():
+    code = "import os, rl.types; print(os.environ['XLA_FLAGS'])"
+    environ = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == [f"{programs.DOTS}=dot"], done.stderr

@@ -64,15 +64,7 @@ def rainbow_mountaincar() -> RainbowHParams:
 @register
 def rainbow_lunarlander() -> RainbowHParams:
     """Rainbow on LunarLander-v3."""
-    return RainbowHParams.of(
-        LUNARLANDER,
-        value_min=-200.0,
-        value_max=300.0,
-        model=dict(
-            layer_norm=False,  # not tried with Rainbow yet
-            hidden=(64, 64),
-        ),
-    )
+    return RainbowHParams.of(LUNARLANDER, value_min=-200.0, value_max=300.0)
 
 
 @register
