@@ -28,7 +28,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 LOG = ROOT / "build" / "bench" / "runs.jsonl"
 CHECKOUTS = {"PUREJAXRL": "--purejaxrl", "CLEANRL": "--cleanrl"}
-KEPT = ("env_steps_per_s", "updates_per_s", "compile_s", "startup_s", "peak_rss_mb", "return_mean", "wall_s")
+KEPT = (
+    "env_steps_per_s", "updates_per_s", "compile_s", "startup_s", "first_mark_s", "peak_rss_mb",
+    "return_mean", "wall_s",
+)  # fmt: skip
 
 
 def command_line() -> argparse.ArgumentParser:

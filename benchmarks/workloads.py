@@ -29,12 +29,14 @@ class Row(NamedTuple):
 PPO_1M = (
     "--steps 1000000"  # seconds instead of one: at 200,000 steps the clock's and the machine's noise show
 )
+PPO_4M = "--steps 4000000"  # 1024 environments learn 8 times of a million, the first of which compiles
 PEERS = "benchmarks/peers"
 CHEETAH, PENDULUM = "HalfCheetah-v5", "Pendulum-v1"
 
 # Stable-Baselines3's PPO is fastest with one thread; the DQNs gain a few percent from the default of two.
 RUNS = {
     "ours_ppo_64": Run("ours", f"benchmarks/ours.py ppo --envs 64 --clip-value {PPO_1M} --seed SEED"),
+    "ours_ppo_1024": Run("ours", f"benchmarks/ours.py ppo --envs 1024 --clip-value {PPO_4M} --seed SEED"),
     "ours_ppo_8": Run("ours", f"benchmarks/ours.py ppo --envs 8 --clip-value {PPO_1M} --seed SEED"),
     "ours_dqn_1": Run("ours", "benchmarks/ours.py dqn --envs 1 --seed SEED"),
     "ours_dqn_10": Run("ours", "benchmarks/ours.py dqn --envs 10 --seed SEED"),
@@ -56,11 +58,19 @@ RUNS = {
     "ours_whole": Run(
         "ours", "train.py --hparams ppo_cartpole --train_steps 200000 --output_dir FOLDER --seed SEED"
     ),
+    "ours_copies": Run(
+        "ours",
+        "train.py --hparams ppo_cartpole --train_steps 200000 --copies 8 --output_dir FOLDER --seed SEED",
+    ),
+    "purejaxrl_ppo_1024": Run("pjq", f"{PEERS}/purejaxrl_ppo.py PUREJAXRL --envs 1024 {PPO_4M} --seed SEED"),
     "purejaxrl_ppo_64": Run("pjq", f"{PEERS}/purejaxrl_ppo.py PUREJAXRL --envs 64 {PPO_1M} --seed SEED"),
     "purejaxrl_ppo_8": Run("pjq", f"{PEERS}/purejaxrl_ppo.py PUREJAXRL --envs 8 {PPO_1M} --seed SEED"),
     "purejaxrl_dqn_1": Run("pjq", f"{PEERS}/purejaxrl_dqn.py PUREJAXRL --envs 1 --seed SEED"),
     "purejaxrl_dqn_10": Run("pjq", f"{PEERS}/purejaxrl_dqn.py PUREJAXRL --envs 10 --seed SEED"),
     "purejaxrl_whole": Run("pjq", f"{PEERS}/purejaxrl_ppo.py PUREJAXRL --envs 8 --steps 200000 --seed SEED"),
+    "purejaxrl_copies": Run(
+        "pjq", f"{PEERS}/purejaxrl_ppo.py PUREJAXRL --envs 8 --steps 200000 --seeds 8 --seed SEED"
+    ),
     "sb3_ppo": Run("sb3", f"{PEERS}/sb3.py ppo --seed SEED", threads=1),
     "sb3_dqn": Run("sb3", f"{PEERS}/sb3.py dqn --seed SEED"),
     "cleanrl_dqn": Run("clv", f"{PEERS}/cleanrl_dqn.py CLEANRL --seed SEED"),
@@ -90,10 +100,13 @@ RUNS = {
     "tianshou_prioritized": Run("tsh", f"{PEERS}/tianshou_prioritized.py --seed SEED"),
 }
 
-STEPS, UPDATES, WALL = "env_steps_per_s", "updates_per_s", "wall_s"
+STEPS, UPDATES, WALL, FIRST = "env_steps_per_s", "updates_per_s", "wall_s", "first_mark_s"
 HOST_DQN = ("cleanrl_dqn", "cleanrl_dqn_jax", "sb3_dqn")
 
 ROWS = {
+    "ppo_1024": Row(
+        "PPO in-graph, 1024 x 128, steps/s", "ours_ppo_1024", ("purejaxrl_ppo_1024",), STEPS, 1.0, aim=1.5
+    ),
     "ppo_64": Row(
         "PPO in-graph, 64 x 128, steps/s", "ours_ppo_64", ("purejaxrl_ppo_64",), STEPS, 1.0, aim=1.5
     ),
@@ -191,10 +204,26 @@ ROWS = {
         None,
         ours_metric="updates_per_s_per_call",
     ),
+    "first_step": Row(
+        "PPO in-graph, 8 x 128, launch to first steps, s",
+        "ours_ppo_8",
+        ("purejaxrl_ppo_8",),
+        FIRST,
+        1.0,
+        at_most=True,
+    ),
     "whole_purejaxrl": Row(
         "PPO CartPole, 200k steps, whole process, s",
         "ours_whole",
         ("purejaxrl_whole",),
+        WALL,
+        1.0,
+        at_most=True,
+    ),
+    "copies": Row(
+        "the same, 8 seeds by one command, whole process, s",
+        "ours_copies",
+        ("purejaxrl_copies",),
         WALL,
         1.0,
         at_most=True,

@@ -177,5 +177,6 @@ def test_ynnpack_computes_products_where_that_was_measured(monkeypatch, said, im
 def test_any_part_of_the_package_sets_what_xla_reads_before_tensorflow_does():
     code = "import os, rl.types; print(os.environ['XLA_FLAGS'])"
     environ = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == [f"{programs.DOTS}=dot"], done.stderr

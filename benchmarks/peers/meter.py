@@ -1,9 +1,9 @@
 """Bookkeeping that all benchmark drivers share: marks times, prints one line `JSON {...}`.
 
 Rates are taken between the first mark at or after `warmup_steps` and the last mark, so imports,
-construction, compilation and the first iterations do not count; they show in startup_s, first_update_s and
-wall_s, which run from the launch of the process. Standard library only: it runs in every library's
-environment.
+construction, compilation and the first iterations do not count; they show in startup_s, first_mark_s,
+first_update_s and wall_s, which run from the launch of the process. Standard library only: it runs in every
+library's environment.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ class Meter:
             "updates_per_s": round((self.last.updates - self.warm.updates) / seconds, 1),
             "measured_s": round(seconds, 2),
             "startup_s": _rounded(self.startup),
+            "first_mark_s": None if self.first is None else _rounded(self.first.time - self.launched),
             "first_update_s": _rounded(self.first_update),
             "wall_s": round(time.perf_counter() - self.launched, 2),
             "peak_rss_mb": peak_rss_mb(),

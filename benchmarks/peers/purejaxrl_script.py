@@ -64,7 +64,9 @@ def load(checkout: str, script: str) -> dict[str, Any]:
     return namespace
 
 
-def compiled(train: Any, seed: int) -> tuple[Any, Any]:
-    """(the compiled training run, its key)."""
+def compiled(train: Any, seed: int, seeds: int = 1) -> tuple[Any, Any]:
+    """(the compiled training run, its key); of several seeds, which run side by side by vmap, their keys."""
     key = jax.random.PRNGKey(seed)
+    if seeds > 1:
+        train, key = jax.vmap(train), jax.random.split(key, seeds)
     return jax.jit(train).lower(key).compile(), key
