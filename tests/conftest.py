@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from rl import programs
+from rl.imports import import_tensorflow
 
 ROOT = Path(__file__).resolve().parents[1]
 # What this run of the tests compiles, in any of its processes, is compiled once: kept until it ends.
@@ -29,6 +30,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    """Imports TensorFlow as the command line does, in processes that run tests, and what a user names."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        import_tensorflow()
     names = config.getoption("--user_modules")
     if names:
         from rl.registry import import_user_modules

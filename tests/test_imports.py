@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib.util
 import os
 import sys
@@ -43,7 +45,36 @@ def test_tensorflow_is_quiet_unless_it_is_asked_not_to_be(monkeypatch, level):
         patch.delitem(sys.modules, "tensorflow", raising=False)
         patch.setattr(importlib, "import_module", note)
         imports.import_tensorflow()
-    assert imported == {"tensorflow": level or "3"}
+    assert imported == {"tensorflow": level or "3", "keras": level or "3"}
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+def test_no_garbage_is_looked_for_while_it_imports_nor_later_among_what_it_imported(
+    monkeypatch, enabled, fails
+):
+    found = []
+
+    def note(name):
+        found.append(gc.isenabled())
+        if fails:
+            raise ImportError(name)
+
+    monkeypatch.setattr(imports.programs, "keep", lambda: None)
+    monkeypatch.setattr(gc, "freeze", lambda: found.append("frozen"))
+    before = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(ImportError) if fails else contextlib.nullcontext(),
+        ):
+            patch.delitem(sys.modules, "tensorflow", raising=False)
+            patch.setattr(importlib, "import_module", note)
+            imports.import_tensorflow()
+        assert found == ([False] if fails else [False, False, "frozen"]) and gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_other_modules_that_are_missing_keep_their_traceback(monkeypatch):
