@@ -238,6 +238,9 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     args = parse()
+    from rl.imports import import_tensorflow
+
+    import_tensorflow()  # as the command line does
     import tensorflow as tf
 
     from rl.runners.build import build_runner
