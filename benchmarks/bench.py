@@ -163,7 +163,18 @@ def compare(name: str, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
             run: [each.get("return_mean") for each in used if each["run"] == run] for run in (row.ours, peer)
         },
         "versions": versions,
+        "processor": processor(),
     }
+
+
+def processor() -> str:
+    """The name of this machine's processor, and which wide instructions it has."""
+    about: dict[str, str] = {}
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        name, _, value = line.partition(":")
+        about.setdefault(name.strip(), value.strip())
+    wide = [each for each in ("avx2", "avx512f", "amx_bf16") if each in about.get("flags", "").split()]
+    return ", ".join([about.get("model name", platform.machine()), *wide])
 
 
 def bar_text(row: Row) -> str:
@@ -218,6 +229,8 @@ def markdown(lines: list[dict[str, Any]], facts: dict[str, Any]) -> str:
         "",
         "Versions: " + "; ".join(facts["versions"]) + ".",
         "",
+        "Processors: " + "; ".join(facts["processors"]) + ".",
+        "",
     ]
     return "\n".join(text)
 
@@ -233,8 +246,12 @@ def facts_of(lines: list[dict[str, Any]]) -> dict[str, Any]:
     """Machine and versions, as they go into the results."""
     ours = [f"{name} {importlib.metadata.version(name)}" for name in ("keras", "envpool", "gymnasium")]
     versions = sorted({version for line in lines for version in line["versions"]})
+    dates: dict[str, set[str]] = {}
+    for line in lines:
+        dates.setdefault(line.get("processor", "not noted"), set()).add(line["date"])
     return {
         "machine": f"{len(os.sched_getaffinity(0))} cores, no GPU",
+        "processors": [f"{name} (rows of {', '.join(sorted(of))})" for name, of in sorted(dates.items())],
         "versions": [f"Python {platform.python_version()}", *ours, *versions],
     }
 
