@@ -30,21 +30,24 @@ YOUNG = 600.0  # seconds in which a file without a checksum may be one that anot
 OLD = 30 * 86_400.0  # seconds after which what other versions or settings kept is deleted
 SUM = ".crc32"  # a program's file and this: its checksum
 DOTS = "--xla_cpu_experimental_ynn_fusion_type"  # of XLA: what YNNPACK computes in place of its own code
-MEASURED = ("2.21.",)  # versions of TensorFlow that DOTS was measured and tested with
+TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu")  # packages, of which one is installed
+KNOW_DOTS = ("2.21.", "0.10.")  # releases of TensorFlow and of jaxlib, beginnings, that were run with DOTS
 
 
 def choose_kernels() -> None:
     """Has YNNPACK compute matrix products in XLA's programs on processors: DQN's loop is 1.3 times as fast.
 
-    XLA_FLAGS, which XLA reads once in a process, says so from now on, unless it says something else of DOTS.
-    Nothing is changed where TensorFlow is imported already, nor for versions of it that were not measured:
-    XLA ends a process over a switch that it does not know.
+    XLA_FLAGS, which XLA reads once in a process, says so from now on, unless it says something else of DOTS;
+    processes that this one starts inherit it. Nothing is changed where TensorFlow is imported already, nor
+    where it or a JAX beside it is of a release that was not tried: XLA ends a process over a switch that it
+    does not know.
     """
     said = os.environ.get("XLA_FLAGS", "")
     if "tensorflow" in sys.modules or DOTS in said:
         return
-    versions = list(_versions().values())
-    if versions and all(version.startswith(MEASURED) for version in versions):
+    bring_xla = {**_versions(*TENSORFLOW), **_versions("jaxlib")}
+    tried = all(version.startswith(KNOW_DOTS) for version in bring_xla.values())
+    if tried and bring_xla.keys() & set(TENSORFLOW):
         os.environ["XLA_FLAGS"] = f"{said} {DOTS}=dot".strip()
 
 
@@ -110,15 +113,15 @@ def _setting() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         processor += sorted({each for each in lines if each.startswith(("model name", "flags", "Features"))})
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    versions = [f"{name} {version}" for name, version in _versions().items()]
+    versions = [f"{name} {version}" for name, version in _versions(*TENSORFLOW).items()]
     said = [*versions, *processor, str(threads), os.environ.get("XLA_FLAGS", "")]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
 
 
-def _versions() -> dict[str, str]:
-    """Returns which of TensorFlow's packages are installed, and their versions."""
+def _versions(*packages: str) -> dict[str, str]:
+    """Returns which of the packages are installed, and their versions."""
     versions = {}
-    for name in ("tensorflow", "tensorflow-cpu", "tensorflow-tpu"):
+    for name in packages:
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     return versions

@@ -157,18 +157,24 @@ def test_a_disk_that_fills_while_one_is_written_is_one_line_and_code_75(cache, m
 @pytest.mark.parametrize(
     "said, imported, versions, comes_to",
     [
-        ("", False, ["2.21.0"], f"{programs.DOTS}=dot"),
-        ("--xla_cpu_enable_fast_math", False, ["2.21.1"], f"--xla_cpu_enable_fast_math {programs.DOTS}=dot"),
-        (f"{programs.DOTS}=invalid", False, ["2.21.0"], f"{programs.DOTS}=invalid"),  # the user's own
-        ("", True, ["2.21.0"], ""),  # XLA may have read it
-        ("", False, ["2.20.0"], ""),  # may not know it, and would end the process
-        ("", False, ["2.21.0", "2.22.0"], ""),
-        ("", False, [], ""),
+        ("", False, {"tensorflow-cpu": "2.21.0"}, f"{programs.DOTS}=dot"),
+        ("--xla_a", False, {"tensorflow": "2.21.1"}, f"--xla_a {programs.DOTS}=dot"),
+        ("", False, {"tensorflow": "2.21.0", "jaxlib": "0.10.2"}, f"{programs.DOTS}=dot"),
+        (f"{programs.DOTS}=invalid", False, {"tensorflow": "2.21.0"}, f"{programs.DOTS}=invalid"),
+        ("", True, {"tensorflow": "2.21.0"}, ""),  # XLA may have read it
+        ("", False, {"tensorflow-tpu": "2.20.0"}, ""),  # may not know it, and would end the process
+        ("", False, {"tensorflow": "2.21.0", "jaxlib": "0.6.2"}, ""),  # likewise
+        ("", False, {"jaxlib": "0.10.2"}, ""),
     ],
 )
-def test_ynnpack_computes_products_where_that_was_measured(monkeypatch, said, imported, versions, comes_to):
+def test_ynnpack_computes_products_where_that_was_tried(monkeypatch, said, imported, versions, comes_to):
+    def installed(name):
+        if name not in versions:
+            raise programs.metadata.PackageNotFoundError(name)
+        return versions[name]
+
     monkeypatch.setenv("XLA_FLAGS", said)
-    monkeypatch.setattr(programs, "_versions", lambda: dict(enumerate(versions)))
+    monkeypatch.setattr(programs.metadata, "version", installed)
     monkeypatch.setattr(sys, "modules", {"tensorflow": sys} if imported else {})
     programs.choose_kernels()
     assert os.environ["XLA_FLAGS"] == comes_to
