@@ -9,7 +9,9 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from rl import experiment, programs
 from rl.cli import main
@@ -186,3 +188,29 @@ def test_any_part_of_the_package_sets_what_xla_reads_before_tensorflow_does():
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == [f"{programs.DOTS}=dot"], done.stderr
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [(1, 1), (1, 1), (1, 1)],
+        [(3, 7), (7, 5), (5, 3)],
+        [(128, 4), (4, 120), (120, 84)],
+        [(256, 17), (17, 256), (256, 6)],
+        [(3, 64, 4), (3, 4, 64), (3, 64, 2)],  # three networks as one product
+    ],
+)
+def test_gradients_of_compiled_products_are_those_of_double_precision(shapes):
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape) for shape in shapes]
+
+    def gradients(x, first, second):
+        with tf.GradientTape() as tape:
+            tape.watch([x, first, second])
+            loss = tf.reduce_mean(tf.square(tf.tanh(x @ first) @ second))
+        return tape.gradient(loss, [x, first, second])
+
+    expected = gradients(*map(tf.constant, arrays))
+    narrow = [tf.constant(each, tf.float32) for each in arrays]
+    for found, wanted in zip(tf.function(gradients, jit_compile=True)(*narrow), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())
