@@ -67,13 +67,16 @@ def ars_mountaincar_continuous() -> ARSHParams:
 
 @register
 def ars_lunarlander_continuous() -> ARSHParams:
-    """ARS on LunarLanderContinuous-v3; not measured here."""
+    """ARS on LunarLanderContinuous-v3."""
     return ars(
         env="LunarLanderContinuous-v3",
-        train_steps=1_000_000,
-        eval_period=200_000,
+        train_steps=1_984_000,
+        eval_period=500_000,
+        log_period=100_000,
         num_envs=16,
-        top_directions=4,
+        rollout_length=500,  # as long as a landing; the score of a longer one is a mean of several
+        lr=0.05,
+        perturbation_std=0.05,
     )
 
 
