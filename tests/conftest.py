@@ -33,11 +33,22 @@ def pytest_configure(config):
     """Imports TensorFlow as the command line does, in processes that run tests, and what a user names."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         import_tensorflow()
+        _leave_graphs_as_they_are()
     names = config.getoption("--user_modules")
     if names:
         from rl.registry import import_user_modules
 
         import_user_modules(names.split(","))
+
+
+def _leave_graphs_as_they_are():
+    """Spares TensorFlow's rewriting of graphs (Grappler), which costs more than it brings in runs this short.
+
+    What users run is compiled by XLA, which takes graphs as they are, too; processes that a test starts
+    rewrite them."""
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 def pytest_unconfigure(config):

@@ -105,6 +105,7 @@ def test_no_gradient_reaches_the_target_policy(make_agent, make_rollout):
     assert all(each is None for each in tape.gradient(total, variables))
 
 
+@pytest.mark.slow  # test_impala.py has it, of the same targets
 def test_the_value_is_exact_at_both_kinds_of_episode_end(build):
     # The optimal values of rl/envs/graph/two_state_chain.py at gamma = 0.9 are 9 and 10.
     overrides = {"env": "TwoStateChain-v0", "gamma": 0.9, "lr": 5e-3, "rollout_length": 16, "num_envs": 16}

@@ -147,6 +147,7 @@ def test_actions_of_several_parts(make_agent, make_rollout, name, space):
     assert all(np.isfinite(each) for each in agent.update(rollout, SEED).metrics.values())
 
 
+@pytest.mark.slow  # test_a2c.py has it, of advantages that are made alike
 def test_the_value_is_exact_at_both_kinds_of_episode_end(build):
     # The optimal values of rl/envs/graph/two_state_chain.py at gamma = 0.9 are 9 and 10.
     overrides = {"env": "TwoStateChain-v0", "gamma": 0.9, "lr": 1e-2, "rollout_length": 16, "num_envs": 16}

@@ -13,7 +13,13 @@ from rl.runners.kept import Kept
 
 
 @pytest.mark.parametrize(
-    "name", ["ppo_identity", "rainbow_identity", "es_identity", "ppo_tictactoe_selfplay"]
+    "name",
+    [
+        pytest.param("ppo_identity", marks=pytest.mark.slow),  # as self-play is, and less
+        "rainbow_identity",
+        "es_identity",
+        "ppo_tictactoe_selfplay",
+    ],
 )
 def test_a_runner_that_begins_anew_makes_the_run_of_its_new_seed(name: str) -> None:
     hparams = resolve(name, {"compile": "graph"})
