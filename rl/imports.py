@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import importlib.util
 import os
 import sys
 import tempfile
+import types
+import typing
 from collections.abc import Iterator
+from typing import Any
 
 from rl import programs
 from rl.errors import UsageError
@@ -27,6 +31,10 @@ _REQUIRED = {
     "tensorboard",
     "tensorflow",
 }
+
+
+# What Keras and TensorFlow import where it is installed, for pictures, notebooks and servers.
+_UNUSED = ("IPython", "matplotlib", "matplotlib.patches", "matplotlib.pyplot", "requests")
 
 
 @contextlib.contextmanager
@@ -60,7 +68,7 @@ def import_tensorflow() -> None:
     with tempfile.TemporaryFile() as written:
         os.dup2(written.fileno(), 2)
         try:
-            with _no_garbage():
+            with _no_garbage(), _each_annotation_compiled_once(), _put_off(*_UNUSED):
                 importlib.import_module("tensorflow")
                 importlib.import_module("keras")
         except BaseException:  # then what was written may say why
@@ -70,6 +78,54 @@ def import_tensorflow() -> None:
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
+
+
+@contextlib.contextmanager
+def _each_annotation_compiled_once() -> Iterator[None]:
+    """Keeps what `typing` compiles inside.
+
+    TensorFlow's generated modules write the same 200 annotations 18,000 times, in quotes."""
+    vars(typing)["compile"] = functools.cache(compile)  # which its own code finds before the builtin
+    try:
+        yield
+    finally:
+        del vars(typing)["compile"]
+
+
+@contextlib.contextmanager
+def _put_off(*names: str) -> Iterator[None]:
+    """Gives imports of these modules inside a stand-in, which imports the real one when something of it is
+    used. Afterwards they are imported as ever.
+
+    A module within a package comes after it. What is not installed, or was imported before, is left alone."""
+    absent = [name for name in names if name.partition(".")[0] not in sys.modules]
+    stand_ins = {name: _stand_in(name) for name in absent if importlib.util.find_spec(name.partition(".")[0])}
+    for name, module in stand_ins.items():
+        package, _, short = name.rpartition(".")
+        if package:
+            setattr(stand_ins[package], short, module)
+    sys.modules.update(stand_ins)
+    try:
+        yield
+    finally:
+        for name, module in stand_ins.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
+
+
+def _stand_in(name: str) -> types.ModuleType:
+    """Returns an empty module that has what the module of that name has."""
+    module = types.ModuleType(name)
+
+    def of_the_real_one(attribute: str) -> Any:
+        if attribute.startswith("__"):  # what looks through all modules asks for these
+            raise AttributeError(attribute)
+        if sys.modules.get(name) is module:
+            del sys.modules[name]
+        return getattr(importlib.import_module(name), attribute)
+
+    vars(module)["__getattr__"] = of_the_real_one
+    return module
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import os
 import sys
+import typing
 
 import pytest
 
@@ -75,6 +76,37 @@ def test_no_garbage_is_looked_for_while_it_imports_nor_later_among_what_it_impor
         assert found == ([False] if fails else [False, False, "frozen"]) and gc.isenabled() == enabled
     finally:
         (gc.enable if before else gc.disable)()
+
+
+def test_what_is_put_off_is_imported_when_it_is_used(tmp_path, monkeypatch):
+    folder = tmp_path / "seldom_used"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "part.py").write_text("value = 3")
+    monkeypatch.syspath_prepend(tmp_path)
+    names = ["seldom_used", "seldom_used.part"]
+    found = {}
+    with imports._put_off(*names, "nowhere_at_all"):
+        exec("import seldom_used.part as one\nfrom seldom_used import part as other", found)
+        assert not hasattr(found["one"], "__file__")  # nothing that looks through all modules imports it
+        with pytest.raises(ModuleNotFoundError):
+            exec("import nowhere_at_all")
+    assert not set(names) & set(sys.modules)
+    try:
+        assert found["one"].value == found["other"].value == 3
+        assert importlib.import_module("seldom_used.part").__file__ == str(folder / "part.py")
+        with pytest.raises(AttributeError, match="nothing"):
+            found["one"].nothing  # noqa: B018
+    finally:
+        for name in names:
+            sys.modules.pop(name, None)
+
+
+def test_an_annotation_is_compiled_once_while_it_imports():
+    with imports._each_annotation_compiled_once():
+        one, other = (typing.ForwardRef("list[int]") for _ in range(2))
+        assert one.__forward_code__ is other.__forward_code__
+    assert typing.ForwardRef("list[int]").__forward_code__ is not one.__forward_code__
 
 
 def test_other_modules_that_are_missing_keep_their_traceback(monkeypatch):

@@ -73,8 +73,11 @@ class Evaluator:
         self._envs = watched(lambda: eval_envs_of(hparams, self._num_envs, env_kwargs), hparams, redo=True)
         _check_spaces(agent, self._envs)
         self.agent, self._sampled = agent, hparams.eval_policy == "sample"
-        actor = Actor(agent, self._envs.num_envs, False, 0, hparams.act_backend, self._sampled)
-        self._actors = {self._sampled: actor}
+        self._actors = {self._sampled: self._actor(self._sampled)}
+
+    def _actor(self, sampled: bool) -> Actor:
+        """Returns the agent's policy, which draws its actions or takes the best ones."""
+        return Actor(self.agent, self._envs.num_envs, False, 0, self.agent.hparams.act_backend, sampled)
 
     def scores(self, evaluation: Evaluation) -> dict[str, float]:
         """Returns what games against an opponent came to, a win 1, a draw 0.5: "score", and of those in which
@@ -109,8 +112,8 @@ class Evaluator:
         if not self.agent.stochastic:
             return None
         other = not self._sampled
-        if other not in self._actors:  # at the end alone: a conversion to LiteRT would not pay
-            self._actors[other] = Actor(self.agent, self._envs.num_envs, False, 0, "compiled", other)
+        if other not in self._actors:
+            self._actors[other] = self._actor(other)
         return "sampled" if other else "greedy", played(
             lambda: self._play(self._actors[other], seed, stopped)
         )
@@ -151,7 +154,8 @@ class Evaluator:
             actor.forget(gone)
             gone = terminated | truncated  # [rows]
             tally.add(reward, gone, envs.team_share)
-            cut |= bool((tally.by_env(truncated).any(1) & (tally.length >= envs.step_limit)).any())
+            if truncated.any():
+                cut |= bool((tally.by_env(truncated).any(1) & (tally.length >= envs.step_limit)).any())
             if tally.complete:
                 break
         if cut:
@@ -180,6 +184,7 @@ class _Tally:
         self._wanted = np.array([len(range(i, episodes, count)) for i in range(count)])
         self._played: list[list[tuple[float, float]]] = [[] for _ in range(count)]  # (return, length) each
         self._total, self.length, self._ended = np.zeros(count), np.zeros(count), np.zeros(count, bool)
+        self._any_ended = False
 
     def by_env(self, rows: np.ndarray) -> np.ndarray:
         """Returns rows, each an agent's, as [B, agents]."""
@@ -198,8 +203,14 @@ class _Tally:
     def add(self, reward: np.ndarray, gone: np.ndarray, share: float) -> None:
         """Takes a step in. reward and gone, whether its episode is over, are of each row; share: by what the
         sum of agents' rewards is multiplied to give the team's."""
-        self._total = np.where(self._ended, 0.0, self._total) + self.by_env(reward).sum(1) * share
-        self.length = np.where(self._ended, 0.0, self.length + 1.0)
+        self.length += 1.0
+        if self._any_ended:  # this step, a reset, is of no episode
+            self._total[self._ended] = self.length[self._ended] = 0.0
+        self._total += self.by_env(reward).sum(1) * share
+        self._any_ended = bool(gone.any())
+        if not self._any_ended:  # nearly every step
+            self._ended[:] = False
+            return
         self._ended = np.all(self.by_env(gone), 1)
         for i in np.flatnonzero(self._ended):
             self._played[i].append((float(self._total[i]), float(self.length[i])))
