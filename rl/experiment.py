@@ -136,7 +136,7 @@ def _all_copies(
     kept = Kept()
     for number, storage in storages.items():
         try:
-            rows += _copy(request, storage, number, stop, kept)
+            rows += one_copy(request, storage, number, stop, kept)
         except (GivenUp, Unavailable) as error:  # the others may do better
             failed.append(error)
             log.error("%s: %s", storage.address, error)
@@ -146,16 +146,14 @@ def _all_copies(
     return rows, failed
 
 
-def one_copy(request: Request, storage: Storage, copy: int, stop: StopRequest) -> list[dict[str, Any]]:
-    """Trains (or not) and tests one copy; returns its line of the summary, none where there is nothing to
-    say."""
-    with contextlib.closing(Kept()) as kept:
-        return _copy(request, storage, copy, stop, kept)
-
-
-def _copy(
+def one_copy(
     request: Request, storage: Storage, copy: int, stop: StopRequest, kept: Kept
 ) -> list[dict[str, Any]]:
+    """Trains (or not) and tests one copy; returns its line of the summary, none where there is nothing to
+    say.
+
+    kept: of the copies before it in this process.
+    """
     with storage.to_train() if request.training else storage.to_read():
         result = train_one(request.of_copy(copy), storage, stop, kept) if request.training else None
         if not stop.requested:

@@ -33,7 +33,7 @@ def pytest_configure(config):
     """Imports TensorFlow as the command line does, in processes that run tests, and what a user names."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         import_tensorflow()
-        _leave_graphs_as_they_are()
+        _rewrite_graphs(False)
     names = config.getoption("--user_modules")
     if names:
         from rl.registry import import_user_modules
@@ -41,14 +41,14 @@ def pytest_configure(config):
         import_user_modules(names.split(","))
 
 
-def _leave_graphs_as_they_are():
-    """Spares TensorFlow's rewriting of graphs (Grappler), which costs more than it brings in runs this short.
+def _rewrite_graphs(wanted):
+    """Has TensorFlow rewrite graphs before it runs them (Grappler), or not.
 
-    What users run is compiled by XLA, which takes graphs as they are, too; processes that a test starts
-    rewrite them."""
+    In runs this short that costs more than it brings. What users run is compiled by XLA, which takes graphs
+    as they are; processes that a test starts do rewrite them."""
     import tensorflow as tf
 
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not wanted})
 
 
 def pytest_unconfigure(config):
@@ -67,6 +67,14 @@ def _compiled_functions():
     yield
     if "tensorflow" in sys.modules:
         sys.modules["tensorflow"].config.run_functions_eagerly(False)
+
+
+@pytest.fixture
+def rewritten_graphs():
+    """For a test that compares what is computed here, bit for bit, with what another process computes."""
+    _rewrite_graphs(True)
+    yield
+    _rewrite_graphs(False)
 
 
 @pytest.fixture

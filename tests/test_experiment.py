@@ -41,7 +41,7 @@ def copies(monkeypatch):
             raise fails[number]
         return [{"run": storage.address}]
 
-    monkeypatch.setattr(experiment, "_copy", one_copy)
+    monkeypatch.setattr(experiment, "one_copy", one_copy)
     return trained, fails
 
 

@@ -1,6 +1,7 @@
-"""Copies of a run side by side on one machine, each in a process with cores of its own.
+"""Copies of a run side by side on one machine, in processes with cores of their own.
 
-Ray starts the processes. A copy that is killed goes on from its last checkpoint in a new one.
+Ray starts the processes, `parallel` of them. Each trains one copy after another, with what it has compiled
+for the first. A copy whose process is killed goes on from its last checkpoint in a new one.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rl import programs
 from rl.errors import GivenUp, Unavailable, UsageError
+from rl.imports import import_tensorflow
 from rl.request import Request
 from rl.signals import PATIENCE, StopRequest
 from rl.storage.storage import Storage, storage_at
@@ -23,7 +24,7 @@ from rl.workers.cluster import Cluster
 from rl.workers.plan import shares
 
 Rows = list[dict[str, Any]]  # of the summary
-Work = Callable[[Request, Storage, int, StopRequest], Rows]  # on copy N, where its storage says
+Work = Callable[[Request, Storage, int, StopRequest, Any], Rows]  # on copy N, where its storage says; a Kept
 
 POLL = 1.0  # seconds between two looks at the processes
 PERIOD = 10.0  # seconds between two tables of progress
@@ -31,7 +32,7 @@ TRIES = 3  # processes that a copy may lose
 
 
 class Copy:
-    """The process of one copy.
+    """A process that trains copies, one after another.
 
     Args:
         cores: those that it may use; none: all.
@@ -40,41 +41,52 @@ class Copy:
     def __init__(self, cores: list[int]):
         if cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, cores)
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        programs.keep()  # those of so many cores
+        self._kept: Any = None  # what copies share
+        self._request = Request(None)  # with hparams: of all copies
 
     def pid(self) -> int:
         """Of this process."""
         return os.getpid()
+
+    def prepare(self) -> None:
+        """Does what takes long and needs no answer, before what `train` is given imports it otherwise."""
+        import_tensorflow()  # with programs that were compiled for so many cores
 
     def train(
         self, request: Request, hparams: dict[str, Any], address: str, copy: int, work: Work
     ) -> tuple[Rows, str | None]:
         """Does the work of one copy; returns its rows, and why its last state was not sent (None: it was).
 
-        request: without its hparams, whose class may be of a module that is not imported yet.
+        request: the same at each call; without its hparams, whose class may be of a module that is not
+            imported yet.
         """
+        if self._kept is None:
+            self._begin(request, hparams)
+        storage = storage_at(address)
+        with StopRequest(announce=False, patience=PATIENCE) as stop:
+            rows = work(self._request, storage, copy, stop, self._kept)
+        return rows, storage.unsent
+
+    def _begin(self, request: Request, hparams: dict[str, Any]) -> None:
         from rl.registry import import_user_modules
 
         import_user_modules(request.user_modules)
         from rl.hparams.hparams import HParams
+        from rl.runners.kept import Kept
         from rl.systems import use_system
 
         use_system(request.sys)
-        request = dataclasses.replace(request, hparams=HParams.from_dict(hparams).freeze())
-        storage = storage_at(address)
-        with StopRequest(announce=False, patience=PATIENCE) as stop:
-            rows = work(request, storage, copy, stop)
-        return rows, storage.unsent
+        self._request = dataclasses.replace(request, hparams=HParams.from_dict(hparams).freeze())
+        self._kept = Kept()
 
 
 class _Place:
-    """Cores, and the copy that has them now."""
+    """Cores, their process, and the copy that has them now."""
 
     def __init__(self, cores: list[int]):
         self.cores = cores
         self.copy, self.pid = -1, 0
-        self.actor: Any = None
+        self.actor: Any = None  # the process; None: there is none yet, or no more
         self.result: Any = None  # what the copy will come to; None: the place is free
 
 
@@ -131,9 +143,13 @@ class _Copies:
         """Fills free places (where `starts`), waits a little for a copy to end; False once none is left.
         Raises LearnerLost where Ray itself is gone."""
         self._cluster.check()
-        for place in self._places:
-            if place.result is None and self._waiting and starts:
-                self._start(place, self._waiting.pop(0))
+        free = [place for place in self._places if place.result is None] if starts else []
+        chosen = list(zip(free, self._waiting, strict=False))
+        for place, _ in chosen:  # the processes start together
+            self._give_process(place)
+        del self._waiting[: len(chosen)]
+        for place, copy in chosen:
+            self._start(place, copy)
         busy = self._busy()
         if not busy:  # unless one that waits was lost while it started
             return bool(self._waiting) and starts
@@ -174,24 +190,35 @@ class _Copies:
     def _busy(self) -> list[_Place]:
         return [place for place in self._places if place.result is not None]
 
+    def _give_process(self, place: _Place) -> None:
+        """Starts a process where there is none; it has no id yet."""
+        if place.actor is None:
+            gpu = 1.0 / len(self._places) if self._request.sys == "gpu" else 0
+            place.actor = self._ray.remote(Copy).options(num_cpus=1, num_gpus=gpu).remote(place.cores)
+            place.pid = 0
+
     def _start(self, place: _Place, copy: int) -> None:
-        gpu = 1.0 / len(self._places) if self._request.sys == "gpu" else 0
-        actor = self._ray.remote(Copy).options(num_cpus=1, num_gpus=gpu)
-        place.actor, place.copy = actor.remote(place.cores), copy
-        try:
-            place.pid = self._answer(place.actor.pid.remote())
-        except self._ray.exceptions.RayError:
-            self._was_lost(copy)
-            return
+        place.copy = copy
+        if not place.pid:
+            try:
+                place.pid = self._answer(place.actor.pid.remote())
+            except self._ray.exceptions.RayError:
+                place.actor = None
+                self._was_lost(copy)
+                return
+            place.actor.prepare.remote()
         address = self._storages[copy].address
         place.result = place.actor.train.remote(self._request, self._hparams, address, copy, self._work)
 
     def _finish(self, place: _Place) -> None:
         copy, result, place.result = place.copy, place.result, None
+        actor, place.actor = place.actor, None  # its memory, and the cores that TensorFlow has taken
         storage = self._storages[copy]
         errors = self._ray.exceptions
         try:
             self.rows[copy], storage.unsent = self._ray.get(result)
+            if self._waiting:
+                place.actor = actor  # for the next copy
         except errors.RayTaskError as error:
             cause = error.cause
             if not isinstance(cause, GivenUp | Unavailable):
@@ -204,7 +231,8 @@ class _Copies:
                 return
             self._was_lost(copy)
         finally:
-            self._ray.kill(place.actor)  # its memory, and the cores that TensorFlow has taken
+            if place.actor is None:
+                self._ray.kill(actor)
 
     def _answer(self, result: Any) -> Any:
         """Waits for what a process answers, as long as Ray is well."""

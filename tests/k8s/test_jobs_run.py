@@ -93,6 +93,7 @@ def wait_for_checkpoint(run, after, process):
 TERM, KILL = signal.SIGTERM, signal.SIGKILL  # a grace period that is long enough, and one that is too short
 
 
+@pytest.mark.usefixtures("rewritten_graphs")
 @pytest.mark.parametrize("signals", [[TERM], pytest.param([KILL, TERM], marks=pytest.mark.slow)])
 def test_a_job_that_is_taken_away_ends_as_one_that_was_not(tmp_path, outside, capsys, signals):
     near, far = outside / "near", outside / "far"

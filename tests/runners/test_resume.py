@@ -165,6 +165,7 @@ def kill_again_and_again(command, tmp_path, assert_same_bits, kills, compile_mod
     assert (run_dir / "metrics.csv").read_bytes() == (tmp_path / "straight/run_0/metrics.csv").read_bytes()
 
 
+@pytest.mark.usefixtures("rewritten_graphs")
 def test_killed_and_resumed_it_ends_with_the_same_bits(command, tmp_path, assert_same_bits):
     kill_again_and_again(command, tmp_path, assert_same_bits, 1, "graph")
 

@@ -44,6 +44,7 @@ class PlayedRay:
     def __init__(self, ends):
         self.ends, self.ray, self.gone = ends, self, False
         self.pid, self.train = self.calling(lambda: 1), self.calling(lambda *_: self.ends.pop(0))
+        self.prepare = self.calling(lambda: None)
 
     def calling(self, function):
         return types.SimpleNamespace(remote=function)
@@ -99,7 +100,7 @@ def test_the_table_says_which_copy_has_failed_and_why(played):
 
 def test_a_copy_whose_process_dies_while_it_starts_gets_another_one(played, monkeypatch):
     copies = played(*([([{"run": "one"}], None)] * 3))
-    ids = [PlayedRay.exceptions.RayError(), 1, 1, 1]
+    ids = [PlayedRay.exceptions.RayError(), 1]  # the other one trains all copies
     copies._ray.pid = copies._ray.calling(lambda: ids.pop(0))
     while copies.go_on(starts=True):
         pass
@@ -152,6 +153,7 @@ def test_a_copy_asked_to_stop_within_a_long_iteration_is_ended(monkeypatch, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("rewritten_graphs")
 def test_copies_side_by_side_are_those_one_after_another(ray_here, tmp_path, capsys):
     # In this process, which has TensorFlow and Ray already; copies side by side get processes all the same.
     # The one output is remote, and sent by each copy.
