@@ -353,12 +353,9 @@ def _check_flags(args: argparse.Namespace, here: bool) -> None:
     elif args.ray_address is not None:
         raise UsageError("--ray_address is for workers: give --num_workers N with it")
     args.copy = _copy(args)
-    if args.parallel > 1:
-        if here:
-            check_ray()
-        if args.num_workers or args.render:
-            other = "--num_workers" if args.num_workers else "--render"
-            raise UsageError(f"--parallel {args.parallel} and {other}: take one of them")
+    if args.parallel > 1 and (args.num_workers or args.render):
+        other = "--num_workers" if args.num_workers else "--render"
+        raise UsageError(f"--parallel {args.parallel} and {other}: take one of them")
     if args.output_dir == "":
         raise UsageError("--output_dir is empty: name a folder, such as runs/dqn_cartpole")
     if args.output_dir:

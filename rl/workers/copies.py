@@ -1,26 +1,28 @@
 """Copies of a run side by side on one machine, in processes with cores of their own.
 
-Ray starts the processes, `parallel` of them. Each trains one copy after another, with what it has compiled
-for the first. A copy whose process is killed goes on from its last checkpoint in a new one.
+Each of the `parallel` processes trains one copy after another, with what it has compiled for the first. A
+copy whose process is killed goes on from its last checkpoint in a new one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import multiprocessing
 import os
 import signal
 import time
+import traceback
 from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rl.errors import GivenUp, Unavailable, UsageError
 from rl.imports import import_tensorflow
 from rl.request import Request
-from rl.signals import PATIENCE, StopRequest
+from rl.signals import PATIENCE, StopRequest, end_with_parent
 from rl.storage.storage import Storage, storage_at
-from rl.workers.cluster import Cluster
 from rl.workers.plan import shares
 
 Rows = list[dict[str, Any]]  # of the summary
@@ -29,65 +31,89 @@ Work = Callable[[Request, Storage, int, StopRequest, Any], Rows]  # on copy N, w
 POLL = 1.0  # seconds between two looks at the processes
 PERIOD = 10.0  # seconds between two tables of progress
 TRIES = 3  # processes that a copy may lose
+SAVES = 60.0  # seconds that copies have to save when they are asked to stop
+LEAVES = 5.0  # seconds that a process has to end once it has nothing to do
+
+
+class Task(NamedTuple):
+    """What a process is asked for."""
+
+    request: Request  # without its hparams, whose class may be of a module that is not imported yet
+    hparams: dict[str, Any]
+    address: str  # of its storage
+    copy: int
+    work: Work
+
+
+class Done(NamedTuple):
+    """A copy that was trained: its rows, and why its last state was not sent (None: it was)."""
+
+    rows: Rows
+    unsent: str | None
 
 
 class Copy:
-    """A process that trains copies, one after another.
+    """What a process keeps from one copy to the next, which have the same request and hparams."""
 
-    Args:
-        cores: those that it may use; none: all.
-    """
+    def __init__(self) -> None:
+        self._kept: Any = None
+        self._request = Request(None)
 
-    def __init__(self, cores: list[int]):
-        if cores and hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, cores)
-        self._kept: Any = None  # what copies share
-        self._request = Request(None)  # with hparams: of all copies
-
-    def pid(self) -> int:
-        """Of this process."""
-        return os.getpid()
-
-    def prepare(self) -> None:
-        """Does what takes long and needs no answer, before what `train` is given imports it otherwise."""
-        import_tensorflow()  # with programs that were compiled for so many cores
-
-    def train(
-        self, request: Request, hparams: dict[str, Any], address: str, copy: int, work: Work
-    ) -> tuple[Rows, str | None]:
-        """Does the work of one copy; returns its rows, and why its last state was not sent (None: it was).
-
-        request: the same at each call; without its hparams, whose class may be of a module that is not
-            imported yet.
-        """
+    def train(self, task: Task) -> Done:
+        """Does the work of one copy."""
         if self._kept is None:
-            self._begin(request, hparams)
-        storage = storage_at(address)
+            self._begin(task)
+        storage = storage_at(task.address)
         with StopRequest(announce=False, patience=PATIENCE) as stop:
-            rows = work(self._request, storage, copy, stop, self._kept)
-        return rows, storage.unsent
+            rows = task.work(self._request, storage, task.copy, stop, self._kept)
+        return Done(rows, storage.unsent)
 
-    def _begin(self, request: Request, hparams: dict[str, Any]) -> None:
+    def _begin(self, task: Task) -> None:
         from rl.registry import import_user_modules
 
-        import_user_modules(request.user_modules)
+        import_user_modules(task.request.user_modules)
         from rl.hparams.hparams import HParams
         from rl.runners.kept import Kept
         from rl.systems import use_system
 
-        use_system(request.sys)
-        self._request = dataclasses.replace(request, hparams=HParams.from_dict(hparams).freeze())
+        use_system(task.request.sys)
+        self._request = dataclasses.replace(task.request, hparams=HParams.from_dict(task.hparams).freeze())
         self._kept = Kept()
 
 
-class _Place:
-    """Cores, their process, and the copy that has them now."""
+def serve(pipe: Connection, parent: int, cores: list[int], gpu: str | None) -> None:
+    """Trains the copies that come through the pipe until it is closed; answers `Done` or an exception.
 
-    def __init__(self, cores: list[int]):
-        self.cores = cores
-        self.copy, self.pid = -1, 0
-        self.actor: Any = None  # the process; None: there is none yet, or no more
-        self.result: Any = None  # what the copy will come to; None: the place is free
+    parent: id of the process that asks; this one stops and saves when that one dies.
+    cores: those that this process may use; none: all.
+    gpu: the one that it may use; None: all.
+    """
+    end_with_parent(parent, signal.SIGTERM)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 1)  # runs have logs of their own
+    os.dup2(nowhere, 2)
+    if cores:
+        os.sched_setaffinity(0, cores)
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    import_tensorflow()  # with programs that were compiled for so many cores
+    copy = Copy()
+    with contextlib.suppress(EOFError):
+        while True:
+            task = pipe.recv()
+            try:
+                pipe.send(copy.train(task))
+            except Exception as error:
+                pipe.send(_portable(error))
+
+
+def _portable(error: Exception) -> Exception:
+    """Returns an exception for another process: one of those that a copy may end with, by its text, or any
+    other one with its traceback."""
+    for kind in (Unavailable, UsageError, GivenUp):
+        if isinstance(error, kind):
+            return kind(str(error))
+    return RuntimeError("".join(traceback.format_exception(error)))
 
 
 def side_by_side(
@@ -97,7 +123,7 @@ def side_by_side(
     that failed where others may not (GivenUp, Unavailable). A storage says what could not be sent of its
     copy.
 
-    work: of one copy, as `rl.experiment.one_copy`.
+    work: of one copy, as `rl.experiment.one_copy`; a function of a module.
 
     Raises:
         UsageError: what a copy raises, or one that is killed again and again; the others stop and save.
@@ -117,17 +143,50 @@ def side_by_side(
     return [row for copy in sorted(copies.rows) for row in copies.rows[copy]], copies.failed
 
 
+class _Place:
+    """Cores, their process, and the copy that has them now."""
+
+    def __init__(self, cores: list[int], gpu: str | None):
+        self.cores, self.gpu = cores, gpu
+        self.copy: int | None = None  # None: the place is free
+        self.process: Any = None  # None: there is none yet, or no more
+        self.pipe: Any = None  # to it
+
+    def start(self) -> None:
+        """Starts a process, unless there is one."""
+        if self.process is not None:
+            return
+        processes = multiprocessing.get_context("spawn")  # TensorFlow's threads do not outlive a fork
+        self.pipe, its_end = processes.Pipe()
+        given = (its_end, os.getpid(), self.cores, self.gpu)
+        self.process = processes.Process(target=serve, args=given, name="copies")
+        self.process.start()
+        its_end.close()
+
+    def end(self) -> None:
+        """Ends the process, if there is one: its memory, and the cores that TensorFlow has taken."""
+        if self.process is None:
+            return
+        self.pipe.close()
+        self.process.join(LEAVES)
+        self.process.kill()
+        self.process.join()
+        self.process = None
+
+
 class _Copies:
     """All copies of a run: those that wait, those under way, and what came of the others."""
 
     def __init__(self, request: Request, storages: list[Storage], work: Work):
         assert request.hparams is not None
-        self._cluster = Cluster(None, request.parallel)
-        self._ray = self._cluster.ray
         self._hparams = request.hparams.to_dict()
         self._request, self._storages = dataclasses.replace(request, hparams=None), storages
         self._work = work
-        self._places = [_Place(cores) for cores in shares(request.parallel)]
+        gpus = _gpus() if request.sys == "gpu" else []
+        self._places = [
+            _Place(cores, gpus[i % len(gpus)] if gpus else None)
+            for i, cores in enumerate(shares(request.parallel))
+        ]
         self._waiting, self._lost = list(range(len(storages))), [0] * len(storages)
         self._begun = time.monotonic()
         self.rows: dict[int, Rows] = {}  # by copy, of the summary
@@ -140,22 +199,16 @@ class _Copies:
         return [self._errors[copy] for copy in sorted(self._errors)]
 
     def go_on(self, starts: bool) -> bool:
-        """Fills free places (where `starts`), waits a little for a copy to end; False once none is left.
-        Raises LearnerLost where Ray itself is gone."""
-        self._cluster.check()
-        free = [place for place in self._places if place.result is None] if starts else []
-        chosen = list(zip(free, self._waiting, strict=False))
-        for place, _ in chosen:  # the processes start together
-            self._give_process(place)
-        del self._waiting[: len(chosen)]
-        for place, copy in chosen:
-            self._start(place, copy)
+        """Fills free places (where `starts`), waits a little for a copy to end; False once none is left."""
+        for place in self._places:
+            if place.copy is None and self._waiting and starts:
+                self._start(place, self._waiting.pop(0))
         busy = self._busy()
-        if not busy:  # unless one that waits was lost while it started
+        if not busy:
             return bool(self._waiting) and starts
-        ready, _ = self._ray.wait([place.result for place in busy], num_returns=1, timeout=POLL)
+        ready = wait([place.pipe for place in busy], timeout=POLL)
         for place in busy:
-            if place.result in ready:
+            if place.pipe in ready:
                 self._finish(place)
         return True
 
@@ -164,7 +217,7 @@ class _Copies:
         self._asked = True
         for place in self._busy():
             with contextlib.suppress(OSError):
-                os.kill(place.pid, signal.SIGTERM)
+                os.kill(place.process.pid, signal.SIGTERM)
 
     def table(self) -> str:
         """How far each copy is: the last line of its log, or why it failed."""
@@ -182,73 +235,63 @@ class _Copies:
     def close(self) -> None:
         """Ends what is under way, after it has saved."""
         self.ask_to_stop()
-        with contextlib.suppress(Exception):
-            results = [place.result for place in self._busy()]
-            self._ray.wait(results, num_returns=len(results), timeout=60.0)
-        self._cluster.close()
+        deadline = time.monotonic() + SAVES
+        waited = [place.pipe for place in self._busy()]
+        while waited and (left := deadline - time.monotonic()) > 0.0:
+            for pipe in wait(waited, timeout=left):
+                waited.remove(pipe)
+        for place in self._places:
+            place.end()
 
     def _busy(self) -> list[_Place]:
-        return [place for place in self._places if place.result is not None]
-
-    def _give_process(self, place: _Place) -> None:
-        """Starts a process where there is none; it has no id yet."""
-        if place.actor is None:
-            gpu = 1.0 / len(self._places) if self._request.sys == "gpu" else 0
-            place.actor = self._ray.remote(Copy).options(num_cpus=1, num_gpus=gpu).remote(place.cores)
-            place.pid = 0
+        return [place for place in self._places if place.copy is not None]
 
     def _start(self, place: _Place, copy: int) -> None:
+        place.start()
         place.copy = copy
-        if not place.pid:
-            try:
-                place.pid = self._answer(place.actor.pid.remote())
-            except self._ray.exceptions.RayError:
-                place.actor = None
-                self._was_lost(copy)
-                return
-            place.actor.prepare.remote()
-        address = self._storages[copy].address
-        place.result = place.actor.train.remote(self._request, self._hparams, address, copy, self._work)
+        task = Task(self._request, self._hparams, self._storages[copy].address, copy, self._work)
+        with contextlib.suppress(OSError):  # it is gone already, as reading from it will tell
+            place.pipe.send(task)
 
     def _finish(self, place: _Place) -> None:
-        copy, result, place.result = place.copy, place.result, None
-        actor, place.actor = place.actor, None  # its memory, and the cores that TensorFlow has taken
+        assert place.copy is not None
+        copy, place.copy = place.copy, None
         storage = self._storages[copy]
-        errors = self._ray.exceptions
         try:
-            self.rows[copy], storage.unsent = self._ray.get(result)
-            if self._waiting:
-                place.actor = actor  # for the next copy
-        except errors.RayTaskError as error:
-            cause = error.cause
-            if not isinstance(cause, GivenUp | Unavailable):
-                raise (cause if isinstance(cause, UsageError) else error) from None
-            print(f"{storage.address}: {cause}", flush=True)
-            self._errors[copy] = cause
-        except errors.RayError:
+            answer = place.pipe.recv()
+        except (EOFError, OSError):
+            place.end()
             if self._asked:
                 print(f"{storage.address}: ended within a long iteration, at its last checkpoint", flush=True)
-                return
-            self._was_lost(copy)
-        finally:
-            if place.actor is None:
-                self._ray.kill(actor)
-
-    def _answer(self, result: Any) -> Any:
-        """Waits for what a process answers, as long as Ray is well."""
-        while not self._ray.wait([result], timeout=POLL)[0]:
-            self._cluster.check()
-        return self._ray.get(result)
+            else:
+                self._was_lost(copy)
+            return
+        if not isinstance(answer, Done) or not self._waiting:
+            place.end()
+        if isinstance(answer, Done):
+            self.rows[copy], storage.unsent = answer
+        elif isinstance(answer, GivenUp | Unavailable):
+            print(f"{storage.address}: {answer}", flush=True)
+            self._errors[copy] = answer
+        else:
+            raise answer
 
     def _was_lost(self, copy: int) -> None:
         """Lets a copy whose process is gone wait for another one. Raises UsageError the third time."""
-        self._cluster.check(now=True)
         address = self._storages[copy].address
         self._lost[copy] += 1
         if self._lost[copy] >= TRIES:
-            raise UsageError(f"the process of {address} was lost {TRIES} times") from None
+            raise UsageError(f"the process of {address} was lost {TRIES} times")
         print(f"{address}: its process was lost, going on from its last checkpoint", flush=True)
         self._waiting.insert(0, copy)
+
+
+def _gpus() -> list[str]:
+    """The GPUs of this machine that this process may use, by number; none where nothing tells."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [each for each in named.split(",") if each]
+    return sorted(each.name.removeprefix("nvidia") for each in Path("/dev").glob("nvidia[0-9]*"))
 
 
 def _last_line(path: Path) -> str:

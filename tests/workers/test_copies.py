@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -13,12 +14,12 @@ import pytest
 
 from rl import signals
 from rl.cli import main
-from rl.errors import LearnerLost, Unavailable
+from rl.errors import GivenUp, NotFinite, Unavailable, UsageError
 from rl.hparams.merge import resolve
 from rl.request import Request
 from rl.storage.storage import storage_of
 from rl.workers import copies as module
-from rl.workers.copies import Copy, shares
+from rl.workers.copies import Copy, Done, Task, shares
 
 SMALL = ["--hparams", "ppo_identity", "--test_episodes", "2", "--eval_episodes", "2", "--copies", "3"]
 SMALL += ["--hparam_override", "compile=graph"]  # XLA takes four times as long to compile
@@ -31,63 +32,44 @@ def test_places_share_the_cores(monkeypatch):
     assert shares(6) == [[]] * 6
 
 
-class PlayedRay:
-    """In Ray's place: processes that end at once, with what `ends` says."""
+LOST = None
 
-    class exceptions:
-        class RayError(Exception):
-            """A process was lost."""
 
-        class RayTaskError(RayError):
-            """A process has raised."""
+class PlayedPlace(module._Place):
+    """In a place's stead: processes that answer, or are lost, at once."""
 
-    def __init__(self, ends):
-        self.ends, self.ray, self.gone = ends, self, False
-        self.pid, self.train = self.calling(lambda: 1), self.calling(lambda *_: self.ends.pop(0))
-        self.prepare = self.calling(lambda: None)
+    ends: list = []  # noqa: RUF012  (of one test)
 
-    def calling(self, function):
-        return types.SimpleNamespace(remote=function)
+    def start(self):
+        if self.process is None:
+            self.pipe, self.its_end = multiprocessing.Pipe()
+            self.process = types.SimpleNamespace(pid=1)
+        answer = self.ends.pop(0)
+        if answer is LOST:
+            self.its_end.close()
+        else:
+            self.its_end.send(answer)
 
-    def remote(self, kind):
-        return types.SimpleNamespace(options=lambda **_: self.calling(lambda *_: self))
-
-    def wait(self, results, **_):
-        return results, []
-
-    def get(self, result):
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    def kill(self, actor):
-        pass
-
-    def check(self, now=False):
-        if self.gone:
-            raise LearnerLost("raylet")
-
-    def close(self):
-        pass
+    def end(self):
+        self.process = None
 
 
 @pytest.fixture
 def played(monkeypatch, tmp_path):
     """Makes three copies whose processes end as is said, one after the other."""
     monkeypatch.setattr(module.os, "kill", lambda *_: None)
+    monkeypatch.setattr(module, "_Place", PlayedPlace)
     request = Request(resolve("ppo_identity", ""), parallel=1)
 
     def make(*ends):
-        monkeypatch.setattr(module, "Cluster", lambda *_: PlayedRay(list(ends)))
+        monkeypatch.setattr(PlayedPlace, "ends", list(ends))
         return module._Copies(request, [storage_of(tmp_path, copy) for copy in range(3)], None)
 
     return make
 
 
 def test_the_table_says_which_copy_has_failed_and_why(played):
-    error = PlayedRay.exceptions.RayTaskError()
-    error.cause = Unavailable("no space left")
-    copies = played(([{"run": "run_0"}], None), error)
+    copies = played(Done([{"run": "run_0"}], None), Unavailable("no space left"))
     for _ in range(2):
         copies.go_on(starts=True)
     assert copies.table().splitlines()[1:] == [
@@ -95,42 +77,53 @@ def test_the_table_says_which_copy_has_failed_and_why(played):
         "run_1  failed: no space left",
         "run_2  waiting",
     ]
-    assert copies.failed == [error.cause] and list(copies.rows) == [0]
+    assert [str(each) for each in copies.failed] == ["no space left"] and list(copies.rows) == [0]
 
 
-def test_a_copy_whose_process_dies_while_it_starts_gets_another_one(played, monkeypatch):
-    copies = played(*([([{"run": "one"}], None)] * 3))
-    ids = [PlayedRay.exceptions.RayError(), 1]  # the other one trains all copies
-    copies._ray.pid = copies._ray.calling(lambda: ids.pop(0))
+def test_a_copy_whose_process_dies_gets_another_one(played, capsys):
+    copies = played(LOST, *[Done([{"run": "one"}], None)] * 3)
     while copies.go_on(starts=True):
         pass
-    assert list(copies.rows) == [0, 1, 2] and not ids
+    assert list(copies.rows) == [0, 1, 2] and not copies.failed
+    assert capsys.readouterr().out.count("going on from its last checkpoint") == 1
 
 
-def test_copies_do_not_wait_for_a_ray_that_is_gone(played, monkeypatch):
-    copies = played()
-    waits = []
-
-    def wait(*_, **__):
-        waits.append(1)
-        copies._ray.gone = True  # meanwhile
-        return [], []
-
-    monkeypatch.setattr(copies._ray, "wait", wait)
-    with pytest.raises(LearnerLost):
+def test_a_copy_that_loses_its_process_again_and_again_ends_all(played):
+    copies = played(LOST, LOST, LOST)
+    for _ in range(2):
+        assert copies.go_on(starts=True)
+    with pytest.raises(UsageError, match="run_0 was lost 3 times"):
         copies.go_on(starts=True)
-    assert len(waits) == 1
 
 
 def test_a_copy_that_ends_within_a_long_iteration_when_asked_is_no_crash(played, capsys):
-    lost = PlayedRay.exceptions.RayError()
-    copies = played(lost, lost, lost)
+    copies = played(LOST, LOST, LOST)
     copies.go_on(starts=True)
     assert "its process was lost, going on" in capsys.readouterr().out
     copies.ask_to_stop()
     for _ in range(2):
         copies.go_on(starts=True)
     assert capsys.readouterr().out.count("ended within a long iteration") == 2
+
+
+def test_what_a_copy_raises_reaches_the_command_by_its_kind(played):
+    assert type(module._portable(NotFinite("loss is NaN"))) is GivenUp  # exit code 3, as alone
+    assert type(module._portable(Unavailable("no space left"))) is Unavailable
+    try:
+        raise ValueError("of a loss")
+    except ValueError as error:
+        unknown = module._portable(error)
+    assert "test_copies.py" in str(unknown) and "ValueError: of a loss" in str(unknown)
+    with pytest.raises(RuntimeError, match="of a loss"):
+        played(unknown).go_on(starts=True)
+
+
+def test_gpus_are_shared_among_places(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    request = Request(resolve("ppo_identity", ""), sys="gpu", parallel=3)
+    assert [each.gpu for each in module._Copies(request, [], None)._places] == ["3", "5", "3"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert [each.gpu for each in module._Copies(request, [], None)._places] == [None] * 3
 
 
 def test_a_copy_asked_to_stop_within_a_long_iteration_is_ended(monkeypatch, tmp_path):
@@ -148,14 +141,14 @@ def test_a_copy_asked_to_stop_within_a_long_iteration_is_ended(monkeypatch, tmp_
     monkeypatch.setattr(module, "PATIENCE", 0.01)
     monkeypatch.setattr(signals.os, "_exit", leave)
     hparams = resolve("ppo_identity", "").to_dict()
-    Copy([]).train(Request(None), hparams, str(tmp_path), 0, one_copy)
+    Copy().train(Task(Request(None), hparams, str(tmp_path), 0, one_copy))
     assert codes == [143]
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("rewritten_graphs")
-def test_copies_side_by_side_are_those_one_after_another(ray_here, tmp_path, capsys):
-    # In this process, which has TensorFlow and Ray already; copies side by side get processes all the same.
+def test_copies_side_by_side_are_those_one_after_another(tmp_path, capsys):
+    # In this process, which has TensorFlow already; copies side by side get processes all the same.
     # The one output is remote, and sent by each copy.
     one, other = tmp_path / "one", tmp_path / "other"
     assert main([*SMALL, "--parallel", "2", "--output_dir", f"file://{one}"]) == 0
@@ -167,7 +160,7 @@ def test_copies_side_by_side_are_those_one_after_another(ray_here, tmp_path, cap
         assert rows[0] == rows[1]
 
 
-def test_a_copy_that_is_killed_goes_on_and_a_request_to_stop_reaches_all(ray_here, tmp_path, capsys):
+def test_a_copy_that_is_killed_goes_on_and_a_request_to_stop_reaches_all(tmp_path, capsys):
     settings = "checkpoint_period=0.1,log_period=2000,eval_period=2000000,env_backend=gym,compile=graph"
     words = ["--hparams", "ppo_cartpole", "--train_steps", "5000000", "--hparam_override", settings]
     folders = [tmp_path / f"run_{copy}" for copy in range(2)]
@@ -215,7 +208,7 @@ def rows(folder):
 
 def copies():
     """Ids of the processes of copies that this one has started."""
-    lines = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout.splitlines()
+    lines = subprocess.run(["ps", "-wweo", "pid,ppid,args"], capture_output=True, text=True).stdout.splitlines()
     table = [line.split(maxsplit=2) for line in lines[1:]]
     parents = {int(pid): int(parent) for pid, parent, _ in table}
     found = []
@@ -223,6 +216,6 @@ def copies():
         up = int(pid)
         while up in parents and up != os.getpid():
             up = parents[up]
-        if up == os.getpid() and title.startswith("ray::Copy"):
+        if up == os.getpid() and "spawn_main" in title:
             found.append(int(pid))
     return found
