@@ -208,7 +208,8 @@ def rows(folder):
 
 def copies():
     """Ids of the processes of copies that this one has started."""
-    lines = subprocess.run(["ps", "-wweo", "pid,ppid,args"], capture_output=True, text=True).stdout.splitlines()
+    command = ["ps", "-wweo", "pid,ppid,args"]
+    lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
     table = [line.split(maxsplit=2) for line in lines[1:]]
     parents = {int(pid): int(parent) for pid, parent, _ in table}
     found = []
