@@ -60,7 +60,8 @@ RUNS = {
     ),
     "ours_copies": Run(
         "ours",
-        "train.py --hparams ppo_cartpole --train_steps 200000 --copies 8 --output_dir FOLDER --seed SEED",
+        "train.py --hparams ppo_cartpole --train_steps 200000 --copies 8 --parallel 2 --output_dir FOLDER "
+        "--seed SEED",
     ),
     "purejaxrl_ppo_1024": Run("pjq", f"{PEERS}/purejaxrl_ppo.py PUREJAXRL --envs 1024 {PPO_4M} --seed SEED"),
     "purejaxrl_ppo_64": Run("pjq", f"{PEERS}/purejaxrl_ppo.py PUREJAXRL --envs 64 {PPO_1M} --seed SEED"),
