@@ -227,12 +227,20 @@ def markdown(lines: list[dict[str, Any]], facts: dict[str, Any]) -> str:
         "is left out but where a whole process is timed. noisy: runs, of both sides, during which others "
         "used the machine.",
         "",
+        *_limits(lines),
         "Versions: " + "; ".join(facts["versions"]) + ".",
         "",
         "Processors: " + "; ".join(facts["processors"]) + ".",
         "",
     ]
     return "\n".join(text)
+
+
+def _limits(lines: list[dict[str, Any]]) -> list[str]:
+    """Where rows miss, what the profile of ours shows."""
+    missed = [ROWS[line["row"]] for line in lines if line["passed"] is False]
+    said = [f"* {row.title}: {row.limit}." for row in missed if row.limit]
+    return ["What limits the rows that miss, by a profile of ours:", "", *said, ""] if said else []
 
 
 def print_table(lines: list[dict[str, Any]]) -> None:
