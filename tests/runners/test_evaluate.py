@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import gymnasium
 import numpy as np
 import pytest
@@ -185,3 +187,15 @@ def test_streams_of_seeds_share_no_environment():
     seeds = [each for stream in streams for each in env_seeds(purpose_seed(*stream), 32)]
     assert len(streams) == 96 and len(set(seeds)) == len(seeds) == 96 * 32
     assert all(0 <= purpose_seed(*stream) < 2**64 for stream in streams)
+
+
+def test_the_policy_that_was_not_asked_for_plays_as_if_it_had_been():
+    greedy, drawn = (agent_on("CartPole-v1", eval_policy=each) for each in ("greedy", "sample"))
+    with contextlib.closing(Evaluator(greedy, 3)) as one, contextlib.closing(Evaluator(drawn, 3)) as other:
+        name, found = one.other(7)
+        assert name == "sampled"
+        np.testing.assert_array_equal(found.returns, other.run(7).returns)
+        name, found = other.other(7)
+        assert name == "greedy"
+        np.testing.assert_array_equal(found.returns, one.run(7).returns)
+        assert {actor.backend for actor in one._actors.values()} == {"litert"}
