@@ -113,6 +113,7 @@ class Evaluator:
             return None
         other = not self._sampled
         if other not in self._actors:
+            doing("a policy's conversion, for an evaluation")
             self._actors[other] = self._actor(other)
         return "sampled" if other else "greedy", played(
             lambda: self._play(self._actors[other], seed, stopped)
