@@ -88,6 +88,7 @@ def serve(pipe: Connection, parent: int, cores: list[int], gpu: str | None) -> N
     cores: those that this process may use; none: all.
     gpu: the one that it may use; None: all.
     """
+    os.setpgid(0, 0)  # a key on the terminal reaches the parent alone, which asks all to save
     end_with_parent(parent, signal.SIGTERM)
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 1)  # runs have logs of their own

@@ -165,9 +165,12 @@ def test_a_copy_that_is_killed_goes_on_and_a_request_to_stop_reaches_all(tmp_pat
     words = ["--hparams", "ppo_cartpole", "--train_steps", "5000000", "--hparam_override", settings]
     folders = [tmp_path / f"run_{copy}" for copy in range(2)]
 
+    groups = set()
+
     def meddle():
         try:
             until(lambda: all(rows(folder) >= 2 for folder in folders))  # so there is a checkpoint
+            groups.update(os.getpgid(each) for each in copies())
             os.kill(copies()[0], signal.SIGKILL)
             until(lambda: any("resumed at step" in read(folder / "train.log") for folder in folders))
         finally:
@@ -182,6 +185,7 @@ def test_a_copy_that_is_killed_goes_on_and_a_request_to_stop_reaches_all(tmp_pat
     finally:
         signal.signal(signal.SIGTERM, handler)
     assert code == 143
+    assert len(groups) == 2 and os.getpgrp() not in groups  # Ctrl-C reaches none of them by itself
     assert sum("resumed at step" in read(folder / "train.log") for folder in folders) == 1
     assert capsys.readouterr().out.count("its process was lost, going on from its last checkpoint") == 1
     for folder in folders:
