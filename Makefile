@@ -7,6 +7,8 @@ ARGS ?=
 
 RUN = ./setup.sh
 export TF_CPP_MIN_LOG_LEVEL ?= 3
+# Bytecode is kept, whatever the machine's default: these commands start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup lock train test test-all torture lint format docs bench
 

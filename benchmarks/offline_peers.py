@@ -6,10 +6,10 @@
 
 Ours are the named sets, `td3_bc_hopper` and so on; `peers/d3rlpy_offline.py` has the same networks, batches
 and rates. A run is a process of its own, and its result a file of one line in `--work`, so that a
-measurement that was interrupted goes on; ours go on within a run, too. A result counts as long as data,
-steps, settings and the number of cores are the same. Both libraries take turns, and are bound to the cores
-that `--cpus` names; other calls may work beside this one, on other cores, in the same `--work`. Writes
-offline_peers.md and offline_peers.csv.
+measurement that was interrupted goes on; ours go on within a run, too. A result, there or in the table,
+counts as long as data, steps, settings and the number of cores are the same. Both libraries take turns, and
+are bound to the cores that `--cpus` names; other calls may work beside this one, on other cores, in the same
+`--work`. Writes offline_peers.md and offline_peers.csv.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
+import arithmetic  # noqa: E402
 import measure  # noqa: E402
 import report  # noqa: E402
 import trained  # noqa: E402
@@ -42,6 +43,7 @@ ALGOS = ("td3_bc", "iql", "rebrac", "cql")  # the cheapest first
 LIBRARIES = ("ours", "d3rlpy")
 SETS = ("hopper-medium", "hopper-medium-replay", "halfcheetah-medium", "halfcheetah-medium-replay")
 ENVS = {"hopper": "Hopper-v5", "halfcheetah": "HalfCheetah-v5"}
+SIZES = {"hopper": (11, 3), "halfcheetah": (17, 6)}  # of observations and actions
 # Mean returns that D4RL's scores of 0 and 100 stand for: of random actions, and of an expert
 # (Fu et al. 2020, https://arxiv.org/abs/2004.07219, appendix A).
 REFERENCES = {"hopper": (-20.272305, 3234.3), "halfcheetah": (-280.178953, 12135.0)}
@@ -54,7 +56,7 @@ PENALTIES = {
 }
 PEER = ROOT / "benchmarks" / "peers" / "d3rlpy_offline.py"
 FIELDS = ("library", "algo", "data", "seed", "steps", "cpus", "score", "return_mean", "updates_per_s",
-          "noisy", "versions", "columns", "settings")  # fmt: skip
+          "peak", "noisy", "versions", "columns", "settings")  # fmt: skip
 
 
 class Job(NamedTuple):
@@ -171,11 +173,13 @@ def score(task: str, mean: float) -> float:
 
 def row_of(job: Job, args: argparse.Namespace) -> dict[str, Any]:
     """Makes a run, and returns its row. Raises RuntimeError where it fails."""
+    peak = arithmetic.peak()
     found = measure.run(command(job, args), str(ROOT), environ(), args.wait, args.timeout)
     if "error" in found or "return_mean" not in found:
         raise RuntimeError(f"{job.name}: {found.get('error')}\n{found['output']}")
     made = {name: found[name] for name in ("return_mean", "updates_per_s", "noisy", "versions")}
-    return job._asdict() | made | {"score": round(score(job.task, found["return_mean"]), 2)}
+    found = {"score": round(score(job.task, found["return_mean"]), 2), "peak": f"{peak:.3g}"}
+    return job._asdict() | made | found
 
 
 def environ() -> dict[str, str]:
@@ -186,13 +190,20 @@ def environ() -> dict[str, str]:
     return env
 
 
-def finished(job: Job, work: Path) -> bool:
-    """Whether the run's result is there already."""
-    path = work / f"{job.name}.json"
-    if not path.exists():
-        return False
-    row = json.loads(path.read_text())
-    return all(row[name] == value for name, value in job._asdict().items())
+def recorded(args: argparse.Namespace) -> dict[Job, dict[str, Any]]:
+    """All results, by what they depend on: those of the table, then those in `--work`."""
+    table, rows = args.results / "offline_peers.csv", []
+    if table.exists():
+        with table.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    rows += [json.loads(path.read_text()) for path in sorted(args.work.glob("*-*-*.json"))]
+    return {job_of(row): row for row in rows}
+
+
+def job_of(row: dict[str, Any]) -> Job:
+    """The run that a result is of; the table's numbers are words."""
+    numbers = ("seed", "steps", "cpus")
+    return Job(**{name: int(row[name]) if name in numbers else row[name] for name in Job._fields})
 
 
 def write(path: Path, text: str) -> None:
@@ -217,6 +228,12 @@ def verdict(mine: list[float], theirs: list[float]) -> str:
     return "better" if lower > their_upper else "no worse"
 
 
+def at_most(algo: str, data: str, rows: list[dict[str, Any]]) -> float:
+    """Updates/s that the machine's arithmetic allows."""
+    peak = statistics.median(float(row["peak"]) for row in rows)
+    return peak / arithmetic.of_update(algo, *SIZES[data.partition("-")[0]])
+
+
 INTRODUCTION = """\
 # Learning from data, beside d3rlpy
 
@@ -226,7 +243,10 @@ last policy's mean return over {episodes} episodes on Gymnasium's environment. B
 intervals over seeds ({seeds}). Updates/s are medians over seeds of each run's median, without compilation
 and evaluation; both libraries took turns on {cpus} core(s) of one machine. Ours are the named sets
 (`td3_bc_hopper`), d3rlpy has the same networks, batches, rates and penalties
-(`benchmarks/peers/d3rlpy_offline.py`); rates stay constant, IQL's too.
+(`benchmarks/peers/d3rlpy_offline.py`); rates stay constant, IQL's too. *At most* is the ratio at which all of
+the machine's arithmetic would go into the products of an update's layers and nothing else would take time
+(`benchmarks/arithmetic.py`): the fastest product of large matrices just before each run, the median of the
+line's runs, through an update's operations.
 
 Ours: {ours}. Theirs: {theirs}.
 """
@@ -234,14 +254,14 @@ Ours: {ours}. Theirs: {theirs}.
 
 def page(rows: list[dict[str, Any]], episodes: int) -> str:
     """The report: a line for each algorithm and data set that both libraries have learned."""
-    groups: dict[tuple[str, str, int], dict[str, list[dict[str, Any]]]] = {}
+    groups: dict[tuple[str, str, int, str], dict[str, list[dict[str, Any]]]] = {}
     for row in rows:
-        sides = groups.setdefault((row["algo"], row["data"], int(row["steps"])), {})
+        sides = groups.setdefault((row["algo"], row["data"], int(row["steps"]), row["columns"]), {})
         sides.setdefault(row["library"], []).append(row)
-    lines = ["| algorithm | data | updates | ours | d3rlpy | result | ours, updates/s | d3rlpy's | ratio |",
-             "|" + " --- |" * 9]  # fmt: skip
-    results, ratios = [], []
-    for (algo, data, steps), sides in sorted(groups.items()):
+    lines = ["| algorithm | data | updates | ours | d3rlpy | result | ours, updates/s | d3rlpy's | ratio | "
+             "at most |", "|" + " --- |" * 10]  # fmt: skip
+    results, ratios, bounds = [], [], []
+    for (algo, data, steps, _), sides in sorted(groups.items()):
         if len(sides) < len(LIBRARIES):
             continue
         scores = {name: [float(row["score"]) for row in sides[name]] for name in LIBRARIES}
@@ -250,10 +270,12 @@ def page(rows: list[dict[str, Any]], episodes: int) -> str:
         }
         results.append(verdict(scores["ours"], scores["d3rlpy"]))
         ratios.append(rates["ours"] / rates["d3rlpy"])
+        bounds.append(at_most(algo, data, [*sides["ours"], *sides["d3rlpy"]]) / rates["d3rlpy"])
         noisy = sum(str(row["noisy"]) == "True" for name in LIBRARIES for row in sides[name])
         note = f" ({noisy} of the runs were not alone)" if noisy else ""
         shown = [algo, data, f"{steps:,}", *(cell(scores[name]) for name in LIBRARIES), results[-1],
-                 *(f"{rates[name]:.0f}" for name in LIBRARIES), f"{ratios[-1]:.2f}{note}"]  # fmt: skip
+                 *(f"{rates[name]:.0f}" for name in LIBRARIES), f"{ratios[-1]:.2f}{note}",
+                 f"{bounds[-1]:.2f}"]  # fmt: skip
         lines.append(f"| {' | '.join(shown)} |")
     if not results:
         return "# Learning from data, beside d3rlpy\n\nNothing has been measured yet.\n"
@@ -264,13 +286,14 @@ def page(rows: list[dict[str, Any]], episodes: int) -> str:
     head = INTRODUCTION.format(episodes=episodes, seeds=seeds, cpus=counts,
                                ours=said["ours"], theirs=said["d3rlpy"])  # fmt: skip
     summary = (f"{results.count('**worse**')} of {len(results)} are worse than d3rlpy's; updates/s are "
-               f"{min(ratios):.2f} to {max(ratios):.2f} times d3rlpy's.")  # fmt: skip
+               f"{min(ratios):.2f} to {max(ratios):.2f} times d3rlpy's, where at most {min(bounds):.2f} to "
+               f"{max(bounds):.2f} are possible here.")  # fmt: skip
     return "\n".join([head, summary, "", *lines]) + "\n"
 
 
 def write_results(args: argparse.Namespace) -> None:
     """Writes the table of all results that are in `--work`, and the page."""
-    rows = [json.loads(path.read_text()) for path in sorted(args.work.glob("*-*-*.json"))]
+    rows = list(recorded(args).values())
     args.results.mkdir(parents=True, exist_ok=True)
     with (args.results / "offline_peers.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
@@ -316,8 +339,9 @@ def main() -> int:
         if args.cpus:
             os.sched_setaffinity(0, args.cpus)
         args.work.mkdir(parents=True, exist_ok=True)
+        known = recorded(args)
         for job in jobs(args):
-            if finished(job, args.work):
+            if job in known:
                 continue
             print(f"$ {shlex.join(command(job, args))}", flush=True)
             try:

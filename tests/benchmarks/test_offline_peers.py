@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ def row(library, seed, score, rate, **changes):
         "score": score,
         "return_mean": 0.0,
         "updates_per_s": rate,
+        "peak": "9e10",
         "noisy": False,
         "versions": library,
     }
@@ -37,23 +39,29 @@ def test_scores_are_d4rls():
     assert offline_peers.score("hopper", 1607.013848) == pytest.approx(50.0)
 
 
-def test_a_result_of_other_data_steps_or_settings_is_made_again(tmp_path):
-    assert not offline_peers.finished(job(), tmp_path)
-    (tmp_path / "iql-hopper-medium-100-ours.json").write_text(json.dumps(row("ours", 100, 50.0, 900.0)))
-    assert offline_peers.finished(job(), tmp_path)
-    for changed in ({"steps": 2_000}, {"columns": "0"}, {"settings": "9"}, {"cpus": 2}, {"seed": 101}):
-        assert not offline_peers.finished(job(**changed), tmp_path)
+def test_results_in_the_table_and_in_files_count_for_what_they_depend_on_alone(tmp_path):
+    args = argparse.Namespace(work=tmp_path / "work", results=tmp_path, episodes=100)
+    args.work.mkdir()
+    assert offline_peers.recorded(args) == {}
+    (args.work / "iql-hopper-medium-100-ours.json").write_text(json.dumps(row("ours", 100, 50.0, 900.0)))
+    offline_peers.write_results(args)
+    (args.work / "iql-hopper-medium-100-ours.json").unlink()  # another machine has the table alone
+    assert float(offline_peers.recorded(args)[job()]["score"]) == 50.0
+    (args.work / "iql-hopper-medium-101-ours.json").write_text(json.dumps(row("ours", 101, 60.0, 900.0)))
+    assert set(offline_peers.recorded(args)) == {job(), job(seed=101)}
+    for changed in ({"steps": 2_000}, {"columns": "0"}, {"settings": "9"}, {"cpus": 2}, {"seed": 102}):
+        assert job(**changed) not in offline_peers.recorded(args)
 
 
 def test_the_page_compares_intervals_over_seeds_and_medians_of_rates():
     mine = [row("ours", seed, score, 900.0) for seed, score in ((100, 50.0), (101, 52.0), (102, 54.0))]
     theirs = [row("d3rlpy", seed, score, 300.0) for seed, score in ((100, 60.0), (101, 61.0), (102, 62.0))]
     page = offline_peers.page([*mine, *theirs, row("ours", 100, 1.0, 9.0, algo="cql")], 100)
-    assert "1 of 1 are worse than d3rlpy's; updates/s are 3.00 to 3.00 times d3rlpy's." in page
+    assert "1 of 1 are worse than d3rlpy's; updates/s are 3.00 to 3.00 times d3rlpy's, where" in page
     line = page.splitlines()[-1]
-    assert (
-        line.startswith("| iql | hopper-medium | 1,000 | 52.0 [") and "**worse** | 900 | 300 | 3.00 |" in line
-    )
+    assert line.startswith("| iql | hopper-medium | 1,000 | 52.0 [")
+    # 9e10 operations/s make 171.6 updates/s of 5.24e8, 0.57 of the peer's 300.
+    assert line.endswith("**worse** | 900 | 300 | 3.00 | 0.57 |")
     assert offline_peers.verdict([60.0, 61.0], [50.0, 62.0]) == "no worse"
     assert "Nothing has been measured yet" in offline_peers.page(mine, 100)
 
