@@ -44,12 +44,8 @@ TINY = {
 }
 BACKENDS = ("graph", "gym")
 RECURRENT = ("lstm", "gru")
-HEAVY = {
-    "dreamer",
-    "maml",
-    "mbmpo",
-    "muzero",
-}  # take long to compile: `make test` has one of the cases of each in all
+# Those that take long to compile: `make test` has one of the cases of each in all.
+HEAVY = {"alphazero", "dreamer", "maml", "mbmpo", "mbpo", "muzero", "pearl"}
 
 
 @pytest.fixture(autouse=True)
@@ -142,9 +138,10 @@ def first_of_each(cases, key):
     return params
 
 
-def derived(name):
-    """Whether an algorithm is another one with something changed: a subclass of it."""
-    return any(get_algo(each) in get_algo(name).__mro__[1:] for each in algos.names())
+def first_of_its_family(name):
+    """The one whose loop is shown to XLA, too; tests/systems/test_tpu_rules.py shows every one, in every
+    environment."""
+    return next(each for each in algos.names() if family(each) is family(name))
 
 
 def first_kind(name):
@@ -223,7 +220,7 @@ def test_it_learns_and_is_saved_and_restored_whole_and_repeats_itself(
         assert np.isfinite(value).all() or value.dtype.kind != "f", key
     assert all((after[key] != before[key]).any() for key in agent.policy_variables if key.endswith("kernel"))
     if backend == "graph":
-        assert_a_tpu_takes(next(filter(is_in_use, traced)), by_xla=kind is first_kind(algo))
+        assert_a_tpu_takes(next(filter(is_in_use, traced)), by_xla=algo == first_of_its_family(algo))
 
 
 def test_it_learns_in_bfloat16_too(build):
@@ -242,7 +239,11 @@ def parts_cases():
         found.append((name, kind, "tuple", "graph"))
         if kind is spaces.Box:
             found += [(name, spaces.Box, "dict", each) for each in backends(name) if each == "gym"]
-    return first_of_each(found, lambda name, *case: None if name in HEAVY else (family(name), *case))
+
+    def differs(name, *case):
+        return None if name in HEAVY else (offline(name) or family(name), case[1:])
+
+    return first_of_each(found, differs)
 
 
 def parts_settings(algo, backend, form, actions):
@@ -323,17 +324,11 @@ def test_it_takes_observations_with_parts_of_all_kinds(build, algo, kind, form, 
 
 def recurrent_cases():
     """(algorithm, model, backend): each model and each backend of every algorithm; `make test` runs one case
-    of an algorithm that is derived from no other, and r2d2, whose memory keeps the states, on the host as
-    well."""
-    params = []
-    for i, name in enumerate(name for name in algos.names() if get_algo(name).recurrent):
-        for j, (model, backend) in enumerate(itertools.product(RECURRENT, BACKENDS)):
-            if backend not in backends(name):
-                continue
-            chosen = j == 2 * (i % 2) and not derived(name)
-            chosen |= get_algo(name).experience == "sequence" and j == 1
-            params.append(pytest.param(name, model, backend, marks=[] if chosen else pytest.mark.slow))
-    return params
+    of each family."""
+    names = [name for name in algos.names() if get_algo(name).recurrent]
+    found = [(name, *rest) for name in names for rest in itertools.product(RECURRENT, BACKENDS)]
+    found = [(name, model, backend) for name, model, backend in found if backend in backends(name)]
+    return first_of_each(found, lambda name, *_: family(name))
 
 
 @pytest.mark.parametrize(("algo", "model", "backend"), recurrent_cases())

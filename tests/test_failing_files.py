@@ -235,6 +235,7 @@ def lives(tmp_path, quick, monkeypatch, capsys, caplog, compiled):
     }
 
 
+@pytest.mark.slow
 def test_a_command_makes_up_for_a_file_operation_that_fails(lives):
     """One of each kind in each part of the program."""
     met, wrong = set(), []

@@ -92,7 +92,9 @@ def test_a_search_sees_the_fall_that_the_network_does_not_know_of(make_agent, ki
     assert grow().numpy().argmax(1).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize(("kind", "simulations"), [("puct", 64), ("gumbel", 160)])
+@pytest.mark.parametrize(
+    ("kind", "simulations"), [("puct", 64), pytest.param("gumbel", 160, marks=pytest.mark.slow)]
+)
 def test_both_sides_of_a_game_are_searched_for_who_is_on_turn(kind, simulations):
     """By Gumbel all six moves of the third board have 8 simulations before they are halved: enough to see
     every reply to them."""

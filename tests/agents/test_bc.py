@@ -119,6 +119,7 @@ class Balance:
         return int(angle + 0.5 * speed > 0.0)
 
 
+@pytest.mark.slow
 def test_a_clone_with_memory_does_what_needs_memory(build, tmp_path):
     """Pushing to where the pole leans, which needs none, falls within 60 steps."""
     data = own_data.play(tmp_path / "data", "CartPoleNoVel-v1", Balance(), episodes=10)

@@ -123,17 +123,17 @@ def test_what_is_no_number_changes_nothing(kind):
     assert all(np.isfinite(value) for value in metrics.values())
 
 
+def slow(name, **overrides):
+    return pytest.param(name, overrides, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("name", "overrides"),
     [
         ("ppo_identity", {**PPO, "curiosity": "icm"}),
-        ("ppo_identity", {**PPO, "curiosity": "rnd", "curiosity_minibatches": 3, "normalize_reward": True}),
-        ("dqn_identity", {**DQN, "curiosity": "rnd", "n_step": 2}),
-        pytest.param(
-            "r2d2_cartpole",
-            {**DQN, "env": "Identity-v0", "curiosity": "icm", "replay_capacity": 2_000},
-            marks=pytest.mark.slow,
-        ),
+        slow("ppo_identity", **PPO, curiosity="rnd", curiosity_minibatches=3, normalize_reward=True),
+        slow("dqn_identity", **DQN, curiosity="rnd", n_step=2),
+        slow("r2d2_cartpole", **DQN, env="Identity-v0", curiosity="icm", replay_capacity=2_000),
     ],
 )
 def test_a_run_goes_on_to_the_bit(build, tmp_path, name, overrides):

@@ -201,7 +201,16 @@ def test_discrete_actions_respect_the_mask(make_agent):
     np.testing.assert_allclose(agent.actions.penalty(output), np.full(300, 0.125), rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["ddpg_pendulum", "td3_pendulum", "sac_pendulum", "sac_discrete_cartpole"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "td3_pendulum",
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ("ddpg_pendulum", "sac_pendulum", "sac_discrete_cartpole")
+        ),
+    ],
+)
 def test_n_step_and_prioritized_replay_serve_the_whole_family(build, name):
     runner = build(
         name,

@@ -229,9 +229,8 @@ def test_implicit_quantiles_are_a_function_of_the_fraction(learn_returns):
 RANGES = {"c51": {"value_min": -2.0, "value_max": 12.0}, "qrdqn": {}, "iqn": {}}
 
 
-@pytest.mark.parametrize(
-    "name", ["c51", *(pytest.param(each, marks=pytest.mark.slow) for each in ("qrdqn", "iqn"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["c51", "qrdqn", "iqn"])
 def test_learned_values_are_the_exact_ones_at_both_kinds_of_episode_end(build, name):
     # rl/envs/graph/two_state_chain.py: without bootstrapping at truncation Q(1, 0) stays below 5.7; with
     # bootstrapping through termination Q(1, 1) rises above 1.

@@ -216,7 +216,9 @@ def test_exploration_and_learning_rate_are_logged(make_agent):
 
 
 @pytest.mark.parametrize(
-    "overrides", [{}, {"n_step": 3, "prioritized": True}], ids=["plain", "n-step prioritized"]
+    "overrides",
+    [pytest.param({}, marks=pytest.mark.slow), {"n_step": 3, "prioritized": True}],
+    ids=["plain", "n-step prioritized"],
 )
 def test_learned_values_are_the_exact_ones_at_both_kinds_of_episode_end(build, overrides):
     # rl/envs/graph/two_state_chain.py: without bootstrapping at truncation Q(1, 0) stays below 5.7; with

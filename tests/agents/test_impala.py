@@ -101,6 +101,7 @@ def test_minibatches_that_do_not_split_the_environments_are_one_clear_line(name)
         resolve(f"{name}_identity", {"microbatches": 3, "grad_comp": "accumulate"}).freeze()
 
 
+@pytest.mark.slow
 def test_the_value_is_exact_at_both_kinds_of_episode_end(build):
     # The optimal values of rl/envs/graph/two_state_chain.py at gamma = 0.9 are 9 and 10.
     overrides = {"env": "TwoStateChain-v0", "gamma": 0.9, "lr": 5e-3, "rollout_length": 16, "num_envs": 16}

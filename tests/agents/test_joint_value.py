@@ -179,6 +179,7 @@ def test_each_agent_explores_by_itself_among_its_legal_actions(random_steps):
     np.testing.assert_allclose(other.all(1).mean(), chance**2, atol=0.02)
 
 
+@pytest.mark.slow
 def test_masked_actions_are_never_taken_and_the_team_learns_among_the_others(build):
     envs.register(tiny_team.TinyTeam)
     try:

@@ -198,7 +198,7 @@ PARTS = {"grad_comp": "accumulate", "microbatches": 2}
         ({}, 1, "eager"),
         (PARTS, 1, "eager"),
         ({}, 6, "graph"),
-        (PARTS, 6, "xla"),
+        pytest.param(PARTS, 6, "xla", marks=pytest.mark.slow),
         pytest.param(PARTS, 6, "graph", marks=pytest.mark.slow),
         pytest.param({}, 6, "xla", marks=pytest.mark.slow),
     ],

@@ -11,7 +11,7 @@ from rl.ops import random
 from rl.types import SequenceBatch, Trajectory
 
 SEED = random.key(0)
-MODELS = pytest.mark.parametrize("model", ["lstm", "gru"])
+MODELS = pytest.mark.parametrize("model", ["lstm", pytest.param("gru", marks=pytest.mark.slow)])
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ def faults(tmp_path, kinds, count, seed=0):
     return torture.main([*words, "--work", str(tmp_path / "work"), "--results", str(tmp_path)])
 
 
+@pytest.mark.slow
 def test_runs_stand_a_few_faults_and_none_is_done_twice(tmp_path, monkeypatch):
     assert faults(tmp_path, FEW, 2, seed=36) == 0, (tmp_path / "torture.md").read_text()
     rows = torture.read(tmp_path / "torture.csv")

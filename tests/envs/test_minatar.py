@@ -105,6 +105,7 @@ def test_every_frame_is_the_originals(game: str, env_kwargs: dict[str, Any]) -> 
     _compare(game, env_kwargs, REACHED[game])
 
 
+@pytest.mark.slow
 def test_crowded_seaquest_is_the_originals() -> None:
     """With an enemy every frame, nearly all from one side, and a player that cannot die."""
     pytest.importorskip("minatar", reason="the original games are the extra `minatar`")
@@ -143,7 +144,9 @@ def test_spaces_and_actions_are_the_originals(game: str) -> None:
     assert env.actions == tuple(letters[game_map[each]] for each in minimal)
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize(
+    "game", [pytest.param(each, marks=() if each == "Breakout" else pytest.mark.slow) for each in GAMES]
+)
 def test_one_of_many_compiled_games_plays_as_one_alone_and_eager(game: str) -> None:
     frames, count, which = 40, 3, 1
     env = _graph(game, count)

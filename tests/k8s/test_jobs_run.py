@@ -94,7 +94,8 @@ TERM, KILL = signal.SIGTERM, signal.SIGKILL  # a grace period that is long enoug
 
 
 @pytest.mark.usefixtures("rewritten_graphs")
-@pytest.mark.parametrize("signals", [[TERM], pytest.param([KILL, TERM], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("signals", [[TERM], [KILL, TERM]])
 def test_a_job_that_is_taken_away_ends_as_one_that_was_not(tmp_path, outside, capsys, signals):
     near, far = outside / "near", outside / "far"
     alone, pod = pod_of(near, capsys), pod_of(far, capsys)

@@ -101,15 +101,13 @@ def slow(name, **overrides):
 @pytest.mark.parametrize(
     ("name", "overrides"),
     [
-        (
+        slow(
             "dqn_cartpole",
-            {
-                "compile": "graph",  # the parts of devices that XLA compiles are in the slow cases
-                "prioritized": True,
-                "min_replay_size": 64,
-                "updates_per_iteration": 2,
-                "normalize_reward": True,
-            },
+            compile="graph",  # the parts of devices that XLA compiles are in the other cases
+            prioritized=True,
+            min_replay_size=64,
+            updates_per_iteration=2,
+            normalize_reward=True,
         ),
         slow("ppo_cartpole", normalize_observation=True, normalize_reward=True, target_kl=0.002),
         slow("es_cartpole", rollout_length=20),

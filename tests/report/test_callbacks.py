@@ -79,6 +79,7 @@ def test_an_error_of_a_callback_ends_the_run_after_a_checkpoint(tmp_path):
     assert (tmp_path / "run_0/checkpoints/step_000000000032/manifest.json").is_file()
 
 
+@pytest.mark.slow
 def test_a_return_that_is_good_enough_ends_the_run(tmp_path):
     run = trained(tmp_path, stop_at_return=0.0)  # Identity-v0 pays no less
     assert run.step == 32 and run.best_return >= 0.0

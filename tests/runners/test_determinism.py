@@ -53,7 +53,7 @@ def begin_again(runner, start):
 
 @pytest.mark.parametrize(
     "name",
-    ["ppo", "noisy dqn", pytest.param("dqn", marks=pytest.mark.slow)],  # noisy dqn is dqn and noise
+    ["ppo", *(pytest.param(each, marks=pytest.mark.slow) for each in ("noisy dqn", "dqn"))],
 )
 def test_in_graph_runs_of_one_seed_are_equal_to_the_bit_however_they_are_split(
     build, state_of, assert_same_bits, name
@@ -102,7 +102,9 @@ def test_host_runs_of_one_seed_are_equal_to_the_bit(
     assert first_sums[1]["updates"] > 0 and first["iteration"] == 20
 
 
-@pytest.mark.parametrize(("name", "overrides"), [("ppo", FULL_PPO), ("dqn", FULL_DQN)])
+@pytest.mark.parametrize(
+    ("name", "overrides"), [("ppo", FULL_PPO), pytest.param("dqn", FULL_DQN, marks=pytest.mark.slow)]
+)
 def test_eager_graph_and_xla_learn_the_same(build, state_of, name, overrides):
     found = {}
     for mode in ("eager", "graph", "xla"):

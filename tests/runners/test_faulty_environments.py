@@ -47,6 +47,7 @@ def test_a_run_goes_on_when_environments_fail_now_and_then(train, tmp_path):
     assert log.count("ValueError: the simulator is gone") == 2 and "all are made anew (1 of 2 times)" in log
 
 
+@pytest.mark.slow
 def test_a_run_whose_environments_fail_too_often_can_go_on(train, tmp_path, capsys):
     assert train(set(range(20, 10_000))) == 3
     error = capsys.readouterr().err.strip().splitlines()[-1]

@@ -78,7 +78,12 @@ def train(run_dir, name, overrides):
         ("ppo", "reward", {"normalize_reward": True}),
         pytest.param("ppo", "observation", {"normalize_observation": True}, marks=pytest.mark.slow),
         pytest.param("dqn", "reward", DQN, marks=pytest.mark.slow),
-        ("dqn", "observation", DQN | {"normalize_observation": True, "nan_patience": 1000}),
+        pytest.param(
+            "dqn",
+            "observation",
+            DQN | {"normalize_observation": True, "nan_patience": 1000},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_updates_that_meet_nan_are_left_out_and_the_run_goes_on(tmp_path, poison, name, what, overrides):

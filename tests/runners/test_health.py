@@ -94,6 +94,7 @@ def test_a_run_in_trouble_goes_back_slower_and_goes_on_to_the_bit_when_killed(tm
     assert killed == run
 
 
+@pytest.mark.slow
 def test_a_run_gives_up_where_going_back_does_not_help(tmp_path, fragile):
     fragile(13, 0.0)
     with pytest.raises(NotFinite, match="after rollback 1 of 1, the checkpoint of step 256 is kept"):
@@ -109,6 +110,7 @@ def test_a_run_without_a_checkpoint_ends(tmp_path, fragile):
         train(tmp_path / "run", checkpoint_period=1e6)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_an_earlier_version_knows_of_no_trouble(tmp_path, monkeypatch):
     save = CheckpointManager.save
 

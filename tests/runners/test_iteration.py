@@ -151,7 +151,9 @@ def advantages(runner):
     return (found[0].extras["advantage"] if advantage is None else advantage).numpy()
 
 
-@pytest.mark.parametrize("case", LATE)
+@pytest.mark.parametrize(
+    "case", [pytest.param(each, marks=() if each in ("ppo", "vpg") else pytest.mark.slow) for each in LATE]
+)
 def test_advantages_of_rollouts_that_come_late_are_of_one_networks_values(build, request, case):
     name, overrides, workers = LATE[case]
     if workers is not None:

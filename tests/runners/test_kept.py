@@ -15,10 +15,10 @@ from rl.runners.kept import Kept
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("ppo_identity", marks=pytest.mark.slow),  # as self-play is, and less
+        pytest.param("ppo_identity", marks=pytest.mark.slow),
         "rainbow_identity",
         "es_identity",
-        "ppo_tictactoe_selfplay",
+        pytest.param("ppo_tictactoe_selfplay", marks=pytest.mark.slow),
     ],
 )
 def test_a_runner_that_begins_anew_makes_the_run_of_its_new_seed(name: str) -> None:

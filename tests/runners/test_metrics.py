@@ -92,6 +92,7 @@ def test_a_window_of_a_former_version_is_gone_on_with_and_lacks_the_extremes(bui
     assert runner.row()["episode/return_min"] <= runner.row()["episode/return_mean"]
 
 
+@pytest.mark.slow
 def test_workers_tell_the_least_and_the_greatest_return(build, ray_here):
     settings = {"num_envs": 2, "rollout_length": 64, "sync_workers": True}
     runner = build("a2c", env="CartPole-v1", workers=Workers(2), **settings)

@@ -177,7 +177,8 @@ def test_what_does_not_fit_is_one_line_and_writes_nothing(cartpole, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("backend", ["graph", pytest.param("gym", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["graph", "gym"])
 def test_what_is_played_is_mixed_with_data_and_goes_on_from_a_checkpoint(
     cartpole, tmp_path, assert_same_bits, backend
 ):

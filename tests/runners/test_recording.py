@@ -60,7 +60,7 @@ def trained(run_dir, hparams, folder=None, stop_at=None, **request):
     ("name", "overrides"),
     [
         slow("es_cartpole", {"compile": "graph", "train_steps": 3000, "eval_period": 0}),
-        ("dqn_cartpole", {**DQN, **EAGER, "env_backend": "gym", "num_envs": 2, "rollout_length": 3}),
+        slow("dqn_cartpole", {**DQN, **EAGER, "env_backend": "gym", "num_envs": 2, "rollout_length": 3}),
         slow("ppo_pendulum", {**TINY, "env_backend": "gym", "train_steps": 1024, "max_episode_steps": 30}),
         slow("dqn_cartpole", {**DQN, "num_envs": 4, "compile": "xla"}),
         slow("sac_pendulum", {**DQN, "num_envs": 2, "compile": "xla", "max_episode_steps": 30}),

@@ -36,7 +36,8 @@ RUNS = {"ppo": PPO | {"env": "CartPole-v1"}, "dqn": DQN | {"env": "CartPole-v1"}
 
 
 # dqn is slow: the run that is killed, below, is one
-@pytest.mark.parametrize("name", ["ppo", pytest.param("dqn", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
 def test_a_stopped_and_resumed_run_equals_the_uninterrupted_one(
     tmp_path, assert_same_bits, monkeypatch, name
 ):

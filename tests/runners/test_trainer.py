@@ -80,7 +80,7 @@ def test_the_screen_says_whose_return_it_is_and_where_a_finished_run_is(
     assert "32/32 steps" in shown and " 0/32" not in shown
 
 
-@pytest.mark.parametrize("file", ["manifest.json", "*.data-*"])
+@pytest.mark.parametrize("file", [pytest.param("manifest.json", marks=pytest.mark.slow), "*.data-*"])
 def test_a_damaged_best_policy_costs_a_line_and_not_the_resume(tmp_path, evaluations, caplog, file):
     evaluations(9.0, 5.0)
     train(tmp_path, train_steps=32)

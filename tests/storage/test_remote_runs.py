@@ -70,6 +70,7 @@ def test_a_run_with_a_remote_output_is_the_run_with_a_local_one(tmp_path, store,
     assert {name for name in here if "tfevents" not in name} <= set(Remote(store).names())
 
 
+@pytest.mark.slow
 def test_the_command_trains_tests_and_films_a_remote_run(tmp_path, store, capsys):
     far = store.removesuffix("/run_0")
     words = ["--hparams", "ppo_identity", "--hparam_override", "compile=graph,eval_period=1024"]
@@ -92,6 +93,7 @@ def test_the_command_trains_tests_and_films_a_remote_run(tmp_path, store, capsys
     assert not [path for path in Path(tempfile.gettempdir()).rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 def test_a_run_whose_end_cannot_be_sent_says_where_it_is(tmp_path, address, monkeypatch, capsys):
     monkeypatch.setattr(mirror, "TRIES", (0.0,))
     put, gone = Remote.put, []

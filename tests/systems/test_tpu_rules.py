@@ -103,14 +103,18 @@ def test_what_trains_is_what_a_tpu_takes(algo, env):
     assert broken_in_xla(function, tf.constant(1), tf.constant(loops.MetricPack.empty())) == []
 
 
+def slow(name, **overrides):
+    return pytest.param(name, overrides, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("name", "overrides"),
     [
-        ("ppo_cartpole_no_velocity", {}),
+        slow("ppo_cartpole_no_velocity"),
         ("ppo_cartpole", {"normalize_observation": True, "normalize_reward": True, "target_kl": 0.01}),
-        pytest.param("rainbow_cartpole", {"prioritized": True}, marks=pytest.mark.slow),  # as rainbow's above
-        ("dqn_breakout_minatar", {"model.name": "minatar_cnn"}),
-        ("iqn_cartpole", {"model.precision": "bfloat16"}),
+        slow("rainbow_cartpole", prioritized=True),
+        slow("dqn_breakout_minatar", **{"model.name": "minatar_cnn"}),
+        slow("iqn_cartpole", **{"model.precision": "bfloat16"}),
         ("sac_pendulum", {"grad_comp": "accumulate", "microbatches": 2}),
     ],
 )

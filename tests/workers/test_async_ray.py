@@ -33,7 +33,7 @@ def learned(runner):
         # How old the weights are that a rollout was acted by depends on the machine's load: PPO learns only
         # from what the newest played, or those before them.
         ("ppo_identity", {"train_steps": 16_384, "max_staleness": 1}),
-        ("dqn_identity", {"train_steps": 8_000}),
+        pytest.param("dqn_identity", {"train_steps": 8_000}, marks=pytest.mark.slow),
     ],
 )
 def test_workers_learn_the_smallest_environment(build, name, more):
@@ -58,7 +58,7 @@ BUFFERS = {"buffer_shards": 2, "min_replay_size": 32, "replay_capacity": 400, "p
 @pytest.mark.parametrize(
     "name, overrides",
     [
-        ("ppo", {"minibatches": 4}),
+        pytest.param("ppo", {"minibatches": 4}, marks=pytest.mark.slow),
         pytest.param("dqn", {"updates_per_iteration": 3, **BUFFERS}, marks=pytest.mark.slow),
     ],
 )
@@ -77,6 +77,7 @@ def test_together_the_same_seed_gives_the_same_run(build, state_of, assert_same_
     np.testing.assert_allclose(rate, 0.007, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_memories_hold_no_transition_from_one_worker_to_another(build):
     runner = build("dqn", env="CartPole-v1", workers=TWO, rollout_length=8, num_envs=2, n_step=3)
     runner.run(12)
@@ -107,6 +108,7 @@ class Old:
         """Nothing to end."""
 
 
+@pytest.mark.slow
 def test_rollouts_that_are_too_old_are_not_learned_from(build):
     runner = build("ppo", env="CartPole-v1", workers=TWO, num_envs=2, rollout_length=8, max_staleness=2)
     arrays = [np.zeros(spec.shape, spec.dtype.as_numpy_dtype) for spec in runner._learning.layout.signature]
@@ -158,6 +160,7 @@ def test_settings_that_do_not_fit_workers_are_refused(overrides, message):
         build_runner(resolve("a2c", {"env": "CartPole-v1", "compile": "graph", **overrides}), 0, TWO)
 
 
+@pytest.mark.slow
 def test_recurrent_replay_gets_whole_sequences_from_one_worker(build):
     settings = {"env": "CartPole-v1", "burn_in": 4, "unroll_length": 8, "workers": TWO}
     sizes = {"num_envs": 2, "min_replay_size": 24, "batch_size": 4, "rollout_length": 5}

@@ -152,6 +152,7 @@ def test_a_buffer_that_does_not_answer_is_passed_over_until_it_does(build, monke
     assert shards[0].absent is None and runner.scalars()["perf/buffers_replaced"] == 0
 
 
+@pytest.mark.slow
 def test_a_buffer_that_never_answers_again_is_replaced_and_no_checkpoint_waits_for_it(
     build, monkeypatch, tmp_path, caplog
 ):

@@ -160,6 +160,7 @@ def test_copies_side_by_side_are_those_one_after_another(tmp_path, capsys):
         assert rows[0] == rows[1]
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_killed_goes_on_and_a_request_to_stop_reaches_all(tmp_path, capsys):
     settings = "checkpoint_period=0.1,log_period=2000,eval_period=2000000,env_backend=gym,compile=graph"
     words = ["--hparams", "ppo_cartpole", "--train_steps", "5000000", "--hparam_override", settings]

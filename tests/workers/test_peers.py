@@ -38,6 +38,7 @@ def run(path, name, **overrides):
     return dict(np.load(path))
 
 
+@pytest.mark.slow
 def test_two_learners_are_equal_to_one(tmp_path, build):
     # Everything that is taken over a batch: advantages, observations, rewards, the gradient's norm, and the
     # early end of an iteration's updates.

@@ -72,7 +72,7 @@ def test_rollouts_come_from_all_workers_in_each_one_s_order(pool_of):
     assert pool.counts == (0, 0) and pool.playing == 3
 
 
-@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("parts", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_where_all_have_something_ready_each_has_its_turn(pool_of, parts):
     pool = pool_of((), (), (), ())
     while pool.playing < 4:
@@ -85,7 +85,7 @@ def test_where_all_have_something_ready_each_has_its_turn(pool_of, parts):
     assert all(found.count(worker) == 6 for worker in range(4)), found
 
 
-@pytest.mark.parametrize("word", ["die", "fail"])
+@pytest.mark.parametrize("word", ["die", pytest.param("fail", marks=pytest.mark.slow)])
 def test_a_worker_that_ends_is_replaced_and_what_it_had_on_order_is_counted(pool_of, word):
     pool = pool_of((*["well"] * 5, word), ())
     found = [pool.next()]
@@ -138,6 +138,7 @@ def test_workers_that_always_fail_end_the_run_with_one_line(pool_of):
         pool.next()
 
 
+@pytest.mark.slow
 def test_environments_that_always_fail_end_the_run_for_that(pool_of):
     pool = pool_of(("faulty",), every=True)
     with pytest.raises(EnvironmentFailed, match=r"^CartPole-v1: it is gone$"):

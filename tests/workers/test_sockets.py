@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
@@ -47,6 +49,7 @@ def listening(pids):
     return found
 
 
+@pytest.mark.slow
 def test_a_local_run_with_workers_and_learners_listens_on_loopback_alone(tmp_path):
     settings = "num_learners=2,log_period=64,num_envs=4,rollout_length=8,checkpoint_period=600,compile=graph"
     settings += ",sync_workers=false"

@@ -44,6 +44,7 @@ def test_a_worker_that_has_the_newest_gets_its_number_alone():
     assert weights.newest(5) is second  # a learner that was started again counts from its checkpoint
 
 
+@pytest.mark.slow
 def test_a_role_that_does_not_answer_is_named_and_replaced_and_workers_are_not(build, ray_here, caplog):
     """Its process is there, so Ray does not start it again."""
     runner = build("ppo", env="CartPole-v1", workers=Workers(2), num_envs=2, rollout_length=8)

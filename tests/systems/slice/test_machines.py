@@ -126,7 +126,8 @@ def test_others_end_and_leave_nothing_when_the_first_machine_is_killed(slice_of)
     assert none_left(slice_of)
 
 
-@pytest.mark.parametrize("what", ["machine", pytest.param("server", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["machine", "server"])
 def test_the_program_and_all_machines_end_when_another_is_lost(slice_of, what):
     first, other, lost = slice_of(3, "forever")
     lines_until("begun", first)
@@ -161,7 +162,8 @@ def test_the_program_computes_on_every_machine_and_saves_where_any_is_asked_to_s
     assert none_left(slice_of)
 
 
-@pytest.mark.parametrize("index, missing", [pytest.param(0, 1, marks=pytest.mark.slow), (1, 0)])
+@pytest.mark.slow
+@pytest.mark.parametrize("index, missing", [(0, 1), (1, 0)])
 def test_a_machine_that_never_comes_is_one_clear_line_after_the_time_limit(slice_of, index, missing):
     (alone,) = slice_of(2, "forever", only=[index], WAIT="2")
     code, out, err = ended(alone)
