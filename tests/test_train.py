@@ -54,6 +54,16 @@ def test_a_python_without_the_packages_still_helps_and_lists(tmp_path):
     assert "CartPole-v1" in bare(tmp_path, "--list", "envs").stdout
 
 
+@pytest.mark.parametrize("name, code", [("algos", 0), ("hparams no_such", 2)])
+def test_what_others_do_at_an_exit_is_done_and_what_they_say_is_seen(tmp_path, name, code):
+    (tmp_path / "mine.py").write_text(
+        "import atexit, sys\natexit.register(sys.stdout.write, 'done at last')\n"
+    )
+    words = ["--user_modules", str(tmp_path / "mine.py"), "--list", *name.split()]
+    done = subprocess.run([sys.executable, str(TRAIN), *words], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.endswith("done at last")) == (code, True)
+
+
 def test_the_generator_of_manifests_tells_it_too(tmp_path):
     start = f"import sys; sys.path.insert(0, {str(TRAIN.parent)!r}); import k8s.generate as generate; "
     start += "sys.exit(generate.main())"
