@@ -68,3 +68,7 @@ def peak(size: int = 1536, seconds: float = 1.5) -> float:
         left @ right
         best = min(best, time.perf_counter() - begun)
     return 2.0 * size**3 / best
+
+
+if __name__ == "__main__":
+    print(peak())

@@ -18,11 +18,11 @@ def affine(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     pay.
 
     Args:
-        x: [N, F]; N may be unknown.
+        x: [N, F]; N may be unknown. Of other shapes, [..., N, F], it is the plain product.
         kernel: [F, units].
         bias: [units].
     """
-    rows, width = x.shape
-    if rows is None or rows < ROWS or 4 * width > kernel.shape[1]:
+    rows, width = x.shape[-2:]
+    if x.shape.rank != 2 or rows is None or rows < ROWS or 4 * width > kernel.shape[1]:
         return tf.matmul(x, kernel) + bias
     return tf.matmul(tf.concat([x, tf.ones([rows, 1], x.dtype)], 1), tf.concat([kernel, bias[None]], 0))

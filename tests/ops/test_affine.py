@@ -32,8 +32,9 @@ def test_product_and_gradients_are_those_of_a_product_and_a_sum(rows, width):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4)
 
 
-def test_rows_may_be_unknown_and_numbers_narrow():
+def test_rows_may_be_unknown_or_in_groups_and_numbers_narrow():
     kernel, bias = tf.ones([2, 8]), tf.ones([8])
+    assert affine(tf.ones([2, ROWS, 2]), kernel, bias).numpy().tolist() == [[[3.0] * 8] * ROWS] * 2
     unknown = tf.function(affine, [tf.TensorSpec([None, 2]), *map(tf.TensorSpec.from_tensor, (kernel, bias))])
     assert unknown(tf.ones([3, 2]), kernel, bias).numpy().tolist() == [[3.0] * 8] * 3
     found = affine(*(tf.cast(each, tf.bfloat16) for each in (tf.ones([ROWS, 2]), kernel, bias)))
