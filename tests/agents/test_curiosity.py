@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces
+from marked import slow
 from walked import save_restore_and_repeat, state
 
 from rl.agents.curiosity import ICM, RND, Moves, make_curiosity
@@ -121,10 +122,6 @@ def test_what_is_no_number_changes_nothing(kind):
     for name, value in before.items():
         np.testing.assert_array_equal(found.variables[name], value, err_msg=name)
     assert all(np.isfinite(value) for value in metrics.values())
-
-
-def slow(name, **overrides):
-    return pytest.param(name, overrides, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(

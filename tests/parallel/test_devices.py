@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from marked import slow
 
 from rl.agents.algos.registry import registry as algos
 from rl.errors import UsageError
@@ -92,10 +93,6 @@ def test_weights_decay_alike_on_any_number_of_devices(request, tmp_path, counts)
     # these, whose gradients are small.
     name = "network/torso/dense_0/kernel"
     np.testing.assert_allclose(found[f"2|{name}"], 0.995**4 * found[f"0|{name}"], rtol=2e-3, atol=2e-3)
-
-
-def slow(name, **overrides):
-    return pytest.param(name, overrides, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import own_experts
 import pytest
 import tensorflow as tf
 from gymnasium import spaces
+from marked import slow
 from tpu_rules import broken_in_xla, broken_rules
 
 from rl.agents.algos.registry import get_algo
@@ -101,10 +102,6 @@ def test_what_trains_is_what_a_tpu_takes(algo, env):
     function, concrete = compiled(algo, env=env)
     assert broken_rules(concrete) == []
     assert broken_in_xla(function, tf.constant(1), tf.constant(loops.MetricPack.empty())) == []
-
-
-def slow(name, **overrides):
-    return pytest.param(name, overrides, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
