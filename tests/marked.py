@@ -8,3 +8,9 @@ import pytest
 def slow(name, **overrides):
     """The case (named set, overrides)."""
     return pytest.param(name, overrides, marks=pytest.mark.slow)
+
+
+def rest(*cases):
+    """Further cases of a test, each its argument or a tuple of several."""
+    cases = (each if isinstance(each, tuple) else (each,) for each in cases)
+    return [pytest.param(*each, marks=pytest.mark.slow) for each in cases]

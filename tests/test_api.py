@@ -208,12 +208,13 @@ def test_policies_speak_the_environments_own_actions():
 # -- learning
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "steps", "good"),
     [
         ("ppo_cartpole", 150_000, 400.0),
-        pytest.param("dqn_catch", 20_000, 0.9, marks=pytest.mark.slow),
-        pytest.param("ppo_catch", 40_000, 0.9, marks=pytest.mark.slow),
+        ("dqn_catch", 20_000, 0.9),
+        ("ppo_catch", 40_000, 0.9),
     ],
 )
 def test_it_learns_in_graph(tmp_path, name, steps, good):

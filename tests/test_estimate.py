@@ -86,6 +86,7 @@ def test_policies_of_which_nobody_knows_the_probabilities_are_refused(data, fold
         DataPolicy(agent_of(data, "ppo", **{"model.name": "lstm"}), data, folder)
 
 
+@pytest.mark.slow
 def test_fitted_values_and_a_cloned_behaviour_are_those_of_the_known_process(data, folder):
     """Episodes are cut after 8 steps, which the values do not know of: they are of the process without it."""
     policy = DataPolicy(known_policy(data), data, folder)
@@ -113,6 +114,7 @@ def test_fitted_values_and_a_cloned_behaviour_are_those_of_the_known_process(dat
     assert found["data"].high < known - missed
 
 
+@pytest.mark.slow
 def test_values_of_continuous_actions_are_fitted_to_the_policys_own():
     """One step, then the end, of reward a: the value is the policy's action."""
     rng, box = np.random.default_rng(0), spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -141,6 +143,7 @@ def run(tmp_path_factory):
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_policy_that_draws_its_actions_is_recorded_with_their_probabilities(run, tmp_path, capsys):
     played = rl.load(run, eval_policy="sample")
     played.evaluate(5, record_data=tmp_path)

@@ -245,6 +245,7 @@ def test_a_command_makes_up_for_a_file_operation_that_fails(lives):
     assert not wrong
 
 
+@pytest.mark.slow
 def test_a_command_goes_on_after_a_disk_that_failed_for_good(lives):
     """From the first operation of each kind on, in each part of the program that tests a run."""
     places = lives["tested"].places

@@ -58,7 +58,7 @@ def typed(words):
     return code, err.getvalue()
 
 
-@tried(200)
+@tried(100)
 @given(command_lines())
 def test_any_command_line_is_taken_or_refused_in_one_line(words):
     code, said = typed(words)
@@ -119,7 +119,7 @@ def _flipped(content, place):
     return content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :] if content else b"\0"
 
 
-@tried(12)
+@tried(6)
 @given(st.lists(damages(), min_size=1, max_size=3))
 def test_any_damage_to_a_run_is_made_up_for_or_named_in_one_line(run, tmp_path_factory, found):
     copy = tmp_path_factory.mktemp("damaged") / "run_0"

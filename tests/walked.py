@@ -43,7 +43,7 @@ def trained_until(runner, good, made=0):
 
 
 def save_restore_and_repeat(build, tmp_path, name, overrides):
-    """Returns the runner after 16 iterations, and its variables before them.
+    """Returns the runner after 8 iterations, and its variables before them.
 
     An in-graph runner is no more than its variables: it repeats itself from where another one of its seed
     starts, and one that was only built takes all that was saved. Host environments keep state of their own:
@@ -52,15 +52,15 @@ def save_restore_and_repeat(build, tmp_path, name, overrides):
     first, again = (build(name, seed=0, **overrides) for _ in range(2))
     before = state(first)
     assert_same(state(again), before)
-    early = first.run(8)
+    early = first.run(4)
     saved = state(first)
     manager = CheckpointManager(tmp_path)
     manager.save(first.variables, first.step)
-    late = first.run(8)
+    late = first.run(4)
     after = state(first)
     assert all((after[key] != value).any() for key, value in saved.items() if key.startswith("network/torso"))
     if overrides["env_backend"] != "graph":
-        assert again.run(8) == early
+        assert again.run(4) == early
         assert_same(state(again), saved)
         again.run(3)
     manager.restore(again.variables)
@@ -70,6 +70,6 @@ def save_restore_and_repeat(build, tmp_path, name, overrides):
         for start, sums, end in ((before, early, saved), (state(again), late, after)):
             for key, variable in first.variables.items():
                 variable.assign(start[key])
-            assert first.run(8) == sums
+            assert first.run(4) == sums
             assert_same(state(first), end)
     return first, before

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces
-from marked import slow
+from marked import rest, slow
 from walked import save_restore_and_repeat, state
 
 from rl.agents.curiosity import ICM, RND, Moves, make_curiosity
@@ -151,7 +151,7 @@ def test_a_run_goes_on_to_the_bit(build, tmp_path, name, overrides):
     assert np.isfinite(row["train/curiosity_loss"])
 
 
-@pytest.mark.parametrize(("name", "overrides"), [("ppo_identity", PPO), ("dqn_identity", DQN)])
+@pytest.mark.parametrize(("name", "overrides"), [("ppo_identity", PPO), *rest(("dqn_identity", DQN))])
 def test_it_is_off_by_default_and_touches_nothing_that_the_agent_draws(build, name, overrides):
     overrides = {**overrides, "compile": "eager"}
     plain, curious_of_nothing = (

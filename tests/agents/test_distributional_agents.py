@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces
+from marked import rest
 
 from rl.errors import UsageError
 from rl.models.layers import ILLEGAL
@@ -203,7 +204,7 @@ def learn_returns(make_agent, make_batch):
     return learn
 
 
-@pytest.mark.parametrize("name", ["c51", "rainbow"])
+@pytest.mark.parametrize("name", ["c51", *rest("rainbow")])
 def test_categorical_agents_learn_how_often_each_return_comes(learn_returns, name):
     overrides = {**QUIET.get(name, {}), "atoms": 6, "value_min": -1.0, "value_max": 4.0}
     agent, q_value = learn_returns(name, train_steps=600 * 256, **overrides)

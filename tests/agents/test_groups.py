@@ -73,7 +73,7 @@ def rows_of(outputs, weight):
 
 @pytest.mark.parametrize(
     "algo",
-    [pytest.param(each, marks=() if each in ("dqn", "ppo") else pytest.mark.slow) for each in CASES],
+    [pytest.param(each, marks=() if each == "ppo" else pytest.mark.slow) for each in CASES],
 )
 def test_one_group_is_one_network_and_each_of_several_learns(build, algo):
     settings = SMALL | CASES[algo] | {"compile": "eager"}

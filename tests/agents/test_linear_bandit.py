@@ -51,7 +51,8 @@ def test_its_choices_are_those_of_the_closed_form_on_equal_draws(algo, scale):
     np.testing.assert_allclose(agent.network.b, b, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("algo", ["linucb", pytest.param("linear_thompson", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", ["linear_thompson", "linucb"])
 def test_regret_keeps_to_the_rate_of_theory(build, algo):
     """A first half and a second one of 1,000 rounds each: sqrt(2) - 1 of the first if it grows as sqrt(T)."""
     halves = np.array(

@@ -81,6 +81,7 @@ def test_actions_of_training_are_drawn_by_the_posterior_and_those_of_evaluation_
     assert drawn == int(np.argmax(expected + 0.7 * deviation * noise)) and best == int(np.argmax(expected))
 
 
+@pytest.mark.slow
 def test_the_last_steps_are_kept_and_the_layers_learn_from_those_that_count():
     agent = agent_of(lr=1e-2)
     for i in range(3):  # 24 steps where 20 are kept

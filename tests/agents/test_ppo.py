@@ -284,6 +284,7 @@ def test_minibatches_must_divide_the_rollout(make_agent):
         make_agent("ppo", **{**SMALL, "minibatches": 5})
 
 
+@pytest.mark.slow
 def test_the_value_is_exact_at_both_kinds_of_episode_end(build):
     # The optimal values of rl/envs/graph/two_state_chain.py at gamma = 0.9 are 9 and 10; with truncation
     # taken for termination no policy is worth more than 5.7.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from marked import rest
 
 from rl.errors import UsageError
 from rl.ops import random
@@ -227,7 +228,7 @@ def played(build, backend, model):
 
 
 @MODELS
-@pytest.mark.parametrize("backend", ["graph", "gym"])
+@pytest.mark.parametrize("backend", ["graph", *rest("gym")])
 def test_the_stored_states_are_those_that_the_network_had(build, backend, model):
     runner, observation, mask = played(build, backend, model)
     network = runner.agent.network
@@ -266,12 +267,10 @@ def test_other_memories_are_refused(build):
         build("r2d2_identity", memory="uniform")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
-    [
-        {"retrace_lambda": 0.9, "prioritized": False},
-        pytest.param({"noisy": True}, marks=pytest.mark.slow),
-    ],
+    [{"retrace_lambda": 0.9, "prioritized": False}, {"noisy": True}],
 )
 def test_the_switches_train(build, overrides):
     runner = build("r2d2_identity", **overrides)

@@ -45,9 +45,8 @@ def test_each_part_can_be_taken_away(build, part):
     assert agent.hparams.act_select_name == ("epsilon_greedy" if part == "noisy" else "greedy")
 
 
-@pytest.mark.parametrize(
-    "part", ["noisy", *(pytest.param(part, marks=pytest.mark.slow) for part in PARTS[1:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
 def test_it_trains_without_each_part(build, part):
     sums = build("rainbow_identity", **{part: False}).run(8)
     assert sums["updates"] > 0 and np.isfinite(sums["loss"])
@@ -71,6 +70,7 @@ def test_priorities_are_the_kl_divergence_worked_by_hand(make_agent, make_batch)
     np.testing.assert_allclose(metrics["kl_divergence"], np.log(2), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_what_is_learned_is_replayed_less_than_what_is_not(build):
     runner = build("rainbow_identity")
     runner.run(40)

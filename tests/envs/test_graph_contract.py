@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces
+from marked import rest
 
 from rl.envs import make_env
 from rl.envs.graph.base import GraphEnv
 from rl.envs.registry import registry
 from rl.errors import UsageError
 from rl.ops import random
-from tests.graph_ids import OF_ONE
+from tests.graph_ids import OF_ONE, WITH_ORIGINALS
 
 IDS = OF_ONE
 NOTHING_DRAWN = {"DeepSea-v0", "FrozenLake12x12-v0"}
@@ -132,13 +133,14 @@ def test_equal_seeds_give_equal_bits_and_others_do_not(env_id: str) -> None:
     assert np.array_equal(first[0], other[0]) == (env_id in NOTHING_DRAWN | NOTHING_SEEN)
 
 
-def games_are_slow(ids):
-    """Params of environments, MinAtar's slow: test_minatar.py compares them compiled and eager, too."""
-    slow = {each: pytest.mark.slow if each.startswith("MinAtar/") else () for each in ids}
-    return [pytest.param(each, marks=marks) for each, marks in slow.items()]
+def held_to_originals(env_id):
+    """Whether test_minatar.py or test_graph_physics.py compares what is compiled with the original."""
+    return env_id.startswith("MinAtar/") or env_id in WITH_ORIGINALS
 
 
-@pytest.mark.parametrize("env_id", games_are_slow(IDS))
+@pytest.mark.parametrize(
+    "env_id", [*(each for each in IDS if not held_to_originals(each)), *rest(*filter(held_to_originals, IDS))]
+)
 def test_compiled_loop_equals_eager_steps(env_id: str) -> None:
     env = _graph(env_id, max_episode_steps=LIMIT)
     actions = _sampled_actions(env)
@@ -164,7 +166,7 @@ def test_every_reset_draws_anew(env_id: str) -> None:
         assert len(np.unique(by_step.swapaxes(0, 1).reshape(64, -1), axis=0)) > 60
 
 
-@pytest.mark.parametrize("num_envs", [1, 5])
+@pytest.mark.parametrize("num_envs", [5, *rest(1)])
 @pytest.mark.parametrize("env_id", IDS)
 def test_shapes_are_static_and_state_keeps_its_structure(env_id: str, num_envs: int) -> None:
     env = _graph(env_id, num_envs)

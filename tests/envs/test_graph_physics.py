@@ -10,25 +10,19 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
+from marked import rest
 from scipy import stats
 
 from rl.envs import make_env, make_gym_env
 from rl.envs.graph.base import GraphEnv, GraphState
 from rl.ops import random
 from rl.types import TimeStep
-from tests.graph_ids import OF_ONE
+from tests.graph_ids import WITH_ORIGINALS
 
 NUM_ENVS = 4
-# Those left out: test_cartpole_pixels.py, test_minatar.py, test_frozen_lake.py, test_tasks.py.
-IDS = [
-    each
-    for each in OF_ONE
-    if not each.startswith(
-        (
-            *("MinAtar/", "FrozenLake", "InterestEvolution", "LinearBandit", "ClassificationBandit"),
-            *("WheelBandit", "BernoulliBandits", "Navigation2D", "PendulumMass", "CartPolePixels"),
-        )
-    )
+IDS = WITH_ORIGINALS
+SIMULATED = [
+    each for each in IDS if not each.startswith(("CartPoleNoVel", "PendulumNoVel", "CartPoleSparse"))
 ]
 
 
@@ -132,7 +126,7 @@ def _compare(
     return {**ends, "resets": resets}
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", [*SIMULATED, *rest(*(each for each in IDS if each not in SIMULATED))])
 def test_thousand_compiled_steps_equal_gymnasium(env_id: str) -> None:
     case, originals = CASES[env_id], [make_gym_env(env_id) for _ in range(NUM_ENVS)]
     seen = _compare(_graph(env_id), case, originals, 1000, compiled=True)
@@ -140,6 +134,7 @@ def test_thousand_compiled_steps_equal_gymnasium(env_id: str) -> None:
     assert seen["resets"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", IDS)
 def test_eager_steps_equal_gymnasium(env_id: str) -> None:
     case, originals = CASES[env_id], [make_gym_env(env_id) for _ in range(NUM_ENVS)]

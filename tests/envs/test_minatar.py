@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium.utils.env_checker import check_env
+from marked import rest
 from minatar_original import play
 
 from rl.envs import make_gym_env, minatar_gym
@@ -30,6 +31,7 @@ from rl.errors import UsageError
 from rl.ops import random
 
 GAMES = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
+LONG = ("Seaquest", "SpaceInvaders")  # to play
 FRAMES = 1500
 FREEWAY_FRAMES = 2510  # an episode has 2501
 REACHED = {  # what the skilled games must have come to, so that the comparison is one of the whole game
@@ -95,7 +97,8 @@ PLAIN = {"sticky_action_prob": 0.0, "difficulty_ramping": False}
 @pytest.mark.parametrize(
     ("game", "env_kwargs"),
     [
-        *[(game, {}) for game in GAMES],
+        *[(game, {}) for game in GAMES if game not in LONG],
+        *rest(*[(game, {}) for game in LONG]),
         ("Asterix", PLAIN),  # of the games that grow harder, the quickest to play
         *[pytest.param(game, PLAIN, marks=pytest.mark.slow) for game in GAMES if game != "Asterix"],
     ],

@@ -205,6 +205,7 @@ def test_functions_without_a_name_share_no_default_folder(tmp_path, monkeypatch)
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_lambda_trains_and_its_run_is_loaded_with_it_again(tmp_path):
     make = lambda: Corridor(length=5)  # noqa: E731
     run = rl.train("ppo", env=make, output_dir=tmp_path, eval_episodes=2, **TINY)

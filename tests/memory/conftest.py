@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
+from marked import rest
 
 from rl.memory.registry import get_memory
 from rl.memory.spec import MemorySpec
@@ -109,7 +110,7 @@ def chi_square(counts: np.ndarray, probabilities: np.ndarray) -> float:
     return float((statistic - freedom) / np.sqrt(2 * freedom))
 
 
-@pytest.fixture(params=["eager", "graph", "xla"])
+@pytest.fixture(params=["eager", *rest("graph"), "xla"])
 def compiled(request: pytest.FixtureRequest) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Wraps a function for each way of running it."""
     if request.param == "eager":

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces
+from marked import rest
 
 from rl.errors import UsageError
 from rl.memory.registry import get_memory
@@ -72,7 +73,7 @@ def test_stacks_at_an_episodes_start_repeat_its_first_picture():
     np.testing.assert_array_equal(ring.variables["observation"].numpy()[:5, 0, 0, 0], [1, 2, 3, 4, 5])
 
 
-@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("n_step", [3, *rest(1)])
 @pytest.mark.parametrize("kind", ["uniform", "prioritized"])
 def test_every_transition_that_can_be_sampled_is_that_of_whole_stacks(kind, n_step, compiled):
     capacity, envs = 12 * 2, 2

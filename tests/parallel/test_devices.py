@@ -21,8 +21,8 @@ from rl.parallel import replicas
 from rl.parallel.devices import Devices
 
 SCRIPT = Path(__file__).parents[1] / "device_equality.py"
-# One of each kind of experience and update.
-FEW = ["dqn:Discrete", "es:Box", "ppo:Box", "td3:Box"]
+# One of each kind of experience.
+FEW = ["dqn:Discrete", "ppo:Box"]
 SETS = {name: algos.get(name).hparams_type() for name in algos.names()}
 PLAYING = [name for name, each in SETS.items() if not (each.offline or each.demonstrated or each.taught)]
 CASES = [f"{name}:{kind.__name__}" for name in PLAYING for kind in algos.get(name).action_spaces]

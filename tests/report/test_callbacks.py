@@ -61,6 +61,7 @@ def test_rows_evaluations_and_checkpoints_are_told_as_they_are_written(tmp_path,
     assert kept.checkpoints == [(64, "step_000000000064", True)]
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_a_callback_asks_and_goes_on_as_if_it_had_not(tmp_path, assert_same_bits):
     asked = trained(tmp_path / "asked", Kept(until=32))
     assert asked.step == 32 and asked.result.exit_code == 0

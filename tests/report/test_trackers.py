@@ -67,6 +67,7 @@ def calls(tmp_path, monkeypatch):
         yield since
 
 
+@pytest.mark.slow
 def test_a_tracker_gets_the_rows_and_a_resumed_run_goes_on_there(tmp_path, calls):
     options = {**TINY, "eval_episodes": 1, "output_dir": tmp_path / "out", "track": "wandb"}
     run = rl.train("ppo_identity", train_steps=32, **options)

@@ -70,6 +70,7 @@ def test_it_learns_from_the_chunk_that_is_due_and_from_nothing_behind_it(runner)
         np.testing.assert_array_equal(memory._columns.action[: len(data.reward)], data.action)
 
 
+@pytest.mark.slow
 def test_a_run_in_chunks_that_goes_on_is_the_one_that_was_never_stopped(cartpole, tmp_path, assert_same_bits):
     hparams = resolve("dqn_cartpole", RUN | {"data": cartpole})
     step, straight = train(hparams, tmp_path / "straight")

@@ -30,7 +30,7 @@ FULL_PPO = SMALL_PPO | {"normalize_observation": True, "normalize_reward": True,
 FULL_DQN = SMALL_DQN | {"prioritized": True, "n_step": 3, "dueling": True, "replay_capacity": 200}
 NOISY_DQN = FULL_DQN | {"noisy": True, "act_select": "greedy"}
 CASES = {"ppo": FULL_PPO, "dqn": FULL_DQN, "noisy dqn": NOISY_DQN}
-CHOSEN = ("ppo", "gym", False), ("dqn", "envpool", True)  # all others are slow
+CHOSEN = (("ppo", "gym", False),)  # all others are slow
 HOST_CASES = [
     pytest.param(name, backend, overlap, marks=[] if (name, backend, overlap) in CHOSEN else pytest.mark.slow)
     for name in ("ppo", "dqn")
@@ -119,6 +119,7 @@ def test_eager_graph_and_xla_learn_the_same(build, state_of, name, overrides):
             np.testing.assert_allclose(state[variable], value, 1e-3, 1e-5, err_msg=f"{mode} {variable}")
 
 
+@pytest.mark.slow
 def test_a_graph_for_the_sake_of_convolutions_has_its_optimizer_by_xla_and_learns_the_same(
     build, state_of, monkeypatch
 ):

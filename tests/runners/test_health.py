@@ -61,6 +61,7 @@ def state(run_dir, **overrides):
         return found | {"guard": trainer.agent.guard.saved()}
 
 
+@pytest.mark.slow
 def test_a_run_in_trouble_goes_back_slower_and_goes_on_to_the_bit_when_killed(tmp_path, fragile, monkeypatch):
     fragile(13, 0.006)  # within the fourth window
     gone_back = Trainer.gone_back.__func__

@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from marked import rest
 
 from rl.agents.algos.registry import get_algo
 from rl.envs.host import env_seeds
@@ -61,7 +62,7 @@ def assert_both_backends_act_alike(agent, training):
             np.testing.assert_allclose(action, other, rtol=1e-4, atol=1e-5)
         else:
             np.testing.assert_array_equal(action, other)
-        assert len(extras) == (len(agent.trajectory_extras) if training else 0)
+        assert len(extras) == (len(agent.acting_extras) if training else 0)
         for one, two in zip(extras, other_extras, strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-4)
 
@@ -176,9 +177,7 @@ def test_evaluation_metrics():
     ("name", "overlap"),
     [
         ("ppo_identity", True),
-        ("dqn_identity", False),
-        pytest.param("ppo_identity", False, marks=pytest.mark.slow),
-        pytest.param("dqn_identity", True, marks=pytest.mark.slow),
+        *rest(("dqn_identity", False), ("ppo_identity", False), ("dqn_identity", True)),
     ],
 )
 def test_host_environments_are_learned_with_and_without_overlap(build, name, overlap):

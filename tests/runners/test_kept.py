@@ -15,8 +15,8 @@ from rl.runners.kept import Kept
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("ppo_identity", marks=pytest.mark.slow),
-        "rainbow_identity",
+        "ppo_identity",
+        pytest.param("rainbow_identity", marks=pytest.mark.slow),
         "es_identity",
         pytest.param("ppo_tictactoe_selfplay", marks=pytest.mark.slow),
     ],

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from marked import rest
 
 from rl.data.dataset import read
 from rl.envs.graph_host import GraphHost
@@ -31,7 +32,7 @@ def _on_the_host(*args: Any) -> GraphHost:
     return env
 
 
-@pytest.mark.parametrize("where", ["in the graph", "on the host"])
+@pytest.mark.parametrize("where", ["in the graph", *rest("on the host")])
 def test_steps_are_environments_and_episodes_the_teams(build, monkeypatch, where):
     if where == "on the host":
         monkeypatch.setattr("rl.runners.build.make_env", _on_the_host)
@@ -79,7 +80,7 @@ def test_an_evaluation_records_the_episodes_of_each_agent(build, tmp_path):
     assert sorted(found.returns) == [1.0] * 3 + [4.0] * 3 + [9.0] * 3
 
 
-@pytest.mark.parametrize("where", ["in the graph", "on the host"])
+@pytest.mark.parametrize("where", ["on the host", *rest("in the graph")])
 def test_training_records_the_episodes_of_each_agent_across_rollouts(build, monkeypatch, tmp_path, where):
     if where == "on the host":
         monkeypatch.setattr("rl.runners.build.make_env", _on_the_host)

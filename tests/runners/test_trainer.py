@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+from marked import rest
 from small_runs import TINY, trainer_of
 from stop_after import StopAfter
 
@@ -80,7 +81,8 @@ def test_the_screen_says_whose_return_it_is_and_where_a_finished_run_is(
     assert "32/32 steps" in shown and " 0/32" not in shown
 
 
-@pytest.mark.parametrize("file", [pytest.param("manifest.json", marks=pytest.mark.slow), "*.data-*"])
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["manifest.json", "*.data-*"])
 def test_a_damaged_best_policy_costs_a_line_and_not_the_resume(tmp_path, evaluations, caplog, file):
     evaluations(9.0, 5.0)
     train(tmp_path, train_steps=32)
@@ -114,7 +116,7 @@ def test_rows_that_cannot_be_written_end_the_run_after_a_checkpoint(tmp_path, ev
 
 @pytest.mark.parametrize(
     ("slow", "saved"),  # the first of which fails
-    [(2.0, [48, 80, 112]), (-1.0, [16, 48, 64, 80, 96, 112])],  # -1.0: as where iterations are long
+    [(2.0, [48, 80, 112]), *rest((-1.0, [16, 48, 64, 80, 96, 112]))],  # -1.0: as where iterations are long
 )
 def test_a_periodic_checkpoint_that_failed_is_soon_tried_again_and_not_at_once(
     tmp_path, monkeypatch, slow, saved
@@ -140,6 +142,7 @@ def test_a_periodic_checkpoint_that_failed_is_soon_tried_again_and_not_at_once(
     assert (tmp_path / "train.log").read_text().count("No space left") == 1
 
 
+@pytest.mark.slow
 def test_a_run_of_long_iterations_is_saved_within_its_windows_too(tmp_path, monkeypatch):
     """It is not waited for when it must stop, so little may be lost."""
     steps, save = [], CheckpointManager.save

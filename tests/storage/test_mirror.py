@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from far_away import remote_files, wait_for
 from filled_variables import filled, value_of
+from marked import rest
 
 from rl.errors import UsageError
 from rl.storage import mirror
@@ -102,8 +103,9 @@ def crash_after(count, address, monkeypatch):
     return False
 
 
-@pytest.mark.parametrize("place", ["address", "store"])
-@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize(
+    ("begun", "place"), [(True, "store"), *rest((False, "store"), (False, "address"), (True, "address"))]
+)
 def test_a_crash_at_any_file_leaves_a_run_to_go_on_from(place, begun, request, machine, by_hand, monkeypatch):
     """The first checkpoint that is sent, or one that replaces another, with a best policy of its step."""
     root = request.getfixturevalue(place)

@@ -53,6 +53,7 @@ def final_state(run):
         return found
 
 
+@pytest.mark.slow
 def test_a_run_with_a_remote_output_is_the_run_with_a_local_one(tmp_path, store, machine):
     """Stopped once, and resumed on another machine."""
     far, near = store.removesuffix("/run_0"), tmp_path / "near"

@@ -112,7 +112,7 @@ def test_what_trains_is_what_a_tpu_takes(algo, env):
         slow("rainbow_cartpole", prioritized=True),
         slow("dqn_breakout_minatar", **{"model.name": "minatar_cnn"}),
         slow("iqn_cartpole", **{"model.precision": "bfloat16"}),
-        ("sac_pendulum", {"grad_comp": "accumulate", "microbatches": 2}),
+        slow("sac_pendulum", grad_comp="accumulate", microbatches=2),
     ],
 )
 def test_so_is_what_options_add(name, overrides):

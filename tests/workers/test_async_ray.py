@@ -27,13 +27,14 @@ def learned(runner):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "more"),
     [
         # How old the weights are that a rollout was acted by depends on the machine's load: PPO learns only
         # from what the newest played, or those before them.
         ("ppo_identity", {"train_steps": 16_384, "max_staleness": 1}),
-        pytest.param("dqn_identity", {"train_steps": 8_000}, marks=pytest.mark.slow),
+        ("dqn_identity", {"train_steps": 8_000}),
     ],
 )
 def test_workers_learn_the_smallest_environment(build, name, more):

@@ -120,6 +120,7 @@ def test_buffers_hold_sequences_and_several_steps(build):
     assert runner.run(8)["updates"] > 0.0
 
 
+@pytest.mark.slow
 def test_a_lost_buffer_is_replaced_and_what_it_held_is_counted(build):
     runner = build("dqn", workers=TWO, **SMALL)
     runner.run(6)

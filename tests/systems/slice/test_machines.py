@@ -146,9 +146,10 @@ def test_the_program_and_all_machines_end_when_another_is_lost(slice_of, what):
     assert none_left(slice_of)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "count, asked",
-    [(2, 1), pytest.param(3, 0, marks=pytest.mark.slow), pytest.param(3, 1, marks=pytest.mark.slow)],
+    [(2, 1), (3, 0), (3, 1)],
 )
 def test_the_program_computes_on_every_machine_and_saves_where_any_is_asked_to_stop(slice_of, count, asked):
     first, *others = slice_of(count, "forever")
