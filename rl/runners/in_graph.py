@@ -18,6 +18,7 @@ from rl.data.recorder import Recorder
 from rl.heartbeat import doing
 from rl.ops import loops, random
 from rl.ops.episodes import Episodes, Running, Team
+from rl.ops.rows import Rows
 from rl.parallel import replicas
 from rl.parallel.devices import Devices
 from rl.runners.base import GoOn, Runner
@@ -41,7 +42,7 @@ class Carry(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One row per step of a rollout; TensorArrays while the loop runs, [T, B, ...] after."""
+    """What a step of a rollout leaves, [B, ...]; of all its steps, [T, B, ...]."""
 
     observation: Nest
     action: Nest
@@ -168,20 +169,20 @@ class InGraphRunner(LoopRunner):
     def _played(self, start: Carry, seeds: Tensor, step: Tensor) -> tuple[Carry, Record]:
         """A step of every environment for each of the seeds [T, 2, 2], from `start` on."""
         length, envs = seeds.shape[0], self.env.num_envs // self.env.agents
+        rows = Rows(self._row(), length)
 
-        def body(t: Tensor, carry: Carry, arrays: Record) -> tuple[Tensor, Carry, Record]:
+        def body(t: Tensor, carry: Carry, arrays: list[Any]) -> tuple[Tensor, Carry, list[Any]]:
             now = step + replicas.count() * envs * tf.cast(t, tf.int64)
             advanced, row = self._step(carry, tf.gather(seeds, t), now)
-            arrays = tf.nest.map_structure(lambda array, x: array.write(t, x), arrays, row)
-            return t + 1, advanced, arrays
+            return t + 1, advanced, rows.write(arrays, t, row)
 
         _, carry, arrays = tf.while_loop(
             lambda t, *_: t < length,
             body,
-            (tf.constant(0), start, self._arrays(length)),
+            (tf.constant(0), start, rows.arrays()),
             maximum_iterations=length,
         )
-        return carry, tf.nest.map_structure(lambda array: array.stack(), arrays)
+        return carry, rows.stack(arrays)
 
     def _step(self, carry: Carry, seeds: Tensor, now: Tensor) -> tuple[Carry, Record]:
         """One step of every environment, by seeds [2, 2], at `now` environment steps."""
@@ -198,11 +199,12 @@ class InGraphRunner(LoopRunner):
         """Shapes, of one row, of what the rollout keeps beside, float32."""
         return dict.fromkeys(self.agent.trajectory_extras, ())
 
-    def _arrays(self, length: int) -> Record:
+    def _row(self) -> Record:
+        """Specs of what one step leaves."""
         num_envs = self.env.num_envs
         flag, number = tf.TensorSpec([num_envs], tf.bool), tf.TensorSpec([num_envs], tf.float32)
         running = tf.TensorSpec([num_envs // self.env.agents], tf.float32)
-        specs = Record(
+        return Record(
             space_spec(self.env.observation_space, (num_envs,)),
             space_spec(self.env.action_space, (num_envs,)),
             number,
@@ -212,10 +214,6 @@ class InGraphRunner(LoopRunner):
             {name: tf.TensorSpec([num_envs, *shape], tf.float32) for name, shape in self._kept().items()},
             Running(running, running),
         )
-        arrays: Record = tf.nest.map_structure(
-            lambda spec: tf.TensorArray(spec.dtype, length, element_shape=spec.shape), specs
-        )
-        return arrays
 
 
 def _advance(

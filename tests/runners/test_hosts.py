@@ -62,7 +62,7 @@ def assert_both_backends_act_alike(agent, training):
             np.testing.assert_allclose(action, other, rtol=1e-4, atol=1e-5)
         else:
             np.testing.assert_array_equal(action, other)
-        assert len(extras) == (len(agent.acting_extras) if training else 0)
+        assert len(extras) == (len(agent.trajectory_extras) if training else 0)
         for one, two in zip(extras, other_extras, strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-4)
 
