@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from rl.errors import UsageError, nearest
+from rl.errors import Unavailable, UsageError, nearest
 from rl.registry import Registry
 from rl.report.tables import plain_table, terminal_table
 
@@ -52,7 +52,11 @@ def print_tables(
     tables: Mapping[str, Sequence[tuple[str, ...]]], header: tuple[str, ...], titled: bool
 ) -> None:
     """Prints tables by their titles: drawn on a terminal, else columns of text, which have a header where
-    there are more than two, and titles if `titled`."""
+    there are more than two, and titles if `titled`.
+
+    Raises:
+        Unavailable: the standard output cannot be written.
+    """
     try:
         for name, rows in tables.items():
             if sys.stdout.isatty():
@@ -62,5 +66,7 @@ def print_tables(
                 print(f"{name}:")
             plain_table([header, *rows] if len(header) > 2 else rows, sys.stdout)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader (head, less) had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is not tried again
+        if not isinstance(error, BrokenPipeError):  # the reader (head, less) had enough
+            raise Unavailable(f"cannot write the list: {error.strerror}") from None

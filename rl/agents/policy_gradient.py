@@ -65,11 +65,11 @@ class PolicyGradient(Agent[AnyPolicyGradient]):
         distribution = distributions.of_space(self.action_space, output.parameters, output.log_std)
         return PolicyOutput(distribution=distribution, value=output.value, recurrent_state=output.state)
 
-    def advantages(self, trajectory: Trajectory, gae_lambda: float) -> Tensor:
-        """Generalised advantages [T, B] of a rollout, by the values that it was acted with."""
+    def advantages(self, trajectory: Trajectory, values: Tensor, gae_lambda: float) -> Tensor:
+        """Generalised advantages [T, B] of a rollout, by values [T+1, B] of its observations."""
         return returns.generalized_advantage(
             trajectory.reward,
-            self.rollout_values(trajectory),
+            values,
             trajectory.terminated,
             trajectory.truncated,
             self.hparams.gamma,

@@ -51,8 +51,9 @@ class A2C(PolicyGradient[A2CHParams]):
     def _advantages(self, trajectory: Trajectory) -> Trajectory:
         """The trajectory with "advantage" and "target" of the value among its extras, [T, B] each."""
         hparams = self.hparams
-        advantage = self.advantages(trajectory, hparams.gae_lambda)
-        target = advantage + trajectory.extras["value"]
+        values = self.rollout_values(trajectory)
+        advantage = self.advantages(trajectory, values, hparams.gae_lambda)
+        target = advantage + values[:-1]
         if hparams.normalize_advantage:
             advantage = standardize(advantage, trajectory.mask)
         return trajectory._replace(extras={"advantage": advantage, "target": target})

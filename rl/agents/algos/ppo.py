@@ -146,8 +146,8 @@ class PPO(PolicyGradient[PPOHParams]):
 
     def _advantages(self, trajectory: Trajectory) -> Minibatch:
         """The trajectory as a flat batch `[T * B]`, or `[B, T]` of sequences, with advantages and targets."""
-        value = trajectory.extras["value"]  # [T, B]
-        advantage = self.advantages(trajectory, self.hparams.gae_lambda)  # [T, B]
+        values = self.rollout_values(trajectory)  # [T+1, B]
+        value, advantage = values[:-1], self.advantages(trajectory, values, self.hparams.gae_lambda)
         observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
         log_prob = trajectory.extras["log_prob"]
         data = Minibatch(

@@ -218,8 +218,9 @@ class TRPO(PolicyGradient[TRPOHParams]):
     def _steps(self, trajectory: Trajectory) -> Steps:
         """The trajectory as a flat batch [T * B], with advantages and targets of the value."""
         hparams = self.hparams
-        advantage = self.advantages(trajectory, hparams.gae_lambda)  # [T, B]
-        target, mask = advantage + trajectory.extras["value"], trajectory.mask
+        values = self.rollout_values(trajectory)
+        advantage = self.advantages(trajectory, values, hparams.gae_lambda)  # [T, B]
+        target, mask = advantage + values[:-1], trajectory.mask
         if hparams.normalize_advantage:
             advantage = standardize(advantage, mask)
         observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)

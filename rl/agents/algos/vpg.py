@@ -76,7 +76,9 @@ class VPG(PolicyGradient[VPGHParams]):
         hparams = self.hparams
         ends, values = (trajectory.terminated, trajectory.truncated), self.rollout_values(trajectory)
         target = returns.discounted_return(trajectory.reward, values, *ends, hparams.gamma)  # [T, B]
-        advantage = self.advantages(trajectory, hparams.gae_lambda) if hparams.advantage == "gae" else target
+        advantage = target
+        if hparams.advantage == "gae":
+            advantage = self.advantages(trajectory, values, hparams.gae_lambda)
         if hparams.normalize_advantage:
             advantage = standardize(advantage, trajectory.mask)
         return trajectory._replace(extras={"advantage": advantage, "target": target})
