@@ -156,13 +156,14 @@ def first_kind(name):
 
 def walk():
     """(algorithm, kind of action space, backend): all in-graph with the first kind, the others in one of each
-    family; on the host one of each experience, with its first kind."""
+    family; on the host one of each experience but sequences, with its first kind."""
 
     def differs(name, kind, backend):
         if name in HEAVY:
             return name
         if backend != "graph":
-            return None if particular(name) or taught(name) else (get_algo(name).experience, backend)
+            experience = get_algo(name).experience
+            return None if particular(name) or taught(name) or experience == "sequence" else experience
         return name if kind is first_kind(name) else (family(name), kind)
 
     return first_of_each([(*case, backend) for case in cases() for backend in backends(case[0])], differs)
@@ -250,9 +251,9 @@ def parts_cases():
             found += [(name, spaces.Box, "dict", each, "graph") for each in backends(name) if each == "gym"]
 
     def differs(name, *case):
-        if name in HEAVY or taught(name):
+        if name in HEAVY or taught(name) or offline(name):  # of the last, the walk of legal actions has some
             return None
-        return "xla" if "xla" in case else (offline(name) or family(name), case[1:])
+        return "xla" if "xla" in case else (family(name), case[1:])
 
     return first_of_each(found, differs)
 

@@ -19,6 +19,7 @@ from rl.agents.agent import Agent
 from rl.data.recorder import Recorder
 from rl.errors import UsageError
 from rl.ops import loops
+from rl.ops.rows import Rows
 from rl.report.versions import collect_versions
 from rl.request import Request
 from rl.runners.base import Runner
@@ -168,9 +169,9 @@ class RecordedLoop:
 
     def _iterate(self, iterations: Tensor, sums: Tensor) -> tuple[Tensor, Trajectory]:
         """Adds the metrics of some iterations to `sums`; returns their rollouts too, [most, ...]."""
-        runner = self._runner
+        runner, kept = self._runner, Rows(self._specs, self._most)
 
-        def body(i: Tensor, total: Tensor, kept: Trajectory) -> tuple[Tensor, Tensor, Trajectory]:
+        def body(i: Tensor, total: Tensor, arrays: list[Any]) -> tuple[Tensor, Tensor, list[Any]]:
             played = []
 
             def rollout(seed: Tensor, step: Tensor) -> Any:
@@ -180,16 +181,13 @@ class RecordedLoop:
                 return found
 
             metrics = runner.pack.pack(runner.iteration.run(rollout))
-            kept = tf.nest.map_structure(lambda array, x: array.write(i, x), kept, played[0])
-            return i + 1, runner.pack.join(total, metrics), kept
+            return i + 1, runner.pack.join(total, metrics), kept.write(arrays, i, played[0])
 
-        arrays = tf.nest.map_structure(
-            lambda spec: tf.TensorArray(spec.dtype, self._most, element_shape=spec.shape), self._specs
+        state = (tf.constant(0), sums, kept.arrays())
+        _, total, arrays = tf.while_loop(
+            lambda i, *_: i < iterations, body, state, maximum_iterations=self._most
         )
-        _, total, kept = tf.while_loop(
-            lambda i, *_: i < iterations, body, (tf.constant(0), sums, arrays), maximum_iterations=self._most
-        )
-        return total, tf.nest.map_structure(lambda array: array.stack(), kept)
+        return total, kept.stack(arrays)
 
     def _tell(self, step: int, made: int, rows: Trajectory) -> None:
         length, per_iteration = self._length, self._runner.steps_per_iteration

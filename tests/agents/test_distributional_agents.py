@@ -220,6 +220,7 @@ def test_quantile_regression_learns_the_quantiles(learn_returns):
     np.testing.assert_allclose(q_value, 0.8, atol=0.1)
 
 
+@pytest.mark.slow
 def test_implicit_quantiles_are_a_function_of_the_fraction(learn_returns):
     agent, q_value = learn_returns("iqn", train_steps=600 * 256, huber_delta=0.05, **{"model.hidden": (32,)})
     found = agent.network(tf.ones([1, 3]), tf.constant([[0.1, 0.4, 0.6, 0.9, 0.97]]))[0, 0]

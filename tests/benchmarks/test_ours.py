@@ -21,13 +21,14 @@ def driven(monkeypatch, capsys, *words):
     return json.loads(capsys.readouterr().out.splitlines()[-1].removeprefix("JSON "))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "steps", "updates"),
     [
-        ("dqn --envs 10 --steps 3000", 3_000, None),
-        pytest.param("ppo --envs 4 --steps 4096", 4096, 8 * 16, marks=pytest.mark.slow),
-        pytest.param("minatar --steps 16384 --envs 64", 16_384, 2 * 32, marks=pytest.mark.slow),
-        pytest.param("ppo --backend gym --steps 32768", 32_768, 32 * 16, marks=pytest.mark.slow),
+        ("dqn --envs 10 --steps 12000", 12_000, None),
+        ("ppo --envs 4 --steps 4096", 4096, 8 * 16),
+        ("minatar --steps 16384 --envs 64", 16_384, 2 * 32),
+        ("ppo --backend gym --steps 32768", 32_768, 32 * 16),
     ],
 )
 def test_each_workload_is_run_to_its_end(monkeypatch, capsys, words, steps, updates):

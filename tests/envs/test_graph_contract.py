@@ -20,6 +20,7 @@ from rl.ops import random
 from tests.graph_ids import OF_ONE, WITH_ORIGINALS
 
 IDS = OF_ONE
+LONG = ("MinAtar/Seaquest-v1", "MinAtar/SpaceInvaders-v1")  # to compile
 NOTHING_DRAWN = {"DeepSea-v0", "FrozenLake12x12-v0"}
 OF_ONE_STEP = {"LinearBandit-v0", "ClassificationBandit-v0", "WheelBandit-v0"}
 NOTHING_SEEN = {"BernoulliBandits-v0", "Navigation2D-v0"}  # of what is drawn: rewards alone tell of it
@@ -34,6 +35,11 @@ ALWAYS_START_ALIKE = (
 )
 STEPS = 60
 LIMIT = 7
+
+
+def walked(ids: list[str]) -> list[Any]:
+    """Params of environments, those that take long for `make test-all`."""
+    return [*(each for each in ids if each not in LONG), *rest(*(each for each in ids if each in LONG))]
 
 
 @functools.cache  # one object for equal arguments, so that its loop is compiled once
@@ -86,7 +92,7 @@ def _loop(env: GraphEnv, steps: int, how: str) -> Callable[[tf.Tensor, tf.Tensor
     return run if how == "eager" else tf.function(run, jit_compile=how == "xla", autograph=False)
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", walked(IDS))
 def test_the_step_after_an_episode_end_resets_and_nothing_else_does(env_id: str) -> None:
     env = _graph(env_id, max_episode_steps=LIMIT)
     _, reward, terminated, truncated, elapsed = _rollout(env, _sampled_actions(env), seed=0)
@@ -98,7 +104,7 @@ def test_the_step_after_an_episode_end_resets_and_nothing_else_does(env_id: str)
     np.testing.assert_array_equal(elapsed[1:][~end[:-1]], elapsed[:-1][~end[:-1]] + 1)
 
 
-@pytest.mark.parametrize("env_id", [each for each in IDS if each not in OF_ONE_STEP])
+@pytest.mark.parametrize("env_id", walked([each for each in IDS if each not in OF_ONE_STEP]))
 def test_episodes_are_truncated_exactly_at_the_time_limit(env_id: str) -> None:
     env = _graph(env_id, max_episode_steps=LIMIT)
     _, _, terminated, truncated, elapsed = _rollout(env, _sampled_actions(env), seed=2)
@@ -123,7 +129,7 @@ def test_without_a_time_limit_nothing_is_truncated() -> None:
     np.testing.assert_array_equal(terminated, elapsed == 9)
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", walked(IDS))
 def test_equal_seeds_give_equal_bits_and_others_do_not(env_id: str) -> None:
     env = _graph(env_id, max_episode_steps=LIMIT)
     actions = _sampled_actions(env)
@@ -149,7 +155,7 @@ def test_compiled_loop_equals_eager_steps(env_id: str) -> None:
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("env_id", [each for each in IDS if each not in ALWAYS_START_ALIKE])
+@pytest.mark.parametrize("env_id", walked([each for each in IDS if each not in ALWAYS_START_ALIKE]))
 def test_every_reset_draws_anew(env_id: str) -> None:
     env = _graph(env_id, 64, max_episode_steps=1)
     observation, *_, elapsed = _rollout(env, _sampled_actions(env, 40), seed=0)
@@ -167,7 +173,7 @@ def test_every_reset_draws_anew(env_id: str) -> None:
 
 
 @pytest.mark.parametrize("num_envs", [5, *rest(1)])
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", walked(IDS))
 def test_shapes_are_static_and_state_keeps_its_structure(env_id: str, num_envs: int) -> None:
     env = _graph(env_id, num_envs)
     action = tf.constant(_sampled_actions(env, 1)[0])
@@ -187,7 +193,9 @@ def test_shapes_are_static_and_state_keeps_its_structure(env_id: str, num_envs: 
     assert not dynamic & {operation.type for operation in graph.graph.get_operations()}
 
 
-@pytest.mark.parametrize("env_id", [each for each in IDS if each != "InterestEvolution-v0"])  # of parts
+@pytest.mark.parametrize(
+    "env_id", walked([each for each in IDS if each != "InterestEvolution-v0"])
+)  # of parts
 def test_observations_lie_in_the_space(env_id: str) -> None:
     env = _graph(env_id)
     observation = _rollout(env, _sampled_actions(env, 200), seed=9)[0]

@@ -111,7 +111,7 @@ def test_an_episode_of_a_team_is_counted_once_and_pays_the_sum() -> None:
     assert team.new(terminated[0], tf.constant([False, True, False])).numpy().tolist() == [False] * 3
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", ["rows", "joint", *rest("rows_and_state")])
 @pytest.mark.parametrize("env_id", OF_AGENTS)
 def test_resets_limits_and_spaces_are_those_of_all_environments(env_id: str, view: str) -> None:
     env: Any = make_env(env_id, "graph", 4, None, LIMIT, view=view)

@@ -46,7 +46,7 @@ def test_rollout_keeps_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", REPLAYS)
-@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("n_step", [3, *rest(1)])
 def test_only_transitions_behind_the_write_head_are_drawn(name: str, n_step: int) -> None:
     memory = make_memory(name, n_step=n_step, batch_size=16)
     memory.add(rows(0, "..Tr..."))  # places 0-6, 3 is an autoreset step

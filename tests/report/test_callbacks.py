@@ -88,6 +88,7 @@ def test_a_return_that_is_good_enough_ends_the_run(tmp_path):
     assert trained(tmp_path, stop_at_return=21.0).step == 64  # 20 at best
 
 
+@pytest.mark.slow
 def test_hparams_are_made_to_be_changed_and_trained(tmp_path):
     hparams = rl.make_hparams("ppo_identity", lr=1e-3, **TINY)
     hparams.train_steps = 16

@@ -15,7 +15,7 @@ from rl.runners.kept import Kept
 @pytest.mark.parametrize(
     "name",
     [
-        "ppo_identity",
+        pytest.param("ppo_identity", marks=pytest.mark.slow),
         pytest.param("rainbow_identity", marks=pytest.mark.slow),
         "es_identity",
         pytest.param("ppo_tictactoe_selfplay", marks=pytest.mark.slow),

@@ -83,6 +83,7 @@ def test_training_films_an_episode_at_each_evaluation_and_tensorboard_shows_it(t
         )
 
 
+@pytest.mark.slow
 def test_a_film_that_cannot_be_written_costs_a_warning_and_not_the_run(tmp_path, monkeypatch):
     def fails(*_):
         raise rl.UsageError("cannot write video: No space left on device")

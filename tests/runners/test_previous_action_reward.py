@@ -95,6 +95,7 @@ def test_a_policy_without_memory_learns_to_stay_with_what_was_paid(request, tmp_
     assert min(player.play(seed).episode_return for seed in (5, 6, 7)) >= 19.0
 
 
+@pytest.mark.slow
 def test_a_saved_policy_takes_what_the_environment_shows(run):
     policy = load(run.run_dir)
     env = make_gym_env(ENV_ID, previous_action_reward=True)

@@ -146,6 +146,7 @@ def test_exploration_follows_the_steps_within_a_rollout(build):
     assert not greedy[:20].all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["graph", *rest("gym")])
 def test_noisy_networks_explore_from_the_first_rollout(build, backend):
     runner = build(

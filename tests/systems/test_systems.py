@@ -81,6 +81,7 @@ def test_a_started_tensorflow_keeps_its_devices(monkeypatch):
     assert get_system("local").name == "local"
 
 
+@pytest.mark.slow
 def test_no_tpu_is_one_clear_line():
     """In a process of its own: looking for a TPU starts TensorFlow's runtime."""
     code = "from rl.systems import get_system; from rl.errors import UsageError\n"

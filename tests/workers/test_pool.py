@@ -136,6 +136,7 @@ def test_workers_that_waited_for_a_busy_learner_are_not_taken_to_hang(pool_of):
     assert pool.counts == (0, 0)
 
 
+@pytest.mark.slow
 def test_workers_that_always_fail_end_the_run_with_one_line(pool_of):
     pool = pool_of(("fail",), every=True)
     with pytest.raises(UsageError, match="workers fail one after another; the last one failed"):

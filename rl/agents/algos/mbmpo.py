@@ -42,6 +42,7 @@ from rl.models.images import for_images
 from rl.models.population import with_weights
 from rl.ops import distributions, loops, random
 from rl.ops import dynamics as ops
+from rl.ops.rows import Rows
 from rl.parallel import replicas
 from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
 
@@ -159,22 +160,18 @@ class MBMPO(MAML[MBMPOHParams]):
         horizon, rows = self.hparams.horizon, self.tasks * self.hparams.task_episodes
         seeds = random.split_array(seed, [horizon, 3])
         first, mask = tf.nest.map_structure(lambda x: x[:rows], (batch.observation, batch.mask))
-        specs = first, batch.action[:rows], mask, mask > 0.0, mask, mask
-        arrays = tf.nest.map_structure(
-            lambda x: tf.TensorArray(x.dtype, horizon, element_shape=x.shape), specs
-        )
+        row = first, batch.action[:rows], mask, mask > 0.0, mask, mask
+        kept = Rows(tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), row), horizon)
 
-        def body(t: Tensor, observation: Nest, alive: Tensor, arrays: Any) -> tuple[Any, ...]:
+        def body(t: Tensor, observation: Nest, alive: Tensor, arrays: list[Any]) -> tuple[Any, ...]:
             step = self.imagined_step(observation, weights, tf.gather(seeds, t))
             following, action, reward, terminated, log_prob = step
             row = observation, action, reward, terminated, alive, log_prob
-            arrays = tf.nest.map_structure(lambda array, x: array.write(t, x), arrays, row)
-            return t + 1, following, tf.where(terminated, 0.0, alive), arrays
+            return t + 1, following, tf.where(terminated, 0.0, alive), kept.write(arrays, t, row)
 
-        _, last, _, arrays = tf.while_loop(
-            lambda t, *_: t < horizon, body, (tf.constant(0), first, mask, arrays), maximum_iterations=horizon
-        )
-        seen, action, reward, terminated, mask, log_prob = tf.nest.map_structure(lambda x: x.stack(), arrays)
+        state = (tf.constant(0), first, mask, kept.arrays())
+        _, last, _, arrays = tf.while_loop(lambda t, *_: t < horizon, body, state, maximum_iterations=horizon)
+        seen, action, reward, terminated, mask, log_prob = kept.stack(arrays)
         seen = tf.nest.map_structure(lambda x, y: tf.concat([x, y[None]], 0), seen, last)
         return Trajectory(
             seen, action, reward, terminated, tf.zeros_like(terminated), mask, {"log_prob": log_prob}

@@ -36,6 +36,7 @@ from rl.models.dynamics import Dynamics
 from rl.ops import dynamics as ops
 from rl.ops import loops, random
 from rl.ops.policy import masked_mean
+from rl.ops.rows import Rows
 from rl.parallel import replicas
 from rl.types import Batch, Loss, Nest, Tensor, Update
 
@@ -120,22 +121,20 @@ class MBPO(SAC):
         seeds = random.split_array(seed, [horizon, 3])
         trusted = ops.elites(self.errors, self.hparams.elites)
         first, mask = tf.nest.map_structure(lambda x: x[:rows], (batch.observation, batch.mask))
-        kept: Batch = tf.nest.map_structure(
-            lambda x: tf.TensorArray(x.dtype, horizon, element_shape=[rows, *x.shape[1:]]),
-            batch._replace(next_action=()),
+        specs = tf.nest.map_structure(
+            lambda x: tf.TensorSpec([rows, *x.shape[1:]], x.dtype), batch._replace(next_action=())
         )
+        kept = Rows(specs, horizon)
 
-        def body(t: Tensor, observation: Nest, mask: Tensor, kept: Batch) -> tuple[Any, ...]:
+        def body(t: Tensor, observation: Nest, mask: Tensor, arrays: list[Any]) -> tuple[Any, ...]:
             step, goes_on = self.imagined_step(observation, mask, trusted, tf.gather(seeds, t))
-            kept = tf.nest.map_structure(lambda array, x: array.write(t, x), kept, step)
-            return t + 1, step.next_observation, mask * goes_on, kept
+            return t + 1, step.next_observation, mask * goes_on, kept.write(arrays, t, step)
 
-        *_, kept = tf.while_loop(
-            lambda t, *_: t < horizon, body, (tf.constant(0), first, mask, kept), maximum_iterations=horizon
-        )
-        steps = tf.nest.map_structure(lambda array: array.stack(), kept)  # [H, rows, ...]
+        state = (tf.constant(0), first, mask, kept.arrays())
+        *_, arrays = tf.while_loop(lambda t, *_: t < horizon, body, state, maximum_iterations=horizon)
         found: Batch = tf.nest.map_structure(
-            lambda x: tf.stop_gradient(tf.reshape(x, [horizon * rows, *x.shape[2:]])[:count]), steps
+            lambda x: tf.stop_gradient(tf.reshape(x, [horizon * rows, *x.shape[2:]])[:count]),
+            kept.stack(arrays),  # [H, rows, ...]
         )
         return found
 
