@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from rl.ops.loops import Max, Metrics, Min, Sum
+from rl.ops.rows import Rows
 from rl.ops.trajectories import side_by_side
 from rl.types import Tensor, Trajectory
 
@@ -77,16 +78,17 @@ def over_rollout(start: Running, goes_on: Tensor, reward: Tensor, counted: Tenso
     start: before its first step, [B]; reward and the rest: as in `Running.after`, [T, B].
     """
     steps = reward.shape[0]
-    # One each: run eagerly, a TensorArray is written in place.
-    arrays = Running(*(tf.TensorArray(tf.float32, steps, element_shape=reward.shape[1:]) for _ in start))
+    number = tf.TensorSpec(reward.shape[1:], tf.float32)
+    rows = Rows(Running(number, number), steps)
 
-    def body(t: Tensor, running: Running, arrays: Running) -> tuple[Any, ...]:
+    def body(t: Tensor, running: Running, arrays: list[Any]) -> tuple[Any, ...]:
         running = running.after(tf.gather(goes_on, t), tf.gather(reward, t), tf.gather(counted, t))
-        return t + 1, running, Running(*(each.write(t, x) for each, x in zip(arrays, running, strict=True)))
+        return t + 1, running, rows.write(arrays, t, running)
 
-    first = (tf.constant(0), start, arrays)
+    first = (tf.constant(0), start, rows.arrays())
     arrays = tf.while_loop(lambda t, *_: t < steps, body, first, maximum_iterations=steps)[2]
-    return Running(*(each.stack() for each in arrays))
+    found: Running = rows.stack(arrays)
+    return found
 
 
 def of_first(ended: Tensor) -> Tensor:

@@ -79,9 +79,8 @@ def test_illegal_actions_are_never_taken_and_leave_every_loss_finite(make_agent,
     chosen = tf.gather(legal[:-1], action, batch_dims=2).numpy()
     assert (chosen == 1).all() and len(np.unique(action)) == 3
     plain = make_agent(name, num_envs=4, rollout_length=8)
-    rollout = make_rollout(plain, ends=False)
-    rollout = rollout._replace(
-        observation={"x": numbers, "action_mask": legal}, action=action, extras=rollout.extras | extras
+    rollout = make_rollout(plain, ends=False)._replace(
+        observation={"x": numbers, "action_mask": legal}, action=action, extras=extras
     )
     assert all(np.isfinite(each) for each in agent.update(rollout, SEED).metrics.values())
     for key, each in agent.variables.items():

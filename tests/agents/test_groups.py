@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny_team
+from marked import few
 
 from rl.agents.algos.registry import get_algo
 from rl.envs.agents import row_space
@@ -71,10 +72,7 @@ def rows_of(outputs, weight):
     return outputs * weight.astype(np.float32).reshape([-1, *[1] * (outputs.shape.rank - axis - 1)])
 
 
-@pytest.mark.parametrize(
-    "algo",
-    [pytest.param(each, marks=() if each == "ppo" else pytest.mark.slow) for each in CASES],
-)
+@pytest.mark.parametrize("algo", few(CASES, ("ppo",)))
 def test_one_group_is_one_network_and_each_of_several_learns(build, algo):
     settings = SMALL | CASES[algo] | {"compile": "eager"}
     shared, one, two = (build(algo, **settings, policies=each) for each in ("", "*:all", "independent"))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces
-from marked import rest
+from marked import few, rest
 
 from rl.envs import make_env
 from rl.envs.graph.base import GraphEnv
@@ -39,7 +39,7 @@ LIMIT = 7
 
 def walked(ids: list[str]) -> list[Any]:
     """Params of environments, those that take long for `make test-all`."""
-    return [*(each for each in ids if each not in LONG), *rest(*(each for each in ids if each in LONG))]
+    return few(ids, [each for each in ids if each not in LONG])
 
 
 @functools.cache  # one object for equal arguments, so that its loop is compiled once
@@ -144,9 +144,7 @@ def held_to_originals(env_id):
     return env_id.startswith("MinAtar/") or env_id in WITH_ORIGINALS
 
 
-@pytest.mark.parametrize(
-    "env_id", [*(each for each in IDS if not held_to_originals(each)), *rest(*filter(held_to_originals, IDS))]
-)
+@pytest.mark.parametrize("env_id", few(IDS, [each for each in IDS if not held_to_originals(each)]))
 def test_compiled_loop_equals_eager_steps(env_id: str) -> None:
     env = _graph(env_id, max_episode_steps=LIMIT)
     actions = _sampled_actions(env)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces
-from marked import rest
+from marked import few
 
 from rl.envs import make_env, make_eval_envs
 from rl.envs.agents import VIEWS
@@ -111,7 +111,7 @@ def test_an_episode_of_a_team_is_counted_once_and_pays_the_sum() -> None:
     assert team.new(terminated[0], tf.constant([False, True, False])).numpy().tolist() == [False] * 3
 
 
-@pytest.mark.parametrize("view", ["rows", "joint", *rest("rows_and_state")])
+@pytest.mark.parametrize("view", few(VIEWS, ("rows", "joint")))
 @pytest.mark.parametrize("env_id", OF_AGENTS)
 def test_resets_limits_and_spaces_are_those_of_all_environments(env_id: str, view: str) -> None:
     env: Any = make_env(env_id, "graph", 4, None, LIMIT, view=view)
@@ -142,7 +142,7 @@ def _typed(shown: dict[str, np.ndarray], space: spaces.Dict) -> dict[str, np.nda
     return {name: np.asarray(each, space[name].dtype) for name, each in shown.items()}
 
 
-@pytest.mark.parametrize("env_id", [*PLAYED, *rest(*(each for each in OF_AGENTS if each not in PLAYED))])
+@pytest.mark.parametrize("env_id", few(OF_AGENTS, PLAYED))
 def test_episodes_on_the_host_are_those_in_the_graph(env_id: str) -> None:
     host = make_eval_envs(env_id, 2)
     env: Any = make_env(env_id, "graph", 2)

@@ -126,22 +126,6 @@ def test_reverse_linear_recurrence_starts_from_the_last_value():
     np.testing.assert_allclose(found[:, 0], [5.0, 2.0, 13.0])
 
 
-@pytest.mark.parametrize("length", [1, 13])
-@pytest.mark.parametrize("jit_compile", [None, True], ids=["eager", "xla"])
-def test_a_recurrence_of_any_length_is_that_of_numpy(length, jit_compile):
-    generator = np.random.default_rng(length)
-    decay, increment = generator.normal(size=(2, length, 3)).astype(np.float32)
-    last = x = generator.normal(size=3).astype(np.float32)
-    expected = np.zeros_like(increment)
-    for t in reversed(range(length)):
-        expected[t] = x = increment[t] + decay[t] * x
-    function = returns.reverse_linear_recurrence
-    if jit_compile:
-        function = tf.function(function, jit_compile=True, autograph=False)
-    found = function(*map(tf.constant, (decay, increment, last)))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-
-
 def test_lambda_return():
     """lambda = 1/2, discounts 1/2, then 0: the third step's successor counts for nothing."""
     reward, value = column([1.0, 2.0, 3.0, 4.0]), column([9.0, 2.0, 4.0, 8.0, 16.0])

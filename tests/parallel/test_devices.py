@@ -21,7 +21,7 @@ from rl.parallel import replicas
 from rl.parallel.devices import Devices
 
 SCRIPT = Path(__file__).parents[1] / "device_equality.py"
-# One of each kind of experience.
+# One that replays, one that learns from rollouts.
 FEW = ["dqn:Discrete", "ppo:Box"]
 SETS = {name: algos.get(name).hparams_type() for name in algos.names()}
 PLAYING = [name for name, each in SETS.items() if not (each.offline or each.demonstrated or each.taught)]

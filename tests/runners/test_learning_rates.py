@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from marked import rest
+from marked import few, rest
 
 REPLAY = {"num_envs": 2, "rollout_length": 4, "batch_size": 4, "replay_capacity": 80, "model.hidden": (4,)}
 ROLLOUTS = {"num_envs": 2, "rollout_length": 4, "minibatches": 2, "epochs": 2, "model.hidden": (4,)}
@@ -25,7 +25,7 @@ def rates(runner):
     return {name: float(each.learning_rate) for name, each in runner.agent.optimizers.items()}
 
 
-@pytest.mark.parametrize("case", [*list(CASES)[:3], *rest("several steps of the value")])
+@pytest.mark.parametrize("case", few(CASES, list(CASES)[:3]))
 def test_learning_rates_anneal_to_their_end_whatever_updates_were_made(build, case):
     name, overrides = CASES[case]
     runner = build(name, **LINEAR, **overrides, compile="eager")

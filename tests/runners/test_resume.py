@@ -83,10 +83,11 @@ def test_a_host_run_resumes_all_but_its_environments(tmp_path, assert_same_bits)
     assert [int(row.split(",")[0]) for row in rows] == list(range(64, 641, 64))
 
 
-def test_no_false_transition_is_remembered_where_a_host_run_was_resumed(tmp_path):
+@pytest.mark.parametrize("stops", [(10,), pytest.param((10, 7), marks=pytest.mark.slow)], ids=["one", "two"])
+def test_no_false_transition_is_remembered_where_a_host_run_was_resumed(tmp_path, stops):
     settings = {**RUNS["dqn"], "env_backend": "gym", "replay_capacity": 2000, "compile": "graph"}
     hparams = resolve("dqn", settings)
-    for looks in (10, 10**9):
+    for looks in (*stops, 10**9):
         trainer = trainer_of(hparams, tmp_path, 3)
         trainer.train(StopAfter(looks))
         trainer.close()
