@@ -18,6 +18,7 @@ class DreamerHParams(UniformSequences, HParams):
     searched: ClassVar[dict[str, str]] = {
         "updates_per_iteration": "[4,8,16]",
         "deter": "[128,256,512]",
+        "free_nats": "[0.1,0.3,1.0]",
         "entropy_coef": "log:1e-4:1e-2",
     }
 
@@ -70,8 +71,9 @@ def dreamer() -> DreamerHParams:
 @register
 def dreamer_cartpole() -> DreamerHParams:
     """DreamerV3 on CartPole-v1."""
-    # with constant rates it swings: seed 0 ended at 246
-    return dreamer(REPLAY["CartPole-v1"], lr_schedule="linear")
+    # Its four numbers hold less than the free nat of the default, by which what follows was hardly learned:
+    # the mean of five seeds was 331. With constant rates it swings.
+    return dreamer(REPLAY["CartPole-v1"], free_nats=0.1, lr_schedule="linear")
 
 
 @register
