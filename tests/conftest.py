@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # What this run of the tests compiles, in any of its processes, is compiled once: kept until it ends.
 COMPILED = Path(tempfile.gettempdir(), f"programs-{os.getpid()}")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# Two processes run tests, and what those start runs beside them: several threads each only wait for each other.
+# Two processes run tests, beside what those start: several threads each would only wait for one another.
 for pool in ("INTEROP", "INTRAOP"):
     os.environ.setdefault(f"TF_NUM_{pool}_THREADS", "1")
 if programs.FOLDER not in os.environ and programs.FLAG not in os.environ.get("TF_XLA_FLAGS", ""):
