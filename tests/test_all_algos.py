@@ -45,7 +45,7 @@ TINY = {
 BACKENDS = ("graph", "gym")
 RECURRENT = ("lstm", "gru")
 # Those that take long to compile: `make test` has one of the cases of each in all.
-HEAVY = {"alphazero", "dreamer", "maml", "mbmpo", "mbpo", "muzero", "pearl"}
+HEAVY = {"alphazero", "dreamer", "maml", "mbmpo", "mbpo", "muzero", "pearl", "world_models"}
 
 
 @pytest.fixture(autouse=True)
@@ -143,10 +143,11 @@ def first_of_each(cases, key):
     return params
 
 
-def first_of_its_family(name):
-    """The one whose loop is shown to XLA, too, where that is not long; tests/systems/test_tpu_rules.py shows
-    every one, in every environment."""
-    return next(each for each in algos.names() if family(each) is family(name))
+def is_shown_to_xla(algo):
+    """Whether the walk compiles an algorithm's loop by XLA, too: the first one's of those that learn from the
+    same. tests/systems/test_tpu_rules.py, which is slow, does so with every one, in every environment."""
+    same = [each for each in algos.names() if get_algo(each).experience == get_algo(algo).experience]
+    return algo == next(each for each in same if each not in HEAVY)
 
 
 def walk():
@@ -226,8 +227,7 @@ def test_it_learns_and_is_saved_and_restored_whole_and_repeats_itself(
         assert np.isfinite(value).all() or value.dtype.kind != "f", key
     assert all((after[key] != before[key]).any() for key in agent.policy_variables if key.endswith("kernel"))
     if backend == "graph":
-        shown = algo == first_of_its_family(algo) and algo not in HEAVY
-        assert_a_tpu_takes(next(filter(is_in_use, traced)), by_xla=shown)
+        assert_a_tpu_takes(next(filter(is_in_use, traced)), by_xla=is_shown_to_xla(algo))
 
 
 def test_it_learns_in_bfloat16_too(build):

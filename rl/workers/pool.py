@@ -69,6 +69,7 @@ class WorkerPool:
         self._replaced = self._lost = 0
         self._failures = 0  # one after another, with no delivery between them
         self._turn = 0
+        self._arrived: dict[int, deque[Slot]] = {}  # by part: those with a rollout to be taken
         for slot in self._slots:
             self._start(slot)
 
@@ -89,17 +90,21 @@ class WorkerPool:
         Raises:
             UsageError: workers fail one after another; EnvironmentFailed where it is their environments.
         """
-        slots = self._slots[part::parts]
+        # All that had come at the last look are taken before the next one, which costs as much as there are
+        # workers: with a thousand it would take longer than learning does.
+        arrived = self._arrived.setdefault(part, deque())
         while True:
-            for slot in self._slots:
-                while len(slot.pending) < IN_FLIGHT:
-                    slot.pending.append(self._order(slot))
-            for slot in self._ready(slots):
+            while arrived:
+                slot = arrived.popleft()
                 rollout = self._take(slot)
                 if rollout is not None:
                     slot.pending.append(self._order(slot))
                     self._turn = slot.index + 1  # the others come first next time
                     return rollout
+            for slot in self._slots:
+                while len(slot.pending) < IN_FLIGHT:
+                    slot.pending.append(self._order(slot))
+            arrived.extend(self._ready(self._slots[part::parts]))
 
     def gather(self, iteration: int) -> list[Rollout]:
         """Waits for a rollout of every worker by the same weights; returns them in the order of workers.

@@ -24,6 +24,7 @@ BOX, ACTIONS = spaces.Box(-5.0, 5.0, (3,), np.float32), spaces.Discrete(3)
 TINY = {"model.hidden": (8,), "curiosity_features": 4}
 PPO = {"env": "Identity-v0", "num_envs": 2, "rollout_length": 8, "minibatches": 2, "epochs": 1, **TINY}
 DQN = {"num_envs": 2, "min_replay_size": 8, "batch_size": 8, **TINY}
+FEW = {"updates_per_iteration": 2}
 
 
 @pytest.fixture(autouse=True)
@@ -167,7 +168,7 @@ def test_it_is_off_by_default_and_touches_nothing_that_the_agent_draws(build, na
 
 
 def test_a_memory_keeps_rewards_as_they_came_and_what_is_sampled_is_rewarded_anew(build):
-    runner = build("dqn_identity", compile="eager", curiosity="rnd", curiosity_coef=100.0, **DQN)
+    runner = build("dqn_identity", compile="eager", curiosity="rnd", curiosity_coef=100.0, **DQN | FEW)
     batches, learn = [], runner.agent.learn
 
     def noting(batch, seed):

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
-from marked import few
+from marked import few, rest
 from scipy import stats
 
 from rl.envs import make_env, make_gym_env
@@ -206,11 +206,10 @@ def test_resets_are_distributed_as_gymnasiums(env_id: str) -> None:
         ("Pendulum-v1", {"g": 1.62}),
         ("MountainCar-v0", {"goal_velocity": 0.05}),
         ("MountainCarContinuous-v0", {"goal_velocity": 0.05}),
-        ("CartPoleNoVel-v1", {"sutton_barto_reward": True}),
-        ("PendulumNoVel-v1", {"g": 1.62}),
         ("Catch-v0", {"rows": 4, "columns": 7}),
         ("Identity-v0", {"num_states": 9}),
         ("DeepSea-v0", {"size": 4, "mapping_seed": 1}),
+        *rest(("CartPoleNoVel-v1", {"sutton_barto_reward": True}), ("PendulumNoVel-v1", {"g": 1.62})),
     ],
 )
 def test_options_mean_what_they_mean_in_gymnasium(env_id: str, env_kwargs: dict[str, Any]) -> None:

@@ -81,7 +81,7 @@ class Stored:
         return found
 
 
-@pytest.mark.parametrize("shape", [*SHAPES[1:3], *rest(*((each,) for each in SHAPES[::3]))])
+@pytest.mark.parametrize("shape", [SHAPES[1], *rest(*((each,) for each in (SHAPES[0], *SHAPES[2:])))])
 def test_sequences_are_what_was_stored_whole_and_behind_the_write_head(shape) -> None:
     stored, memory = Stored(shape, 20), make_memory(shape)
     sample = xla(lambda seed: memory.sample(seed, STEP))
