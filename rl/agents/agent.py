@@ -257,6 +257,12 @@ class Agent(Generic[AnyHParams]):
         """Whether the policy that is learned is a distribution, of which actions are drawn in training."""
         return isinstance(self.act_select, StochasticActSelect) and self.act_select.stochastic
 
+    @property
+    def evaluates_with_noise(self) -> bool:
+        """Whether what the policy does in evaluations depends on random numbers."""
+        share = getattr(self.hparams, "evaluation_epsilon", 0.0)
+        return self.hparams.eval_policy == "sample" or bool(share)
+
     def _check_stochastic(self) -> None:
         if not self.stochastic:
             epsilon = "evaluation_epsilon" in type(self.hparams).model_fields

@@ -90,8 +90,7 @@ class Program(tf.Module):
 
     def _random(self) -> list[tuple[str, tuple[int, ...], int]]:
         """What acting draws; nothing where the actions do not depend on it."""
-        hparams = self._agent.hparams
-        if hparams.eval_policy != "sample" and not getattr(hparams, "evaluation_epsilon", 0.0):
+        if not self._agent.evaluates_with_noise:
             return []
         tape = random.NoiseTape()
 
@@ -115,26 +114,26 @@ class Program(tf.Module):
         states = [inputs[each.name] for each in self._state_ports(STATE)]
         memory = tf.nest.pack_sequence_as(self._memory, states)
         drawn = [inputs[each.name] for each in self._random_ports()]
-        seed = random.NoiseTape(drawn) if drawn else random.key(0)
-        action, following = self._chosen(observation, memory, seed)
+        seeds = [random.NoiseTape(drawn) if drawn else random.key(0) for _ in range(2)]
+        action, following = self._chosen(observation, memory, seeds[0])
         found = {}
         for (name, space), first, x in zip(self._actions, self._firsts, tf.nest.flatten(action), strict=True):
             if isinstance(space, spaces.Box):
                 found[name] = tf.clip_by_value(x, space.low, space.high)
             else:
                 found[name] = x + tf.constant(first, x.dtype) if np.any(first) else x
-        scores = self._scores(observation, memory)
+        scores = self._scores(observation, memory, seeds[1])
         if scores is not None:
             found[SCORES] = scores
         for i, leaf in enumerate(tf.nest.flatten(following)):
             found[f"{NEXT}_{i}"] = leaf
         return {name: tf.identity(each, name) for name, each in found.items()}
 
-    def _scores(self, observation: Nest, memory: Nest) -> Tensor | None:
-        """How good each discrete action is; None for others."""
+    def _scores(self, observation: Nest, memory: Nest, seed: Any) -> Tensor | None:
+        """How good each discrete action is, by the same draws of the policy; None for others."""
         if not isinstance(self._agent.action_space, spaces.Discrete):
             return None
-        output = self._agent.policy(observation, network_state(memory), random.key(0), False)
+        output = self._agent.policy(observation, network_state(memory), seed, False)
         if output.q_values is not None:
             return output.q_values
         return output.distribution.log_probs if isinstance(output.distribution, Categorical) else None

@@ -19,7 +19,6 @@ from rl.hparams.hparams import ModelHParams
 from rl.models import torso
 from rl.models.layers import Initializers, ObservationEncoder, dense, normalized_dense
 from rl.models.mlp import Torso
-from rl.ops import random
 from rl.ops.world_model import mixed_logits, straight_through, symlog
 from rl.types import Nest, Tensor
 
@@ -79,10 +78,10 @@ class RSSM(keras.layers.Layer):
         first, norm, activation = self.posterior_hidden
         return self._log_probs(self.posterior_out(activation(norm(first(deter) + seen))))
 
-    def sample(self, log_probs: Tensor, noise: Tensor | None) -> Tensor:
-        """z [N, G * K], with a gradient; noise: Gumbel [N, G * K], None: the likeliest."""
-        shaped = None if noise is None else tf.reshape(noise, log_probs.shape)
-        return tf.reshape(straight_through(log_probs, shaped), [log_probs.shape[0], self.stoch])
+    def sample(self, log_probs: Tensor, noise: Tensor) -> Tensor:
+        """z [N, G * K], with a gradient; noise: Gumbel [N, G * K], zeros for the likeliest."""
+        chosen = straight_through(log_probs, tf.reshape(noise, log_probs.shape))
+        return tf.reshape(chosen, [log_probs.shape[0], self.stoch])
 
     def observe(
         self, embedding: Tensor, action: Tensor, alive: Tensor, state: tuple[Tensor, Tensor], noise: Tensor
@@ -231,13 +230,13 @@ class DreamerNetwork(keras.Model):
         return tf.where(self.encoder.real > 0.0, symlog(x), x)
 
     def step(
-        self, observation: Nest, state: dict[str, Tensor], seed: Any, sampled: bool
+        self, observation: Nest, state: dict[str, Tensor], noise: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Features [N, D + G * K] after one more observation, and the state, in which the action is 0 yet."""
+        """Features [N, D + G * K] after one more observation, and the state, in which the action is 0 yet;
+        noise: Gumbel [N, G * K]."""
         rssm = self.rssm
         deter = rssm.forward(state["deter"], state["stoch"], state["action"])
         posterior = rssm.posterior(deter, rssm.seen(self.torso(self.target(observation))))
-        noise = random.gumbel(seed, [deter.shape[0], rssm.stoch]) if sampled else None
         stoch = rssm.sample(posterior, noise)
         after = {"deter": deter, "stoch": stoch, "action": tf.zeros_like(state["action"])}
         return tf.concat([deter, stoch], -1), after

@@ -48,14 +48,13 @@ def mixed_logits(logits: Tensor, share: float = UNIFORM_SHARE) -> Tensor:
     return tf.math.log((1.0 - share) * tf.nn.softmax(logits) + share / logits.shape[-1])
 
 
-def straight_through(log_probs: Tensor, noise: Tensor | None) -> Tensor:
+def straight_through(log_probs: Tensor, noise: Tensor) -> Tensor:
     """A sample's one-hot row [..., K], with the gradient of the probabilities (section "World model
     learning", after Bengio et al. 2013, https://arxiv.org/abs/1308.3432).
 
-    noise: standard Gumbel [..., K]; None: the likeliest in place of a sample.
+    noise: standard Gumbel [..., K]; with zeros, the likeliest in place of a sample.
     """
-    place = log_probs if noise is None else log_probs + noise
-    chosen = tf.one_hot(tf.argmax(place, -1, output_type=tf.int32), log_probs.shape[-1])
+    chosen = tf.one_hot(tf.argmax(log_probs + noise, -1, output_type=tf.int32), log_probs.shape[-1])
     probs = tf.exp(log_probs)
     return tf.stop_gradient(chosen) + (probs - tf.stop_gradient(probs))
 

@@ -102,7 +102,7 @@ def test_acting_goes_through_the_states_that_are_learned_from(agent_of, make_rol
     state = t.recurrent_state
     for i in range(8):
         state = {**state, "action": state["action"] if i == 0 else agent.code(t.action[i - 1])}
-        _, state = agent.network.step(t.observation[i], state, SEED, sampled=False)
+        _, state = agent.network.step(t.observation[i], state, tf.zeros([4, 6]))
     network, codes = agent.network, tf.one_hot(t.action, 3)
     target = network.target(tf.reshape(t.observation, [36, 3]))
     embedding = tf.reshape(network.torso(target), [9, 4, -1])
