@@ -84,12 +84,11 @@ class Agent(Generic[AnyHParams]):
         self.hparams = cast(AnyHParams, hparams)
         self.observation_space, self.action_space = observation_space, cast(Any, action_space)
         self.initializers = Initializers(seed, hparams.model.init)
-        model = hparams.model
         self.encoder = ObservationEncoder(
             observation_space,
             hparams.normalize_observation,
             action_space,
-            precision=model.precision if for_images(model.name) else "float32",
+            precision=hparams.model.precision if for_images(hparams.model.name) else "float32",
         )
         name = hparams.act_select_name
         self.guard = Guard(hparams.nan_patience)
@@ -260,8 +259,7 @@ class Agent(Generic[AnyHParams]):
     @property
     def evaluates_with_noise(self) -> bool:
         """Whether what the policy does in evaluations depends on random numbers."""
-        share = getattr(self.hparams, "evaluation_epsilon", 0.0)
-        return self.hparams.eval_policy == "sample" or bool(share)
+        return self.hparams.eval_policy == "sample" or getattr(self.hparams, "evaluation_epsilon", 0.0) > 0.0
 
     def _check_stochastic(self) -> None:
         if not self.stochastic:
@@ -369,10 +367,8 @@ class Agent(Generic[AnyHParams]):
     @property
     def acting_variables(self) -> dict[str, Any]:
         """What acting in training reads: `policy_variables`, then what else there is."""
-        select = self.act_select
-        return self.policy_variables | (
-            select.variables if isinstance(select, ActSelectWithVariables) else {}
-        )
+        own = self.act_select.variables if isinstance(self.act_select, ActSelectWithVariables) else {}
+        return self.policy_variables | own
 
     @property
     def variables(self) -> dict[str, Any]:

@@ -46,7 +46,20 @@ def write_onnx(program: Program, path: Path) -> None:
             input_signature=specs,
             autograph=False,
         )
-        tf2onnx.convert.from_function(flat, specs, opset=OPSET, output_path=str(path))
+        handlers = {"Log1p": (_log1p, [])}
+        tf2onnx.convert.from_function(
+            flat, specs, opset=OPSET, output_path=str(path), custom_op_handlers=handlers
+        )
+
+
+def _log1p(graph: Any, node: Any, name: str, args: list[Any]) -> None:
+    """Makes log(1 + x) of an operation that ONNX has not."""
+    x, y = node.input[0], node.output[0]
+    one = graph.make_const(f"{name}/one", np.float32(1.0))
+    kind = {"dtypes": [graph.get_dtype(y)], "shapes": [graph.get_shape(y)]}
+    plus = graph.make_node("Add", [x, one.output[0]], **kind)
+    graph.replace_input(node, x, plus.output[0], 0)
+    node.type = "Log"
 
 
 def run_savedmodel(path: Path) -> Callable[[Arrays], Arrays]:

@@ -185,3 +185,16 @@ def test_models_that_keep_state_and_long_rollouts_are_refused(agent_of):
         agent_of(action_space=spaces.MultiBinary(3))
     with pytest.raises(UsageError, match="dreamer squashes its actions"):
         agent_of(action_space=spaces.Box(-np.inf, np.inf, (1,)))
+
+
+def test_evaluations_draw_latents_and_take_the_policys_mode(agent_of):
+    agent = agent_of()
+    weights = agent.network.actor.out.kernel
+    weights.assign(50.0 * tf.random.stateless_normal(weights.shape, SEED))
+    now = tf.ones([400, 3]), agent.initial_state(400), SEED, tf.constant(0, tf.int64), False
+    action, _, after = agent.act(*now)
+    np.testing.assert_array_equal(agent.act(*now)[0], action)
+    chosen = {}
+    for latents, each in zip(after["network"]["stoch"].numpy(), action.numpy(), strict=True):
+        chosen.setdefault(latents.tobytes(), set()).add(int(each))
+    assert len(chosen) > 1 and all(len(actions) == 1 for actions in chosen.values())

@@ -41,7 +41,7 @@ def test_a_hundredth_of_every_distribution_is_uniform():
 
 def test_a_sample_has_the_gradient_of_the_probabilities():
     logits = tf.constant([[np.log(0.2), np.log(0.8)]], tf.float32)
-    for noise, chosen in ((None, [0, 1]), (tf.constant([[9.0, 0.0]]), [1, 0])):
+    for noise, chosen in ((tf.zeros([1, 2]), [0, 1]), (tf.constant([[9.0, 0.0]]), [1, 0])):
         with tf.GradientTape() as tape:
             tape.watch(logits)
             sample = wm.straight_through(tf.nn.log_softmax(logits), noise)
