@@ -46,7 +46,7 @@ def write_onnx(program: Program, path: Path) -> None:
             input_signature=specs,
             autograph=False,
         )
-        handlers = {"Log1p": (_log1p, [])}
+        handlers: dict[str, tuple[Any, list[Any]]] = {"Log1p": (_log1p, [])}
         tf2onnx.convert.from_function(
             flat, specs, opset=OPSET, output_path=str(path), custom_op_handlers=handlers
         )
