@@ -30,7 +30,7 @@ import measure
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 LENGTH = 100  # steps of a rollout, as in scaling.py
-WORKERS = (16, 64, 256, 1000)
+WORKERS = (16, 128, 1000)
 SECONDS = (0.5, 5.0)  # that a rollout takes: 200 and 20 steps/s of a worker
 PROCESSES = 4  # that simulate workers
 WARM, MEASURED = 5.0, 15.0  # seconds; the first after every worker has delivered
