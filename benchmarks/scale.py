@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import measure
+import scaling_report
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -190,6 +191,7 @@ def measured(workers: int, seconds: float) -> dict[str, Any]:
 
 
 def rows() -> list[dict[str, str]]:
+    """Those of scale.csv."""
     path = RESULTS / "scale.csv"
     if not path.exists():
         return []
@@ -228,15 +230,12 @@ def report() -> None:
     """Writes scale.md from scale.csv."""
     lines = ["# A thousand workers, simulated", ""]
     lines += ["Written by `python benchmarks/scale.py`, whose docstring says how; read in docs/scale.md.", ""]
-    lines += ["| " + " | ".join(COLUMNS.values()) + " |", "|" + " --- |" * len(COLUMNS)]
     ordered = sorted(rows(), key=lambda row: (float(row["seconds"]), int(row["workers"])))
-    lines += ["| " + " | ".join(row[name] for name in COLUMNS) + " |" for row in ordered]
+    cells = [[row[name] for name in COLUMNS] for row in ordered]
+    lines += scaling_report.table(list(COLUMNS.values()), cells)
     days = sorted({row["date"] for row in ordered})
     idle = sum(row["idle"] == "True" for row in ordered)
-    lines += [
-        "",
-        f"Rows of {' and '.join(days)}; {idle} of {len(ordered)} began on an idle machine, 2 cores.",
-    ]
+    lines += ["", f"Rows of {' and '.join(days)}; {idle} of {len(ordered)} began on an idle machine."]
     (RESULTS / "scale.md").write_text("\n".join(lines) + "\n")
 
 

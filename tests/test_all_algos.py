@@ -146,8 +146,8 @@ def first_of_each(cases, key):
 def is_shown_to_xla(algo):
     """Whether the walk compiles an algorithm's loop by XLA, too: the first one's of those that learn from the
     same. tests/systems/test_tpu_rules.py, which is slow, does so with every one, in every environment."""
-    same = [each for each in algos.names() if get_algo(each).experience == get_algo(algo).experience]
-    return algo == next(each for each in same if each not in HEAVY)
+    quick = [each for each in algos.names() if each not in HEAVY]
+    return algo == next((x for x in quick if get_algo(x).experience == get_algo(algo).experience), None)
 
 
 def walk():

@@ -45,8 +45,9 @@ def trained_until(runner, good, made=0):
 def save_restore_and_repeat(build, tmp_path, name, overrides):
     """Returns the runner after 8 iterations, and its variables before them.
 
-    An in-graph runner is no more than its variables: it repeats itself from those that were saved, and one
-    that was only built takes them all. Host environments keep state of their own: there the other one plays.
+    An in-graph runner is no more than its variables: it repeats itself from where another one of its seed
+    starts, and from those that were saved, which one that was only built takes whole. Host environments keep
+    state of their own: there the other one plays.
     """
     first, again = (build(name, seed=0, **overrides) for _ in range(2))
     before = state(first)
@@ -66,8 +67,9 @@ def save_restore_and_repeat(build, tmp_path, name, overrides):
     again.restored(tmp_path)
     assert_same(state(again), saved)
     if overrides["env_backend"] == "graph":
-        for key, variable in first.variables.items():
-            variable.assign(saved[key])
-        assert first.run(4) == late
-        assert_same(state(first), after)
+        for start, sums, end in ((before, early, saved), (saved, late, after)):
+            for key, variable in first.variables.items():
+                variable.assign(start[key])
+            assert first.run(4) == sums
+            assert_same(state(first), end)
     return first, before

@@ -86,14 +86,14 @@ def test_where_all_have_something_ready_each_has_its_turn(pool_of, parts):
     assert all(found.count(worker) == 6 for worker in range(4)), found
 
 
-def test_all_that_has_come_is_taken_before_the_next_look(pool_of, monkeypatch):
+def test_all_that_has_come_is_taken_before_the_next_look(pool_of, ray_here, monkeypatch):
     pool, looks = pool_of((), (), ()), []
     while pool.playing < 3:
         pool.next()
     look = pool._ready
     monkeypatch.setattr(pool, "_ready", lambda slots: looks.append(look(slots)) or looks[-1])
     pool._arrived.clear()
-    time.sleep(0.5)  # until each has one
+    ray_here.wait([slot.pending[0] for slot in pool._slots], num_returns=3, timeout=60.0)
     assert {pool.next().worker for _ in range(3)} == {0, 1, 2}
     assert [len(found) for found in looks] == [3]
 
