@@ -123,7 +123,11 @@ def train_and_play(job: Job) -> dict[str, float]:
         rl.train(job.family, output_dir=folder, seed=job.seed, env=job.env, train_steps=job.steps)
         seconds = time.perf_counter() - begun
         policy = rl.load(folder, "last")
-        returns = generic_envs.play(job.env, policy, EPISODES, policy.reset)
+
+        def act(observation: Any, info: dict[str, Any]) -> Any:
+            return policy(observation, action_mask=info.get("action_mask"))
+
+        returns = generic_envs.play(job.env, act, EPISODES, policy.reset)
     return {"mean_return": round(float(returns.mean()), 2), "seconds": round(seconds, 1)}
 
 

@@ -86,21 +86,24 @@ FIRST_START = 1_000_000  # seed of the first episode that is played to compare p
 
 
 def play(
-    env_id: str, act: Callable[[Any], Any], episodes: int, begin: Callable[[], None] | None = None
+    env_id: str,
+    act: Callable[[Any, dict[str, Any]], Any],
+    episodes: int,
+    begin: Callable[[], None] | None = None,
 ) -> np.ndarray:
     """Returns the return of each episode, float [episodes]; each has its own start, the same for everybody.
 
-    act: gives the action for an observation; begin: is called before each episode.
+    act: gives the action for an observation and the info beside it; begin: is called before each episode.
     """
     env = gymnasium.make(env_id)
     returns = []
     for episode in range(episodes):
-        observation, _ = env.reset(seed=FIRST_START + episode)
+        observation, info = env.reset(seed=FIRST_START + episode)
         if begin is not None:
             begin()
         total, done = 0.0, False
         while not done:
-            observation, reward, terminated, truncated, _ = env.step(act(observation))
+            observation, reward, terminated, truncated, info = env.step(act(observation, info))
             total, done = total + float(reward), terminated or truncated
         returns.append(total)
     env.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from rl.runners.recording import policy_recorder
 from rl.runners.trainer import Result
 from rl.saved_run import read_saved, read_weights, reading, saved_agent
 from rl.signals import StopRequest
+from rl.spaces import ACTION_MASK
 from rl.storage.address import check_recorded, default_output
 from rl.storage.storage import Storage, storages_of
 from rl.systems import use_system
@@ -108,17 +109,21 @@ class Policy:
             self.encode = env.encode
             env.close()
 
-    def __call__(self, observation: Nest, batched: bool = False) -> Nest:
+    def __call__(self, observation: Nest, batched: bool = False, action_mask: Any = None) -> Nest:
         """Returns the action for one observation, or `[N, ...]` actions for `[N, ...]` observations if
         `batched`.
 
+        action_mask: [A], or [N, A]: 0 for discrete actions that are illegal, as the environment's
+            `info["action_mask"]` says where its observations do not; None: all are legal.
+
         Raises:
-            ValueError: the observation has not the shape of the environment's.
+            ValueError: the observation has not the parts or the shape of the environment's, or a mask is
+                given to a policy that was trained without.
         """
         import tensorflow as tf
 
-        batch = _batch(self.agent.observation_space, observation, batched)
-        count = len(tf.nest.flatten(batch)[0])
+        batch = _masked_batch(self.agent.observation_space, observation, batched, action_mask)
+        count = _count(batch)
         actor = self._actors.pop(count, None)
         if actor is None:
             sampled = self.agent.hparams.eval_policy == "sample"
@@ -163,10 +168,38 @@ class Policy:
                 return evaluator.run(purpose_seed(Purpose.USER, seed), recorder=recorder)
 
 
+def _count(batch: Nest) -> int:
+    """Returns the N of arrays [N, ...]."""
+    import tensorflow as tf
+
+    return len(tf.nest.flatten(batch)[0])
+
+
+def _masked_batch(space: spaces.Space, observation: Nest, batched: bool, mask: Any) -> Nest:
+    """Makes what `_batch` does, with the mask among its parts where the environment says it in its info
+    alone: so `rl.envs.wrappers.ActionMask` gave it to the agent in training."""
+    of_mask = space.spaces.get(ACTION_MASK) if isinstance(space, spaces.Dict) else None
+    told = isinstance(observation, Mapping) and ACTION_MASK in observation
+    if of_mask is None or told:
+        if mask is not None:
+            raise ValueError("leave action_mask out: observations say it, or the policy was trained without")
+        return _batch(space, observation, batched)
+    parts = observation if isinstance(observation, Mapping) else {"observation": observation}
+    own = spaces.Dict({name: each for name, each in space.spaces.items() if name != ACTION_MASK})
+    batch = _batch(own, parts, batched)
+    if mask is not None:
+        return {**batch, ACTION_MASK: _batch(of_mask, mask, batched)}
+    first = next(iter(batch.values()))
+    return {**batch, ACTION_MASK: np.ones((_count(first), *of_mask.shape), of_mask.dtype)}
+
+
 def _batch(space: spaces.Space, observation: Nest, batched: bool) -> Nest:
     """Makes arrays [N, ...] from an observation of `space`, or from a batch of them; lists will do as
     well."""
     if isinstance(space, spaces.Dict):
+        given = list(observation) if isinstance(observation, Mapping) else []
+        if missing := [name for name in space.spaces if name not in given]:
+            raise ValueError(f"an observation is needed that has the parts {missing}, not only {given}")
         return {key: _batch(each, observation[key], batched) for key, each in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
         pairs = zip(space.spaces, observation, strict=True)

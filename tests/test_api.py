@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 import signal
 import time
@@ -18,6 +19,7 @@ import rl
 from rl.agents.algos.registry import get_algo
 from rl.api import Policy
 from rl.cli import main
+from rl.envs.make import make_gym_env
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
@@ -203,6 +205,32 @@ def test_policies_speak_the_environments_own_actions():
             np.testing.assert_allclose(action, [0.1, -0.1] if continuous else 3)
     finally:
         del gymnasium.registry["Shifted-v0"]
+
+
+def test_policies_take_the_mask_that_an_environment_says_in_its_info_and_all_is_legal_without():
+    env = make_gym_env("Taxi-v4")
+    agent = get_algo("ppo")(resolve("ppo", {"env": "Taxi-v4"}), env.observation_space, env.action_space, 0)
+    agent.network.policy.bias.assign([9.0, 6.0, 3.0, 0.0, 0.0, 0.0])
+    policy, taxi = Policy(agent), gymnasium.make("Taxi-v4")
+    observation, info = taxi.reset(seed=0)
+    illegal = [0, *np.flatnonzero(info["action_mask"] == 0)]  # the dearest one, too
+    mask = np.where(np.isin(np.arange(6), illegal), 0, 1)
+    assert policy(observation) == policy({"observation": observation, "action_mask": np.ones(6)}) == 0
+    assert policy(observation, action_mask=mask) == np.flatnonzero(mask)[0]
+    many = policy([observation] * 2, batched=True, action_mask=[mask, np.ones(6)])
+    np.testing.assert_array_equal(many, [np.flatnonzero(mask)[0], 0])
+    np.testing.assert_array_equal(policy([observation] * 3, batched=True), [0, 0, 0])
+    with pytest.raises(ValueError, match="leave action_mask out"):
+        policy({"observation": observation, "action_mask": mask}, action_mask=mask)
+
+
+def test_an_observation_without_its_parts_is_refused_in_words():
+    space = spaces.Dict({"place": spaces.Discrete(4), "x": spaces.Box(-1, 1, (2,))})
+    agent = get_algo("ppo")(resolve("ppo", {"env": "CartPole-v1"}), space, spaces.Discrete(2), 0)
+    with pytest.raises(ValueError, match=re.escape("the parts ['x'], not only ['place']")):
+        Policy(agent)({"place": 1})
+    with pytest.raises(ValueError, match=re.escape("the parts ['place', 'x'], not only []")):
+        Policy(agent)(1)
 
 
 # -- learning

@@ -50,10 +50,10 @@ def evaluated(model: Any, env_id: str, seed: int, episodes: int) -> np.ndarray:
     space = gymnasium.make(env_id).action_space
     if model is None:
         space.seed(seed)
-        return generic_envs.play(env_id, lambda observation: space.sample(), episodes)
+        return generic_envs.play(env_id, lambda observation, _: space.sample(), episodes)
     discrete = isinstance(space, gymnasium.spaces.Discrete)
 
-    def act(observation: Any) -> Any:
+    def act(observation: Any, _: Any) -> Any:
         action, _ = model.predict(observation, deterministic=True)
         return int(action) if discrete else action
 
