@@ -20,7 +20,8 @@ from rl.version import __version__ as __version__
 choose_kernels()  # here, so that all processes that import any part of the package compute alike
 
 if TYPE_CHECKING:
-    from rl.api import Policy, Run, load, make_hparams, train
+    from rl.api import Run, load, make_hparams, train
+    from rl.policy import Policy
     from rl.report.callbacks import Callbacks
 
 __all__ = ["Callbacks", "Policy", "Run", "UsageError", "load", "make_hparams", "train"]

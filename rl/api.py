@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gymnasium
-import numpy as np
-from gymnasium import spaces
 
-from rl.agents.agent import Agent
-from rl.envs.host import HostEnv, Purpose, action_encoder, purpose_seed
-from rl.envs.make import eval_envs_of
 from rl.envs.of_data import with_environment
 from rl.envs.own import check_importable, give_env
 from rl.errors import NotSent, UsageError
 from rl.experiment import tell_hints, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
+from rl.policy import Policy
 from rl.report.callbacks import Callbacks
 from rl.report.runs import RETURN, find_runs, run_columns
 from rl.report.trackers import check_tracker
 from rl.report.video import headless_setup
 from rl.request import Request
-from rl.runners.actor import Actor
-from rl.runners.evaluate import Evaluation, Evaluator
-from rl.runners.recording import policy_recorder
 from rl.runners.trainer import Result
 from rl.saved_run import read_saved, read_weights, reading, saved_agent
 from rl.signals import StopRequest
-from rl.spaces import ACTION_MASK
 from rl.storage.address import check_recorded, default_output
 from rl.storage.storage import Storage, storages_of
 from rl.systems import use_system
-from rl.types import Nest
 from rl.workers.plan import Workers
-
-ACTORS = 4  # compiled policies that a `Policy` keeps, of the batch sizes it was last called with
 
 
 class Run:
@@ -87,128 +75,6 @@ class Run:
         check_matplotlib()
         with reading(self.run_dir) as storage:
             return figure_of(methods_of(find_runs(storage.folder), metric), metric)
-
-
-class Policy:
-    """A trained policy: called with an observation, or a batch of them, it returns actions, as its hparam
-    `eval_policy` says: its best ones, or ones drawn from its distribution, the same in the same calls.
-
-    Observations and actions are those of the environment that it was trained for, pictures stacked where it
-    was trained on stacks: the last `frame_stack` ones along the last axis, oldest first. A recurrent policy
-    remembers what it was called with; `reset` begins a new episode.
-    """
-
-    def __init__(self, agent: Agent[Any], origin: dict[str, Any] | None = None):
-        self.agent = agent
-        self.origin = {"name": None, "address": "", **(origin or {})}  # of `policy_recorder`
-        self._actors: dict[int, Actor] = {}
-        self._calls = 0  # each with random numbers of its own
-        self.encode = action_encoder(agent.action_space)  # the agent's actions as the environment takes them
-        if agent.hparams.env:
-            env = eval_envs_of(agent.hparams, 1)
-            self.encode = env.encode
-            env.close()
-
-    def __call__(self, observation: Nest, batched: bool = False, action_mask: Any = None) -> Nest:
-        """Returns the action for one observation, or `[N, ...]` actions for `[N, ...]` observations if
-        `batched`.
-
-        action_mask: [A], or [N, A]: 0 for discrete actions that are illegal, as the environment's
-            `info["action_mask"]` says where its observations do not; None: all are legal.
-
-        Raises:
-            ValueError: the observation has not the parts or the shape of the environment's, or a mask is
-                given to a policy that was trained without.
-        """
-        import tensorflow as tf
-
-        batch = _masked_batch(self.agent.observation_space, observation, batched, action_mask)
-        count = _count(batch)
-        actor = self._actors.pop(count, None)
-        if actor is None:
-            sampled = self.agent.hparams.eval_policy == "sample"
-            actor = Actor(self.agent, count, training=False, seed=0, sampled=sampled)
-        self._actors[count] = actor  # the newest last
-        if len(self._actors) > ACTORS:
-            del self._actors[next(iter(self._actors))]
-        actor.begin(self._calls, 1)
-        self._calls += 1
-        action = self.encode(actor(batch, 0, 0)[0])
-        return action if batched else tf.nest.map_structure(lambda x: x[0], action)
-
-    def environments(self, count: int) -> HostEnv | None:
-        """Returns `count` environments as evaluation plays them; None for a policy that was trained without
-        one."""
-        return eval_envs_of(self.agent.hparams, count) if self.agent.hparams.env else None
-
-    def reset(self) -> None:
-        """Forgets what a recurrent policy remembers; does nothing for others."""
-        for actor in self._actors.values():
-            actor.forget()
-
-    def evaluate(
-        self, episodes: int = 10, seed: int = 0, record_data: str | Path | None = None
-    ) -> Evaluation:
-        """Plays whole episodes on the Gymnasium environment it was trained for.
-
-        record_data: the folder of a data set to which they are added (`rl.data`).
-        seed: which episodes: others for each seed, and none that training evaluated or tested.
-
-        Raises:
-            UsageError: it learned from data, and of no environment that could be played.
-        """
-        if not self.agent.hparams.env:
-            raise UsageError("there is no environment to evaluate in: load it with env=")
-        with contextlib.closing(Evaluator(self.agent, episodes)) as evaluator:
-            if record_data is None:
-                return evaluator.run(purpose_seed(Purpose.USER, seed))
-            who = {**self.origin, "seed": seed}
-            with policy_recorder(str(record_data), self.agent, **who) as recorder:
-                recorder.begin()
-                return evaluator.run(purpose_seed(Purpose.USER, seed), recorder=recorder)
-
-
-def _count(batch: Nest) -> int:
-    """Returns the N of arrays [N, ...]."""
-    import tensorflow as tf
-
-    return len(tf.nest.flatten(batch)[0])
-
-
-def _masked_batch(space: spaces.Space, observation: Nest, batched: bool, mask: Any) -> Nest:
-    """Makes what `_batch` does, with the mask among its parts where the environment says it in its info
-    alone: so `rl.envs.wrappers.ActionMask` gave it to the agent in training."""
-    of_mask = space.spaces.get(ACTION_MASK) if isinstance(space, spaces.Dict) else None
-    told = isinstance(observation, Mapping) and ACTION_MASK in observation
-    if of_mask is None or told:
-        if mask is not None:
-            raise ValueError("leave action_mask out: observations say it, or the policy was trained without")
-        return _batch(space, observation, batched)
-    parts = observation if isinstance(observation, Mapping) else {"observation": observation}
-    own = spaces.Dict({name: each for name, each in space.spaces.items() if name != ACTION_MASK})
-    batch = _batch(own, parts, batched)
-    if mask is not None:
-        return {**batch, ACTION_MASK: _batch(of_mask, mask, batched)}
-    first = next(iter(batch.values()))
-    return {**batch, ACTION_MASK: np.ones((_count(first), *of_mask.shape), of_mask.dtype)}
-
-
-def _batch(space: spaces.Space, observation: Nest, batched: bool) -> Nest:
-    """Makes arrays [N, ...] from an observation of `space`, or from a batch of them; lists will do as
-    well."""
-    if isinstance(space, spaces.Dict):
-        given = list(observation) if isinstance(observation, Mapping) else []
-        if missing := [name for name in space.spaces if name not in given]:
-            raise ValueError(f"an observation is needed that has the parts {missing}, not only {given}")
-        return {key: _batch(each, observation[key], batched) for key, each in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        pairs = zip(space.spaces, observation, strict=True)
-        return tuple(_batch(each, part, batched) for each, part in pairs)
-    array = np.asarray(observation, space.dtype)
-    if array.shape[1 if batched else 0 :] != space.shape or array.ndim != len(space.shape) + batched:
-        wanted = ("N", *space.shape) if batched else space.shape
-        raise ValueError(f"an observation of shape {list(wanted)} is needed, not {list(array.shape)}")
-    return array if batched else array[None]
 
 
 def train(

@@ -24,7 +24,7 @@ ROOMS = (
         "rl.publish",
     ),
     ("rl.cli", "rl.listing", "rl.suggest", "rl.envs.checks"),
-    ("rl", "rl.api", "rl.experiment"),
+    ("rl", "rl.api", "rl.policy", "rl.experiment"),
     (
         "rl.runners",
         "rl.workers",

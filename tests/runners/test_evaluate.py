@@ -13,10 +13,10 @@ from stop_after import StopAfter
 import rl
 from rl import experiment
 from rl.agents.algos.registry import get_algo
-from rl.api import Policy
 from rl.envs import make_eval_envs
 from rl.envs.host import Purpose, env_seeds, purpose_seed
 from rl.hparams.merge import resolve
+from rl.policy import Policy
 from rl.request import Request
 from rl.runners.evaluate import Evaluator
 from rl.runners.kept import Kept

@@ -1,0 +1,69 @@
+"""A policy speaks the environment's own language: its observations, its actions, its masks."""
+
+from __future__ import annotations
+
+import re
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rl.agents.algos.registry import get_algo
+from rl.envs.make import make_gym_env
+from rl.hparams.merge import resolve
+from rl.policy import Policy
+
+
+class Shifted(gymnasium.Env):
+    """Actions and observations that agents see differently: 64 bits, numbered from 3, bounded."""
+
+    observation_space = spaces.Dict({"place": spaces.Discrete(3, start=5), "x": spaces.Box(-9.0, 9.0, (2,))})
+
+    def __init__(self, render_mode=None, continuous=False):
+        self.action_space = spaces.Box(-0.1, 0.1, (2,)) if continuous else spaces.Discrete(2, start=3)
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+
+def test_policies_speak_the_environments_own_actions():
+    gymnasium.register("Shifted-v0", entry_point=Shifted)
+    try:
+        for continuous in (False, True):
+            env = gymnasium.make("Shifted-v0", continuous=continuous, disable_env_checker=True)
+            overrides = {"env": "Shifted-v0", "env_kwargs": {"continuous": continuous}}
+            actions = env.action_space if continuous else spaces.Discrete(2)
+            agent = get_algo("ppo")(resolve("ppo", overrides), env.observation_space, actions, 0)
+            agent.network.policy.bias.assign([2.0, -2.0])
+            action = Policy(agent)({"place": 6, "x": [1.0, 2.0]})
+            assert env.action_space.contains(action)
+            np.testing.assert_allclose(action, [0.1, -0.1] if continuous else 3)
+    finally:
+        del gymnasium.registry["Shifted-v0"]
+
+
+def test_policies_take_the_mask_that_an_environment_says_in_its_info_and_all_is_legal_without():
+    env = make_gym_env("Taxi-v4")
+    agent = get_algo("ppo")(resolve("ppo", {"env": "Taxi-v4"}), env.observation_space, env.action_space, 0)
+    agent.network.policy.bias.assign([9.0, 6.0, 3.0, 0.0, 0.0, 0.0])
+    policy, taxi = Policy(agent), gymnasium.make("Taxi-v4")
+    observation, info = taxi.reset(seed=0)
+    illegal = [0, *np.flatnonzero(info["action_mask"] == 0)]  # the dearest one, too
+    mask = np.where(np.isin(np.arange(6), illegal), 0, 1)
+    assert policy(observation) == policy({"observation": observation, "action_mask": np.ones(6)}) == 0
+    assert policy(observation, action_mask=mask) == np.flatnonzero(mask)[0]
+    many = policy([observation] * 2, batched=True, action_mask=[mask, np.ones(6)])
+    np.testing.assert_array_equal(many, [np.flatnonzero(mask)[0], 0])
+    np.testing.assert_array_equal(policy([observation] * 3, batched=True), [0, 0, 0])
+    with pytest.raises(ValueError, match="leave action_mask out"):
+        policy({"observation": observation, "action_mask": mask}, action_mask=mask)
+
+
+def test_an_observation_without_its_parts_is_refused_in_words():
+    space = spaces.Dict({"place": spaces.Discrete(4), "x": spaces.Box(-1, 1, (2,))})
+    agent = get_algo("ppo")(resolve("ppo", {"env": "CartPole-v1"}), space, spaces.Discrete(2), 0)
+    with pytest.raises(ValueError, match=re.escape("the parts ['x'], not only ['place']")):
+        Policy(agent)({"place": 1})
+    with pytest.raises(ValueError, match=re.escape("the parts ['place', 'x'], not only []")):
+        Policy(agent)(1)
