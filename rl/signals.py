@@ -90,6 +90,7 @@ class StopRequest:
             self._unhurried -= 1
 
     def __enter__(self) -> StopRequest:
+        _ENTERED.append(self)
         if threading.current_thread() is threading.main_thread():
             for each in _SIGNALS:
                 if each == signal.SIGHUP and signal.getsignal(each) == signal.SIG_IGN:
@@ -101,9 +102,13 @@ class StopRequest:
         return self
 
     def __exit__(self, *_: object) -> None:
+        _ENTERED.remove(self)
         if self._watch is not None:
             self._watch.close()
             self._watch = None
+        self._put_back()
+
+    def _put_back(self) -> None:
         for each, handler in self._earlier.items():
             # None: it was not installed from Python and cannot be put back from here
             signal.signal(each, signal.SIG_DFL if handler is None else handler)
@@ -136,12 +141,28 @@ class StopRequest:
             os.write(2, f"\n{name}: {words}\n".encode())
 
 
+_ENTERED: list[StopRequest] = []  # those under way, the newest last
+
+
+def _in_forked_child() -> None:
+    """Gives a forked process of an environment the handlers of before: a signal to it is not for the run,
+    which would hear of it by their common pipe, and ends it."""
+    for each in reversed(_ENTERED):
+        if each._watch is not None:
+            signal.set_wakeup_fd(-1)
+        each._put_back()
+    _ENTERED.clear()
+
+
+os.register_at_fork(after_in_child=_in_forked_child)
+
+
 class _Watch:
     """A thread that hears of signals while the main thread is in a compiled call, where no handler runs.
 
     Args:
         patience: seconds between the two calls below.
-        came, late: called with the number of a signal that has a handler, at once and `patience` later.
+        came, late: called with the number of a signal that has a handler, at once, and each `patience` later.
     """
 
     def __init__(self, patience: float, came: Callable[[int], None], late: Callable[[int], None]):
@@ -157,9 +178,8 @@ class _Watch:
             if numbers[0] not in _SIGNALS:
                 continue
             came(numbers[0])
-            if self._closed.wait(patience):
-                break
-            late(numbers[0])
+            while not self._closed.wait(patience):  # again: it may have come when nothing could be done
+                late(numbers[0])
 
     def close(self) -> None:
         signal.set_wakeup_fd(self._earlier)

@@ -26,6 +26,7 @@ from rl.envs.make import make_env
 from rl.envs.registry import register
 from rl.hparams.merge import resolve
 from rl.hparams.registry import registry as hparams_sets
+from rl.memory.ring import TERMINATED, TRANSITION
 from rl.ops import random
 from rl.ops.trajectories import take
 from rl.parallel.devices import Devices
@@ -160,7 +161,25 @@ def updates(path, counts, *cases):
         for count, made in ((1, 0), *((each, UPDATES) for each in counts)):
             variables = updated(hparams, batch, count, made)
             found |= {f"{case}|{count * bool(made)}|{name}": value for name, value in variables.items()}
-    np.savez(path, **found)
+    np.savez(path, cut=cut(), **found)
+
+
+def cut():
+    """The flags of the newest row on each of two devices, [2, 2], after a restart has cut what was running:
+    the first environment of the first device alone."""
+    devices, hparams = Devices(strategy(2)), settings("dqn", "Discrete")
+    env = make_env(hparams.env, "graph", 1)
+    with devices.scope():
+        agent = get_algo("dqn")(hparams, env.observation_space, env.action_space, 3)
+        memory = make_memory(agent, 2, LENGTH, 1)
+        memory.ring._written.assign(1)
+    newest = [TRANSITION, TRANSITION | TERMINATED], [TRANSITION | TERMINATED, 0]
+    flags = devices.values(memory.ring._flags)
+    for own, row in zip(flags, newest, strict=True):
+        own.assign(np.array([*row, *[0] * (own.shape[0] - 2)], np.uint8))
+    memory.cut()
+    devices.close()
+    return [own.numpy()[:2] for own in flags]
 
 
 def run(name, overrides):

@@ -42,8 +42,26 @@ BUSY = """
             while stop.signal is None:
                 time.sleep(0.01)
             time.sleep(2.0)
+        if sys.argv[1] == "both":
+            print("saved", flush=True)
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 2 * 10**9)
         print("saved", stop.requested, flush=True)
         time.sleep(2.0)
+    sys.exit(stop.exit_code)
+"""
+
+
+# A helper that an environment has forked is ended; nobody asks the run to stop.
+FORKS = """
+    import multiprocessing, sys, time
+    from rl.signals import StopRequest
+    with StopRequest(patience=0.5) as stop:
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+        child.start()
+        child.terminate()
+        child.join(20)
+        time.sleep(0.2)
+        print(child.exitcode, stop.signal, flush=True)
     sys.exit(stop.exit_code)
 """
 
@@ -98,6 +116,21 @@ def test_a_checkpoint_is_waited_for_and_so_is_whoever_has_seen_the_signal():
         out, err = child.communicate(timeout=60)
     assert (out, child.returncode) == ("saved True\n", 143)
     assert "too long" not in err
+
+
+def test_a_call_that_takes_too_long_after_a_checkpoint_is_not_waited_for():
+    with _child("both", program=BUSY) as child:
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGTERM)
+        out, err = child.communicate(timeout=60)
+    assert (out, child.returncode) == ("saved\n", 143)
+    assert "too long" in err
+
+
+def test_a_process_that_was_forked_meanwhile_has_the_handlers_of_before():
+    with _child(program=FORKS) as child:
+        out, err = child.communicate(timeout=60)
+    assert (out, err, child.returncode) == ("-15 None\n", "", 0)
 
 
 def test_under_nohup_a_terminal_that_hangs_up_is_nothing():

@@ -105,6 +105,11 @@ class Journal:
         """Lets go of the file."""
         os.close(self._file)
 
+    def cut(self, size: int) -> None:
+        """Leaves `size` bytes. Raises as `append`."""
+        self.size = size
+        patiently(self._truncate, f"cannot write {self.path}")
+
     def _truncate(self) -> None:
         os.ftruncate(self._file, self.size)
 

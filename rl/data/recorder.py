@@ -64,7 +64,7 @@ class Recorder:
         self._observed = [path for path, _ in parts(self._spaces[0])]
         self._acted = list(parts(self._spaces[1]))
         self._journal: journal.Journal | None = None
-        self._number = 0
+        self._number = self._begun = 0  # its number; bytes of it before anything was added
         self._waiting: list[Rows] = []
         self._bytes = 0
         for space in self._spaces:
@@ -116,6 +116,13 @@ class Recorder:
             else:
                 self._number, size = found
                 self._journal = journal.Journal(stored.journal_path(self._data, self._number), size)
+            self._begun = self._journal.size
+
+    def start_over(self) -> None:
+        """Forgets what was added since `begin`, for episodes that are played once more. Raises as `add`."""
+        self._waiting, self._bytes = [], 0
+        if self._journal is not None:
+            self._journal.cut(self._begun)
 
     def _make(self) -> None:
         def empty() -> None:

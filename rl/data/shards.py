@@ -64,8 +64,13 @@ def fold(data: Path, number: int, go_on: bool = False) -> int | None:
         if go_on:
             following = next_number(data)
             _carry(head, assembler, journal_path(data, following))
-        if written is not None:
-            link(data, {shard.name: written})
+        try:
+            if written is not None:
+                link(data, {shard.name: written})
+        except BaseException:  # the old journal goes on, and has all that the new one has
+            if following is not None:
+                remove_quietly(journal_path(data, following))
+            raise
     remove_quietly(path)
     return following
 

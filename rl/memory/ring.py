@@ -208,10 +208,11 @@ class Ring:
             return
         newest = (int(self._written.numpy()) - 1) % self.rows
         place = np.arange(self.num_envs) + newest * self.num_envs  # [B]
-        flags = self._flags.numpy()[place]  # [B]
-        running = ((flags & TRANSITION) != 0) & ((flags & EPISODE_END) == 0)
-        cut = np.where(running, flags | TRUNCATED, flags).astype(np.uint8)
-        self._flags.scatter_update(tf.IndexedSlices(cut, place))
+        for own in getattr(self._flags, "values", (self._flags,)):  # each device's
+            flags = own.numpy()[place]  # [B]
+            running = ((flags & TRANSITION) != 0) & ((flags & EPISODE_END) == 0)
+            cut = np.where(running, flags | TRUNCATED, flags).astype(np.uint8)
+            own.scatter_update(tf.IndexedSlices(cut, place))
 
     def check_valid(self) -> None:
         """Reads everything on the host and raises ValueError at the first broken invariant. Eager only."""

@@ -87,7 +87,7 @@ class Runner:
     def row(self) -> dict[str, float]:
         """Returns the row that is logged of the window; what has no data is left out."""
         rest, kinds = self.sums(), self._kinds_so_far()
-        updates, row = rest.pop("updates"), {}
+        updates, row = rest.pop("updates", 0.0), {}  # none: environments failed before anything was learned
         episodes = rest.pop("episodes", None)  # None: nothing is played
         rest.pop("transitions", None)
         sums = {name: rest.pop(f"episode_{name}", 0.0) for name in ("return", "length")}

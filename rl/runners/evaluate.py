@@ -131,6 +131,8 @@ class Evaluator:
         Each environment plays a number of episodes fixed beforehand: taking whichever end first would
         favour short ones."""
         actor.sync()
+        if recorder is not None:
+            recorder.start_over()  # it may have been told of episodes in which an environment failed
         envs, tally = self._envs, _Tally(self.episodes, self._num_envs)
         doing("the environment's reset, of an evaluation")
         observation = envs.reset(seed)

@@ -179,6 +179,8 @@ class Trainer:
                 break
             self._check_health(self.runner.row(), logger)
             self._save(logger, progress)
+            if stop.requested:
+                break
         return not stop.requested
 
     def _is_complete(self) -> bool:

@@ -152,8 +152,13 @@ class Remote:
                 names = sorted({name.rstrip("/") for name in tf.io.gfile.listdir(address)} - {""})
         except Missing as error:  # `listdir` takes any failure for a missing folder; `exists` does not
             raise PlaceError(str(error)) from error
-        # A failure to say what it is is taken for a file, which then cannot be read.
-        return [name for name in names if not (files and tf.io.gfile.isdir(join(address, name)))]
+        return [name for name in names if not files or self._is_file(join(address, name))]
+
+    def _is_file(self, address: str) -> bool:
+        """Says whether there is a file; `isdir` would say that there is no folder where it gets no answer."""
+        with contextlib.suppress(Missing), _told("read", address):  # removed just now
+            return not tf.io.gfile.stat(address).is_directory
+        return False
 
     def size(self, name: str) -> int | None:
         address = self._at(name)

@@ -81,7 +81,11 @@ class Buffer:
     def save(self, address: str, step: int) -> None:
         """Writes all that it holds to a checkpoint of its own."""
         self._build()
-        self._checkpoints(address).save(self._memory.variables, step, {}, self._memory.appended())
+        checkpoints = self._checkpoints(address)
+        newest = checkpoints.latest_step()
+        if newest is not None and newest >= step:  # the run has gone back, or has begun anew
+            step = newest + 1
+        checkpoints.save(self._memory.variables, step, {}, self._memory.appended())
 
     def restore(self, address: str) -> int | None:
         """Reads the newest checkpoint; its step, None where there is none."""

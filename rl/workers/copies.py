@@ -127,7 +127,7 @@ def side_by_side(
     work: of one copy, as `rl.experiment.one_copy`; a function of a module.
 
     Raises:
-        UsageError: what a copy raises, or one that is killed again and again; the others stop and save.
+        UsageError: what a copy raises; the others stop and save.
     """
     copies = _Copies(request, storages, work)
     told, asked = time.monotonic(), False
@@ -278,11 +278,14 @@ class _Copies:
             raise answer
 
     def _was_lost(self, copy: int) -> None:
-        """Lets a copy whose process is gone wait for another one. Raises UsageError the third time."""
+        """Lets a copy whose process is gone wait for another one; the third time it has failed, as may pass:
+        memory may have been short."""
         address = self._storages[copy].address
         self._lost[copy] += 1
         if self._lost[copy] >= TRIES:
-            raise UsageError(f"the process of {address} was lost {TRIES} times")
+            self._errors[copy] = Unavailable(f"{address}: its process was lost {TRIES} times")
+            print(self._errors[copy], flush=True)
+            return
         print(f"{address}: its process was lost, going on from its last checkpoint", flush=True)
         self._waiting.insert(0, copy)
 

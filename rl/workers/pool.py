@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import ray
 
-from rl.errors import EnvironmentFailed, UsageError
+from rl.errors import EnvironmentFailed, Unavailable, UsageError
 from rl.workers.worker import Rollout
 
 IN_FLIGHT = 2
@@ -88,7 +88,8 @@ class WorkerPool:
         part, parts: of the part-th among `parts` groups of workers.
 
         Raises:
-            UsageError: workers fail one after another; EnvironmentFailed where it is their environments.
+            UsageError: workers fail one after another; Unavailable where their processes are lost,
+                EnvironmentFailed where it is their environments.
         """
         # All that had come at the last look are taken before the next one, which costs as much as there are
         # workers: with a thousand it would take longer than learning does.
@@ -110,7 +111,8 @@ class WorkerPool:
         """Waits for a rollout of every worker by the same weights; returns them in the order of workers.
 
         Raises:
-            UsageError: workers fail one after another; EnvironmentFailed where it is their environments.
+            UsageError: workers fail one after another; Unavailable where their processes are lost,
+                EnvironmentFailed where it is their environments.
         """
         found: dict[int, Rollout] = {}
         while len(found) < len(self._slots):
@@ -184,7 +186,9 @@ class WorkerPool:
         if self._failures > 3 + 2 * len(self._slots):
             if isinstance(cause, EnvironmentFailed):
                 raise cause
-            raise UsageError(f"workers fail one after another; the last one {why}")
+            # Processes that are lost may not be the next time; what is raised in them will be again.
+            kind = Unavailable if cause is None else UsageError
+            raise kind(f"workers fail one after another; the last one {why}")
         with contextlib.suppress(Exception):
             ray.kill(slot.handle)
         self._replaced += 1

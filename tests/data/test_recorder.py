@@ -281,6 +281,41 @@ def test_a_full_disk_spoils_nothing_that_is_there(tmp_path, monkeypatch):
     assert_equal(read(tmp_path, exact=True), before)
 
 
+def test_a_full_disk_while_a_journal_becomes_a_shard_loses_nothing(tmp_path, monkeypatch):
+    expected = recorded(tmp_path / "whole", 30)
+    monkeypatch.setattr("rl.data.recorder.LARGE", 100)
+    played, made = Played(), recorder(tmp_path / "full")
+    made.begin()
+    made.add(*played.rows(10))
+    made.flush()
+
+    def full(*_):
+        raise Unavailable("no space left")
+
+    with monkeypatch.context() as patch, pytest.raises(Unavailable):
+        patch.setattr(shards, "link", full)
+        made.saved()
+    made.add(*played.rows(10))
+    made.flush()
+    made.saved()  # there is room again
+    made.abandon()  # killed
+    again = recorder(tmp_path / "full")
+    again.begin(step=60)
+    again.add(*played.rows(10))
+    again.close()
+    assert_equal(read(tmp_path / "full", exact=True), expected)
+
+
+def test_what_is_played_once_more_is_recorded_once(tmp_path):
+    once, played = recorded(tmp_path / "once", 20, owner=""), Played()
+    with recorder(tmp_path / "twice", owner="") as made:
+        made.begin()
+        made.add(*Played().rows(13))  # of which episodes have ended, and others not
+        made.start_over()
+        made.add(*played.rows(20))
+    assert_equal(read(tmp_path / "twice", exact=True), once)
+
+
 def test_another_environments_data_set_is_refused_before_anything_is_written(tmp_path):
     recorded(tmp_path, 20)
     names = sorted(os.listdir(tmp_path / "data"))

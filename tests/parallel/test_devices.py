@@ -16,6 +16,7 @@ from marked import slow
 from rl.agents.algos.registry import registry as algos
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
+from rl.memory.ring import TERMINATED, TRANSITION, TRUNCATED
 from rl.ops import schedules
 from rl.parallel import replicas
 from rl.parallel.devices import Devices
@@ -80,6 +81,11 @@ def test_any_number_of_devices_makes_the_same_update_of_every_algorithm_and_acti
                 where = f"{case}, {count} devices: {name}"
                 other = found[f"{case}|{count}|{name}"]
                 np.testing.assert_allclose(other, value, rtol=1e-4, atol=5e-7, err_msg=where)
+
+
+def test_a_restart_cuts_what_runs_on_each_device_and_nothing_else(few):
+    running, ended = TRANSITION | TRUNCATED, TRANSITION | TERMINATED
+    np.testing.assert_array_equal(few["cut"], [[running, ended], [ended, 0]])
 
 
 @pytest.mark.parametrize("counts", [(2,), pytest.param((2, 4), marks=pytest.mark.slow)])

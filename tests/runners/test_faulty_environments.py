@@ -58,6 +58,13 @@ def test_a_run_whose_environments_fail_too_often_can_go_on(train, tmp_path, caps
     assert "resumed at step 16" in (tmp_path / "run" / "run_0" / "train.log").read_text()
 
 
+def test_a_run_whose_environments_fail_before_anything_is_learned_says_so(train, capsys):
+    never = OVERRIDES.replace("env_restarts=2", "env_restarts=0")
+    assert train(set(range(4, 10_000)), "--hparam_override", never) == 3
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "the simulator is gone" in error and error.endswith("; the checkpoint of step 0 is kept")
+
+
 def test_an_environment_that_hangs_is_interrupted(train, tmp_path):
     assert train({20}, "--hparam_override", f"{OVERRIDES},env_timeout=2", wrong="hang") == 0
     log = (tmp_path / "run" / "run_0" / "train.log").read_text()

@@ -98,6 +98,11 @@ def test_a_place_that_cannot_be_read_is_not_taken_for_an_empty_one(remote, path,
         for call in (remote.names, lambda: remote.size("a")):
             with pytest.raises(PlaceError, match=f"cannot read {remote.address}.* .no answer"):
                 call()
+    with monkeypatch.context() as patch:  # nor is a folder taken for a file
+        patch.setattr(tf.io.gfile, "stat", unavailable)
+        patch.setattr(tf.io.gfile, "isdir", lambda address: False)  # what it says of any failure
+        with pytest.raises(PlaceError, match=f"cannot read {remote.address}/a.* .no answer"):
+            remote.names(files=True)
     # TensorFlow's `listdir` itself says "not found" when it is refused what it asks first.
     monkeypatch.setattr(tf.io.gfile, "listdir", lambda folder: tf.io.gfile.GFile(f"{folder}/none").read())
     with pytest.raises(PlaceError, match="cannot read") as error:

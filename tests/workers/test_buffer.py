@@ -95,6 +95,20 @@ def test_too_few_transitions_are_not_sampled(build):
     assert buffer.sample(0, 0) == ((0, False), [])
 
 
+def test_a_run_that_went_back_saves_over_what_it_had_saved_later(shard, tmp_path):
+    buffer, shelf, blocks = shard
+    buffer.save(str(tmp_path / "0"), 48)
+    again = Buffer(shelf)
+    assert again.restore(str(tmp_path / "0")) == 48
+    again.add(blocks[0])
+    again.save(str(tmp_path / "0"), 16)
+    last = Buffer(shelf)
+    last.restore(str(tmp_path / "0"))
+    for a, b in zip(again.sample(5, 0)[1], last.sample(5, 0)[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert int(last._memory.ring.written) == int(buffer._memory.ring.written) + 8
+
+
 @pytest.mark.parametrize("scheme", ["", "ram://"])
 def test_what_was_saved_is_sampled_again(shard, tmp_path, scheme):
     buffer, shelf, _ = shard

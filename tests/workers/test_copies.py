@@ -14,7 +14,7 @@ import pytest
 
 from rl import signals
 from rl.cli import main
-from rl.errors import GivenUp, NotFinite, Unavailable, UsageError
+from rl.errors import GivenUp, NotFinite, Unavailable
 from rl.hparams.merge import resolve
 from rl.request import Request
 from rl.storage.storage import storage_of
@@ -88,12 +88,13 @@ def test_a_copy_whose_process_dies_gets_another_one(played, capsys):
     assert capsys.readouterr().out.count("going on from its last checkpoint") == 1
 
 
-def test_a_copy_that_loses_its_process_again_and_again_ends_all(played):
-    copies = played(LOST, LOST, LOST)
-    for _ in range(2):
-        assert copies.go_on(starts=True)
-    with pytest.raises(UsageError, match="run_0 was lost 3 times"):
-        copies.go_on(starts=True)
+def test_a_copy_that_loses_its_process_again_and_again_fails_as_may_pass_and_the_others_go_on(played):
+    copies = played(LOST, LOST, LOST, *[Done([{"run": "one"}], None)] * 2)
+    while copies.go_on(starts=True):
+        pass
+    (error,) = copies.failed
+    assert type(error) is Unavailable and "run_0: its process was lost 3 times" in str(error)
+    assert list(copies.rows) == [1, 2]
 
 
 def test_a_copy_that_ends_within_a_long_iteration_when_asked_is_no_crash(played, capsys):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rl.errors import EnvironmentFailed, UsageError
+from rl.errors import EnvironmentFailed, Unavailable, UsageError
 from rl.workers import pool as pools
 from rl.workers.pool import WorkerPool
 from rl.workers.worker import Rollout
@@ -151,7 +151,15 @@ def test_workers_that_waited_for_a_busy_learner_are_not_taken_to_hang(pool_of):
 @pytest.mark.slow
 def test_workers_that_always_fail_end_the_run_with_one_line(pool_of):
     pool = pool_of(("fail",), every=True)
-    with pytest.raises(UsageError, match="workers fail one after another; the last one failed"):
+    with pytest.raises(UsageError, match="workers fail one after another; the last one failed") as error:
+        pool.next()
+    assert type(error.value) is UsageError
+
+
+@pytest.mark.slow
+def test_workers_that_are_always_lost_end_the_run_as_may_pass(pool_of):
+    pool = pool_of(("die",), every=True)
+    with pytest.raises(Unavailable, match="workers fail one after another; the last one was lost"):
         pool.next()
 
 
