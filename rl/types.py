@@ -36,7 +36,9 @@ class Trajectory(NamedTuple):
     reward: Tensor  # [T, B] float32, received after action[t]
     terminated: Tensor  # [T, B] bool, of observation[t+1]
     truncated: Tensor  # [T, B] bool, of observation[t+1]
-    mask: Tensor  # [T, B] float32: 0 where action[t] was the ignored autoreset step, else 1
+    # [T, B] float32: 0 where action[t] was the ignored autoreset step, else 1. Where it is 0 and terminated
+    # is true, observation[t + 1] is none: it fills a sequence of stored data up, beyond its episode's end.
+    mask: Tensor
     extras: dict[str, Tensor]  # [T, B, ...]: what the algorithm asked to keep (log_prob, value ...)
     recurrent_state: Nest = ()  # [B, ...]: the network's state before observation[0]
 

@@ -20,7 +20,8 @@ class DatasetSequences(FromFiles):
     The first one of an episode begins with it, the last one ends with it: each step is learned from in one
     sequence. The `burn_in` steps before come along, to bring the network's state up to date (Kapturowski et
     al. 2019, R2D2, section 3); nobody knows the state before these, which is taken for zeros. Where the
-    episode has no such steps yet, or no more steps, those of the sequence have mask 0. After a step of mask 0
+    episode has no such steps yet, or no more steps, those of the sequence have mask 0; those beyond its end
+    say that they terminated, too, since they lead to no observation. After a step of mask 0
     a network's state starts anew (`rl.models.torso.unroll`): so an episode's first step has the state that
     it has when it is played.
 
@@ -69,12 +70,13 @@ class DatasetSequences(FromFiles):
         steps = first - self.burn_in + tf.range(self.length + 1, dtype=tf.int64)[:, None]  # [L+1, N]
         place = tf.clip_by_value(steps, begin, end) + episode  # of observations, one more for each episode
         inside = tf.logical_and(steps >= begin, steps < end)[:-1]  # [L, N]
+        beyond = (steps >= end)[:-1]
         row = tf.clip_by_value(steps, begin, end - 1)[:-1]
         trajectory = Trajectory(
             observation=rows_of(self._observation, place),
             action=rows_of(self._action, row),
             reward=tf.where(inside, tf.gather(self._reward, row), 0.0),
-            terminated=tf.logical_and(inside, tf.gather(self._terminated, row)),
+            terminated=tf.logical_or(beyond, tf.logical_and(inside, tf.gather(self._terminated, row))),
             truncated=tf.logical_and(inside, tf.gather(self._truncated, row)),
             mask=tf.cast(inside, tf.float32),
             extras={},

@@ -64,12 +64,12 @@ def discounted_return(
     )
 
 
-def lambda_return(reward: Tensor, discount: Tensor, value: Tensor, trace: float) -> Tensor:
+def lambda_return(reward: Tensor, discount: Tensor, value: Tensor, trace: float | Tensor) -> Tensor:
     """The TD(lambda) return of every step (Sutton and Barto 2018, equation 12.20): R[t] = reward[t] +
     discount[t] ((1 - trace) value[t+1] + trace R[t+1]), with R[T] = value[T].
 
     reward, discount [T, B]: of the step from t to t+1, the discount 0 where nothing follows; value [T+1, B];
-    trace: lambda. Returns [T, B].
+    trace: lambda, of all steps or [T, B]. Returns [T, B].
     """
     increment = reward + discount * (1.0 - trace) * value[1:]
     return reverse_linear_recurrence(discount * trace, increment, value[-1])

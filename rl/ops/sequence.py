@@ -15,6 +15,13 @@ from rl.ops.returns import reverse_linear_recurrence
 from rl.types import Nest, Tensor, Trajectory
 
 
+def observed(trajectory: Trajectory) -> Tensor:
+    """Which of the observations of sequences [L, N] are some, float32 [L+1, N]: 0 for those that fill up a
+    sequence of stored data beyond the end of its episode."""
+    filling = (1.0 - trajectory.mask) * tf.cast(trajectory.terminated, tf.float32)
+    return tf.concat([tf.ones_like(filling[:1]), 1.0 - filling], 0)
+
+
 def after_burn_in(
     trajectory: Trajectory, burn_in: int, unroll: Callable[[Nest, Nest, Tensor], Nest]
 ) -> tuple[Nest, Nest, Tensor]:

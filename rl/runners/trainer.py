@@ -134,8 +134,8 @@ class Trainer:
         if self.best_return is None and patiently(best.exists, f"cannot read {best}"):
             patiently(lambda: set_aside(best), f"cannot rename {best}")
         row_step = runner.step - window.steps if self.resumed else None  # of the last row
-        mirrored = self.request.track, self.storage.address
-        logger = Logger(self.run_dir, self.hparams.histograms, row_step, *mirrored)
+        told = self.hparams.histograms, row_step, self.request.track, self.storage.address
+        logger = Logger(self.run_dir, *told)
         with (
             logger,
             Progress(total, self.run_dir / "train.log", step=self.first_step, unit=self.unit) as progress,
@@ -167,27 +167,26 @@ class Trainer:
                 logger.flush()
                 patiently(self._write_checkpoint)
         rate = timed_steps / timed_seconds if timed_seconds else None
-        elapsed = time.perf_counter() - start
-        times, came_to = (elapsed, timed_seconds, rate), (self.best_return, last, stop.exit_code)
+        times = time.perf_counter() - start, timed_seconds, rate
+        came_to = self.best_return, last, stop.exit_code
         return Result(self.run_dir, runner.step, *times, *came_to, self.first_step)
 
     def _fill_window(self, logger: Logger, progress: Progress) -> bool:
         """Makes the iterations that the window has not had yet; False where the run was asked to stop."""
         stop = self._stop
         while not self.window.run(progress, lambda: stop.requested or self._is_save_due(within=True)):
-            if stop.requested:
-                break
-            self._check_health(self.runner.row(), logger)
-            self._save(logger, progress)
+            if not stop.requested:
+                self._check_health(self.runner.row(), logger)
+                self._save(logger, progress)
             if stop.requested:
                 break
         return not stop.requested
 
     def _is_complete(self) -> bool:
         """Says whether all steps are made, or as good a policy found as was asked for."""
+        asked, best = self.hparams.stop_at_return, self.best_return
+        good = asked is not None and best is not None and best >= asked
         made = self.runner.step >= self.hparams.train_steps and not self.window.iterations
-        asked = self.hparams.stop_at_return
-        good = asked is not None and self.best_return is not None and self.best_return >= asked
         return made or good or self._enough
 
     def _tell(self, answer: bool | None) -> None:
@@ -219,9 +218,9 @@ class Trainer:
         runner, window = self.runner, self.window
         doing("a row of metrics")
         step, total = runner.step, self.hparams.train_steps
-        before, sums = step - window.steps, runner.sums()
-        row = runner.row() | self.agent.scalars(step)
-        row |= window.perf(sums["updates"]) | runner.scalars() | self.health.skipped()
+        before, updates = step - window.steps, runner.sums()["updates"]
+        row = runner.row() | self.agent.scalars(step) | window.perf(updates)
+        row |= runner.scalars() | self.health.skipped()
         self._check_health(row, logger)
         evaluation = self._evaluate(before, total, row, progress)
         film = self._film(before, total, progress)
@@ -320,8 +319,7 @@ class Trainer:
 
     def _film(self, before: int, total: int, progress: Progress) -> Preview | None:
         """Films an episode where a multiple of `video_period` was passed, and at the end."""
-        period = self.hparams.video_period or self.hparams.eval_period
-        step = self.runner.step
+        step, period = self.runner.step, self.hparams.video_period or self.hparams.eval_period
         if self.player is None or not _is_due(before, step, period, total):
             return None
         seed = purpose_seed(Purpose.EVALUATION, self.seed, step)  # the first one evaluated
@@ -355,8 +353,8 @@ class Trainer:
     def _write_checkpoint(self) -> None:
         doing("a checkpoint to be written")
         runner = self.runner
-        meta = {"seed": self.seed, "best_return": self.best_return, "window": self.window.saved()}
-        meta |= self.health.saved()
+        meta = {"seed": self.seed, "best_return": self.best_return} | self.health.saved()
+        meta["window"] = self.window.saved()
         with self._stop.unhurried():
             if runner.recorder is not None:
                 runner.recorder.flush()

@@ -48,10 +48,12 @@ def test_what_is_imagined_teaches_actor_and_critic_alone(agent_of, make_rollout,
     batch = sequences(agent, make_rollout)
     with tf.GradientTape(persistent=True) as tape:
         observed, loss, _ = agent.model_loss(batch, SEED)
-        behaviour, _ = agent.behaviour_loss(batch, observed.features, SEED)
-    assert loss.shape == behaviour.shape == (4,)
+        behaviour, imagined, _ = agent.behaviour_loss(batch, observed.features, SEED)
+        replayed = agent.replayed_value_loss(batch.trajectory, observed.features, imagined)
+    assert loss.shape == behaviour.shape == replayed.shape == (4,)
     assert reached(agent, behaviour, tape) == {"actor", "critic"}
     assert reached(agent, loss, tape) == {"torso", "rssm", "heads"}
+    assert reached(agent, replayed, tape) == {"torso", "rssm", "critic"}
 
 
 def test_an_update_moves_what_learns_and_the_slow_critic_after_it(agent_of, make_rollout, snapshot):
@@ -143,10 +145,30 @@ def test_imagination_begins_in_every_state_and_returns_are_of_what_heads_say(age
         tf.reduce_sum(tf.reshape(states[1][:, 8:], [36, 2, 3]), -1), tf.ones([36, 2])
     )
     # With the first weights all rewards and values are 0: so are the returns.
-    metrics = agent.behaviour_loss(batch, observed.features, SEED)[1]
+    _, imagined, metrics = agent.behaviour_loss(batch, observed.features, SEED)
+    assert imagined.shape == (9, 4) and not np.any(np.abs(imagined) > 1e-5)
     assert abs(metrics["return_low"]) < 1e-5 and abs(metrics["value"]) < 1e-5
     zeros = tf.zeros([3, 36])
     assert not np.any(returns.lambda_return(zeros, zeros + 0.9, tf.zeros([4, 36]), 0.95))
+
+
+@pytest.mark.parametrize(
+    ("terminated", "expected"), [(True, [10.9, 2.0, 48.0]), (False, [23.05, 29.0, 48.0])]
+)
+def test_returns_of_replayed_steps_end_with_the_episode_and_have_imagined_values(
+    agent_of, make_rollout, terminated, expected
+):
+    """By hand: 48 = 3 + 0.9 * 50, 29 = 2 + 0.9 * 30, 23.05 = 1 + 0.9 (20 + 29) / 2, 10.9 with 2 for 29."""
+    agent = agent_of(gamma=0.9, gae_lambda=0.5)
+    ends = tf.constant([[False], [True], [False], [False]])
+    trajectory = make_rollout(agent)._replace(
+        reward=tf.constant([[1.0], [2.0], [0.0], [3.0]]),
+        terminated=tf.logical_and(ends, terminated),
+        truncated=tf.logical_and(ends, not terminated),
+        mask=tf.constant([[1.0], [1.0], [0.0], [1.0]]),  # the third is an autoreset
+    )
+    found = agent.replayed_return(trajectory, tf.constant([[10.0], [20.0], [30.0], [40.0], [50.0]]))
+    np.testing.assert_allclose(found.numpy()[[0, 1, 3], 0], expected, rtol=1e-6)
 
 
 def test_ended_episodes_are_no_beginnings(agent_of, make_rollout):
@@ -174,6 +196,22 @@ def test_empty_slots_and_masked_steps_have_no_influence_by_their_rewards(agent_o
     one, two = (agent.loss(batch._replace(trajectory=each), SEED)[0].numpy() for each in (t, other))
     np.testing.assert_array_equal(one, two)
     assert one[3] == 0.0 and one[:3].all()
+
+
+def test_what_fills_a_sequence_up_beyond_its_episode_is_not_learned_from(agent_of, make_rollout):
+    """`rl.memory.dataset_sequences` repeats the last observation, here the sixth one."""
+    agent = agent_of()
+    batch = sequences(agent, make_rollout, ends=False)
+    t, steps = batch.trajectory, tf.range(8)[:, None] + tf.zeros([8, 4], tf.int32)
+    t = t._replace(mask=tf.cast(steps < 5, tf.float32), terminated=steps >= 4)
+    found = []
+    for first in (6, 5):
+        change = tf.cast(tf.range(9)[:, None, None] >= first, tf.float32)
+        each = batch._replace(trajectory=t._replace(observation=t.observation + change))
+        found.append(agent.loss(each, SEED)[0].numpy())
+    unchanged = agent.loss(batch._replace(trajectory=t), SEED)[0].numpy()
+    np.testing.assert_allclose(found[0], unchanged, rtol=1e-6)
+    assert np.all(np.abs(found[1] - unchanged) > 1e-4)
 
 
 def test_models_that_keep_state_and_long_rollouts_are_refused(agent_of):

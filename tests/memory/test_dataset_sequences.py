@@ -44,7 +44,7 @@ def test_each_step_is_learned_from_once_after_its_burn_in_and_masked_outside_of_
     assert of(found.mask) == [[0, 1, 1], [1, 1, 1], [1, 1, 0], [0, 1, 1]]
     assert of(found.action) == [[0, 0, 1], [1, 2, 3], [3, 4, 4], [5, 5, 6]]
     assert of(found.reward) == [[0, 1, 2], [2, 4, 8], [8, 16, 0], [0, 32, 64]]
-    assert of(found.terminated) == [[False] * 3, [False] * 3, [False, True, False], [False] * 3]
+    assert of(found.terminated) == [[False] * 3, [False] * 3, [False, True, True], [False] * 3]
     assert of(found.truncated) == [[False] * 3, [False] * 3, [False] * 3, [False, False, True]]
     assert found.recurrent_state[0].shape == (100, 4) and not np.any(found.recurrent_state[0])
     assert np.all(np.array(batch.mask) == 1.0) and np.all(np.array(batch.sample_weight) == 1.0)

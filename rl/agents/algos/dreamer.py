@@ -7,6 +7,8 @@ representation) have weights 1, 1 and 0.1, the last two with a free nat. From ev
 steps are imagined without the environment. The critic fits their lambda-returns as a two-hot distribution
 over symlog bins, kept near an average of itself; the actor climbs them by REINFORCE, divided by the running
 range of returns between their 5th and 95th percentiles where that is above 1, with a small bonus for entropy.
+As in the paper's later version (Nature 640, 2025), the critic also learns at replayed steps, with weight 0.3,
+from lambda-returns of their own rewards whose values are the imagined returns; so do the model's states.
 
 Deviations from the paper:
 
@@ -39,7 +41,7 @@ from rl.hparams.dreamer import DreamerHParams
 from rl.models.continuous import BoxActions, DiscreteActions
 from rl.models.layers import ILLEGAL
 from rl.models.rssm import Critic, DreamerNetwork, Heads, Observed
-from rl.ops import random, returns
+from rl.ops import random, returns, sequence
 from rl.ops import world_model as wm
 from rl.ops.distributions import Categorical, DiagonalGaussian
 from rl.ops.nests import flatten_time
@@ -137,9 +139,11 @@ class Dreamer(Agent[DreamerHParams]):
         """The model's, the actor's and the critic's, of each sequence."""
         model_seed, imagination_seed = random.split(seed, 2)
         observed, loss, metrics = self.model_loss(batch, model_seed)
-        behaviour, more = self.behaviour_loss(batch, observed.features, imagination_seed)
-        total = (loss + behaviour) * batch.sample_weight * batch.mask
-        return total, metrics | more, None
+        behaviour, imagined, more = self.behaviour_loss(batch, observed.features, imagination_seed)
+        replayed = self.replayed_value_loss(batch.trajectory, observed.features, imagined)
+        metrics |= more | {"replayed_value_loss": masked_mean(replayed, batch.mask)}
+        total = loss + behaviour + self.hparams.replay_critic_coef * replayed
+        return total * batch.sample_weight * batch.mask, metrics, None
 
     def observe_sequences(self, trajectory: Trajectory, target: Tensor, seed: Tensor) -> Observed:
         """States of the L + 1 observations, whose `DreamerNetwork.target` is given, [(L + 1) N, F]."""
@@ -182,7 +186,8 @@ class Dreamer(Agent[DreamerHParams]):
             "kl": tf.reduce_mean(kl, 0),
         }
         found = {name: masked_mean(each, batch.mask) for name, each in metrics.items()}
-        return observed, steps + tf.reduce_mean(decoding + kl_loss, 0), found
+        seen = tf.reduce_mean((decoding + kl_loss) * sequence.observed(trajectory), 0)
+        return observed, steps + seen, found
 
     def imagine(self, features: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
         """What the actor does from the states of sequences, `[L+1, N, D + S]`: features [H+1, M, D + S] and
@@ -218,8 +223,9 @@ class Dreamer(Agent[DreamerHParams]):
 
     def behaviour_loss(
         self, batch: SequenceBatch, features: Tensor, seed: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """(actor's and critic's loss [N], metrics), of what is imagined from `features` [L+1, N, D + S]."""
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """(actor's and critic's loss [N], return [L+1, N], metrics), of what is imagined from `features`
+        [L+1, N, D + S]."""
         hparams, heads, trajectory = self.hparams, self.heads, batch.trajectory
         lead = features.shape[:2]
         states, codes = self.imagine(features, seed)  # [H+1, M, D + S], [H, M, A]; no gradients
@@ -241,9 +247,7 @@ class Dreamer(Agent[DreamerHParams]):
         advantage = tf.stop_gradient((target - value[:-1]) / self.return_scale())
         policy_loss = -(advantage * log_prob + hparams.entropy_coef * entropy) * weight
 
-        slow = tf.stop_gradient(wm.twohot_mean(self.slow_critic(acting), self.bins))
-        wanted = wm.twohot(target, self.bins) + wm.twohot(slow, self.bins)
-        value_loss = wm.cross_entropy(wanted, logits[:-1]) * weight
+        value_loss = self.value_loss(acting, logits[:-1], target) * weight
 
         def each(x: Tensor) -> Tensor:  # [H, M] to the mean of each sequence, [N]
             return tf.reduce_mean(tf.reshape(x, [hparams.horizon, *lead]), [0, 1])
@@ -256,7 +260,31 @@ class Dreamer(Agent[DreamerHParams]):
         }
         metrics = {name: masked_mean(each(x), batch.mask) for name, x in parts.items()}
         low, high = wm.percentiles(replicas.gathered(target), (0.05, 0.95))
-        return each(policy_loss + value_loss), metrics | {"return_low": low, "return_high": high}
+        begun = tf.reshape(target[0], lead)
+        return each(policy_loss + value_loss), begun, metrics | {"return_low": low, "return_high": high}
+
+    def value_loss(self, states: Tensor, logits: Tensor, target: Tensor) -> Tensor:
+        """The critic's loss [T, M] at states [T, M, D + S], where its `logits` should tell `target`, and what
+        the slow critic tells."""
+        slow = wm.twohot_mean(self.slow_critic(states), self.bins)
+        wanted = wm.twohot(target, self.bins) + wm.twohot(slow, self.bins)
+        return wm.cross_entropy(tf.stop_gradient(wanted), logits)
+
+    def replayed_value_loss(self, trajectory: Trajectory, features: Tensor, imagined: Tensor) -> Tensor:
+        """The critic's loss [N] at the steps of sequences, of which gradients reach the states, too.
+
+        features: [L+1, N, D + S]; imagined: [L+1, N], the returns that were imagined from there.
+        """
+        states, mask = features[:-1], trajectory.mask
+        target = self.replayed_return(trajectory, imagined)
+        return tf.reduce_mean(self.value_loss(states, self.critic(states), target) * mask, 0)
+
+    def replayed_return(self, trajectory: Trajectory, imagined: Tensor) -> Tensor:
+        """The lambda-returns [L, N] of the steps that were taken; `imagined` as above."""
+        discount = self.hparams.gamma * (1.0 - tf.cast(trajectory.terminated, tf.float32))
+        # The step after an episode's last one is an autoreset, which is no part of it.
+        follows = tf.concat([trajectory.mask[1:], tf.ones_like(trajectory.mask[:1])], 0)
+        return returns.lambda_return(trajectory.reward, discount, imagined, self.hparams.gae_lambda * follows)
 
     @property
     def variables(self) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from rl.hparams.world_models import WorldModelsHParams
 from rl.models.continuous import DiscreteActions
 from rl.models.population import Population
 from rl.models.world_models import Heads, WorldModelsNetwork
-from rl.ops import evolution, mixtures, random
+from rl.ops import evolution, mixtures, random, sequence
 from rl.ops.nests import flatten_time
 from rl.ops.policy import masked_mean
 from rl.parallel import replicas
@@ -143,7 +143,7 @@ class WorldModels(Agent[WorldModelsHParams]):
         reward_loss = 0.5 * tf.square(following.reward - t.reward)
         ended = tf.cast(t.terminated, tf.float32)
         ending = tf.nn.sigmoid_cross_entropy_with_logits(ended, following.ends)
-        vision = tf.reduce_mean(decoder_loss + hparams.kl_coef * kl, 0)
+        vision = tf.reduce_mean((decoder_loss + hparams.kl_coef * kl) * sequence.observed(t), 0)
         memory = tf.reduce_mean((latent_loss + reward_loss + ending) * t.mask, 0)
         metrics = {
             "decoder_loss": tf.reduce_mean(decoder_loss, 0),
