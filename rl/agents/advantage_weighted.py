@@ -52,6 +52,10 @@ class AdvantageWeighted(ReplayActorCritic[AnyWeighted]):
         """What the critics' values are to become, [N]."""
         raise NotImplementedError
 
+    def code(self, action: Nest) -> Tensor:
+        """What critics see of actions [N, ...]: [N, K]; those beyond a bound are what was played."""
+        return tf.clip_by_value(self.actions.encode(action), -1.0, 1.0)
+
     def least(self, critic: Critic, observation: Nest, action: Tensor) -> Tensor:
         """The least of the critics' values of actions' codes [N, K], [N]."""
         return tf.reduce_min(critic(observation, action)[:, :, 0], 0)
@@ -59,7 +63,7 @@ class AdvantageWeighted(ReplayActorCritic[AnyWeighted]):
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The critics'."""
         target = tf.stop_gradient(self.target(batch, seed))
-        q_values = self.critic(batch.observation, self.actions.encode(batch.action))[:, :, 0]  # [2, N]
+        q_values = self.critic(batch.observation, self.code(batch.action))[:, :, 0]  # [2, N]
         error = target - q_values
         loss = 0.5 * tf.reduce_sum(tf.square(error), 0)
         size = tf.reduce_mean(tf.abs(error), 0)  # [N]

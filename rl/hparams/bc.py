@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rl.hparams.ddpg import small_networks
-from rl.hparams.hparams import Count, HParams, PositiveFloat, PositiveInt
+from rl.hparams.hparams import Count, HParams, PositiveFloat, PositiveInt, refuse_given
 from rl.hparams.registry import register
 from rl.hparams.tasks import OFFLINE
 
@@ -33,6 +33,11 @@ class BCHParams(CloningHParams):
 
     unroll_length: PositiveInt = 16  # lstm, gru: steps of a sequence, of which an update has batch_size
     burn_in: Count = 8  # lstm, gru: steps before a sequence that only bring the state up to date
+
+    def check(self) -> None:
+        """Raises UsageError where rewards are to be changed that nobody looks at."""
+        super().check()
+        refuse_given(self, "does not look at rewards", "normalize_reward", "reward_augmentation")
 
 
 @register

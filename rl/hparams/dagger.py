@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from rl.errors import UsageError
 from rl.hparams.bc import CloningHParams
 from rl.hparams.ddpg import small_networks
-from rl.hparams.hparams import Fraction, PositiveInt
+from rl.hparams.hparams import Fraction, PositiveInt, refuse_given
 from rl.hparams.registry import register
 from rl.hparams.tasks import REPLAY
 
@@ -29,6 +29,7 @@ class DAggerHParams(CloningHParams):
     def check(self) -> None:
         """Raises UsageError where nothing would be played, or learning would never start."""
         super().check()
+        refuse_given(self, "does not look at rewards", "normalize_reward", "reward_augmentation")
         if self.offline:
             raise UsageError("memory=dataset: dagger plays, and asks about what it meets: take bc")
         if self.min_replay_size > self.replay_capacity:

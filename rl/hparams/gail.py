@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rl.errors import UsageError
-from rl.hparams.hparams import PositiveFloat, PositiveInt
+from rl.hparams.hparams import PositiveFloat, PositiveInt, refuse_given
 from rl.hparams.ppo import PPOHParams
 from rl.hparams.registry import register
 from rl.hparams.tasks import ROLLOUT
@@ -27,12 +26,10 @@ class GAILHParams(PPOHParams):
     batch_size: PositiveInt = 128  # the policy's steps in each of them, and as many of the data's
 
     def check(self) -> None:
-        """Raises UsageError where rewards are to be scaled that nobody looks at."""
+        """Raises UsageError where rewards are to be changed that nobody looks at."""
         super().check()
-        if self.normalize_reward:
-            raise UsageError(
-                "normalize_reward=true: gail does not look at the environment's reward, leave it out"
-            )
+        unseen = "does not look at the environment's reward"
+        refuse_given(self, unseen, "normalize_reward", "reward_augmentation")
 
 
 @register

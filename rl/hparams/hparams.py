@@ -305,6 +305,15 @@ def refuse_contradiction(hparams: HParams, field: str, name: str, switch: str, v
         raise UsageError(f"hparams {said} contradict each other: change one of them")
 
 
+def refuse_given(hparams: HParams, why: str, *names: str) -> None:
+    """Raises UsageError where one of `names` is neither false nor None, against which `why` speaks."""
+    for name in names:
+        value = getattr(hparams, name)
+        if value:
+            text = str(value).lower() if isinstance(value, bool) else value
+            raise UsageError(f"{name}={text}: {hparams.algo} {why}, leave it out")
+
+
 def check_imported(module: str) -> None:
     """Raises ImportError for a module that a saved run names, unless it is this package's or was imported
     before: a run may be a stranger's, and importing is running."""

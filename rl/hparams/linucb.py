@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from rl.hparams.hparams import Coefficient, HParams, PositiveFloat
+from rl.hparams.hparams import Coefficient, HParams, PositiveFloat, refuse_given
 from rl.hparams.registry import register
 
 BANDIT: dict[str, Any] = dict(
@@ -20,6 +20,12 @@ class LinearBanditHParams(HParams):
 
     act_select: str = "greedy"
     prior_precision: PositiveFloat = 1.0  # of each arm's parameters before anything is observed
+
+    def check(self) -> None:
+        """Raises UsageError where what was learned from would later be something else."""
+        super().check()
+        kept = "adds up contexts and rewards once and for all, in the units in which they came"
+        refuse_given(self, kept, "normalize_observation", "normalize_reward")
 
 
 class LinUCBHParams(LinearBanditHParams):

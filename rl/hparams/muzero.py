@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from rl.errors import UsageError
-from rl.hparams.hparams import Coefficient, Fraction, PositiveFloat, PositiveInt
+from rl.hparams.hparams import Coefficient, Fraction, PositiveFloat, PositiveInt, refuse_given
 from rl.hparams.registry import register
 from rl.hparams.sequences import UniformSequences
 from rl.hparams.tasks import REPLAY
@@ -50,6 +50,8 @@ class MuZeroHParams(UniformSequences, TreeSearchHParams):
     def check(self) -> None:
         """Raises UsageError where sequences do not hold what is unrolled, or were not searched in."""
         super().check()
+        stored = "keeps the values of its searches, in which rewards must stay as they were"
+        refuse_given(self, stored, "normalize_reward", "curiosity")
         if self.offline:
             raise UsageError("muzero learns from searches made where it played: data hold none, leave it out")
         least = self.rollout_length + self.unroll_steps

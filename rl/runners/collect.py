@@ -71,7 +71,7 @@ class Collector:
 
     def collect(self, block: Block, iteration: int, step: int) -> None:
         """Plays one rollout into `block`. `step`: environment steps before it, for exploration schedules."""
-        actor, num_envs = self.actor, self.env.num_envs
+        actor, steps = self.actor, self.env.num_envs // self.env.agents  # of all environments together
         observation, ended = self.observation, self.ended
         actor.begin(iteration, self.length)
         if self._begins_fresh:
@@ -79,7 +79,7 @@ class Collector:
         block.write_state(actor.network_state)
         for t in range(self.length):
             doing("the policy's actions")
-            action, extras = actor(observation, t, step + t * num_envs)
+            action, extras = actor(observation, t, step + t * steps)
             block.write(t, observation, action, ended, extras)
             observation, reward, terminated, truncated = self._step(action)
             actor.forget(ended)

@@ -12,7 +12,7 @@ from rl.agents.contracts import Imitates
 from rl.envs.make import chosen_backend
 from rl.envs.rewards import get_reward_augmentation
 from rl.errors import UsageError
-from rl.hparams.hparams import HParams
+from rl.hparams.hparams import HParams, refuse_given
 from rl.memory.dataset import Dataset
 from rl.memory.mixed import Mixed
 from rl.memory.registry import get_memory
@@ -36,12 +36,8 @@ def check_compiled_loop(hparams: HParams, workers: Any, does: str, why: str) -> 
 def check_own_rewards(hparams: HParams, what: str) -> None:
     """Raises UsageError where an algorithm that does `what` would get other rewards than the
     environment's."""
-    for name in ("normalize_reward", "reward_augmentation", "curiosity"):
-        value = getattr(hparams, name)
-        if value:
-            raise UsageError(
-                f"{name}={value}: {hparams.algo} {what} the environment's own rewards, leave it out"
-            )
+    given = "normalize_reward", "reward_augmentation", "curiosity"
+    refuse_given(hparams, f"{what} the environment's own rewards", *given)
 
 
 def make_memory(agent: Agent, num_envs: int, length: int, frame_stack: int, data: Any = None) -> Any:

@@ -34,6 +34,12 @@ def test_critics_are_fitted_to_the_value_of_the_policys_next_action(known, make_
     )
 
 
+def test_critics_see_actions_beyond_a_bound_as_the_bound(known, make_batch):
+    beyond, bound = (box_batch(make_batch, [[high], [low]]) for high, low in ((7.0, -9.0), (4.0, -2.0)))
+    for found in (lambda batch: known.loss(batch, SEED)[0], lambda batch: known.advantage(batch, SEED)):
+        np.testing.assert_array_equal(found(beyond), found(bound))
+
+
 def test_drawn_actions_stay_within_the_bounds(known, make_batch):
     known.network.log_std.assign([2.0])
     found = known.drawn(make_batch(count=200).observation, SEED).numpy()

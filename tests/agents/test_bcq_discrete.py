@@ -31,6 +31,12 @@ def test_rare_actions_are_not_considered(known, make_batch):
     np.testing.assert_array_equal(action, [2, 2])
 
 
+def test_the_likeliest_action_is_considered_whatever_the_threshold(make_agent, make_batch):
+    agent = make_agent("bcq_discrete", threshold=1.0)
+    q_values = agent.policy(make_batch(count=8).observation, (), SEED, False).q_values.numpy()
+    np.testing.assert_array_equal((q_values > -1e8).sum(-1), np.ones(8))
+
+
 def test_the_loss_by_hand(known, make_batch):
     fields = {"reward": np.ones(1), "discount": np.array([0.9]), "sample_weight": np.ones(1)}
     batch = make_batch(count=1, action=np.array([1]), **fields)

@@ -80,6 +80,26 @@ def test_refused_assignment_leaves_the_old_value():
 
 
 @pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        ("muzero_cartpole", {"normalize_reward": True, "curiosity": "rnd"}),
+        ("linucb", {"normalize_reward": True, "normalize_observation": True}),
+        ("neural_linear", {"normalize_reward": True, "normalize_observation": True}),
+        ("gail_cartpole", {"normalize_reward": True, "reward_augmentation": "mountain_car_energy"}),
+        ("dagger_cartpole", {"normalize_reward": True, "reward_augmentation": "mountain_car_energy"}),
+        ("bc_cartpole", {"normalize_reward": True, "reward_augmentation": "mountain_car_energy"}),
+    ],
+)
+def test_what_would_be_without_effect_or_in_mixed_units_is_refused(name, refused):
+    for hparam, value in refused.items():
+        hparams = get_hparams(name)()
+        setattr(hparams, hparam, value)
+        said = f"{hparam}={str(value).lower()}: {hparams.algo} .*, leave it out"
+        with pytest.raises(UsageError, match=said):
+            hparams.freeze()
+
+
+@pytest.mark.parametrize(
     "make, values, message",
     [
         (dqn_cartpole, {"min_replay_size": 2000, "replay_capacity": 1000}, "learning would never start"),

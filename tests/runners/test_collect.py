@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
-from rl.runners.collect import Block, Window
+from rl.runners.collect import Block, Collector, Window
 
 
 class Env:
@@ -32,3 +32,41 @@ def test_a_window_joins_rollouts_in_time_with_the_state_of_the_first():
     np.testing.assert_array_equal(state, np.full((2, 4), 1))
     np.testing.assert_array_equal(numbers[0, :, 0], [20, 30, 40, 50])
     np.testing.assert_array_equal(numbers[-1, :, 1], [-2, -3, -4, -5])
+
+
+class Team(Env):
+    """One environment of two agents, who are always at the same place."""
+
+    agents, life_lost = 2, None
+
+    def reset(self, seed):
+        return np.zeros((2, 1))
+
+    def step(self, action):
+        return np.zeros((2, 1)), np.zeros(2), np.zeros(2, bool), np.zeros(2, bool)
+
+
+class Actor:
+    """Notes which environment steps it is told of."""
+
+    extras, network_state = (), ()
+
+    def __init__(self):
+        self.told = []
+
+    def begin(self, iteration, length): ...
+
+    def forget(self, ended=None): ...
+
+    def __call__(self, observation, t, step):
+        self.told.append(step)
+        return np.zeros(2, int), []
+
+
+def test_steps_are_those_of_environments_however_many_agents_are_in_them():
+    actor = Actor()
+    collector = Collector(Team(), actor, 4, fresh=False, seed=0)
+    collector.reset(0)
+    for rollout in range(2):
+        collector.collect(collector.block(), rollout, 4 * rollout)
+    assert actor.told == list(range(8))

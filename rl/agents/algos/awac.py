@@ -14,8 +14,6 @@ Deviations from the paper:
 
 from __future__ import annotations
 
-import tensorflow as tf
-
 from rl.agents.advantage_weighted import AdvantageWeighted
 from rl.agents.algos.registry import register
 from rl.hparams.awac import AWACHParams
@@ -29,13 +27,12 @@ class AWAC(AdvantageWeighted[AWACHParams]):
 
     def drawn(self, observation: Nest, seed: Tensor) -> Tensor:
         """Codes [N, K] of actions that are drawn from the policy."""
-        action = self.actions.encode(self.network(observation).sample(random.rows(seed)))
-        return tf.clip_by_value(action, -1.0, 1.0)
+        return self.code(self.network(observation).sample(random.rows(seed)))
 
     def advantage(self, batch: Batch, seed: Tensor) -> Tensor:
         now = batch.observation
         usual = self.least(self.critic, now, self.drawn(now, seed))
-        return self.least(self.critic, now, self.actions.encode(batch.action)) - usual
+        return self.least(self.critic, now, self.code(batch.action)) - usual
 
     def target(self, batch: Batch, seed: Tensor) -> Tensor:
         following = batch.next_observation

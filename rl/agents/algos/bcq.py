@@ -63,6 +63,10 @@ class BCQ(Agent[BCQHParams]):
     def updates_per_iteration(self) -> int:
         return self.hparams.updates_per_iteration
 
+    @property
+    def random_steps(self) -> int:
+        return self.hparams.random_steps
+
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         return PolicyOutput(distribution=self.actions.certain(self.best_action(observation, seed)))
 

@@ -39,7 +39,8 @@ class BCQDiscrete(ValueAgent[BCQDiscreteHParams]):
         """Values [N, A] from outputs [N, A, 2]; those of actions that are rare in the data are `ILLEGAL`."""
         log_probs = self.log_probs(outputs, observation)
         share = tf.exp(log_probs - tf.reduce_max(log_probs, -1, keepdims=True))
-        return tf.where(share > self.hparams.threshold, outputs[:, :, 0], ILLEGAL)
+        likely = tf.logical_or(share > self.hparams.threshold, share >= 1.0)  # the likeliest one always
+        return tf.where(likely, outputs[:, :, 0], ILLEGAL)
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
         hparams = self.hparams

@@ -10,7 +10,8 @@ layers, and batches are large.
 Deviations from the paper:
 
 1. The last step of a truncated episode has no next action in the data: its own stands for that.
-2. Those of TD3 (`rl/agents/algos/td3.py`) that are not about playing.
+2. Critics are normalised before the activation of a layer; the authors' code does so after it.
+3. Those of TD3 (`rl/agents/algos/td3.py`) that are not about playing.
 """
 
 from __future__ import annotations
