@@ -203,6 +203,7 @@ def _check_refused(own: argparse.Namespace, train: argparse.Namespace) -> None:
         "--list: python train.py --list shows the names; nothing was written": train.list is not None,
         "--suggest: python train.py --suggest says it; nothing was written": train.suggest is not None,
         "--render: a Pod has no display; --record_video writes the episodes as mp4 instead": train.render,
+        "--copy: the index of a Job's Pod says which copy it trains; leave it out": train.copy is not None,
         "--ray_address: workers join the cluster that is written here; leave it out": train.ray_address
         is not None,
         "--image is missing: name the image that k8s/Dockerfile was built to": not own.image,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import numbers
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,11 +125,11 @@ def train(
         overrides = {"env": give_env(env), **overrides}
     name, resolved = _resolved(hparams, overrides)
     resolved = with_environment(resolved)
-    if eval_episodes < 1 or seed < 0 or num_workers < 0:
-        raise UsageError(
-            f"eval_episodes={eval_episodes} must be at least 1, seed={seed} and num_workers={num_workers} "
-            "at least 0"
-        )
+    _check_whole(("eval_episodes", eval_episodes, 1), ("seed", seed, 0), ("num_workers", num_workers, 0))
+    if ray_address is not None and not num_workers:
+        raise UsageError(f"ray_address={ray_address}: give num_workers with it")
+    if not (callbacks is None or isinstance(callbacks, Callbacks)):
+        raise UsageError(f"callbacks={callbacks!r}: needs an object of a class derived from rl.Callbacks")
     if record_data is not None:
         check_recorded(str(record_data), num_workers)
     if track is not None:
@@ -178,9 +179,18 @@ def _resolved(hparams: str | HParams, overrides: dict[str, Any]) -> tuple[str, H
     """Returns a name for them, and the frozen hparams with the overrides; the caller's stay as they are."""
     if isinstance(hparams, str):
         return hparams, resolve(hparams, overrides)
+    if not isinstance(hparams, HParams):
+        raise UsageError(f"hparams={hparams!r}: needs the name of a set, or what rl.make_hparams returns")
     copy = hparams.thawed()
     copy.assign(overrides)
     return type(hparams).__name__, copy.freeze()
+
+
+def _check_whole(*given: tuple[str, Any, int]) -> None:
+    """Raises UsageError for a value that is no whole number, or below its least: (name, value, least)."""
+    for name, value, least in given:
+        if not isinstance(value, numbers.Integral) or value < least:
+            raise UsageError(f"{name}={value!r}: needs a whole number, at least {least}")
 
 
 def _default_output(name: str, overrides: dict[str, Any], seed: int, num_workers: int) -> str:

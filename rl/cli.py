@@ -180,7 +180,12 @@ def parse(argv: Sequence[str], others: Sequence[str] = ()) -> argparse.Namespace
         flags = [*flags_of(parser), *others]
         flag = rest[0].partition("=")[0]
         what = f"unknown flag {flag}" if flag.startswith("-") else f"unexpected argument {flag!r}"
-        raise UsageError(f"{what}: {nearest(flag, flags, elsewhere=other_names.FLAGS)} (all: --help)")
+        from rl.hparams.merge import hparam_meant  # pydantic takes 0.1 s
+
+        hparam = None if flag in other_names.FLAGS else hparam_meant(flag, args.hparams)
+        meant = f"did you mean --hparam_override {hparam}=VALUE?" if hparam is not None else None
+        meant = meant or nearest(flag, flags, elsewhere=other_names.FLAGS)
+        raise UsageError(f"{what}: {meant} (all: --help)")
     return args
 
 

@@ -216,6 +216,7 @@ def train_one(request: Request, storage: Storage, stop: StopRequest, kept: Kept 
         saved = {
             "name": request.name,
             "seed": request.seed,
+            "user_modules": list(request.user_modules),
             "hparams": hparams.to_dict(),
             "backends": {
                 "training": trainer.runner.backend,

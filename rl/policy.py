@@ -89,8 +89,11 @@ class Policy:
         seed: which episodes: others for each seed, and none that training evaluated or tested.
 
         Raises:
-            UsageError: it learned from data, and of no environment that could be played.
+            UsageError: episodes is below 1 or seed below 0; or it learned from data, and of no environment
+                that could be played.
         """
+        if episodes < 1 or seed < 0:
+            raise UsageError(f"episodes={episodes} must be at least 1, and seed={seed} at least 0")
         if not self.agent.hparams.env:
             raise UsageError("there is no environment to evaluate in: load it with env=")
         with contextlib.closing(Evaluator(self.agent, episodes)) as evaluator:

@@ -249,7 +249,7 @@ def import_user_modules(names: Iterable[str]) -> None:
                 raise UsageError(f"user module {name}: {module.__name__} is another module's name, rename it")
         except UsageError:
             raise
-        except Exception as error:  # whatever a user's module raises is theirs to read, in one line
+        except (Exception, SystemExit) as error:  # whatever a user's module raises: theirs to read, in a line
             what = str(error) or "no message"
             raise UsageError(f"cannot import user module {name!r}: {type(error).__name__}: {what}") from error
 

@@ -10,7 +10,7 @@ from typing import Any
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.envs.make import eval_envs_of
-from rl.envs.own import check_trusted
+from rl.envs.own import check_imported_modules, check_trusted
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.report.runs import read_saved
@@ -44,6 +44,7 @@ def saved_hparams(
             f"{run_dir} holds {hparams.algo} on {hparams.env}, not {asked.algo} on {asked.env}: "
             f"ask for --hparams {saved['name']}, or choose another --output_dir"
         )
+    check_imported_modules(run_dir, saved.get("user_modules", ()))  # older runs do not say
     typed = () if asked is None else asked.env_wrappers
     strange = [name for name in hparams.env_wrappers if name not in typed]
     check_trusted(run_dir, hparams.env if asked is None and env is None else None, strange)

@@ -227,6 +227,15 @@ WRONG = [
         ["--hparams", "dqn_cartpole", "--train_step=5"],
         "unknown flag --train_step: did you mean --train_steps",
     ),
+    (
+        ["--hparams", "ppo_cartpole", "--lr", "1e-3"],
+        "unknown flag --lr: did you mean --hparam_override lr=VALUE?",
+    ),
+    (["--hparams", "ppo_cartpole", "--n-envs=8"], "did you mean --hparam_override num_envs=VALUE?"),
+    (["--hparams", "ppo_cartpole", "--v_min", "8"], "unknown flag --v_min: did you mean --"),  # of c51
+    (["--hparams", "ppo_cartpole", "--device", "cuda"], "unknown flag --device: did you mean --sys?"),
+    (["--hparams", "mine.yaml"], "--hparams mine.yaml: hyperparameters in a file are TOML"),
+    (["--hparams", "ppo_cartpole", "--env", ":CartPole-v1"], "needs a module before the colon"),
     (["--hparams", "dqn_cartpole", "CartPole-v1"], "unexpected argument 'CartPole-v1'"),
     (["--hparams", "dqn_cartpole", "--train_steps", "0"], "--train_steps: needs an integer >= 1, not 0"),
     (["--hparams", "dqn_cartpole", "--train_steps", "many"], "--train_steps: needs an integer, not 'many'"),

@@ -11,8 +11,11 @@ from gymnasium import spaces
 
 from rl.agents.algos.registry import get_algo
 from rl.envs.make import make_gym_env
+from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.policy import Policy
+
+CARTPOLE = spaces.Box(-1.0, 1.0, (4,)), spaces.Discrete(2)
 
 
 class Shifted(gymnasium.Env):
@@ -58,6 +61,13 @@ def test_policies_take_the_mask_that_an_environment_says_in_its_info_and_all_is_
     np.testing.assert_array_equal(policy([observation] * 3, batched=True), [0, 0, 0])
     with pytest.raises(ValueError, match="leave action_mask out"):
         policy({"observation": observation, "action_mask": mask}, action_mask=mask)
+
+
+@pytest.mark.parametrize("asked", [{"episodes": 0}, {"seed": -4}])
+def test_an_evaluation_of_nothing_is_refused(asked):
+    agent = get_algo("ppo")(resolve("ppo_cartpole"), *CARTPOLE, 0)
+    with pytest.raises(UsageError, match="must be at least"):
+        Policy(agent).evaluate(**asked)
 
 
 def test_an_observation_without_its_parts_is_refused_in_words():

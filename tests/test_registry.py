@@ -233,7 +233,14 @@ def test_user_modules_register_from_the_current_folder(family, tmp_path, monkeyp
     assert family.registry.entry("mine").description == "Mine."
 
 
-@pytest.mark.parametrize("text, reason", [("1 / 0", "ZeroDivisionError"), (None, "ModuleNotFoundError")])
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("1 / 0", "ZeroDivisionError"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        (None, "ModuleNotFoundError"),
+    ],
+)
 def test_user_module_that_cannot_be_imported_is_a_usage_error(tmp_path, monkeypatch, text, reason):
     monkeypatch.syspath_prepend(tmp_path)
     if text:

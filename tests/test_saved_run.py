@@ -43,6 +43,20 @@ def test_a_strangers_run_imports_no_module_of_its_environment(tmp_path, monkeypa
     assert "strangers_env" not in sys.modules
 
 
+def test_a_run_with_user_modules_is_read_where_they_are_imported(tmp_path, capsys):
+    """An id that they registered may be another environment without them."""
+    hparams = resolve("ppo_identity", "").to_dict()
+    for modules, message in (
+        (["strangers.parts"], "--user_modules strangers.parts"),
+        (["x/json.py"], "no check"),
+    ):
+        saved = {"name": "ppo_identity", "seed": 0, "user_modules": modules, "hparams": hparams}
+        (tmp_path / "hparams.json").write_text(json.dumps(saved))
+        assert main(["--output_dir", str(tmp_path), "--training", "False"]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("error: ") and err.count("\n") == 1 and message in err
+
+
 @pytest.mark.parametrize("text", ["{}", "[]", "null", '{"name": "x", "seed": 0, "hpasams": {}}'])
 def test_a_run_whose_hparams_are_of_something_else_is_refused_in_one_line(text, tmp_path, capsys):
     (tmp_path / "run_0").mkdir()

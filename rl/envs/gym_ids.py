@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -131,10 +132,15 @@ def gym_has(env_id: str) -> bool:
     if env_id.startswith(PETTINGZOO):  # no module to import
         return False
     if colon:
+        if not module:
+            raise UsageError(f"environment {env_id}: needs a module before the colon, or no colon")
         try:
             importlib.import_module(module)
         except ImportError as error:
             raise UsageError(f"environment {env_id}: cannot import {module}: {_line(error)}") from error
+        except (Exception, SystemExit) as error:  # whatever a module of the user's raises
+            what = f"{type(error).__name__}: {_line(error)}"
+            raise UsageError(f"environment {env_id}: cannot import {module}: {what}") from error
     elif name.startswith("ALE/"):  # registers its ids when it is imported, not by itself
         if importlib.util.find_spec("ale_py") is None:
             raise missing_extra(env_id, "atari")
@@ -147,6 +153,24 @@ def gym_has(env_id: str) -> bool:
 
     # Our own files of Gymnasium environments bring TensorFlow, which a worker can often do without.
     return name in gymnasium.registry or (bool(colon) and made(env_id) is not None) or name in gym_ids()
+
+
+def is_callers_own(env_id: str) -> bool:
+    """Returns whether a module of the caller's own has registered that id: neither this package, nor an
+    installed one, whose environments other backends may have under the same id."""
+    import gymnasium
+
+    spec = gymnasium.registry.get(env_id.rpartition(":")[2])
+    entry = None if spec is None else spec.entry_point
+    if entry is None:
+        return False
+    top = (entry if isinstance(entry, str) else entry.__module__).partition(":")[0].partition(".")[0]
+    if top in ("rl", "gymnasium"):
+        return False
+    module = sys.modules.get(top)
+    found = None if module is not None else importlib.util.find_spec(top)
+    file = getattr(module, "__file__", None) or (found and found.origin) or ""
+    return not {"site-packages", "dist-packages"} & set(Path(file).parts)
 
 
 def gym_ids() -> list[str]:

@@ -23,6 +23,7 @@ from rl.envs.gym_ids import (
     gym_make,
     gym_masks,
     gym_vector,
+    is_callers_own,
     pictures_of_ale,
 )
 from rl.envs.registry import PETTINGZOO, registry
@@ -60,11 +61,9 @@ def chosen_backend(env_id: str, backend: str, wrappers: Sequence[str] = ()) -> s
         having = [each for each in BACKENDS if each not in asked and _HAS[each](env_id)]
         if not having:
             raise _unknown(env_id)
-        others = " or ".join(["auto", *having])
         if backend == "host":
-            raise UsageError(
-                f"environment {env_id} exists in-graph alone: workers (--num_workers) cannot play it"
-            )
+            raise UsageError(f"environment {env_id} exists in-graph alone: workers cannot play it")
+        others = " or ".join(["auto", *having])
         raise UsageError(f"environment {env_id} is not in backend {backend}: take env_backend {others}")
     return chosen
 
@@ -85,10 +84,10 @@ def make_env(
     Args:
         env_id: Gymnasium or EnvPool id; "module:id" imports the module first, "module:function" is a function
             that makes one (`rl/envs/own.py`).
-        backend: `graph`, `envpool`, `gym`, or `auto`: the first of these three that has the id. EnvPool is
-            passed over where Gymnasium's environment of that id looks otherwise, masks actions (EnvPool's do
-            not say which are legal) or takes options that EnvPool's does not. `host`: the same without
-            `graph`.
+        backend: `graph`, `envpool`, `gym`, or `auto`: the first of these three that has the id, but `gym`
+            where a module of the caller's own has registered it. EnvPool is passed over where Gymnasium's
+            environment of that id looks otherwise, masks actions (EnvPool's do not say which are legal) or
+            takes options that EnvPool's does not. `host`: the same without `graph`.
         num_envs: B, at least 1.
         env_kwargs: options of that environment.
         max_episode_steps: steps after which an episode is truncated; None takes the environment's own limit.
@@ -146,9 +145,7 @@ def make_gym_env(
     """
     if not gym_has(env_id):
         if _envpool_has(env_id):
-            raise UsageError(
-                f"environment {env_id} is EnvPool's alone: Gymnasium has none to evaluate or render"
-            )
+            raise UsageError(f"environment {env_id} is EnvPool's alone: Gymnasium has none to play or render")
         raise _unknown(env_id)
     from rl.envs.own import without_text, wrapped
     from rl.envs.wrappers import ActionMask, PreviousActionReward
@@ -375,13 +372,13 @@ def _check_wrappable(env_id: str, env_kwargs: dict[str, Any], wrappers: Sequence
 
 
 def _graph_has(env_id: str) -> bool:
-    return env_id in registry
+    return env_id in registry and not is_callers_own(env_id)  # evaluations play the caller's
 
 
 def _envpool_has(env_id: str) -> bool:
     from rl.envs.envpool_tasks import has_task
 
-    return has_task(env_id)
+    return has_task(env_id) and not is_callers_own(env_id)
 
 
 def _unknown(env_id: str) -> UsageError:

@@ -10,6 +10,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -115,6 +116,9 @@ def wrapper(name: str) -> type[gymnasium.Wrapper]:
         found = getattr(importlib.import_module(module), qualname)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"env_wrappers: cannot find {name}: {error}") from error
+    except (Exception, SystemExit) as error:  # whatever a module of the user's raises
+        what = f"{type(error).__name__}: {error}"
+        raise UsageError(f"env_wrappers: cannot import {module}: {what}") from error
     if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
         raise UsageError(f"env_wrappers: {name} is no class derived from gymnasium.Wrapper")
     return found
@@ -164,6 +168,18 @@ def text_parts(space: spaces.Space) -> list[str]:
     for key, each in space.spaces.items():
         found += [key] if _is_text(each) else [f"{key}.{part}" for part in text_parts(each)]
     return [] if all(_is_text(each) for each in space.spaces.values()) else found
+
+
+def check_imported_modules(where: object, names: Iterable[str]) -> None:
+    """Raises UsageError where a run was trained with user modules that this process has not imported: an id
+    that they registered may be another environment here."""
+    for name in names:
+        module = Path(name).stem if name.endswith(".py") else name
+        if module not in sys.modules:
+            raise UsageError(
+                f"{where} was trained with --user_modules {name}: name it again, or import it first, if you "
+                "trust that run"
+            )
 
 
 def check_trusted(where: object, env_id: str | None, wrappers: Iterable[str]) -> None:

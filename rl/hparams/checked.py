@@ -17,6 +17,15 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _plain(value: Any) -> Any:
+    """Returns Python's numbers and lists for NumPy's, which strict types do not take."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return type(value)(map(_plain, value)) if type(value) in (list, tuple) else value
+
+
 PositiveInt = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 Count = Annotated[int, Field(ge=0), BeforeValidator(_whole)]  # zero allowed
 PositiveFloat = Annotated[float, Field(gt=0)]
@@ -40,7 +49,7 @@ class Checked(BaseModel):
         if name not in type(self).model_fields:
             raise unknown_hparam(self.prefix + name, self.keys())
         try:
-            super().__setattr__(name, value)
+            super().__setattr__(name, _plain(value))
         except ValidationError as error:
             raise usage_error(error, type(self)) from error
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
+from rl import other_names
 from rl.errors import UsageError
 from rl.hparams.files import is_file, read_set
 from rl.hparams.hparams import Checked, HParams, usage_error
@@ -50,6 +52,11 @@ def named(names: str) -> HParams:
         return hparams
     if names.endswith(".py"):
         raise UsageError(f"--hparams {names}: give it as --user_modules {names}, and the name of a set of it")
+    if "/" in names or names.endswith((".json", ".yaml", ".yml")):
+        raise UsageError(
+            f"--hparams {names}: hyperparameters in a file are TOML (mine.toml: a base, and what differs); a "
+            "run goes on with its own by --output_dir"
+        )
     parts = [part.strip() for part in names.split("-")]
     if not all(parts):
         raise UsageError(f"cannot read --hparams {names!r}: needs names of sets joined by '-'")
@@ -130,3 +137,15 @@ def _fresh(name: str) -> HParams:
 
 def _classes(kind: type[Checked]) -> list[type[Checked]]:
     return [kind, *(each for child in kind.__subclasses__() for each in _classes(child))]
+
+
+def hparam_meant(flag: str, names: str | None) -> str | None:
+    """Returns which hyperparameter of the sets `names` a flag stands for, in our words or in another
+    library's: "lr" for "--learning-rate"; None where it is none of theirs."""
+    known = HParams.keys()
+    if names is not None:
+        with contextlib.suppress(UsageError):
+            known = named(names).keys()
+    name = flag.removeprefix("--").replace("-", "_").lower()
+    meant = name if name in known else other_names.HPARAMS.get(name)
+    return meant if flag.startswith("--") and meant in known else None

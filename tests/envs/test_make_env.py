@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 from rl.envs import make_env, make_eval_envs, make_gym_env
 from rl.envs.graph.base import GraphEnv
+from rl.envs.make import chosen_backend
 from rl.envs.own import give_env
 from rl.errors import UsageError
 from tests.graph_ids import OF_ONE
@@ -52,6 +53,29 @@ def test_auto_passes_over_envpool_where_it_is_not_what_gymnasium_has(env_id, kwa
     assert env.backend == backend
     assert env.observation_space == original.observation_space
     env.close()
+
+
+@pytest.mark.parametrize("env_id", ["Catch-v0", "Maze-v0"])  # one that is in-graph, one of EnvPool
+def test_an_id_that_the_caller_has_registered_is_the_callers(env_id) -> None:
+    assert chosen_backend(env_id, "auto") != "gym"
+    gymnasium.register(env_id, entry_point=f"{__name__}:Mine")
+    try:
+        assert chosen_backend(env_id, "auto") == chosen_backend(env_id, "host") == "gym"
+        assert "take env_backend auto or gym" in _refused(env_id, "envpool", 1)
+    finally:
+        del gymnasium.registry[env_id]
+
+
+@pytest.mark.parametrize("raised", ["SystemExit(0)", "RuntimeError('broken')", "SyntaxError('here')"])
+def test_a_module_of_an_environment_that_cannot_be_imported_is_one_line(
+    raised, tmp_path, monkeypatch
+) -> None:
+    (tmp_path / "broken_env.py").write_text(f"raise {raised}")
+    monkeypatch.syspath_prepend(tmp_path)
+    said = _refused("broken_env:X", "auto", 1)
+    assert said.startswith(f"environment broken_env:X: cannot import broken_env: {raised.partition('(')[0]}")
+    wrapped = _refused("CartPole-v1", "auto", 1, {}, None, False, None, ("broken_env:Wrapper",))
+    assert wrapped.startswith(f"env_wrappers: cannot import broken_env: {raised.partition('(')[0]}")
 
 
 class Unfinished(GraphEnv):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+import numpy as np
 import pytest
 
 from rl.errors import UsageError
@@ -70,6 +71,17 @@ def test_misspelt_assignment_is_refused_in_python_too():
         dqn_cartpole().learning_rate = 1.0
     with pytest.raises(UsageError, match="lr=-1: needs a number > 0"):
         dqn_cartpole().lr = -1
+
+
+def test_numbers_and_arrays_of_numpy_are_taken():
+    hparams = dqn_cartpole()
+    hparams.assign({"num_envs": np.int64(4), "lr": np.float32(0.5), "double": np.bool_(False)})
+    hparams.assign({"model": {"hidden": np.array([3, 4])}, "env_kwargs": {"size": np.int32(7)}})
+    assert (hparams.num_envs, hparams.lr, hparams.double) == (4, 0.5, False)
+    assert list(hparams.model.hidden) == [3, 4] and hparams.env_kwargs == {"size": 7}
+    json.dumps(hparams.to_dict())
+    with pytest.raises(UsageError, match="num_envs=0: needs an integer >= 1"):
+        hparams.num_envs = np.int64(0)
 
 
 def test_refused_assignment_leaves_the_old_value():

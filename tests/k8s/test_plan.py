@@ -35,6 +35,7 @@ WRONG = [
     ([*GOOD, "--user_modules", "no_such"], "cannot import user module 'no_such'"),
     ([*GOOD, "--list"], "--list: python train.py --list shows the names"),
     ([*GOOD, "--suggest", "X"], "--suggest: python train.py --suggest says it"),
+    ([*GOOD, "--copies", "2", "--copy", "1"], "--copy: the index of a Job's Pod says which copy"),
     ([*GOOD, "--render"], "--render: a Pod has no display"),
     ([*GOOD, "--num_workers", "2", "--ray_address", "auto"], "--ray_address: workers join the cluster"),
     ([*GOOD, "--num_workers", "2", "--parallel", "2"], "--parallel 2 and --num_workers: take one"),
