@@ -219,7 +219,7 @@ def missing_extra(env_id: str, extra: str) -> UsageError:
     )
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
