@@ -232,7 +232,6 @@ WRONG = [
         "unknown flag --lr: did you mean --hparam_override lr=VALUE?",
     ),
     (["--hparams", "ppo_cartpole", "--n-envs=8"], "did you mean --hparam_override num_envs=VALUE?"),
-    (["--hparams", "ppo_cartpole", "--v_min", "8"], "unknown flag --v_min: did you mean --"),  # of c51
     (["--hparams", "ppo_cartpole", "--device", "cuda"], "unknown flag --device: did you mean --sys?"),
     (["--hparams", "mine.yaml"], "--hparams mine.yaml: hyperparameters in a file are TOML"),
     (["--hparams", "ppo_cartpole", "--env", ":CartPole-v1"], "needs a module before the colon"),
@@ -300,23 +299,6 @@ def test_user_module_with_a_wrong_signature_is_one_line(folder):
     done = train_py("--user_modules", "bad", "--hparams", "dqn_cartpole", cwd=folder)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "bad.py" in done.stderr and "(spec, hparams)" in done.stderr
-
-
-def test_list_of_one_registry_has_names_and_descriptions(capsys):
-    assert main(["--list", "hparams"]) == 0
-    lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
-    assert "CartPole-v1" in lines["dqn_cartpole"]
-    assert list(lines) == sorted(lines)
-
-
-def test_list_of_a_set_tells_every_value_and_its_meaning(capsys):
-    assert main(["--list", "hparams", "ppo_cartpole"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["name", "value", "default", "takes", "meaning"]
-    rows = {line.split()[0]: re.split(r"  +", line) for line in lines[1:]}
-    assert rows["gamma"][1:4] == ["0.98", "0.99", "a number >= 0 and <= 1"]
-    assert rows["model.hidden"][1] == "[64,64]"
-    assert all(len(row) == 5 and row[4] for row in rows.values()), "a comment in rl/hparams is missing"
 
 
 def test_list_on_a_terminal_is_a_table(folder):
