@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _check_decoded(argv)
         own, train = split(argv)
-        import_user_modules(name.strip() for name in train.user_modules.split(",") if name.strip())
+        import_user_modules(train.user_modules)
         with needing_packages():
             from k8s.plan import make_plan
 

@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Collection, Sequence
 
 from rl import cli
-from rl.cli import Parser, boolean, flags_of, integer, parse
+from rl.cli import parse
+from rl.flags import Parser, boolean, flags_of, integer
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 SPOT = ("preferred", "required", "no")

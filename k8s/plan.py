@@ -24,6 +24,7 @@ from k8s.quantities import checked_bytes, checked_cores
 from k8s.tpus import Slice, slice_of
 from rl.cli import checked
 from rl.errors import UsageError, nearest
+from rl.hparams.hparams import HParams
 from rl.hparams.merge import as_typed
 from rl.workers.plan import Workers, division
 
@@ -158,11 +159,7 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
         division(hparams, Workers(train.num_workers), hparams.sync_workers)
     claim, mount = _claim(own, name), _mount(own)
     _check_output(train.output_dir, claim, mount)
-    if train.record_data is not None and (claim is None or not _below(train.record_data, mount)):
-        raise UsageError(
-            f"--record_data {train.record_data} would be lost with the Pod: give --pvc NAME (or "
-            f"--pvc_size 50Gi) and a folder under {mount}"
-        )
+    _check_folders(train, hparams, claim, mount)
     buffers = bool(train.num_workers and hparams.buffer_shards and hparams.save_buffers)
     shared = buffers or kind in ("copies", "hosts")
     given = {name: getattr(own, name) for name in (*CHECKED, *COUNTS)}
@@ -194,6 +191,25 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
         keep_cluster=own.keep_cluster,
         **given,
     )
+
+
+def _check_folders(train: argparse.Namespace, hparams: HParams, claim: str | None, mount: str) -> None:
+    """Raises UsageError where data or an expert are not named, or in no Pod, or what is recorded would be
+    lost."""
+    data, expert = hparams.data, hparams.flat().get("expert")
+    folders = (
+        ("--record_data ", train.record_data, "would be lost with the Pod", False),
+        ("data=", data, "is in no Pod", hparams.offline or hparams.demonstrated),
+        ("expert=", expert, "is in no Pod", hparams.taught),
+    )
+    for what, folder, why, needed in folders:
+        if needed and not folder:
+            raise UsageError(
+                f"{hparams.algo} needs the hparam {what.rstrip('=')}: --hparam_override {what}..."
+            )
+        if folder and "://" not in folder and (claim is None or not _below(folder, mount)):
+            where = f"give --pvc NAME (or --pvc_size 50Gi) and a folder under {mount}"
+            raise UsageError(f"{what}{folder} {why}: {where}")
 
 
 def _check_refused(own: argparse.Namespace, train: argparse.Namespace) -> None:

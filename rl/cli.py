@@ -11,10 +11,11 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 from rl import other_names
 from rl.errors import AGAIN, GivenUp, LearnerLost, MachineLost, NotSent, Unavailable, UsageError, nearest
+from rl.flags import Parser, boolean, flags_of, integer, unknown_word
 from rl.imports import import_tensorflow, needing_packages
 from rl.listing import FAMILIES, list_names, registry_of
 from rl.registry import import_user_modules
@@ -43,67 +44,6 @@ EXAMPLES = """examples:
   python train.py --list hparams ppo_cartpole
   python train.py --suggest Pendulum-v1
 """
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse whose mistakes are UsageErrors: one line, no usage text around it. Flags are typed in full."""
-
-    def __init__(self, **options: Any):
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-
-def boolean(text: str) -> bool:
-    """Parses True and False, in the usual spellings: an argparse type."""
-    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    if text.lower() not in words:
-        raise argparse.ArgumentTypeError(f"needs True or False, not {text!r}")
-    return words[text.lower()]
-
-
-def integer(minimum: int, maximum: int = 2**62 - 1) -> Callable[[str], int]:
-    """Makes an argparse type: integers from `minimum` to `maximum`."""
-
-    def parse(text: str) -> int:
-        try:
-            value = float(text)
-            if not value.is_integer():
-                raise ValueError(text)
-            value = int(text) if text.lstrip("+-").isdecimal() else int(value)  # 1e6 is welcome too
-        except (ValueError, OverflowError):
-            raise argparse.ArgumentTypeError(f"needs an integer, not {text!r}") from None
-        if not minimum <= value <= maximum:
-            wanted = f">= {minimum}" if value < minimum else f"<= {maximum}"
-            raise argparse.ArgumentTypeError(f"needs an integer {wanted}, not {text}")
-        return value
-
-    return parse
-
-
-def one_of(*known: str) -> Callable[[str], str]:
-    """Makes an argparse type: one of the known names."""
-
-    def parse(text: str) -> str:
-        if text not in known:
-            raise argparse.ArgumentTypeError(f"no {text!r}: {nearest(text, known)}")
-        return text
-
-    return parse
-
-
-def policy_flags(parser: argparse.ArgumentParser, run: str = "run") -> None:
-    """Adds what says which trained policy a command is about.
-
-    run: how the run is said, "run" or "--run".
-    """
-    required: dict[str, Any] = {"required": True} if run.startswith("-") else {}
-    text = "a run's folder or address, or the folder that it is in"
-    parser.add_argument(run, metavar="RUN", help=text, **required)
-    kept = ("best", "last")
-    text = "policy of the run (default best)"
-    parser.add_argument("--which", type=one_of(*kept), default="best", metavar="|".join(kept), help=text)
 
 
 def program() -> list[str]:
@@ -164,11 +104,6 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def flags_of(parser: argparse.ArgumentParser) -> list[str]:
-    """Lists all flags of a parser."""
-    return [flag for action in parser._actions for flag in action.option_strings]
-
-
 def parse(argv: Sequence[str], others: Sequence[str] = ()) -> argparse.Namespace:
     """Parses the flags; raises UsageError for an unknown one (with the nearest) or a bad value.
 
@@ -177,15 +112,12 @@ def parse(argv: Sequence[str], others: Sequence[str] = ()) -> argparse.Namespace
     parser = build_parser()
     args, rest = parser.parse_known_args(argv)
     if rest:
-        flags = [*flags_of(parser), *others]
-        flag = rest[0].partition("=")[0]
-        what = f"unknown flag {flag}" if flag.startswith("-") else f"unexpected argument {flag!r}"
+        flags, flag = [*flags_of(parser), *others], rest[0].partition("=")[0]
         from rl.hparams.merge import hparam_meant  # pydantic takes 0.1 s
 
         hparam = None if flag in other_names.FLAGS else hparam_meant(flag, args.hparams)
-        meant = f"did you mean --hparam_override {hparam}=VALUE?" if hparam is not None else None
-        meant = meant or nearest(flag, flags, elsewhere=other_names.FLAGS)
-        raise UsageError(f"{what}: {meant} (all: --help)")
+        meant = None if hparam is None else f"did you mean --hparam_override {hparam}=VALUE?"
+        raise unknown_word(flag, flags, meant)
     return args
 
 
@@ -221,8 +153,7 @@ def answered(work: Callable[[], int]) -> int:
 def _run(argv: Sequence[str]) -> int:
     args = parse(argv)
     machines = _machines(args)  # before modules of the user's, which may import TensorFlow
-    modules = tuple(name.strip() for name in args.user_modules.split(",") if name.strip())
-    import_user_modules(modules)
+    modules = import_user_modules(args.user_modules)
     if args.list is not None:
         return list_names(args.list)
     if args.suggest is not None:

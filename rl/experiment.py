@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ def _check_storages(request: Request, storages: dict[int, Storage]) -> bool:
             if request.render:
                 check_window(hparams.env)
             if request.training:
-                _check_same_run(hparams, run_dir, request.seed + number)
+                _check_same_run(request.of_copy(number), run_dir)
                 begins |= read_saved(run_dir) is None
             else:
                 _check_overrides(hparams, run_dir, request.overrides)
@@ -206,7 +207,8 @@ def train_one(request: Request, storage: Storage, stop: StopRequest, kept: Kept 
     """
     hparams, run_dir = request.hparams, storage.folder
     assert hparams is not None
-    _check_same_run(hparams, run_dir, request.seed)
+    _check_same_run(request, run_dir)
+    made = [each for each in (run_dir, run_dir.parent) if type(storage) is Storage and not each.exists()]
     trainer = Trainer(request, storage, kept)
     first_step = trainer.first_step
     try:
@@ -217,6 +219,7 @@ def train_one(request: Request, storage: Storage, stop: StopRequest, kept: Kept 
             "name": request.name,
             "seed": request.seed,
             "user_modules": list(request.user_modules),
+            "workers": request.workers is not None,
             "hparams": hparams.to_dict(),
             "backends": {
                 "training": trainer.runner.backend,
@@ -241,6 +244,9 @@ def train_one(request: Request, storage: Storage, stop: StopRequest, kept: Kept 
                 recorder = training_recorder(request, storage.address, trainer.runner)
     except EnvironmentFailed as error:
         raise EnvironmentFailed(f"{error}; {stop.kept}") from error
+    except UsageError as error:
+        _remove_what_began(error, made)
+        raise
     except SystemExit as error:  # a library's or an environment's: never this program's success
         raise RuntimeError(f"something called sys.exit({error.code}) while {run_dir} was trained") from error
     except Exception as error:
@@ -251,11 +257,32 @@ def train_one(request: Request, storage: Storage, stop: StopRequest, kept: Kept 
         trainer.close()
 
 
-def _check_same_run(hparams: HParams, run_dir: Path, seed: int) -> None:
-    """Raises UsageError where `run_dir` holds a run that this one would not continue but spoil."""
-    saved = read_saved(run_dir)
-    if saved is None or CheckpointManager(run_dir / "checkpoints").latest_step() is None:
+def _remove_what_began(error: UsageError, made: list[Path]) -> None:
+    """Removes what a run has written that was refused before there was anything to keep.
+
+    error: what it ended by; one that may pass removes nothing.
+    made: its folder and those above that were not there before, the innermost first.
+    """
+    if isinstance(error, Unavailable):
         return
+    if made and not any((made[0] / kept).exists() for kept in ("checkpoints", "metrics.csv")):
+        shutil.rmtree(made[0], ignore_errors=True)
+        for each in made[1:]:
+            with contextlib.suppress(OSError):  # another run is in it
+                each.rmdir()
+
+
+def _check_same_run(request: Request, run_dir: Path) -> None:
+    """Raises UsageError where `run_dir` holds a run that this one would not continue but spoil."""
+    saved, hparams, seed = read_saved(run_dir), request.hparams, request.seed
+    if saved is None or hparams is None:
+        return
+    if CheckpointManager(run_dir / "checkpoints").latest_step() is None:
+        return
+    workers = request.workers is not None
+    if saved.get("workers", workers) != workers:  # older runs do not say
+        had, now = ("without", "leave it out") if workers else ("with", "give it again")
+        raise UsageError(f"{run_dir} was trained {had} --num_workers: {now}, or choose another --output_dir")
     there, here = HParams.from_dict(saved["hparams"]), hparams  # what is younger than the run has its default
     flat_there, flat_here = _flatten(there.to_dict()), _flatten(here.to_dict())
     keys = [key for key in {**flat_there, **flat_here} if key not in FREE_TO_CHANGE]

@@ -226,16 +226,18 @@ class Registry:
         )
 
 
-def import_user_modules(names: Iterable[str]) -> None:
-    """Imports modules outside this package that register their own components.
+def import_user_modules(modules: Iterable[str] | str) -> tuple[str, ...]:
+    """Imports modules outside this package that register their own components; returns their names.
 
-    names: of modules (`my_algo`, `package.my_algo`), found as Python finds them; or paths of their files
-        (`parts/my_algo.py`). The current folder, and those of paths, are searched behind all others: a file
-        in them never stands in for a library.
+    modules: names (`my_algo`, `package.my_algo`), found as Python finds them, or paths of their files
+        (`parts/my_algo.py`); or the text of `--user_modules`, with commas between. The current folder, and
+        those of paths, are searched behind all others: a file in them never stands in for a library.
 
     Raises:
         UsageError: a module cannot be imported, or what it registers is refused.
     """
+    listed = modules.split(",") if isinstance(modules, str) else modules
+    names = tuple(name.strip() for name in listed if name.strip())
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)
@@ -252,6 +254,7 @@ def import_user_modules(names: Iterable[str]) -> None:
         except (Exception, SystemExit) as error:  # whatever a user's module raises: theirs to read, in a line
             what = str(error) or "no message"
             raise UsageError(f"cannot import user module {name!r}: {type(error).__name__}: {what}") from error
+    return names
 
 
 def lacking(part: object, contract: type) -> list[str]:

@@ -125,6 +125,28 @@ def test_other_settings_in_the_same_folder_are_refused_and_change_nothing(traine
     assert snapshot(folder) == before
 
 
+def test_a_run_that_had_workers_goes_on_with_workers_alone(trained, tmp_path):
+    folder = tmp_path / "with_workers"
+    shutil.copytree(trained[0], folder)
+    path = folder / "run_0" / "hparams.json"
+    saved = json.loads(path.read_text())
+    assert saved["workers"] is False
+    path.write_text(json.dumps(saved | {"workers": True}))
+    with pytest.raises(rl.UsageError, match="was trained with --num_workers: give it again"):
+        rl.train("ppo_identity", output_dir=folder, seed=4, **QUICK)
+    del saved["workers"]  # an older run
+    path.write_text(json.dumps(saved))
+    assert rl.train("ppo_identity", output_dir=folder, seed=4, **QUICK).step == 2_048
+
+
+def test_what_is_refused_while_it_is_compiled_leaves_nothing(tmp_path):
+    (tmp_path / "mine").mkdir()
+    for folder in ("new", "mine"):
+        with pytest.raises(rl.UsageError, match="act_select ou_noise needs"):
+            rl.train("ppo_identity", output_dir=tmp_path / folder, act_select="ou_noise", **QUICK)
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
+
+
 def test_a_run_from_before_a_hyperparameter_existed_goes_on_with_its_default(trained, tmp_path):
     folder = tmp_path / "older"
     shutil.copytree(trained[0], folder)

@@ -8,8 +8,9 @@ import pytest
 from pages import ROOT
 
 from rl import other_names
-from rl.cli import build_parser, flags_of
+from rl.cli import build_parser
 from rl.errors import UsageError
+from rl.flags import flags_of
 from rl.hparams.merge import resolve
 from rl.hparams.registry import registry
 

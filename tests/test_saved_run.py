@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 
@@ -48,13 +49,26 @@ def test_a_run_with_user_modules_is_read_where_they_are_imported(tmp_path, capsy
     hparams = resolve("ppo_identity", "").to_dict()
     for modules, message in (
         (["strangers.parts"], "--user_modules strangers.parts"),
-        (["x/json.py"], "no check"),
+        (["x/json.py"], "there is no checkpoint"),
     ):
         saved = {"name": "ppo_identity", "seed": 0, "user_modules": modules, "hparams": hparams}
         (tmp_path / "hparams.json").write_text(json.dumps(saved))
         assert main(["--output_dir", str(tmp_path), "--training", "False"]) == 2
         err = capsys.readouterr().err
         assert err.startswith("error: ") and err.count("\n") == 1 and message in err
+
+
+@pytest.mark.parametrize("command", ["export", "publish", "estimate"])
+def test_commands_about_a_run_import_the_modules_that_it_needs(command, tmp_path, capsys):
+    """And take the function that makes its environments."""
+    words = {
+        "export": [str(tmp_path)],
+        "publish": [str(tmp_path)],
+        "estimate": ["--run", str(tmp_path), "--data", "x"],
+    }
+    main_of = importlib.import_module(f"rl.{command}.__main__").main
+    assert main_of([*words[command], "--env", "no_such:maze", "--user_modules", "no_such"]) == 2
+    assert capsys.readouterr().err.startswith("error: cannot import user module 'no_such': ModuleNotFound")
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "null", '{"name": "x", "seed": 0, "hpasams": {}}'])

@@ -23,7 +23,7 @@ ROOMS = (
         "rl.plot.__main__",
         "rl.publish",
     ),
-    ("rl.cli", "rl.listing", "rl.suggest", "rl.envs.checks"),
+    ("rl.cli", "rl.flags", "rl.listing", "rl.suggest", "rl.envs.checks"),
     ("rl", "rl.api", "rl.policy", "rl.experiment"),
     (
         "rl.runners",

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from gymnasium import spaces
 
-from rl.cli import Parser, answered, integer
+from rl.cli import answered
 from rl.data import flat, shards, summary, tools
 from rl.data.dataset import Dataset, data_folder, read, write
 from rl.errors import UsageError
+from rl.flags import Parser, integer
 from rl.storage.files import failure, folder_lock, reason
 
 COMMANDS = ("split", "merge", "convert", "repair")

@@ -210,7 +210,8 @@ def check_trusted(where: object, env_id: str | None, wrappers: Iterable[str]) ->
     found = made(env_id) if env_id and env_id.rpartition(":")[2] not in gymnasium.registry else None
     if found is not None and env_id not in _GIVEN and not _is_environment(found.entry_point):
         raise UsageError(
-            f"{where} was trained on {env_id}, a function: runs may name none to call, give it as env="
+            f"{where} was trained on {env_id}, a function: runs may name none to call, give it as env= "
+            "(on the command line: --env, for train.py with the run's --hparams)"
         )
 
 

@@ -9,11 +9,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from rl.cli import Parser, answered, integer, one_of, policy_flags
+from rl.cli import answered
 from rl.data.dataset import Dataset, data_folder, read
 from rl.errors import UsageError
+from rl.flags import Parser, integer, one_of, policy_flags
 from rl.hparams.overrides import parse_overrides
 from rl.imports import import_tensorflow
+from rl.registry import import_user_modules
 from rl.report.tables import plain_table
 from rl.storage.address import check_run
 
@@ -64,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def work() -> int:
         args = build_parser().parse_args(argv)
+        import_user_modules(args.user_modules)
         data = _checked(args)
         import_tensorflow()
         found = _estimated(args, data)
@@ -93,7 +96,7 @@ def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
     from rl.estimate.policy import DataPolicy
 
     names = chosen(args.estimators)
-    agent = load(args.run, args.which, args.eval_policy).agent
+    agent = load(args.run, args.which, args.eval_policy, args.env).agent
     gamma = agent.hparams.gamma if args.gamma is None else args.gamma
     policy = DataPolicy(agent, data, args.data)
     fqe = default_hparams(agent.hparams, args.data, gamma, parse_overrides(args.hparam_override))

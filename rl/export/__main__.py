@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rl.cli import Parser, answered, integer, one_of, policy_flags
+from rl.cli import answered
 from rl.errors import UsageError
+from rl.flags import Parser, integer, one_of, policy_flags
 from rl.imports import import_tensorflow
+from rl.registry import import_user_modules
 from rl.report.tables import plain_table
 from rl.storage.address import output_beside
 from rl.storage.files import (
@@ -61,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def work() -> int:
         args = build_parser().parse_args(argv)
+        import_user_modules(args.user_modules)
         target = output_beside(args.run, args.to, "exported", args.force)
         import_tensorflow()
         return _export(args, target)
@@ -75,7 +78,7 @@ def _export(args: argparse.Namespace, target: Path) -> int:
     from rl.export.program import Program
 
     formats = chosen_formats(args.format)
-    policy = load(args.run, args.which, args.eval_policy)
+    policy = load(args.run, args.which, args.eval_policy, args.env)
     agent = policy.agent
     ensure_writable_dir(target.parent, "--to")
     env, rows_of_env = policy.environments(1), 1

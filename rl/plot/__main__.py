@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rl.cli import Parser, answered
+from rl.cli import answered
 from rl.errors import UsageError
+from rl.flags import Parser
 
 if TYPE_CHECKING:
     from rl.plot.methods import Methods

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rl.cli import Parser, answered, integer, policy_flags
+from rl.cli import answered
 from rl.errors import UsageError
+from rl.flags import Parser, integer, policy_flags
 from rl.imports import import_tensorflow
 from rl.publish.card import Facts, card
+from rl.registry import import_user_modules
 from rl.report.runs import find_runs, versions
 from rl.storage.address import check_run, output_beside
 from rl.storage.files import (
@@ -61,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def work() -> int:
         args = build_parser().parse_args(argv)
+        import_user_modules(args.user_modules)
         target = _checked(args)
         import_tensorflow()
         _write(args, target)
@@ -86,7 +89,7 @@ def _write(args: argparse.Namespace, target: Path) -> None:
     from rl.saved_run import reading
     from rl.storage.checkpoint import CheckpointManager
 
-    policy = load(args.run, args.which)
+    policy = load(args.run, args.which, env=args.env)
     env = policy.agent.hparams.env
     returns = policy.evaluate(args.episodes).returns if env else None
     step = policy.origin["step"]

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rl import cli
-from rl.cli import Parser, answered, checked, flags_of, integer, parse
+from rl.cli import answered, checked, parse
 from rl.errors import UsageError, nearest
+from rl.flags import Parser, flags_of, integer
 from rl.hparams.hparams import HParams
 from rl.registry import import_user_modules
 from rl.tune.runs import Command, check_local, tell
@@ -144,7 +145,7 @@ def _asked(argv: Sequence[str]) -> Asked:
         raise UsageError("--seeds and --judge_seeds overlap: a seed that chose cannot judge")
     if own.only and not own.space:
         raise UsageError("--only: say by --space what is searched")
-    import_user_modules(name.strip() for name in train.user_modules.split(",") if name.strip())
+    import_user_modules(train.user_modules)
     own.cluster = None  # of processes of the search; where these have workers, the address is of theirs
     if train.ray_address is not None and not train.num_workers:
         own.cluster, train.ray_address = train.ray_address, None

@@ -15,7 +15,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def work() -> int:
         args = parse(sys.argv[1:] if argv is None else argv)
-        import_user_modules(name.strip() for name in args.user_modules.split(",") if name.strip())
+        import_user_modules(args.user_modules)
         hparams = checked(args)
         import rl
 

@@ -36,6 +36,15 @@ WRONG = [
     ([*GOOD, "--list"], "--list: python train.py --list shows the names"),
     ([*GOOD, "--suggest", "X"], "--suggest: python train.py --suggest says it"),
     ([*GOOD, "--copies", "2", "--copy", "1"], "--copy: the index of a Job's Pod says which copy"),
+    ([*IMAGE, *BUCKET, "--hparams", "cql_cartpole"], "needs the hparam data: --hparam_override data=..."),
+    (
+        [*IMAGE, *BUCKET, "--hparams", "dagger_cartpole"],
+        "dagger needs the hparam expert: --hparam_override",
+    ),
+    (
+        [*IMAGE, *BUCKET, "--hparams", "cql_cartpole", "--hparam_override", "data=data/x"],
+        "data=data/x is in no Pod: give --pvc NAME",
+    ),
     ([*GOOD, "--render"], "--render: a Pod has no display"),
     ([*GOOD, "--num_workers", "2", "--ray_address", "auto"], "--ray_address: workers join the cluster"),
     ([*GOOD, "--num_workers", "2", "--parallel", "2"], "--parallel 2 and --num_workers: take one"),

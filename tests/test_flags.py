@@ -1,0 +1,32 @@
+"""Flags of commands: what is typed wrong is one line, which names the nearest."""
+
+from __future__ import annotations
+
+import pytest
+
+from rl.errors import UsageError
+from rl.export.__main__ import build_parser
+from rl.flags import unknown_word
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "--fromat", "onnx"], "unknown flag --fromat: did you mean --format"),
+        (["run", "--fromat=onnx"], "unknown flag --fromat: did you mean --format"),
+        (["run", "again"], "unexpected argument 'again'"),
+        ([], "the following arguments are required: RUN"),
+        (["run", "--which", "bets"], "no 'bets': did you mean best?"),
+    ],
+)
+def test_what_a_command_does_not_know_is_told_with_the_nearest(words, said):
+    with pytest.raises(UsageError) as error:
+        build_parser().parse_args([*words, "--to", "there"])
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_what_is_meant_goes_before_what_is_near():
+    assert "did you mean --lr?" in str(unknown_word("--rl", ["--lr"]))
+    assert str(unknown_word("--rl", ["--lr"], "say it otherwise")).startswith(
+        "unknown flag --rl: say it other"
+    )
