@@ -24,6 +24,8 @@ Deviations from the paper:
 7. Evaluations take the policy's mode. Latents are drawn in them, too: the model has not learned from the
    likeliest ones, with which an agent returned 213 on CartPole whose training episodes returned 425.
 8. Rewards and continuation are learned at steps that were taken, not at the first state of an episode.
+9. Rewards and values are the symexp of a mean over bins that are evenly spaced in symlog, as in the paper's
+   first version; later the bins are spaced by symexp, and the mean is of these.
 """
 
 from __future__ import annotations
