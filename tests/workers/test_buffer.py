@@ -106,7 +106,8 @@ def test_a_run_that_went_back_saves_over_what_it_had_saved_later(shard, tmp_path
     last.restore(str(tmp_path / "0"))
     for a, b in zip(again.sample(5, 0)[1], last.sample(5, 0)[1], strict=True):
         np.testing.assert_array_equal(a, b)
-    assert int(last._memory.ring.written) == int(buffer._memory.ring.written) + 8
+    written = [int(each._memory.ring.written) for each in (buffer, again, last)]
+    assert written[0] < written[1] == written[2]
 
 
 @pytest.mark.parametrize("scheme", ["", "ram://"])
