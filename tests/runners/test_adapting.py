@@ -96,7 +96,7 @@ def test_pearl_plays_parts_with_what_it_believes_by_those_before_and_remembers_w
     ("overrides", "message"),
     [
         ({"env_backend": "gym"}, "in-graph environments alone keep"),
-        ({"normalize_reward": True}, "normalize_reward=True: maml adapts by the environment's own rewards"),
+        ({"normalize_reward": True}, "normalize_reward=true: maml adapts by the environment's own rewards"),
         ({"curiosity": "rnd"}, "curiosity=rnd"),
         (
             {"env": "MultiCartPole-v0", "env_kwargs": {}, "train_env_kwargs": {}},
