@@ -44,7 +44,7 @@ class DreamerHParams(UniformSequences, HParams):
     free_nats: Coefficient = 1.0  # KL below which neither learns from it
     horizon: PositiveInt = 15  # imagined steps from every replayed state
     gae_lambda: Fraction = 0.95  # of the imagined returns
-    replay_critic_coef: Coefficient = 0.3  # weight of the critic's loss at replayed steps; 1 at imagined ones
+    replay_critic_coef: Coefficient = 0.3  # weight of the critic's loss at replayed steps
     entropy_coef: Coefficient = 3e-4  # weight of the actor's entropy beside normalised returns
     return_tau: Fraction = 0.01  # by which the range of returns follows an update's
     slow_critic_tau: Fraction = 0.02  # by which the slow critic follows, of which the critic stays near
@@ -72,9 +72,9 @@ def dreamer() -> DreamerHParams:
 @register
 def dreamer_cartpole() -> DreamerHParams:
     """DreamerV3 on CartPole-v1."""
-    # Where states are told less finely, carts drift to the edge unseen: with 8 groups, in the observation's own
-    # units, five seeds returned 331 on average; without what the critic learns at replayed steps, 382. The bins
-    # reach to a value of 3,000.
+    # Where states are told less finely, carts drift to the edge unseen: with 8 groups, in the observation's
+    # own units, five seeds returned 331 on average; without what the critic learns at replayed steps, 382.
+    # The bins reach to a value of 3,000.
     return dreamer(
         REPLAY["CartPole-v1"],
         normalize_observation=True,
