@@ -16,6 +16,7 @@ from rl.envs.graph.tasks import TaskEnv
 from rl.envs.gym_ids import left_out
 from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import check_window, eval_envs_of
+from rl.envs.own import check_imported_modules
 from rl.envs.registry import registry as graph_envs
 from rl.errors import Diverged, EnvironmentFailed, GivenUp, NotSent, Stopped, Unavailable, UsageError
 from rl.hparams.hints import hints, picture_hint, task_hint, text_hint
@@ -279,6 +280,7 @@ def _check_same_run(request: Request, run_dir: Path) -> None:
         return
     if CheckpointManager(run_dir / "checkpoints").latest_step() is None:
         return
+    check_imported_modules(run_dir, saved.get("user_modules", ()))  # older runs do not say
     workers = request.workers is not None
     if saved.get("workers", workers) != workers:  # older runs do not say
         had, now = ("without", "leave it out") if workers else ("with", "give it again")

@@ -125,7 +125,7 @@ def test_other_settings_in_the_same_folder_are_refused_and_change_nothing(traine
     assert snapshot(folder) == before
 
 
-def test_a_run_that_had_workers_goes_on_with_workers_alone(trained, tmp_path):
+def test_a_run_goes_on_with_the_workers_and_modules_that_it_had(trained, tmp_path):
     folder = tmp_path / "with_workers"
     shutil.copytree(trained[0], folder)
     path = folder / "run_0" / "hparams.json"
@@ -134,7 +134,10 @@ def test_a_run_that_had_workers_goes_on_with_workers_alone(trained, tmp_path):
     path.write_text(json.dumps(saved | {"workers": True}))
     with pytest.raises(rl.UsageError, match="was trained with --num_workers: give it again"):
         rl.train("ppo_identity", output_dir=folder, seed=4, **QUICK)
-    del saved["workers"]  # an older run
+    path.write_text(json.dumps(saved | {"user_modules": ["parts/strangers.py"]}))
+    with pytest.raises(rl.UsageError, match="was trained with --user_modules parts"):
+        rl.train("ppo_identity", output_dir=folder, seed=4, **QUICK)
+    del saved["workers"], saved["user_modules"]  # an older run
     path.write_text(json.dumps(saved))
     assert rl.train("ppo_identity", output_dir=folder, seed=4, **QUICK).step == 2_048
 
