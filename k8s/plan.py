@@ -207,7 +207,8 @@ def _check_folders(train: argparse.Namespace, hparams: HParams, claim: str | Non
             raise UsageError(
                 f"{hparams.algo} needs the hparam {what.rstrip('=')}: --hparam_override {what}..."
             )
-        if folder and "://" not in folder and (claim is None or not _below(folder, mount)):
+        remote = what == "expert=" and "://" in str(folder)  # data are read from folders
+        if folder and not remote and (claim is None or not _below(folder, mount)):
             where = f"give --pvc NAME (or --pvc_size 50Gi) and a folder under {mount}"
             raise UsageError(f"{what}{folder} {why}: {where}")
 

@@ -183,6 +183,7 @@ def _resolved(hparams: str | HParams, overrides: dict[str, Any]) -> tuple[str, H
         raise UsageError(f"hparams={hparams!r}: needs the name of a set, or what rl.make_hparams returns")
     copy = hparams.thawed()
     copy.assign(overrides)
+    copy.check_training()
     return type(hparams).__name__, copy.freeze()
 
 

@@ -211,15 +211,16 @@ def train_one(request: Request, storage: Storage, stop: StopRequest, kept: Kept 
     _check_same_run(request, run_dir)
     made = [each for each in (run_dir, run_dir.parent) if type(storage) is Storage and not each.exists()]
     trainer = Trainer(request, storage, kept)
-    first_step = trainer.first_step
+    first_step, began = trainer.first_step, False
     try:
         recorder = training_recorder(request, storage.address, trainer.runner)
         ensure_writable_dir(run_dir)
         storage.begin()
+        began = True  # the folder is this process's
         saved = {
             "name": request.name,
             "seed": request.seed,
-            "user_modules": list(request.user_modules),
+            "user_modules": _user_modules(request, run_dir),
             "workers": request.workers is not None,
             "hparams": hparams.to_dict(),
             "backends": {
@@ -246,7 +247,8 @@ def train_one(request: Request, storage: Storage, stop: StopRequest, kept: Kept 
     except EnvironmentFailed as error:
         raise EnvironmentFailed(f"{error}; {stop.kept}") from error
     except UsageError as error:
-        _remove_what_began(error, made)
+        if began and not isinstance(error, Unavailable):
+            _remove_what_began(made)
         raise
     except SystemExit as error:  # a library's or an environment's: never this program's success
         raise RuntimeError(f"something called sys.exit({error.code}) while {run_dir} was trained") from error
@@ -258,14 +260,17 @@ def train_one(request: Request, storage: Storage, stop: StopRequest, kept: Kept 
         trainer.close()
 
 
-def _remove_what_began(error: UsageError, made: list[Path]) -> None:
+def _user_modules(request: Request, run_dir: Path) -> list[str]:
+    """Returns the modules that the run has ever been trained with."""
+    before = (read_saved(run_dir) or {}).get("user_modules", ())
+    return list(dict.fromkeys([*before, *request.user_modules]))
+
+
+def _remove_what_began(made: list[Path]) -> None:
     """Removes what a run has written that was refused before there was anything to keep.
 
-    error: what it ended by; one that may pass removes nothing.
     made: its folder and those above that were not there before, the innermost first.
     """
-    if isinstance(error, Unavailable):
-        return
     if made and not any((made[0] / kept).exists() for kept in ("checkpoints", "metrics.csv")):
         shutil.rmtree(made[0], ignore_errors=True)
         for each in made[1:]:

@@ -102,7 +102,8 @@ class StopRequest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _ENTERED.remove(self)
+        if self in _ENTERED:  # not in a forked process
+            _ENTERED.remove(self)
         if self._watch is not None:
             self._watch.close()
             self._watch = None
@@ -146,12 +147,16 @@ _ENTERED: list[StopRequest] = []  # those under way, the newest last
 
 def _in_forked_child() -> None:
     """Gives a forked process of an environment the handlers of before: a signal to it is not for the run,
-    which would hear of it by their common pipe, and ends it."""
+    which would hear of it by their common pipe, and ends it. But a terminal's Ctrl-C reaches all of them, and
+    the run decides."""
+    entered = bool(_ENTERED)
     for each in reversed(_ENTERED):
         if each._watch is not None:
             signal.set_wakeup_fd(-1)
         each._put_back()
     _ENTERED.clear()
+    if entered:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 os.register_at_fork(after_in_child=_in_forked_child)

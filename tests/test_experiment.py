@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import rl
 from rl import experiment
 from rl.errors import NotFinite, Unavailable, UsageError
 from rl.hparams.merge import resolve
@@ -62,6 +63,18 @@ def test_what_is_wrong_with_all_copies_ends_at_the_first(tmp_path, copies):
     with pytest.raises(UsageError, match="no such thing"):
         run(tmp_path, 3)
     assert trained == [0]
+
+
+def test_a_run_that_another_process_has_begun_meanwhile_is_left_to_it(tmp_path, monkeypatch):
+    def others(storage):
+        storage.folder.mkdir(parents=True, exist_ok=True)
+        (storage.folder / "hparams.json").write_text("another's")
+        raise UsageError("another process trains in here")
+
+    monkeypatch.setattr("rl.storage.storage.Storage.begin", others)
+    with pytest.raises(UsageError, match="another process"):
+        rl.train("ppo_identity", output_dir=tmp_path / "out", compile="graph", train_steps=256)
+    assert (tmp_path / "out/run_0/hparams.json").read_text() == "another's"
 
 
 def test_an_environment_that_ends_the_program_is_no_success(tmp_path, monkeypatch):

@@ -53,11 +53,15 @@ BUSY = """
 
 # A helper that an environment has forked is ended; nobody asks the run to stop.
 FORKS = """
-    import multiprocessing, sys, time
+    import multiprocessing, os, signal, sys, time
     from rl.signals import StopRequest
     with StopRequest(patience=0.5) as stop:
         child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
         child.start()
+        time.sleep(0.5)
+        os.kill(child.pid, signal.SIGINT)  # as a terminal does to all of them
+        time.sleep(0.5)
+        print(child.is_alive(), end=" ")
         child.terminate()
         child.join(20)
         time.sleep(0.2)
@@ -130,7 +134,7 @@ def test_a_call_that_takes_too_long_after_a_checkpoint_is_not_waited_for():
 def test_a_process_that_was_forked_meanwhile_has_the_handlers_of_before():
     with _child(program=FORKS) as child:
         out, err = child.communicate(timeout=60)
-    assert (out, err, child.returncode) == ("-15 None\n", "", 0)
+    assert (out, err, child.returncode) == ("True -15 None\n", "", 0)
 
 
 def test_under_nohup_a_terminal_that_hangs_up_is_nothing():

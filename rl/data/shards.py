@@ -68,7 +68,7 @@ def fold(data: Path, number: int, go_on: bool = False) -> int | None:
             if written is not None:
                 link(data, {shard.name: written})
         except BaseException:  # the old journal goes on, and has all that the new one has
-            if following is not None:
+            if following is not None and not is_folded(data, number):
                 remove_quietly(journal_path(data, following))
             raise
     remove_quietly(path)

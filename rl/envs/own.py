@@ -174,8 +174,8 @@ def check_imported_modules(where: object, names: Iterable[str]) -> None:
     """Raises UsageError where a run was trained with user modules that this process has not imported: an id
     that they registered may be another environment here."""
     for name in names:
-        module = Path(name).stem if name.endswith(".py") else name
-        if module not in sys.modules:
+        files = [getattr(each, "__file__", None) or "" for each in list(sys.modules.values())]
+        if name not in sys.modules and not any(Path(each).name == Path(name).name for each in files):
             raise UsageError(
                 f"{where} was trained with --user_modules {name}: name it again, or import it first, if you "
                 "trust that run"

@@ -34,9 +34,8 @@ class BCHParams(CloningHParams):
     unroll_length: PositiveInt = 16  # lstm, gru: steps of a sequence, of which an update has batch_size
     burn_in: Count = 8  # lstm, gru: steps before a sequence that only bring the state up to date
 
-    def check(self) -> None:
+    def check_training(self) -> None:
         """Raises UsageError where rewards are to be changed that nobody looks at."""
-        super().check()
         refuse_given(self, "does not look at rewards", "normalize_reward", "reward_augmentation")
 
 

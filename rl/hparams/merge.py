@@ -32,6 +32,7 @@ def resolve(names: str, overrides: str | Mapping[str, Any] = "", **flags: Any) -
     given = parse_overrides(overrides) if isinstance(overrides, str) else overrides
     hparams.assign(given)
     hparams.assign({key: value for key, value in flags.items() if value is not None})
+    hparams.check_training()
     return hparams.freeze()
 
 

@@ -50,8 +50,6 @@ class MuZeroHParams(UniformSequences, TreeSearchHParams):
     def check(self) -> None:
         """Raises UsageError where sequences do not hold what is unrolled, or were not searched in."""
         super().check()
-        stored = "keeps the values of its searches, in which rewards must stay as they were"
-        refuse_given(self, stored, "normalize_reward", "curiosity")
         if self.offline:
             raise UsageError("muzero learns from searches made where it played: data hold none, leave it out")
         least = self.rollout_length + self.unroll_steps
@@ -60,6 +58,11 @@ class MuZeroHParams(UniformSequences, TreeSearchHParams):
                 f"hparam unroll_length={self.unroll_length} is below rollout_length + unroll_steps = {least}:"
                 " a sequence holds what is unrolled from each step of a rollout"
             )
+
+    def check_training(self) -> None:
+        """Raises UsageError where values of searches would stay in other units than rewards."""
+        stored = "keeps the values of its searches, in which rewards must stay as they were"
+        refuse_given(self, stored, "normalize_reward", "curiosity")
 
 
 @register

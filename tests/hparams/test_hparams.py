@@ -11,6 +11,7 @@ import pytest
 from rl.errors import UsageError
 from rl.hparams.dqn import DQNHParams, dqn_cartpole
 from rl.hparams.hparams import HParams
+from rl.hparams.merge import resolve
 from rl.hparams.ppo import PPOHParams, ppo_cartpole
 from rl.hparams.registry import get_hparams, registry
 
@@ -108,7 +109,8 @@ def test_what_would_be_without_effect_or_in_mixed_units_is_refused(name, refused
         setattr(hparams, hparam, value)
         said = f"{hparam}={str(value).lower()}: {hparams.algo} .*, leave it out"
         with pytest.raises(UsageError, match=said):
-            hparams.freeze()
+            resolve(name, {hparam: value})
+        assert hparams.freeze().frozen  # a run that was trained so is read
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,10 @@ WRONG = [
         [*IMAGE, *BUCKET, "--hparams", "cql_cartpole", "--hparam_override", "data=data/x"],
         "data=data/x is in no Pod: give --pvc NAME",
     ),
+    (
+        [*IMAGE, *BUCKET, "--hparams", "cql_cartpole", "--hparam_override", "data=gs://b/x"],
+        "data=gs://b/x is in no Pod: give --pvc NAME",
+    ),
     ([*GOOD, "--render"], "--render: a Pod has no display"),
     ([*GOOD, "--num_workers", "2", "--ray_address", "auto"], "--ray_address: workers join the cluster"),
     ([*GOOD, "--num_workers", "2", "--parallel", "2"], "--parallel 2 and --num_workers: take one"),

@@ -181,15 +181,15 @@ class Dreamer(Agent[DreamerHParams]):
         weights = hparams.dynamics_coef, hparams.representation_coef, hparams.free_nats
         kl_loss, kl = wm.balanced_kl(observed.posterior, observed.prior, *weights)
         steps = tf.reduce_mean((rewarded + ending) * trajectory.mask, 0)
+        seen = sequence.observed(trajectory)
         metrics = {
-            "decoder_loss": tf.reduce_mean(decoding, 0),
+            "decoder_loss": tf.reduce_mean(decoding * seen, 0),
             "reward_loss": tf.reduce_mean(rewarded * trajectory.mask, 0),
             "continue_loss": tf.reduce_mean(ending * trajectory.mask, 0),
-            "kl": tf.reduce_mean(kl, 0),
+            "kl": tf.reduce_mean(kl * seen, 0),
         }
         found = {name: masked_mean(each, batch.mask) for name, each in metrics.items()}
-        seen = tf.reduce_mean((decoding + kl_loss) * sequence.observed(trajectory), 0)
-        return observed, steps + seen, found
+        return observed, steps + tf.reduce_mean((decoding + kl_loss) * seen, 0), found
 
     def imagine(self, features: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
         """What the actor does from the states of sequences, `[L+1, N, D + S]`: features [H+1, M, D + S] and

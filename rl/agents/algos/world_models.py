@@ -143,7 +143,9 @@ class WorldModels(Agent[WorldModelsHParams]):
         reward_loss = 0.5 * tf.square(following.reward - t.reward)
         ended = tf.cast(t.terminated, tf.float32)
         ending = tf.nn.sigmoid_cross_entropy_with_logits(ended, following.ends)
-        vision = tf.reduce_mean((decoder_loss + hparams.kl_coef * kl) * sequence.observed(t), 0)
+        seen = sequence.observed(t)
+        decoder_loss, kl = decoder_loss * seen, kl * seen
+        vision = tf.reduce_mean(decoder_loss + hparams.kl_coef * kl, 0)
         memory = tf.reduce_mean((latent_loss + reward_loss + ending) * t.mask, 0)
         metrics = {
             "decoder_loss": tf.reduce_mean(decoder_loss, 0),
