@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rl.envs.registry import PETTINGZOO
+from rl.envs.registry import PETTINGZOO, registry
 from rl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -156,9 +156,12 @@ def gym_has(env_id: str) -> bool:
 
 
 def is_callers_own(env_id: str) -> bool:
-    """Returns whether a module of the caller's own has registered that id: neither this package, nor an
-    installed one, whose environments other backends may have under the same id."""
+    """Returns whether a module of the caller's own has registered that id with Gymnasium alone: neither this
+    package, nor an installed one, whose environments other backends may have under the same id."""
     import gymnasium
+
+    if env_id in registry and registry.entry(env_id).module.partition(".")[0] != "rl":
+        return False  # it has an in-graph one of that id, too
 
     spec = gymnasium.registry.get(env_id.rpartition(":")[2])
     entry = None if spec is None else spec.entry_point

@@ -54,6 +54,8 @@ def chosen_backend(env_id: str, backend: str, wrappers: Sequence[str] = ()) -> s
         if backend in ("graph", "envpool"):
             raise UsageError(f"env_wrappers are Gymnasium's, not of backend {backend}: take env_backend gym")
         backend = "gym"
+    if backend in ("auto", "host") and is_callers_own(env_id):
+        return "gym"
     # A backend that is not asked is not imported.
     asked = {"auto": BACKENDS, "host": HOST_BACKENDS}.get(backend, (backend,))
     chosen = next((each for each in asked if _HAS[each](env_id)), None)
@@ -372,13 +374,13 @@ def _check_wrappable(env_id: str, env_kwargs: dict[str, Any], wrappers: Sequence
 
 
 def _graph_has(env_id: str) -> bool:
-    return env_id in registry and not is_callers_own(env_id)  # evaluations play the caller's
+    return env_id in registry
 
 
 def _envpool_has(env_id: str) -> bool:
     from rl.envs.envpool_tasks import has_task
 
-    return has_task(env_id) and not is_callers_own(env_id)
+    return has_task(env_id)
 
 
 def _unknown(env_id: str) -> UsageError:
