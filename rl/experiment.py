@@ -217,20 +217,7 @@ def train_one(request: Request, storage: Storage, stop: StopRequest, kept: Kept 
         ensure_writable_dir(run_dir)
         storage.begin()
         began = True  # the folder is this process's
-        saved = {
-            "name": request.name,
-            "seed": request.seed,
-            "user_modules": _user_modules(request, run_dir),
-            "workers": request.workers is not None,
-            "hparams": hparams.to_dict(),
-            "backends": {
-                "training": trainer.runner.backend,
-                "evaluation": trainer.evaluator and trainer.evaluator.backend,
-            },
-            "difference_from_default": {
-                key: list(pair) for key, pair in difference(hparams, HParams()).items()
-            },
-        }
+        saved = _said(request, hparams, trainer)
         write_run_files(run_dir, saved, request.command, trainer.runner.step if trainer.resumed else None)
         while True:
             try:
@@ -260,10 +247,21 @@ def train_one(request: Request, storage: Storage, stop: StopRequest, kept: Kept 
         trainer.close()
 
 
-def _user_modules(request: Request, run_dir: Path) -> list[str]:
-    """Returns the modules that the run has ever been trained with."""
-    before = (read_saved(run_dir) or {}).get("user_modules", ())
-    return list(dict.fromkeys([*before, *request.user_modules]))
+def _said(request: Request, hparams: HParams, trainer: Trainer) -> dict[str, Any]:
+    """Returns what `hparams.json` is to say of the run; its user modules are all that it ever had."""
+    before = (read_saved(trainer.run_dir) or {}).get("user_modules", ())
+    return {
+        "name": request.name,
+        "seed": request.seed,
+        "user_modules": list(dict.fromkeys([*before, *request.user_modules])),
+        "workers": request.workers is not None,
+        "hparams": hparams.to_dict(),
+        "backends": {
+            "training": trainer.runner.backend,
+            "evaluation": trainer.evaluator and trainer.evaluator.backend,
+        },
+        "difference_from_default": {key: list(pair) for key, pair in difference(hparams, HParams()).items()},
+    }
 
 
 def _remove_what_began(made: list[Path]) -> None:

@@ -49,7 +49,9 @@ def test_a_run_with_user_modules_is_read_where_they_are_imported(tmp_path, capsy
     hparams = resolve("ppo_identity", "").to_dict()
     for modules, message in (
         (["strangers.parts"], "--user_modules strangers.parts"),
-        (["x/argparse.py"], "there is no checkpoint"),
+        (["x/argparse.py"], "--user_modules x/argparse.py"),
+        (["json/__init__.py"], "there is no checkpoint"),
+        (["argparse.py"], "there is no checkpoint"),
     ):
         saved = {"name": "ppo_identity", "seed": 0, "user_modules": modules, "hparams": hparams}
         (tmp_path / "hparams.json").write_text(json.dumps(saved))

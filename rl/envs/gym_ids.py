@@ -162,7 +162,6 @@ def is_callers_own(env_id: str) -> bool:
 
     if env_id in registry and registry.entry(env_id).module.partition(".")[0] != "rl":
         return False  # it has an in-graph one of that id, too
-
     spec = gymnasium.registry.get(env_id.rpartition(":")[2])
     entry = None if spec is None else spec.entry_point
     if entry is None:

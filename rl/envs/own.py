@@ -170,12 +170,24 @@ def text_parts(space: spaces.Space) -> list[str]:
     return [] if all(_is_text(each) for each in space.spaces.values()) else found
 
 
+def _is_imported(name: str) -> bool:
+    """Says whether a module of that name is, or one of that path, by whatever name; a path without a folder
+    says no more than a name."""
+    if not name.endswith(".py"):
+        return name in sys.modules
+    tail = tuple(part for part in Path(name).parts if part != "..")
+    alone = (Path(name).stem, "__main__") if len(tail) == 1 else ()
+    files = {key: Path(getattr(each, "__file__", None) or "") for key, each in list(sys.modules.items())}
+    return any(
+        file.parts[-len(tail) :] == tail and (not alone or key in alone) for key, file in files.items()
+    )
+
+
 def check_imported_modules(where: object, names: Iterable[str]) -> None:
     """Raises UsageError where a run was trained with user modules that this process has not imported: an id
     that they registered may be another environment here."""
     for name in names:
-        files = [getattr(each, "__file__", None) or "" for each in list(sys.modules.values())]
-        if name not in sys.modules and not any(Path(each).name == Path(name).name for each in files):
+        if not _is_imported(name):
             raise UsageError(
                 f"{where} was trained with --user_modules {name}: name it again, or import it first, if you "
                 "trust that run"
