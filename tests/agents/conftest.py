@@ -121,3 +121,22 @@ def numpy_policy(forward):
         return log_prob, np.full(len(value), stats.norm.entropy(0.0, std).sum()), value
 
     return compute
+
+
+@pytest.fixture
+def losses_of_filled():
+    """Losses [N] of an agent on sequences of 8 steps of which the last three fill up, as
+    `rl.memory.dataset_sequences` makes them: as they are, with other observations beyond the last one of the
+    episode, and with that one another, too."""
+
+    def losses(agent, batch, seed):
+        t, steps = batch.trajectory, tf.range(8)[:, None] + tf.zeros([8, 4], tf.int32)
+        t = t._replace(mask=tf.cast(steps < 5, tf.float32), terminated=steps >= 4)
+        found = []
+        for first in (9, 6, 5):
+            change = tf.cast(tf.range(9)[:, None, None] >= first, tf.float32)
+            each = batch._replace(trajectory=t._replace(observation=t.observation + change))
+            found.append(agent.loss(each, seed)[0].numpy())
+        return found
+
+    return losses
