@@ -38,12 +38,12 @@ def supervised() -> int | None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _become_learner(supervisor)
             return None
-        status = _wait(child)
+        status, asked = _wait(child)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         with contextlib.suppress(ProcessLookupError):  # what Ray's own processes leave behind
             os.killpg(child, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(status)  # minus the signal that ended it
-        if code != AGAIN and (code >= 0 or -code in _ASKED_FOR):
+        if asked or (code != AGAIN and (code >= 0 or -code in _ASKED_FOR)):
             return code if code >= 0 else 128 - code
         early = early + 1 if time.monotonic() - begun < LEAST else 0
         ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else "ended for the reason above"
@@ -60,18 +60,21 @@ def _become_learner(supervisor: int) -> None:
     end_with_parent(supervisor, signal.SIGTERM)
 
 
-def _wait(child: int) -> int:
-    """The status a child ended with; signals that arrive meanwhile are handed to it.
+def _wait(child: int) -> tuple[int, bool]:
+    """The status a child ended with, and whether it had been asked to stop: signals that arrive meanwhile are
+    handed to it.
 
     They are blocked and taken one by one: a handler would not run while the wait for the child lasts, if its
     signal came just before that began.
     """
+    asked = False
     while True:
         number = signal.sigwait(_AWAITED)
         if number != signal.SIGCHLD:
+            asked = True
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, number)
             continue
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
-            return status
+            return status, asked

@@ -31,6 +31,10 @@ if action == "sleep":
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
     print("asleep", flush=True)
     time.sleep(600)
+elif action == "unable":  # asked to stop, it could not write its last checkpoint
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+    print("asleep", flush=True)
+    time.sleep(600)
 elif action == "orphan":
     if os.fork() == 0:
         time.sleep(600)
@@ -99,6 +103,14 @@ def test_a_request_to_stop_reaches_the_learner(start, number, code):
     process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode == code and len(lives.read_text().split()) == 1
+
+
+def test_a_learner_that_was_asked_to_stop_is_not_started_again_however_it_ends(start):
+    process, lives = start("unable,0")
+    assert process.stdout.readline() == "asleep\n"
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == AGAIN and len(lives.read_text().split()) == 1
 
 
 def test_the_learner_stops_when_its_supervisor_is_killed(start):
