@@ -8,6 +8,7 @@ from typing import ClassVar, TypeVar
 import tensorflow as tf
 from gymnasium import spaces
 
+from rl.agents import guard
 from rl.agents.agent import Agent
 from rl.errors import UsageError
 from rl.hparams.linucb import LinearBanditHParams
@@ -60,12 +61,20 @@ class LinearBandit(Agent[AnyLinearBandit]):
         expected, deviation = (tf.gather(y, action, batch_dims=1) for y in network(x))
         added = replicas.totals(list(linear_bandit.observed(x, action, reward, mask, arms)))
         network.renew(network.precision + added[0], network.b + added[1])
+        self.note_posterior()
         metrics = {
             "error": masked_mean(tf.abs(reward - expected), mask),
             "deviation": masked_mean(deviation, mask),
             "reward": masked_mean(reward, mask),
         }
         return Update(metrics | {"updates": tf.constant(1.0)})
+
+    def note_posterior(self) -> None:
+        """Has an update left out that made the posterior NaN or infinite: no gradient's norm would tell."""
+        found = {"the posterior": tf.reduce_sum(self.network.root) + tf.reduce_sum(self.network.mean)}
+        current = guard.current()
+        if current is not None:
+            current.note_loss("network", found, guard.unfit(found))
 
     def _features(self, observation: Nest) -> Tensor:
         x = self.encoder(observation)

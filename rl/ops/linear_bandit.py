@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from rl.types import Tensor
 
+RIDGE = 1e-6  # of a diagonal of 1: float32 rounds sums of products by about as much
+
 
 def observed(x: Tensor, arm: Tensor, reward: Tensor, mask: Tensor, arms: int) -> tuple[Tensor, Tensor]:
     """Returns what N observations add to each arm's (A, b): sums of x x^T [K, n, n] and of r x [K, n].
@@ -17,10 +19,16 @@ def observed(x: Tensor, arm: Tensor, reward: Tensor, mask: Tensor, arms: int) ->
 
 
 def posterior(precision: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the mean A^-1 b [K, n] and the root W [K, n, n] of A^-1 = W^T W, of A [K, n, n], b [K, n]."""
+    """Returns the mean A^-1 b [K, n] and the root W [K, n, n] of A^-1 = W^T W, of A [K, n, n], b [K, n].
+
+    A is factorised in units in which its diagonal is 1, so that features may be of any size. Where some of
+    them are sums of others, what float32 cannot tell apart is known as well as `RIDGE` says.
+    """
     n = b.shape[-1]
     identity = tf.eye(n, batch_shape=[b.shape[0]])
-    root = tf.linalg.triangular_solve(tf.linalg.cholesky(precision), identity)
+    unit = tf.math.rsqrt(tf.linalg.diag_part(precision))  # [K, n]
+    scaled = precision * unit[:, :, None] * unit[:, None, :] + n * RIDGE * identity
+    root = tf.linalg.triangular_solve(tf.linalg.cholesky(scaled), identity) * unit[:, None, :]
     return tf.linalg.matvec(root, tf.linalg.matvec(root, b), transpose_a=True), root
 
 

@@ -33,14 +33,15 @@ def slate_values(q_values: Tensor, scores: Tensor, slates: Tensor) -> Tensor:
         scores: logits of the choice likewise.
         slates: documents, int32 [S, K], the same for all, or [N, S, K].
     """
-    weights = tf.exp(scores - tf.reduce_max(scores, 1, keepdims=True))  # [N, C + 1]
-    if len(slates.shape) == 2:
-        of_slates = [tf.gather(x, slates, axis=1) for x in (weights * q_values, weights)]  # [N, S, K] each
-    else:
-        of_slates = [tf.gather(x, slates, batch_dims=1) for x in (weights * q_values, weights)]
-    worth, weight = (tf.reduce_sum(x, -1) for x in of_slates)
-    none = weights[:, -1:]
-    return (worth + none * q_values[:, -1:]) / (weight + none)
+    where = dict(axis=1) if len(slates.shape) == 2 else dict(batch_dims=1)
+
+    def items(x: Tensor) -> Tensor:
+        of_slates = tf.gather(x, slates, **where)  # [N, S, K]
+        none = tf.broadcast_to(x[:, None, -1:], [*of_slates.shape[:-1], 1])
+        return tf.concat([of_slates, none], -1)  # [N, S, K + 1]
+
+    # A softmax over what each slate offers: weights by the greatest of all scores would all be 0 in most.
+    return tf.reduce_sum(tf.nn.softmax(items(scores)) * items(q_values), -1)
 
 
 def best_slate(q_values: Tensor, scores: Tensor, slates: Tensor) -> Tensor:

@@ -51,6 +51,15 @@ def test_its_choices_are_those_of_the_closed_form_on_equal_draws(algo, scale):
     np.testing.assert_allclose(agent.network.b, b, rtol=1e-4, atol=1e-4)
 
 
+def test_an_update_that_would_spoil_the_posterior_is_left_out():
+    # The context is finite, its square is not.
+    agent, row, never = agent_of("linucb"), tf.constant([[1.0]]), tf.constant([[False]])
+    both, arm = tf.fill([2, 1, SIZE], 1e25), tf.constant([[0]])
+    agent.learn(Trajectory(both, arm, row, ~never, never, tf.ones([1, 1]), {}), random.key(0))
+    assert agent.guard.skipped == 1 and agent.guard.first() == "the posterior, in the loss of network"
+    assert all(np.isfinite(each.numpy()).all() for each in agent.network.weights)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("algo", ["linear_thompson", "linucb"])
 def test_regret_keeps_to_the_rate_of_theory(build, algo):

@@ -34,3 +34,21 @@ def test_posteriors_and_scores_equal_numpys():
         np.testing.assert_allclose(expected[:, k], x @ theta, rtol=1e-3, atol=1e-4)
         spread = np.sqrt(np.einsum("ni,ij,nj->n", x, inverse, x))
         np.testing.assert_allclose(deviation[:, k], spread, rtol=1e-4)
+
+
+def test_large_features_of_which_one_is_the_sum_of_others_have_a_posterior():
+    # Products of 1e6 in sums of 1e9: the prior's 1 is less than float32 rounds away; float64 keeps it.
+    rng = np.random.default_rng(0)
+    pair = rng.uniform(0.0, 1000.0, (2000, 2))
+    x = np.concatenate([pair, pair.sum(1, keepdims=True), np.ones((2000, 1))], 1)
+    reward = x @ [0.002, -0.001, 0.0, 0.5]
+    arguments = tf.constant(x, tf.float32), tf.zeros([2000], tf.int32), tf.constant(reward, tf.float32)
+    precision, b = linear_bandit.observed(*arguments, tf.ones([2000]), 1)
+    expected, deviation = linear_bandit.scores(
+        arguments[0], *linear_bandit.posterior(precision + tf.eye(4), b)
+    )
+    np.testing.assert_allclose(expected[:, 0], reward, atol=0.05)
+    inverse = np.linalg.inv(np.eye(4) + x.T @ x)
+    np.testing.assert_allclose(
+        deviation[:, 0], np.sqrt(np.einsum("ni,ij,nj->n", x, inverse, x)), rtol=0.1, atol=1e-3
+    )

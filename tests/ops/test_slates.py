@@ -35,3 +35,11 @@ def test_the_value_of_what_was_chosen():
     slate = tf.constant([[2, 0], [2, 0], [1, 2]])
     found = slates.chosen_values(tf.repeat(Q, 3, 0), slate, tf.constant([0, 1, 2]))
     assert found.numpy().tolist() == [-5.0, 10.0, 2.0]
+
+
+def test_a_slate_has_a_value_where_another_document_is_chosen_almost_always():
+    # exp(-90) is 0 in float32; of documents 1 and 2 and none, as ever: (2 + 3 e + 0) / (2 + e).
+    q_values, scores = tf.constant([[1.0, 2.0, 3.0, 0.0]]), tf.constant([[90.0, 0.0, 1.0, 0.0]])
+    found = slates.slate_values(q_values, scores, slates.all_slates(3, 2))
+    np.testing.assert_allclose(found, [[1.0, 1.0, (2.0 + 3.0 * np.e) / (2.0 + np.e)]], rtol=1e-5)
+    assert slates.best_slate(q_values, scores, slates.all_slates(3, 2)).numpy().tolist() == [[1, 2]]

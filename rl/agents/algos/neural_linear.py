@@ -96,6 +96,7 @@ class NeuralLinear(LinearBandit[NeuralLinearHParams]):
 
         metrics, made = loops.repeat(self.updates_per_iteration(), one_update)
         self._renew()
+        self.note_posterior()
         found = {"error": tf.abs(new.reward - before), "deviation": deviation, "reward": new.reward}
         more = {name: masked_mean(each, new.mask) for name, each in found.items()}
         return Update(metrics | more | {"updates": made})
