@@ -46,4 +46,5 @@ def found_by(
 
 def acting_logits(hparams: TreeSearchHParams, acting: Tensor) -> Tensor:
     """Returns logits of shares [N, A] by which to act, to the power of 1 / `temperature`; 0 stays 0."""
-    return tf.math.log(tf.maximum(acting, 1e-30)) / hparams.temperature
+    logits = tf.math.log(tf.maximum(acting, 1e-30)) / hparams.temperature
+    return tf.where(acting > 0.0, logits, search.NEVER)

@@ -23,7 +23,7 @@ import tensorflow as tf
 from rl.ops import random
 from rl.types import Nest, Tensor
 
-UNSEEN = 1e6  # score of a move that was never tried
+UNSEEN = 1e3  # score of a move that was never tried; what orders these is added to it, in float32
 NEVER = -1e9  # of an illegal one
 LEAST = 1e-6  # prior of a legal move
 
@@ -247,9 +247,10 @@ def legal_prior(logits: Tensor, legal: Tensor) -> Tensor:
 
 def noisy(prior: Tensor, share: float, concentration: float, seed: Tensor) -> Tensor:
     """Returns the prior [B, A] with so much of it drawn anew, over legal moves, from a Dirichlet distribution
-    (Silver et al. 2017, methods, "Self-play")."""
-    noise = random.dirichlet(seed, prior > 0.0, concentration)
-    return (1.0 - share) * prior + share * noise
+    (Silver et al. 2017, methods, "Self-play"), of which none has less than `LEAST`, since 0 means illegal."""
+    legal = prior > 0.0
+    noise = random.dirichlet(seed, legal, concentration)
+    return tf.where(legal, tf.maximum((1.0 - share) * prior + share * noise, LEAST), 0.0)
 
 
 def playout(game: Game, position: Nest, seed: Tensor) -> Tensor:

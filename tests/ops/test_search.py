@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import stats
 
+from rl.agents.tree_search import acting_logits
 from rl.envs.graph.board_games import BoardGame
 from rl.envs.graph.connect_four import ConnectFour
 from rl.envs.graph.opponents import best_moves
@@ -180,3 +184,19 @@ def test_priors_are_of_legal_moves_alone_and_noise_stays_among_them() -> None:
     assert mixed[0, 1] == 0.0 and (mixed >= 0.75 * prior.numpy()).all()
     np.testing.assert_allclose(mixed.sum(), 1.0, rtol=1e-5)
     assert np.abs(mixed - prior.numpy()).max() > 0.01
+    # So few of a concentration of 0.03 that some come to 0, which would say that the move is illegal.
+    alone = search.noisy(tf.fill([200, 30], 1.0 / 30), 1.0, 0.03, random.key(1)).numpy()
+    assert alone.min() == np.float32(search.LEAST)
+
+
+def test_untried_moves_are_tried_in_random_order() -> None:
+    boards = tf.zeros([9_000, 9], tf.int32)
+    first = search.uct(TicTacToe(1), boards, 1, random.key(3)).numpy().argmax(1)
+    assert stats.chisquare(np.bincount(first, minlength=9)).pvalue > 1e-4
+
+
+def test_moves_that_a_search_never_tried_are_never_played_however_hot() -> None:
+    shares = tf.constant([[0.5, 0.25, 0.0, 0.25]])
+    found = tf.nn.softmax(acting_logits(SimpleNamespace(temperature=50.0), shares)).numpy()
+    expected = np.array([0.5, 0.25, 0.0, 0.25]) ** 0.02
+    np.testing.assert_allclose(found[0], np.where([1, 1, 0, 1], expected, 0.0) / expected[[0, 1, 3]].sum())
