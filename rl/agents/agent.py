@@ -57,9 +57,7 @@ class Agent(Generic[AnyHParams]):
         UsageError: the algorithm cannot act in `action_space`, or it or another part is not what it must be.
     """
 
-    experience: (
-        str  # what it learns from, one of rl.agents.contracts.EXPERIENCES; `build` may choose another one
-    )
+    experience: str  # what it learns from, of rl.agents.contracts.EXPERIENCES; `build` may choose another
     action_spaces: ClassVar[tuple[type, ...]]  # kinds of action space it can act in
     hparams_type: ClassVar[type[HParams]] = HParams  # of its hyperparameters; `Agent[DQNHParams]` sets it
     trajectory_extras: tuple[str, ...] = ()  # what a rollout keeps beside the transition, [N] each
@@ -347,10 +345,11 @@ class Agent(Generic[AnyHParams]):
         return tf.reshape(output.value, trajectory.mask.shape)
 
     def observe(self, trajectory: Trajectory) -> None:
-        """Takes a rollout into the statistics of the observation normaliser."""
+        """Takes a rollout into the observation normaliser, but for the rows of agents that have left."""
         if self.encoder.normalize:
             rows = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)  # [T, B, ...]
-            self.encoder.observe(flatten_time(rows), tf.ones_like(tf.reshape(trajectory.reward, [-1])))
+            seen = trajectory.mask if self.rows_of_env > 1 else tf.ones_like(trajectory.mask)  # [T, B]
+            self.encoder.observe(flatten_time(rows), tf.reshape(seen, [-1]))
 
     def remembered(self, trajectory: Trajectory, seed: Tensor) -> Trajectory:
         """What a memory takes in of a rollout: by default the rollout as it was played."""

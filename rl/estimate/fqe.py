@@ -32,7 +32,7 @@ from rl.errors import UsageError
 from rl.estimate.behaviour import fit, model_of
 from rl.estimate.policy import DataPolicy, in_blocks
 from rl.hparams.hparams import HParams, PositiveFloat, PositiveInt
-from rl.models.continuous import BoxActions, Critic
+from rl.models.continuous import BoxActions, Critic, box_range
 from rl.ops.policy import masked_mean
 from rl.ops.value import select
 from rl.spaces import space_spec
@@ -86,7 +86,7 @@ class FQE(Agent[FQEHParams]):
         space = self.action_space
         self.discrete = isinstance(space, spaces.Discrete)
         self._bounded = None
-        if isinstance(space, spaces.Box) and space.is_bounded():
+        if isinstance(space, spaces.Box) and np.isfinite(box_range(space)[1]).all():
             self._bounded = BoxActions(space, "fqe")
         size = 0 if self.discrete else int(np.prod(space.shape))
         outputs = int(space.n) if self.discrete else 1

@@ -74,9 +74,11 @@ class Priorities(SumTree):
         valid = leaf > 0
         start, end = hparams.importance_sampling_exponent, hparams.importance_sampling_exponent_end
         beta = schedules.linear(step, start, end, hparams.train_steps)
-        # The weight of the least likely one is the largest: N and the total cancel.
-        least = replicas.smallest(tf.reduce_min(tf.where(valid, leaf, np.inf)))
-        sample_weight = tf.where(valid, (least / tf.where(valid, leaf, 1.0)) ** beta, 0.0)
+        # The weight of the least likely one is the largest: N cancels. The total does not, where several
+        # learners draw from trees of their own.
+        chance = leaf / tf.maximum(self.total(), np.finfo(np.float32).tiny)  # [N]
+        least = replicas.smallest(tf.reduce_min(tf.where(valid, chance, np.inf)))
+        sample_weight = tf.where(valid, (least / tf.where(valid, chance, 1.0)) ** beta, 0.0)
         return index, sample_weight, tf.cast(valid, tf.float32)
 
     def update(self, index: Tensor, priorities: Tensor) -> None:

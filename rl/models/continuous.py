@@ -32,27 +32,38 @@ from rl.types import Nest, Tensor
 LOG_STD_LIMITS = (-20.0, 2.0)  # as in the code of Haarnoja et al. 2018
 
 
+def box_range(space: spaces.Box) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the low bounds of a Box and the halves of its ranges, float32 [K]; halves of infinity where it
+    has no bounds, or none whose range is a number of float32."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, high = (each.astype(np.float32).reshape(-1) for each in (space.low, space.high))
+        half = (high - low) / np.float32(2.0)
+    return low, np.where(np.isfinite(half), half, np.float32(np.inf))
+
+
 class BoxActions:
-    """Actions of a bounded Box; their code is the action with low at -1 and high at 1.
+    """Actions of a bounded Box; their code is the action, low at -1 and high at 1 (-1 where both are one).
 
     Raises:
-        UsageError: a bound is infinite.
+        UsageError: a bound, or the range between two, is infinite in float32.
     """
 
     def __init__(self, space: spaces.Box, algo: str):
-        if not space.is_bounded():
+        low, half = box_range(space)
+        if not np.isfinite(half).all():
             raise UsageError(
                 f"{algo} squashes its actions into the space's bounds, and {space} has none: "
                 "wrap the environment, or take ppo"
             )
         self.shape, self.size = tuple(space.shape), int(np.prod(space.shape))
         self.low, self.high = space.low.astype(np.float32), space.high.astype(np.float32)
-        self._low, self._half = self.low.reshape(-1), ((self.high - self.low) / 2.0).reshape(-1)  # [K]
+        self._low, self._half = low, half  # [K]
+        self._divisor = np.where(half > 0.0, half, np.float32(1.0))
 
     def encode(self, action: Tensor) -> Tensor:
         """Codes [N, K] of the environment's actions [N, *shape]."""
         flat = tf.reshape(action, [action.shape[0], self.size])
-        return (flat - self._low) / self._half - 1.0
+        return (flat - self._low) / self._divisor - 1.0
 
     def greedy(self, output: Tensor) -> Tensor:
         """Codes [N, K] of an actor's output [N, K]."""
@@ -77,7 +88,7 @@ class BoxActions:
 
     def gaussian(self, codes: DiagonalGaussian) -> Distribution:
         """Over the environment's actions, what is normal over their codes [N, K]; some are out of bounds."""
-        mean, log_std = self._low + self._half * (codes.mean + 1.0), codes.log_std + np.log(self._half)
+        mean, log_std = self._low + self._half * (codes.mean + 1.0), codes.log_std + np.log(self._divisor)
         found = DiagonalGaussian(mean, log_std)
         return found if len(self.shape) == 1 else Shaped(found, self.shape)
 
@@ -190,10 +201,10 @@ class Critic(keras.Model):
             width, hidden = self.torso.size, (self.torso.size,)
         width += action_size
         self.hidden = []
-        activation, layer_norm = hparams.model.activation, hparams.model.layer_norm
+        activation, rest = hparams.model.activation, (hparams.model.layer_norm, hparams.model.precision)
         for i, units in enumerate(hidden):
             starts = [initializers.hidden(activation) for _ in range(count)]
-            self.hidden.append(EnsembleDense(width, units, starts, f"dense_{i}", activation, layer_norm))
+            self.hidden.append(EnsembleDense(width, units, starts, f"dense_{i}", activation, *rest))
             width = units
         self.value = EnsembleDense(width, outputs, [initializers.output(1.0) for _ in range(count)], "value")
         self.built = True
@@ -213,7 +224,8 @@ class Critic(keras.Model):
 
 class EnsembleDense(keras.layers.Layer):
     """As many dense layers side by side as `starts`, in one batched product: `[N, F]` (the same for all) or
-    `[count, N, F]` to `[count, N, units]`; with `layer_norm`, normalised before the activation."""
+    `[count, N, F]` to `[count, N, units]`; with `layer_norm`, normalised before the activation. The product
+    is computed in `precision`, all else in float32."""
 
     def __init__(
         self,
@@ -223,8 +235,10 @@ class EnsembleDense(keras.layers.Layer):
         name: str,
         activation: str | None = None,
         layer_norm: bool = False,
+        precision: str = "float32",
     ):
         super().__init__(name=name)
+        self.precision = precision
         self.activation = keras.activations.get(activation)
         count = len(starts)
 
@@ -246,7 +260,8 @@ class EnsembleDense(keras.layers.Layer):
             value = tf.convert_to_tensor(weight)
             return tf.gather(value, members) if tf.is_tensor(members) else value[:members]
 
-        x = tf.matmul(x, of(self.kernel)) + of(self.bias)
+        narrow = (tf.cast(each, self.precision) for each in (x, of(self.kernel)))
+        x = tf.cast(tf.matmul(*narrow), tf.float32) + of(self.bias)
         if self.scale is not None:
             mean, variance = tf.nn.moments(x, -1, keepdims=True)  # [count, N, 1]
             x = (x - mean) * tf.math.rsqrt(variance + 1e-5) * of(self.scale) + of(self.offset)

@@ -190,6 +190,11 @@ class ObservationEncoder(keras.layers.Layer):
         of_bytes = isinstance(space, spaces.Box) and space.dtype == np.uint8
         self.precision = precision if of_bytes and not normalize else "float32"
         parts = _parts(space)
+        if not parts:
+            raise UsageError(
+                f"observations {space}: there is nothing to learn from but which actions are legal; add a "
+                "part, such as a Box of one constant number"
+            )
         self.shapes = [part.shape for part in parts]  # of each part, in the order of the output
         self.size = encoded_size(space)
         # [F]: 1 where the output is a real number, 0 where it is within [0, 1]: bytes, bits, categories.

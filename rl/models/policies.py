@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from rl.hparams.hparams import HParams
 from rl.models import torso
+from rl.models.continuous import box_range
 from rl.models.layers import Initializers, ObservationEncoder, dense
 from rl.ops import distributions
 from rl.ops.distributions import Distribution, parameter_count
@@ -44,9 +45,8 @@ class PolicyNetwork(keras.Model):
         self.log_std = None
         if isinstance(action_space, spaces.Box):
             self.log_std = self.add_weight(shape=(count,), initializer="zeros", name="log_std")
-            self._bounded = action_space.is_bounded()
-            low, high = (x.astype(np.float32).reshape(-1) for x in (action_space.low, action_space.high))
-            self._low, self._half = low, (high - low) / 2.0
+            self._low, self._half = box_range(action_space)
+            self._bounded = bool(np.isfinite(self._half).all())
         self.built = True
 
     def initial_state(self, count: int) -> Nest:
@@ -89,5 +89,5 @@ class PolicyNetwork(keras.Model):
         log_std = tf.clip_by_value(tf.convert_to_tensor(self.log_std), *LOG_STD_LIMITS)
         if self._bounded:
             parameters = self._low + self._half * (tf.tanh(parameters) + 1.0)
-            log_std += np.log(self._half)
+            log_std += np.log(np.where(self._half > 0.0, self._half, 1.0))
         return [parameters, log_std]

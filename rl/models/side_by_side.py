@@ -99,8 +99,9 @@ def _hidden(
 ) -> tuple[list[EnsembleDense], int]:
     """The layers `model.hidden` of each agent, from so many inputs, and how wide the last of them is."""
     model, layers = hparams.model, []
+    rest = model.activation, model.layer_norm, model.precision
     for i, units in enumerate(model.hidden):
         starts = [initializers.hidden(model.activation) for _ in range(agents)]
-        layers.append(EnsembleDense(width, units, starts, f"dense_{i}", model.activation, model.layer_norm))
+        layers.append(EnsembleDense(width, units, starts, f"dense_{i}", *rest))
         width = units
     return layers, width

@@ -168,6 +168,7 @@ class TanhGaussian:
         self.gaussian = DiagonalGaussian(mean, log_std)
         self.low = tf.constant(low, tf.float32)
         self.half_range = (tf.constant(high, tf.float32) - self.low) * 0.5  # [K]
+        self._divisor = tf.where(self.half_range > 0.0, self.half_range, 1.0)  # one action has no density
 
     def sample(self, seed: Tensor) -> Tensor:
         return self.from_unit(self.unit_sample(seed)[0])
@@ -179,10 +180,10 @@ class TanhGaussian:
     def log_prob(self, action: Tensor) -> Tensor:
         """Where the squashing has rounded an action to its bound, that of the last float before it; samples
         have an exact one (`unit_sample`)."""
-        unit = (action - self.low) / self.half_range - 1.0
+        unit = (action - self.low) / self._divisor - 1.0
         limit = 1.0 - 6e-8  # the largest float32 below 1
         density = self._unit_log_prob(tf.atanh(tf.clip_by_value(unit, -limit, limit)))
-        scale = tf.math.log(self.half_range) + tf.zeros_like(self.gaussian.mean)  # [N, K]
+        scale = tf.math.log(self._divisor) + tf.zeros_like(self.gaussian.mean)  # [N, K]
         return density - tf.reduce_sum(scale, -1)
 
     def entropy(self) -> Tensor:

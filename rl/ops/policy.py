@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import tensorflow as tf
 
 from rl.parallel import replicas
 from rl.types import Tensor
+
+LARGEST_RATIO = 1e6  # of two policies' probabilities, that a metric tells
 
 
 def clipped_surrogate(importance_ratio: Tensor, advantage: Tensor, clip_range: float) -> Tensor:
@@ -24,6 +28,11 @@ def clipped_value_loss(value: Tensor, old_value: Tensor, target: Tensor, clip_ra
         near = old_value + tf.clip_by_value(value - old_value, -clip_range, clip_range)
         loss = tf.maximum(loss, tf.square(near - target))
     return 0.5 * loss
+
+
+def bounded_ratio(log_importance_ratio: Tensor) -> Tensor:
+    """Returns exp of it, at most `LARGEST_RATIO`: as a metric, which is infinite for no step alone."""
+    return tf.exp(tf.minimum(log_importance_ratio, math.log(LARGEST_RATIO)))
 
 
 def approximate_kl(log_importance_ratio: Tensor) -> Tensor:

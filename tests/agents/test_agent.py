@@ -241,3 +241,23 @@ def test_the_normaliser_is_saved_once_and_observes_the_rollout(make_agent):
     zeros = tf.zeros([2, 2])
     agent.observe(Trajectory(observation, zeros, zeros, zeros > 1, zeros > 1, zeros + 1.0, {}))
     np.testing.assert_allclose([*agent.encoder.mean.numpy(), *agent.encoder.variance.numpy()], [2.5, 1.25])
+
+
+@pytest.mark.parametrize("algo", ["dqn", "rainbow"])
+def test_a_share_of_the_actions_of_an_evaluation_is_random_with_noisy_layers_too(make_agent, algo):
+    agent = make_agent(algo, noisy=True, evaluation_epsilon=0.3)
+    observation = tf.zeros([MANY, 3])
+    action = agent.act(observation, (), SEED, STEP, False)[0].numpy()
+    counts = np.sort(np.bincount(action, minlength=3))
+    assert stats.chisquare(counts, MANY * np.array([0.1, 0.1, 0.8])).pvalue > UNLIKELY
+
+
+def test_the_normaliser_counts_no_row_of_an_agent_that_has_left(make_agent, make_rollout):
+    agent = make_agent("ppo", normalize_observation=True, num_envs=4, rollout_length=8, minibatches=1)
+    rollout = make_rollout(agent)
+    agent.rows_of_env = 2
+    agent.observe(rollout)
+    seen = rollout.observation.numpy()[:-1][rollout.mask.numpy() > 0.0]
+    assert 24 < len(seen) < 32 and int(agent.encoder.count) == len(seen)
+    np.testing.assert_allclose(agent.encoder.mean, seen.mean(0), atol=1e-5)
+    np.testing.assert_allclose(agent.encoder.variance, seen.var(0), rtol=1e-4)

@@ -116,3 +116,13 @@ def test_the_value_is_exact_at_both_kinds_of_episode_end(build):
     np.testing.assert_allclose(output.value, [9.0, 10.0], atol=0.3)
     probability = special.softmax(output.parameters, -1)
     assert probability[0, 1] > 0.9 and probability[1, 0] > 0.9
+
+
+def test_an_action_that_had_almost_no_chance_leaves_the_loss_and_its_metrics_finite(make_agent, make_rollout):
+    # exp(95) is beyond float32, the ratio of the current policy to the target policy, which is equal, is 1.
+    agent = make_agent("appo", behaviour_ratio_clip=2.0, **SMALL)
+    rollout = make_rollout(agent)
+    rollout.extras["log_prob"] = tf.tensor_scatter_nd_update(rollout.extras["log_prob"], [[0, 0]], [-95.0])
+    loss, metrics, _ = agent.loss(rollout, SEED)
+    assert np.isfinite(loss).all() and all(np.isfinite(each) for each in metrics.values())
+    assert float(metrics["clip_fraction"]) == 0.0

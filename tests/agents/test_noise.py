@@ -177,3 +177,11 @@ def test_agents_start_with_random_actions_in_training_only(make_agent, algo):
     assert stats.kstest(early[:, 0], "uniform", (-2.0, 4.0)).pvalue > UNLIKELY
     late = agent.act(observation, state, SEED, tf.constant(10, tf.int64), True)[0].numpy()
     assert (late != early).all()
+
+
+def test_ou_noise_of_a_scalar_box_is_a_number_for_each_environment():
+    select, scalar = selector("ou_noise", exploration_noise=0.3), spaces.Box(-1.0, 1.0, ())
+    state = select.initial_state(scalar, 4)
+    given = PolicyOutput(distribution=Deterministic(tf.zeros([4]), np.float32(-1.0), np.float32(1.0)))
+    action, _, state = select(given, SEED, STEP, True, state)
+    assert action.shape == state.shape == (4,)

@@ -12,11 +12,13 @@ import tensorflow as tf
 from marked import rest
 
 from rl.errors import UsageError
+from rl.memory.priorities import Priorities
 from rl.memory.registry import registry
 from rl.ops import random
+from rl.parallel import replicas
 from rl.types import Batch
 
-from .conftest import chi_square, make_memory, random_rows, rows, split_rows
+from .conftest import chi_square, make_hparams, make_memory, random_rows, rows, split_rows
 
 STEP = tf.constant(0, tf.int64)
 REPLAYS = ["uniform", "prioritized"]
@@ -349,3 +351,22 @@ def test_late_priorities_pass_by_what_has_been_overwritten_since() -> None:
     memory.update_priorities(batch, tf.fill([4], 50.0), written)
     np.testing.assert_allclose(np.unique(memory.tree.leaves()), [0.0, 8.0], rtol=1e-5)
     memory.check_valid()
+
+
+def test_sample_weights_make_up_for_the_totals_of_learners_trees(monkeypatch) -> None:
+    """Each learner samples equally often from a tree of its own, of which one may hold far less priority."""
+    trees: list[Priorities] = []
+    least: list[Any] = []
+    for total in (4.0, 80.0):
+        tree = Priorities(4, make_hparams(importance_sampling_exponent=1.0), exponent=1.0)
+        tree.set(tf.range(4), tf.constant([0.1, 0.2, 0.3, 0.4]) * total)
+        trees.append(tree)
+    arguments = random.key(0), 64, tf.constant(100)
+    monkeypatch.setattr(replicas, "smallest", lambda x: least.append(x) or x)
+    for tree in trees:
+        tree.draw(*arguments)
+    monkeypatch.setattr(replicas, "smallest", lambda _: tf.reduce_min(tf.stack(least)))
+    for tree in trees:  # (N P(i))^-1 over the largest, which is that of P = 0.1 in both
+        index, sample_weight, _ = tree.draw(*arguments)
+        expected = 0.1 / np.array([0.1, 0.2, 0.3, 0.4])[index.numpy()]
+        np.testing.assert_allclose(sample_weight, expected, rtol=1e-4)

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces
 
+from rl.errors import UsageError
 from rl.models.layers import ObservationEncoder, encoded_size
 
 BOX = spaces.Box(-10.0, 10.0, (2,), np.float32)
@@ -179,3 +180,9 @@ def test_statistics_go_on_however_many_observations_there_have_been(jit_compile)
     alternate(tf.constant(3.0), tf.constant(2**14))
     np.testing.assert_allclose(encoder.variance, [(2**10 + 1 + 9) / (2**10 + 2)], atol=4e-7)
     np.testing.assert_allclose(encoder.mean, [2.0], atol=1e-6)
+
+
+def test_observations_of_nothing_but_an_action_mask_are_refused_in_words():
+    space = spaces.Dict(action_mask=spaces.MultiBinary(3))
+    with pytest.raises(UsageError, match="nothing to learn from but which actions are legal; add a part"):
+        ObservationEncoder(space, False, spaces.Discrete(3))

@@ -8,11 +8,13 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.agent import named_variables
+from rl.errors import UsageError
 from rl.hparams.hparams import HParams
-from rl.models.continuous import Critic
+from rl.models.continuous import BoxActions, Critic
 from rl.models.layers import Initializers, NoisyDense, ObservationEncoder, dense, resample_noise
 from rl.models.mlp import mlp
 from rl.models.networks import ActorCritic, QNetwork
+from rl.models.policies import PolicyNetwork
 from rl.ops import random
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
@@ -278,3 +280,39 @@ def test_each_initialiser_has_a_seed_of_its_own():
     initializers = Initializers(0)
     first, second = (np.array(initializers.hidden("relu")((8, 8))) for _ in range(2))
     assert (first != second).all()
+
+
+def test_critics_compute_in_the_precision_of_the_model():
+    def values(precision):
+        settings = hparams(precision=precision, hidden=(32, 32))
+        critic = Critic(settings, ObservationEncoder(BOX, normalize=False), 2, Initializers(0), count=2)
+        found = critic(OBSERVATION, OBSERVATION[:, :2])
+        assert found.dtype == tf.float32 and critic.hidden[0].kernel.dtype == "float32"
+        return found.numpy()
+
+    expected = values("float32")
+    error = np.abs(values("bfloat16") - expected).max()  # bfloat16 keeps 8 bits: 2^-9 of each number, twice
+    assert 0.0 < error < 0.02 * np.abs(expected).max()
+
+
+FIXED = spaces.Box(np.array([-1.0, 0.5], np.float32), np.array([1.0, 0.5], np.float32))
+
+
+def test_actions_of_which_a_part_can_be_one_number_alone_have_codes_and_densities():
+    space, played = BoxActions(FIXED, "sac"), tf.constant([[0.25, 0.5]])
+    np.testing.assert_allclose(space.encode(played), [[0.25, -1.0]])
+    for found in (space.stochastic(tf.zeros([1, 4])), space.certain(tf.constant([[0.25, 0.7]]))):
+        assert np.isfinite(found.log_prob(played)).all()
+        assert found.mode().numpy()[0, 1] == 0.5
+    policy = PolicyNetwork(hparams(), ObservationEncoder(BOX, normalize=False), FIXED, Initializers(0))
+    assert np.isfinite(policy(OBSERVATION).log_prob(tf.repeat(played, 5, 0))).all()
+
+
+def test_ranges_that_float32_cannot_tell_are_no_bounds():
+    space = spaces.Box(np.float32(-3e38), np.float32(3e38), (2,))
+    with pytest.raises(
+        UsageError, match=r"sac squashes its actions into the space's bounds, and .* has none"
+    ):
+        BoxActions(space, "sac")
+    policy = PolicyNetwork(hparams(), ObservationEncoder(BOX, normalize=False), space, Initializers(0))
+    assert np.isfinite(policy(OBSERVATION).mode()).all()

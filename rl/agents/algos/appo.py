@@ -19,6 +19,7 @@ Deviations from the paper:
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tensorflow as tf
@@ -29,7 +30,7 @@ from rl.agents.policy_gradient import VTraceAgent
 from rl.agents.targets import copy_weights, update_target
 from rl.hparams.appo import APPOHParams
 from rl.ops.nests import flatten_time
-from rl.ops.policy import approximate_kl, clipped_surrogate, masked_mean, standardize
+from rl.ops.policy import approximate_kl, bounded_ratio, clipped_surrogate, masked_mean, standardize
 from rl.types import Loss, Tensor, Trajectory
 
 
@@ -56,8 +57,9 @@ class APPO(VTraceAgent[APPOHParams]):
         target, advantage = self.vtrace(batch, target_log_prob - behaviour, output.value)
         if hparams.normalize_advantage:
             advantage = standardize(advantage, batch.mask)
-        lag = tf.minimum(tf.exp(behaviour - target_log_prob), hparams.behaviour_ratio_clip)
-        ratio = lag * tf.exp(log_prob - behaviour)  # of current to target policy
+        # In logarithms: either ratio may be beyond float32 where their product, current to target, is not.
+        lag = tf.minimum(behaviour - target_log_prob, math.log(hparams.behaviour_ratio_clip))
+        ratio = tf.exp(lag + log_prob - behaviour)
         policy_loss = clipped_surrogate(ratio, advantage, hparams.clip_range)
         value_loss = 0.5 * tf.square(output.value[:-1] - target)
         loss = policy_loss + hparams.value_coef * value_loss - hparams.entropy_coef * entropy
@@ -66,7 +68,7 @@ class APPO(VTraceAgent[APPOHParams]):
             "policy_loss": masked_mean(policy_loss, batch.mask),
             "value_loss": masked_mean(value_loss, batch.mask),
             "entropy": masked_mean(entropy, batch.mask),
-            "importance_ratio": masked_mean(tf.exp(log_prob - behaviour), batch.mask),
+            "importance_ratio": masked_mean(bounded_ratio(log_prob - behaviour), batch.mask),
             "approximate_kl": masked_mean(approximate_kl(log_prob - target_log_prob), batch.mask),
             "clip_fraction": masked_mean(clipped, batch.mask),
         }

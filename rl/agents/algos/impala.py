@@ -27,7 +27,7 @@ from rl.agents.algos.registry import register
 from rl.agents.policy_gradient import VTraceAgent
 from rl.hparams.impala import IMPALAHParams
 from rl.ops.nests import flatten_time
-from rl.ops.policy import masked_mean
+from rl.ops.policy import bounded_ratio, masked_mean
 from rl.types import Loss, Tensor, Trajectory
 
 
@@ -49,6 +49,6 @@ class IMPALA(VTraceAgent[IMPALAHParams]):
             "policy_loss": masked_mean(policy_loss, batch.mask),
             "value_loss": masked_mean(value_loss, batch.mask),
             "entropy": masked_mean(entropy, batch.mask),
-            "importance_ratio": masked_mean(tf.exp(log_ratio), batch.mask),
+            "importance_ratio": masked_mean(bounded_ratio(log_ratio), batch.mask),
         }
         return loss * batch.mask, metrics, None

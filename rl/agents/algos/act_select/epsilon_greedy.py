@@ -52,19 +52,25 @@ class EpsilonGreedy:
         if output.q_values is None:
             raise UsageError(NEEDS_VALUES)
         check_hparams(self.hparams, EpsilonHParams, "act_select epsilon_greedy")
-        q_values = output.q_values  # [N, A], or [N, agents, A], of whom each explores by itself
-        lead = q_values.shape[:-1]
-        greedy = tf.argmax(q_values, -1, output_type=tf.int32)
         epsilon = self.epsilon(step) if training else tf.constant(self.hparams.evaluation_epsilon, tf.float32)
-        explore_seed, action_seed = random.split(seed, 2)
-        if lead.rank > 1 and epsilon.shape.rank:
-            epsilon = epsilon[:, None]
-        explores = random.uniform(explore_seed, lead) < epsilon  # [N] or [N, agents]
-        anything, chance = uniform_action(output, action_seed)
-        action = tf.where(explores, anything, greedy)
-        chance = epsilon * chance
-        log_prob = tf.math.log(tf.where(tf.equal(action, greedy), 1.0 - epsilon + chance, chance))
-        return action, log_prob if lead.rank == 1 else tf.reduce_sum(log_prob, 1)
+        return best_or_any(output, seed, epsilon)
+
+
+def best_or_any(output: PolicyOutput, seed: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
+    """The action of highest value, or with probability epsilon (float32 scalar or [N]) a uniformly random
+    legal one: int32 [N] and its log-probability [N]; of agents who act together [N, agents] and [N]."""
+    q_values = output.q_values  # [N, A], or [N, agents, A], of whom each explores by itself
+    lead = q_values.shape[:-1]
+    greedy = tf.argmax(q_values, -1, output_type=tf.int32)
+    explore_seed, action_seed = random.split(seed, 2)
+    if lead.rank > 1 and epsilon.shape.rank:
+        epsilon = epsilon[:, None]
+    explores = random.uniform(explore_seed, lead) < epsilon  # [N] or [N, agents]
+    anything, chance = uniform_action(output, action_seed)
+    action = tf.where(explores, anything, greedy)
+    chance = epsilon * chance
+    log_prob = tf.math.log(tf.where(tf.equal(action, greedy), 1.0 - epsilon + chance, chance))
+    return action, log_prob if lead.rank == 1 else tf.reduce_sum(log_prob, 1)
 
 
 def uniform_action(output: PolicyOutput, seed: Tensor) -> tuple[Tensor, Tensor]:

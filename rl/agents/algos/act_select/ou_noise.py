@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
+from gymnasium import spaces
 
 from rl.agents.algos.act_select.gaussian_noise import disturbed, noise_hparam
 from rl.agents.algos.act_select.registry import register
@@ -33,8 +34,8 @@ class OUNoise:
 
     def initial_state(self, action_space: Any, count: int) -> Nest:
         """Zeros `[count, ...]`."""
-        shape = action_space.shape or (parameter_count(action_space),)
-        return tf.zeros([count, *shape])
+        is_box = isinstance(action_space, spaces.Box)
+        return tf.zeros([count, *(action_space.shape if is_box else (parameter_count(action_space),))])
 
     def __call__(
         self, output: PolicyOutput, seed: Tensor, step: Tensor, training: bool, state: Tensor
