@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from k8s import pods, tensorboard
 from k8s.manifest import Document
 from k8s.plan import Plan
-from rl.heartbeat import VARIABLE
+from rl.heartbeat import START, VARIABLE
 from rl.systems.slice.hosts import CONTROL_PORT, MESH_PORT, SERVER_PORT
 
 IN_VAIN = (2, 3)  # exit codes of train.py after which the same command fails again: wrong input, NaN
 ASKED_TO_STOP = 143  # it has saved, on SIGTERM
 HEARTBEAT = f"{pods.SCRATCH}/heartbeat"  # a file; not in the run's folder, which may be remote
 LOOK = 30  # seconds between two looks there, each a Python that starts: on a busy node that may take a while
+LATER = 4  # looks that a run which has not begun has to end by itself
 HOSTS = "hosts"
 JOBSET = "jobset.x-k8s.io/v1alpha2"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -114,7 +115,8 @@ def _template(plan: Plan) -> Document:
     if plan.kind == "hosts":  # of a slice's machines all but one only serve: none is watched
         more["ports"] = [{"name": name, "containerPort": port} for name, port in SLICE_PORTS.items()]
     elif plan.hang_seconds:
-        more = {"variables": {VARIABLE: HEARTBEAT}, **_probes(plan.hang_seconds)}
+        variables = {VARIABLE: HEARTBEAT, START: str(plan.hang_seconds)}
+        more = {"variables": variables, **_probes(plan.hang_seconds)}
     train = pods.container(
         plan,
         pods.CONTAINER,
@@ -136,11 +138,15 @@ def _template(plan: Plan) -> Document:
 
 
 def _probes(seconds: int) -> Document:
-    """Returns what ends a container whose run makes no progress, or has not begun, for so many seconds."""
+    """Returns what ends a container whose run makes no progress, or has not begun, for so many seconds.
+
+    One that has not begun ends by itself (`rl.heartbeat.limit_start`): what the probe sends at that time ends
+    the process with 143, which does not count as a failure. The probe is for one that cannot even do that.
+    """
     command = ["python", "-m", "rl.heartbeat", HEARTBEAT, "--seconds", str(seconds)]
     look = {"exec": {"command": command}, "periodSeconds": LOOK, "timeoutSeconds": LOOK}
     return {
-        "startupProbe": {**look, "failureThreshold": -(-seconds // LOOK)},
+        "startupProbe": {**look, "failureThreshold": -(-seconds // LOOK) + LATER},
         # Killed at once: the exit code 143 of one that was asked to stop would not count as a failure.
         "livenessProbe": {**look, "failureThreshold": 3, "terminationGracePeriodSeconds": 1},
     }

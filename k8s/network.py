@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from k8s import pods
+from k8s import pods, tensorboard
 from k8s.manifest import Document
 from k8s.plan import Plan
 
@@ -23,6 +23,8 @@ def policy(plan: Plan) -> Document:
         operator = {"namespaceSelector": {}, "podSelector": {"matchLabels": OPERATOR}}
         asking = [{"podSelector": _pods(plan, "submitter")}, operator]
         ingress.append({"from": asking, "ports": [{"port": DASHBOARD, "protocol": "TCP"}]})
+    if plan.kind == "ray" and plan.tensorboard == "beside":  # which is looked at, as where it has its own Pod
+        ingress.append({"ports": [{"port": tensorboard.PORT, "protocol": "TCP"}]})
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",

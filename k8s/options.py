@@ -77,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
     switch("--keep_cluster", False, "the Ray cluster stays after the run (default False)")
     number("--grace_seconds", 120, 0, "to save in, when a Pod is to end (default 120)")
     number("--hang_seconds", 1800, 0, "without progress, then it is tried again; 0: for ever (default 1800)")
-    number("--ttl_seconds", 86400, 0, "how long what has finished is kept (default 86400)")
+    number("--ttl_seconds", None, 0, "how long a finished Job is kept (default 86400)")
     number("--backoff_limit", 6, 0, "failures before it is given up; lost nodes do not count (default 6)")
     text = "TensorBoard on the same output; only: it alone, as after training (default True)"
     choice = "True|False|only"

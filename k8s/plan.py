@@ -28,7 +28,13 @@ from rl.hparams.hparams import HParams
 from rl.hparams.merge import as_typed
 from rl.workers.plan import Workers, division
 
-RESERVED = ("HOME", "TMPDIR", "RL_HEARTBEAT", "JOB_COMPLETION_INDEX")  # what Pods set themselves
+RESERVED = (
+    "HOME",
+    "TMPDIR",
+    "RL_HEARTBEAT",
+    "RL_START_SECONDS",
+    "JOB_COMPLETION_INDEX",
+)  # what Pods set themselves
 # What KubeRay sets, without a look at what is there, or refuses (ray-operator/controllers/ray/common/pod.go,
 # utils/validation.go), and what would lead Ray away from the cluster that it makes.
 RESERVED_RAY = (
@@ -38,6 +44,7 @@ RESERVED_RAY = (
     *("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ENABLE_K8S_TOKEN_AUTH"),
     *("RAY_USAGE_STATS_ENABLED", "RAY_USAGE_STATS_EXTRA_TAGS", "KUBERAY_GEN_RAY_START_CMD"),
 )
+DAY = 86_400  # seconds that finished Jobs are kept where nobody says how long
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 MOST_COPIES = 100_000  # completions of an Indexed Job with backoffLimitPerIndex
 MOST_WORKERS = 2**31 - 1  # what replicas count to
@@ -147,6 +154,8 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
     Raises:
         UsageError: train.py would refuse its flags, or a value or combination of ours is wrong.
     """
+    if train.sys == "gcp":
+        train = argparse.Namespace(**{**vars(train), "sys": "tpu"})  # its older name
     _check_refused(own, train)
     hparams, name = checked(train, here=False), _name(own, train)
     train = argparse.Namespace(**vars(train))  # in Pods, where a file of the user's is not
@@ -158,11 +167,12 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
     if kind == "ray":  # train.py looks at this once TensorFlow is there
         division(hparams, Workers(train.num_workers), hparams.sync_workers)
     claim, mount = _claim(own, name), _mount(own)
-    _check_output(train.output_dir, claim, mount)
+    _check_output(train, claim, mount)
     _check_folders(train, hparams, claim, mount)
     buffers = bool(train.num_workers and hparams.buffer_shards and hparams.save_buffers)
     shared = buffers or kind in ("copies", "hosts")
     given = {name: getattr(own, name) for name in (*CHECKED, *COUNTS)}
+    given["ttl_seconds"] = DAY if own.ttl_seconds is None else own.ttl_seconds
     for flag, check in CHECKED.items():
         if given[flag] is not None:
             check(f"--{flag}", given[flag])
@@ -229,6 +239,9 @@ def _check_refused(own: argparse.Namespace, train: argparse.Namespace) -> None:
         f"--tpu {own.tpu} is for --sys tpu, not --sys {train.sys}": own.tpu is not None and not tpu,
         f"--gpus {own.gpus} is for --sys gpu, not --sys {train.sys}": own.gpus and train.sys != "gpu",
         "--keep_cluster is for workers: give --num_workers N with it": own.keep_cluster and not _ray(train),
+        "--ttl_seconds is for Jobs: a cluster of workers goes when its run has ended; leave it out": (
+            own.ttl_seconds is not None and _ray(train)
+        ),
         "--pvc names a claim that exists, --pvc_size asks for a new one: take one of them": (
             own.pvc is not None and own.pvc_size is not None
         ),
@@ -301,7 +314,8 @@ def _claim(own: argparse.Namespace, name: str) -> str | None:
     return f"{name}-data"
 
 
-def _check_output(output_dir: str, claim: str | None, mount: str) -> None:
+def _check_output(train: argparse.Namespace, claim: str | None, mount: str) -> None:
+    output_dir = train.output_dir
     if claim is not None:
         if not _below(output_dir, mount):
             raise UsageError(
@@ -314,6 +328,11 @@ def _check_output(output_dir: str, claim: str | None, mount: str) -> None:
         raise UsageError(
             f"--output_dir {output_dir} would be lost with the Pod: give gs://BUCKET/FOLDER, or --pvc NAME "
             f"(or --pvc_size 50Gi) and a folder under {mount}"
+        )
+    if match[1] != "gs" and not train.user_modules:
+        raise UsageError(
+            f"--output_dir {output_dir}: the image's TensorFlow writes to gs:// alone; give gs://BUCKET/FOLDER "
+            f"or, with --user_modules, the module that adds {match[1]}://"
         )
 
 

@@ -19,6 +19,7 @@ CLUSTER_LABEL = "ray.io/cluster"
 GROUP = "workers"
 OVERHEAD = 1  # of memory of a worker Pod, in units of a worker's: Ray's own processes and its object store
 PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001}  # of the head
+SUBMITTERS = 1000  # Pods that may be lost one after another
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
 
 
@@ -29,13 +30,16 @@ def ray_objects(plan: Plan) -> list[Document]:
         # quotes for.
         "entrypoint": pods.literal(shlex.join(plan.command)),
         "submissionMode": "K8sJobMode",
+        # The submitter follows the job that there is, as often as its Pod is lost; by KubeRay's default of 2
+        # the third loss would end the run.
+        "submitterConfig": {"backoffLimit": SUBMITTERS},
         "submitterPodTemplate": _submitter(plan),
     }
     job = {"apiVersion": API, "kind": "RayJob", "metadata": pods.metadata(plan, "training"), "spec": spec}
     if not plan.keep_cluster:
         spec |= {
             "shutdownAfterJobFinishes": True,
-            "ttlSecondsAfterFinished": plan.ttl_seconds,
+            "ttlSecondsAfterFinished": 0,  # of the cluster, accelerator and all; nothing else goes by it
             "backoffLimit": plan.backoff_limit,
             "rayClusterSpec": _cluster(plan),
         }

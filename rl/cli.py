@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from rl import other_names
 from rl.errors import AGAIN, GivenUp, LearnerLost, MachineLost, NotSent, Unavailable, UsageError, nearest
 from rl.flags import Parser, boolean, flags_of, integer, unknown_word
+from rl.heartbeat import limit_start
 from rl.imports import import_tensorflow, needing_packages
 from rl.listing import FAMILIES, list_names, registry_of
 from rl.registry import import_user_modules
@@ -125,6 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code (2: wrong input, 3: a run was given up)."""
     words = sys.argv[1:] if argv is None else argv
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before modules of the user's import TensorFlow
+    limit_start()
     return answered(lambda: _run(words))
 
 

@@ -25,6 +25,7 @@ from rl.errors import AGAIN
 log = logging.getLogger("rl")
 
 FILE = "heartbeat"  # in a run's folder
+START = "RL_START_SECONDS"  # after which a run that has not begun ends; see `limit_start`
 VARIABLE = "RL_HEARTBEAT"  # names another file for it: that of a Pod, whose run may be worked on anywhere
 TELL = 300.0  # seconds without progress after which a line says what is waited for
 LOOK = 1.0  # seconds between two looks at the main thread
@@ -39,6 +40,7 @@ class _Main:
 
 
 _main = _Main()
+_begun = threading.Event()  # set by the first watch
 
 
 def doing(what: str) -> None:
@@ -67,6 +69,7 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def __enter__(self) -> Watch:
+        _begun.set()
         self._thread.start()
         return self
 
@@ -103,6 +106,22 @@ class Watch:
         except OSError:
             with contextlib.suppress(OSError):
                 temporary.unlink()
+
+
+def limit_start() -> None:
+    """Has this process end with exit code 75, from a thread, unless a `Watch` begins within the seconds that
+    RL_START_SECONDS names: what imports, or fetches a run, may hang where nothing counts its beats. Without
+    that variable, which a Pod has, nothing is done."""
+    seconds = os.environ.get(START, "")
+    if not seconds.isdigit():
+        return
+
+    def wait() -> None:
+        if not _begun.wait(int(seconds)):
+            end_at_once(f"no run has begun within {seconds} s; the same command goes on")
+
+    _begun.clear()
+    threading.Thread(target=wait, name="start", daemon=True).start()
 
 
 def end_at_once(why: str) -> None:

@@ -118,6 +118,23 @@ def test_a_run_that_hangs_ends_where_that_was_asked_for(tmp_path):
     assert err == "no progress for 0 s: waiting for the environment's step; the same command goes on\n"
 
 
+START = """
+import sys, time
+from rl import cli, heartbeat
+cli._run = lambda words: time.sleep(float(words[0])) or 0  # in place of imports, or a store, that hang
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(("limit", "code"), [("1", 75), ("", 0), ("60", 0)])
+def test_a_pod_in_which_no_run_begins_ends_as_a_failure(limit, code):
+    words = [sys.executable, "-c", START, "60" if code else "0.1"]
+    pipes = {"capture_output": True, "text": True, "cwd": ROOT}
+    done = subprocess.run(words, env=os.environ | {"RL_START_SECONDS": limit}, timeout=50, **pipes)
+    assert done.returncode == code
+    assert done.stderr == ("no run has begun within 1 s; the same command goes on\n" if code else "")
+
+
 def test_a_process_that_was_stopped_as_a_whole_has_not_hung(tmp_path):
     process = program(tmp_path, 1.0, 0.5)
     assert process.stdout.readline() == "begun\n"

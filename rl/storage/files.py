@@ -154,14 +154,15 @@ def held_alone(folder: Path, refusal: str, patience: float) -> Iterator[None]:
         patience: seconds to wait for that one.
 
     Raises:
-        UsageError: it still holds it then, or the folder cannot be opened.
+        UsageError: the folder cannot be opened.
+        Unavailable: the other one still holds it then.
     """
     descriptor = patiently(lambda: os.open(folder, os.O_RDONLY), f"cannot read {folder}")
     try:
         deadline = time.monotonic() + patience
         while not patiently(lambda: _locked(descriptor), f"cannot lock {folder}"):
             if time.monotonic() >= deadline:
-                raise UsageError(refusal)
+                raise Unavailable(refusal)
             time.sleep(0.2)
         yield
     finally:

@@ -72,6 +72,7 @@ class Mirror:
         self._thread: threading.Thread | None = None
         self._wanted, self._ending = threading.Event(), threading.Event()
         self._told = ""  # the failure that was last told
+        self.taken: str | None = None  # what is said once another process has begun to write the same run
 
     @property
     def begun(self) -> bool:
@@ -95,7 +96,8 @@ class Mirror:
         there, here = asked(lambda: newest_step(self.checkpoints)), newest_whole(self.folder / CHECKPOINTS)
         if there is not None and (here is None or here < there):  # something has cleaned up here
             return False
-        self._files = dict.fromkeys(asked(self._remote_files))
+        sent = _sent_in((self.folder / f".{WRITER}").read_bytes())  # the others are somebody else's
+        self._files = {name: None for name in asked(self._remote_files) if name in sent}
         self._writer = ours
         return True
 
@@ -129,8 +131,8 @@ class Mirror:
         """Says at the address that this folder writes from now on, and starts the thread. Raises UsageError
         where nothing can be written."""
         if not self._writer:  # here first: killed before it is remote, this folder is not believed
-            writer, path = uuid.uuid4().hex, self.folder / f".{WRITER}"
-            write_text_atomic(path, json.dumps({"writer": writer}))
+            path, writer = self.folder / f".{WRITER}", uuid.uuid4().hex
+            self._note(writer)
             asked(lambda: self.place.put(path, WRITER))
             self._writer = writer
         self._thread = threading.Thread(target=self._work, name="mirror", daemon=True)
@@ -158,7 +160,7 @@ class Mirror:
         if problem is None:
             return None
         if isinstance(problem, Taken):
-            return f"{problem}; what it made is in {self.folder} until the run is started here again"
+            return self._words_of(problem)
         return (
             f"the last state is not at {self.place.address}: {problem}; it is in {self.folder}, and the same "
             "command on this machine sends it"
@@ -216,11 +218,21 @@ class Mirror:
                 return
             begun = time.monotonic()
             problem = self._try()
-            if problem and str(problem) != self._told:
+            if isinstance(problem, Taken):
+                self.taken = self._words_of(problem)
+            elif problem and str(problem) != self._told:
                 with contextlib.suppress(ValueError):  # the log was closed just now: the run ends
                     _log.warning("%s is not up to date: %s", self.place.address, problem)
             self._told = str(problem or "")
             pause = max(EVERY, SHARE * (time.monotonic() - begun))
+
+    def _words_of(self, taken: Taken) -> str:
+        return f"{taken}; what it made is in {self.folder} until the run is started here again"
+
+    def _note(self, writer: str) -> None:
+        """Notes in the folder who writes, and the names of all files that were sent."""
+        content = {"writer": writer, "sent": sorted(self._files)}
+        write_text_atomic(self.folder / f".{WRITER}", json.dumps(content))
 
     def _try(self) -> Exception | None:
         """Sends what is new; what went wrong, None where nothing did."""
@@ -241,7 +253,10 @@ class Mirror:
 
     def _send_files(self) -> None:
         """Sends files that are new or have changed; removes those that the run has removed."""
-        files = self.local_files()
+        files, before = self.local_files(), self._files.keys() | set()
+        if new := files.keys() - before:  # noted first: what is sent and not noted would never be removed
+            self._files |= dict.fromkeys(new)
+            self._note(self._writer)
         for name, path in sorted(files.items()):
             with contextlib.suppress(FileNotFoundError):  # renamed just now
                 stamp = _stamp(path)
@@ -257,6 +272,8 @@ class Mirror:
         for name in sorted(self._files.keys() - files.keys()):
             self.place.remove(name)
             del self._files[name]
+        if self._files.keys() != before:
+            self._note(self._writer)
 
 
 def _linked(checkpoints: Path, target: Path, name: str | None = None) -> Path | None:
@@ -293,3 +310,11 @@ def _id_in(content: bytes) -> str:
         return str(json.loads(content)["writer"])
     except (ValueError, KeyError, TypeError):
         return ""
+
+
+def _sent_in(content: bytes) -> set[str]:
+    """Returns the names that a folder's `.mirror.json` says were sent; none where it says nothing of them."""
+    try:
+        return set(json.loads(content)["sent"])
+    except (ValueError, KeyError, TypeError):
+        return set()

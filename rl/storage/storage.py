@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from rl.errors import UsageError
+from rl.errors import NotSent, UsageError
 from rl.storage.address import check_whole, is_remote, join
 from rl.storage.checkpoint import CheckpointManager
 from rl.storage.files import PATIENCE, held_alone, patiently, reason
@@ -63,7 +63,8 @@ class Storage:
         sent, or `unsent` says why not.
 
         Raises:
-            UsageError: it cannot be read, or another process trains there.
+            UsageError: it cannot be read.
+            Unavailable: another process trains there.
         """
         try:
             with contextlib.ExitStack() as self._holding:
@@ -97,7 +98,11 @@ class Storage:
             self._hold()
 
     def saved(self) -> None:
-        """Is called after a checkpoint or the best policy has been written: what is new may be sent."""
+        """Is called after a checkpoint or the best policy has been written: what is new may be sent.
+
+        Raises:
+            NotSent: another process has begun to write the same run at its remote address.
+        """
 
 
 class RemoteStorage(Storage):
@@ -145,7 +150,7 @@ class RemoteStorage(Storage):
                 if mirror.runs:
                     interrupted = isinstance(error, KeyboardInterrupt)
                     mirror.stop(GIVEN_UP if interrupted else None)
-                    problem = None if interrupted else mirror.send_last()
+                    problem = None if interrupted or mirror.taken else mirror.send_last()
                     if problem:
                         _log.warning("%s", problem)
                 elif not mirror.begun:
@@ -174,6 +179,8 @@ class RemoteStorage(Storage):
         self.mirror.begin()
 
     def saved(self) -> None:
+        if self.mirror.taken is not None:  # what follows would never be where others look for it
+            raise NotSent(self.mirror.taken)
         self.mirror.wake()
 
     def _clear(self) -> None:

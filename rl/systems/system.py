@@ -5,12 +5,13 @@ TensorFlow is imported only when a system is asked for, so that names can be lis
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rl.errors import MachineLost, UsageError, nearest
+from rl.errors import MachineLost, Unavailable, UsageError, nearest
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def _gpu() -> System:
             advice = "is the driver loaded (nvidia-smi), and does CUDA_VISIBLE_DEVICES name one?"
         else:
             advice = "this TensorFlow is built without GPU support: run ./setup.sh --sys gpu"
-        raise UsageError(f"--sys gpu: TensorFlow sees no GPU; {advice}, or use --sys local")
+        raise _missing()(f"--sys gpu: TensorFlow sees no GPU; {advice}, or use --sys local")
 
     def configure() -> None:
         for gpu in gpus:  # environments that render need some of its memory too
@@ -97,12 +98,18 @@ def _tpu() -> System:
         try:
             return _started(tf.distribute.cluster_resolver.TPUClusterResolver("local"))
         except failures as error:
-            raise UsageError(_no_tpu(type(error).__name__)) from error
+            raise _missing()(_no_tpu(type(error).__name__)) from error
     try:
         return _started(connected(hosts))
     except failures as error:  # wrong input it is not: on another try the machines may be well
         what = " ".join([type(error).__name__, *str(error).splitlines()[:1]])
         raise MachineLost(f"the cores of the {len(hosts.names)} machines do not start ({what})") from error
+
+
+def _missing() -> type[UsageError]:
+    """The kind of error that a missing accelerator is: in a Pod of Kubernetes, which has been given one, what
+    is wrong is the machine, and on another one all may be well; elsewhere it is wrong input."""
+    return Unavailable if "KUBERNETES_SERVICE_HOST" in os.environ else UsageError
 
 
 def _started(resolver: Any) -> System:

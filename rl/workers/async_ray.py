@@ -141,11 +141,12 @@ class AsyncRunner(Runner):
                 "perf/staleness_mean": float(np.mean(self._staleness)),
                 "perf/staleness_max": float(max(self._staleness)),
             }
+        lost = 0 if self._buffers is None else self._buffers.rollouts_lost
         if self._pool is not None:
             found |= {
                 "perf/workers_playing": self._pool.playing,
                 "perf/workers_replaced": self._pool.counts.replaced,
-                "perf/rollouts_lost": self._pool.counts.lost,
+                "perf/rollouts_lost": self._pool.counts.lost + lost,
                 "perf/rollouts_too_old": self._dropped,
             }
         if self._rebuilt:
@@ -209,6 +210,8 @@ class AsyncRunner(Runner):
             if replicas.count() == 1:
                 raise
             raise LearnerLost(f"a learner was lost ({type(error).__name__})") from error
+        except ray.exceptions.ObjectLostError as error:  # of several: the others have begun this iteration
+            raise LearnerLost("a rollout was lost with the machine that it was made on") from error
 
     def _learn_from_rollouts(self, made: int, rollouts: list[Rollout]) -> Learned:
         size = len(rollouts) // replicas.count()  # of a learner's part

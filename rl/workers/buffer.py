@@ -20,7 +20,8 @@ from rl.registry import import_user_modules
 from rl.types import Nest, Tensor
 from rl.workers.worker import unpacked
 
-KEPT = 16  # sampled batches whose new priorities are still awaited
+KEPT = 16  # sampled batches whose new priorities are still awaited, at least
+KEPT_OF_LEARNER = 4  # at least for each learner: those under way, those ordered ahead (`buffers.AHEAD`), one
 
 
 class BufferAssignment(NamedTuple):
@@ -67,7 +68,8 @@ class Buffer:
         if not can_sample:
             return (int(size), False), []
         self._drawn[number] = leaves[self._index_leaf], written
-        while len(self._drawn) > KEPT:
+        kept = max(KEPT, KEPT_OF_LEARNER * self._assignment.hparams["num_learners"])
+        while len(self._drawn) > kept:
             self._drawn.popitem(last=False)
         return (int(size), True), leaves
 

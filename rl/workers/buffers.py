@@ -15,7 +15,7 @@ from rl.errors import UsageError
 from rl.runners.collect import host_seed
 from rl.storage.address import join
 from rl.workers.buffer import Buffer, BufferAssignment
-from rl.workers.cluster import QUIET
+from rl.workers.cluster import QUIET, lost_on_the_way
 
 AHEAD = 2  # iterations whose batches are ordered before they are needed
 SAVING = 300.0  # seconds that a checkpoint of a buffer may take
@@ -71,6 +71,7 @@ class Buffers:
         self._saving: list[tuple[Shard, Any]] = []
         self._orders = iteration * learners
         self.replaced = self.lost = 0  # buffers; transitions that were in them
+        self.rollouts_lost = 0  # before they came to a buffer
         for shard in self._shards:
             shard.handle = self._make(shard)
 
@@ -82,7 +83,13 @@ class Buffers:
             try:
                 ray.get(shard.adding.popleft())
             except ray.exceptions.RayError as error:
-                self._replace_lost(shard, error)
+                if lost_on_the_way(error):
+                    self.rollouts_lost += 1
+                    log.warning(
+                        "a rollout of worker %d was lost with the machine that it was made on", worker
+                    )
+                else:
+                    self._replace_lost(shard, error)
 
     def next(self, step: int) -> list[Sampled] | None:
         """Returns the batches of an iteration, for every learner a set; waits for them. None where there are

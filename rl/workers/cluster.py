@@ -157,3 +157,12 @@ def _quiet(ray: Any) -> None:
     printer = "print_to_stdstream"
     if hasattr(ray._private.worker, printer):
         setattr(ray._private.worker, printer, lambda data, **_: _log.debug("Ray: %s", data.get("lines")))
+
+
+def lost_on_the_way(error: Exception) -> bool:
+    """Says whether what Ray raised is of an object that is gone with the machine it was made on, on its way
+    to a process that is well."""
+    import ray
+
+    lost = ray.exceptions.ObjectLostError
+    return isinstance(error, lost) or isinstance(getattr(error, "cause", None), lost)

@@ -291,11 +291,15 @@ class _Copies:
 
 
 def _gpus() -> list[str]:
-    """The GPUs of this machine that this process may use, by number; none where nothing tells."""
+    """The GPUs of this machine that this process may use, by CUDA's number; none where nothing tells.
+
+    CUDA counts those that it finds from 0 on, whatever their files are called: a container that was given the
+    third GPU of its machine has /dev/nvidia3 alone, and calls it 0.
+    """
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
         return [each for each in named.split(",") if each]
-    return sorted(each.name.removeprefix("nvidia") for each in Path("/dev").glob("nvidia[0-9]*"))
+    return [str(number) for number, _ in enumerate(Path("/dev").glob("nvidia[0-9]*"))]
 
 
 def _last_line(path: Path) -> str:

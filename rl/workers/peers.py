@@ -17,6 +17,7 @@ import ray
 from rl.errors import LearnerLost
 from rl.parallel import replicas
 from rl.registry import import_user_modules
+from rl.workers.cluster import lost_on_the_way
 from rl.workers.learning import LearnerAssignment, Learning
 from rl.workers.reducer import Door, Meeting, Reducer, enter
 from rl.workers.worker import unpacked
@@ -112,7 +113,7 @@ def _results(references: list[Any]) -> list[Any]:
     try:
         found: list[Any] = ray.get(references)
         return found
-    except ray.exceptions.RayTaskError:
-        raise  # its code failed, and would again
     except ray.exceptions.RayError as error:
+        if isinstance(error, ray.exceptions.RayTaskError) and not lost_on_the_way(error):
+            raise  # its code failed, and would again
         raise LearnerLost(f"a learner was lost ({type(error).__name__})") from error

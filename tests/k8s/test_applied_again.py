@@ -27,7 +27,6 @@ def differences(left, right, path=()):
         ("Job", COPIES, ["--ttl_seconds", "60"], "spec.ttlSecondsAfterFinished"),
         ("Job", COPIES, ["--parallel", "2"], "spec.parallelism"),
         ("JobSet", EXAMPLES["tpu_hosts"], ["--ttl_seconds", "60"], "spec.ttlSecondsAfterFinished"),
-        ("RayJob", EXAMPLES["ray"], ["--ttl_seconds", "60"], "spec.ttlSecondsAfterFinished"),
         ("RayJob", EXAMPLES["ray"], ["--backoff_limit", "1"], "spec.backoffLimit"),
     ],
 )

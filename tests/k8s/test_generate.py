@@ -47,7 +47,8 @@ def test_a_pod_that_trains_is_ended_when_its_run_hangs_and_that_counts_as_a_fail
     command = ["python", "-m", "rl.heartbeat", "/tmp/heartbeat", "--seconds", "900"]
     assert live["exec"]["command"] == start["exec"]["command"] == command
     assert {"name": "RL_HEARTBEAT", "value": "/tmp/heartbeat"} in train["env"]
-    assert start["failureThreshold"] * start["periodSeconds"] == 900
+    assert {"name": "RL_START_SECONDS", "value": "900"} in train["env"], "before it begins, it ends itself"
+    assert start["failureThreshold"] * start["periodSeconds"] == 900 + 120
     assert live["terminationGracePeriodSeconds"] < PATIENCE, "it would end with 143, which does not count"
 
 

@@ -71,6 +71,14 @@ def test_ray_is_reached_by_its_own_pods_and_where_jobs_are_asked_for_by_the_oper
             assert reaches(spec, labels, port, namespace) is (port == 8265)
 
 
+def test_tensorboard_beside_the_head_is_reached_by_all(generate):
+    flags = ["--hparams", "impala_cartpole", "--num_workers", "2", "--image", "img:1", "--pvc", "mine"]
+    written = generate(*flags, "--output_dir", "/data/x")
+    spec = one(written.objects, "NetworkPolicy")["spec"]
+    assert {"ports": [{"port": 6006, "protocol": "TCP"}]} in spec["ingress"]
+    assert "from" not in spec["ingress"][-1] and all("from" in rule for rule in spec["ingress"][:-1])
+
+
 def test_policy_is_there_before_the_pods(generate):
     assert generate(*RAY).files[0].name == "15-network.yaml"
 

@@ -50,6 +50,12 @@ WRONG = [
         "data=gs://b/x is in no Pod: give --pvc NAME",
     ),
     ([*GOOD, "--render"], "--render: a Pod has no display"),
+    ([*GOOD, "--sys", "gcp"], "--sys tpu needs --tpu TYPE-NUMBER"),
+    (
+        [*GOOD[:4], "--output_dir", "s3://b/x"],
+        "--output_dir s3://b/x: the image's TensorFlow writes to gs://",
+    ),
+    ([*RAY, "--ttl_seconds", "9"], "--ttl_seconds is for Jobs: a cluster of workers goes when its run has"),
     ([*GOOD, "--num_workers", "2", "--ray_address", "auto"], "--ray_address: workers join the cluster"),
     ([*GOOD, "--num_workers", "2", "--parallel", "2"], "--parallel 2 and --num_workers: take one"),
     (

@@ -13,7 +13,7 @@ from far_away import remote_files, wait_for
 from filled_variables import filled, value_of
 from marked import rest
 
-from rl.errors import UsageError
+from rl.errors import NotSent, UsageError
 from rl.storage import mirror
 from rl.storage.checkpoint import CheckpointManager, read_manifest, read_single, write_single
 from rl.storage.mirror import Mirror
@@ -210,6 +210,42 @@ def test_a_process_that_was_thought_dead_sends_no_more(address, machine, by_hand
         work(slow.folder, 15)
     assert "another process has begun to write" in slow.unsent and str(slow.folder) in slow.unsent
     assert by_step(Remote(f"{address}/checkpoints").names()) == ["step_000000000020"]
+
+
+def test_such_a_process_ends_at_its_next_checkpoint(address, machine, monkeypatch):
+    monkeypatch.setattr(mirror, "EVERY", 0.05)
+    monkeypatch.setattr(mirror, "REST", 0.01)
+    slow = storage_at(address)
+    with pytest.raises(NotSent, match="another process has begun to write"), slow.to_train():
+        slow.begin()
+        work(slow.folder, 10)
+        slow.saved()
+        machine()
+        trained(address, 20)
+        wait_for(lambda: slow.mirror.taken)
+        work(slow.folder, 15)
+        slow.saved()
+    assert by_step(Remote(f"{address}/checkpoints").names()) == ["step_000000000020"]
+
+
+def test_what_others_put_beside_a_run_stays_there(address, tmp_path):
+    def killed():
+        storage = storage_at(address)
+        with pytest.raises(RuntimeError, match="killed"), storage.to_train():
+            storage.begin()
+            work(storage.folder, 10)
+            raise RuntimeError("killed")
+        return storage
+
+    staging = killed().folder
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine")
+    Remote(address).put(notes, notes.name)
+    (staging / "events.out.tfevents.10").unlink()  # which the run has sent, and removes
+    assert killed().folder == staging and "notes.txt" not in {each.name for each in staging.iterdir()}
+    trained(address, 20)
+    found = remote_files(address)
+    assert "notes.txt" in found and "events.out.tfevents.20" in found
 
 
 def test_a_run_that_begins_anew_leaves_nothing_of_one_that_never_got_to_a_checkpoint(address, machine):

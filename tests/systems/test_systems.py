@@ -8,7 +8,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from rl.errors import UsageError
+from rl.errors import Unavailable, UsageError
 from rl.systems import get_system, strategy, system_names, use_system
 
 
@@ -34,7 +34,15 @@ def test_an_unknown_name_is_answered_with_the_near_ones(name, near):
 def test_no_gpu_is_one_clear_line():
     with pytest.raises(UsageError, match=r"--sys gpu: TensorFlow sees no GPU; .*--sys local") as caught:
         get_system("gpu")
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and not isinstance(caught.value, Unavailable)
+
+
+@pytest.mark.parametrize("name", ["gpu", "tpu"])
+def test_an_accelerator_that_a_pod_was_given_and_does_not_see_may_be_there_on_another_node(name, monkeypatch):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [])
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    with pytest.raises(Unavailable, match=f"--sys {name}"):
+        get_system(name)
 
 
 def test_the_advice_depends_on_the_build(monkeypatch):
@@ -84,7 +92,7 @@ def test_a_started_tensorflow_keeps_its_devices(monkeypatch):
 @pytest.mark.slow
 def test_no_tpu_is_one_clear_line():
     """In a process of its own: looking for a TPU starts TensorFlow's runtime."""
-    code = "from rl.systems import get_system; from rl.errors import UsageError\n"
+    code = "from rl.systems import get_system; from rl.errors import Unavailable, UsageError\n"
     code += "for name in ('tpu', 'gcp'):\n try: get_system(name)\n except UsageError as error: print(error)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     line, again = done.stdout.splitlines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import types
 
 import numpy as np
 import pytest
@@ -78,6 +79,17 @@ def test_new_priorities_change_what_is_drawn(shard):
     drawn = buffer.sample(2, 0)[1][buffer._index_leaf]
     assert (drawn == index[0, 0]).mean() > 0.5
     buffer.update_priorities(77, priorities)  # of batches that nobody knows any more: nothing
+
+
+@pytest.mark.parametrize(("learners", "ahead"), [(1, 16), (8, 32)])
+def test_priorities_of_all_that_learners_have_on_order_are_taken(shard, learners, ahead):
+    buffer, shelf, _ = shard
+    buffer._assignment = shelf._replace(hparams=shelf.hparams | {"num_learners": learners})
+    for number in range(ahead):
+        index = buffer.sample(number, 0)[1][buffer._index_leaf]
+    assert sorted(buffer._drawn) == list(range(ahead)) and ahead > (AHEAD + 1) * learners
+    buffer.update_priorities(0, np.full(index.shape, 1000.0, np.float32))
+    assert buffer._memory.tree.leaves().max() > 30.0
 
 
 def test_priorities_of_what_was_overwritten_meanwhile_are_dropped(shard):
@@ -212,3 +224,35 @@ def test_a_buffer_that_never_answers_again_is_replaced_and_no_checkpoint_waits_f
 def test_roles_that_cannot_be_are_refused(name, workers, overrides, message):
     with pytest.raises(UsageError, match=message):
         build_runner(resolve(name, {"env": "CartPole-v1", **overrides}), 0, workers)
+
+
+@pytest.mark.parametrize("in_a_task", [True, False])
+def test_a_rollout_that_is_lost_on_its_way_costs_nothing_else(in_a_task, caplog, monkeypatch):
+    """The machine of the worker that made it is gone, the buffer is well."""
+    lost = ray.exceptions.ObjectReconstructionFailedError("0" * 56, "", [])
+    wrapped = ray.exceptions.RayTaskError("add", "", lost)
+    error = wrapped.as_instanceof_cause() if in_a_task else lost
+    monkeypatch.setattr(buffers.ray, "get", raiser(error))
+    monkeypatch.setattr(buffers.Buffers, "_arrives", lambda *_: True)
+    learner, shard = object.__new__(buffers.Buffers), buffers.Shard(0)
+    shard.handle = types.SimpleNamespace(add=types.SimpleNamespace(remote=lambda _: "reference"))
+    learner._shards, learner.rollouts_lost = [shard], 0
+    for _ in range(buffers.ADDING + 2):
+        learner.add(3, "arrays")
+    assert learner.rollouts_lost == 2 and shard.incarnation == 0
+    assert "a rollout of worker 3 was lost with the machine" in caplog.text
+
+
+def test_a_buffer_whose_own_code_fails_says_so(monkeypatch):
+    error = ray.exceptions.RayTaskError("add", "", ValueError("of the buffer")).as_instanceof_cause()
+    monkeypatch.setattr(buffers.ray, "get", raiser(error))
+    learner = object.__new__(buffers.Buffers)
+    with pytest.raises(ValueError):
+        learner._replace_lost(buffers.Shard(0), error)
+
+
+def raiser(error):
+    def get(*_, **__):
+        raise error
+
+    return get

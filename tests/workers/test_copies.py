@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 import types
+from pathlib import Path
 
 import pytest
 
@@ -125,6 +126,10 @@ def test_gpus_are_shared_among_places(monkeypatch):
     assert [each.gpu for each in module._Copies(request, [], None)._places] == ["3", "5", "3"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert [each.gpu for each in module._Copies(request, [], None)._places] == [None] * 3
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setattr(Path, "glob", lambda *_: iter([Path("/dev/nvidia5"), Path("/dev/nvidia3")]))
+    # CUDA calls the GPUs of a container 0 and 1, whatever their files are called.
+    assert [each.gpu for each in module._Copies(request, [], None)._places] == ["0", "1", "0"]
 
 
 def test_a_copy_asked_to_stop_within_a_long_iteration_is_ended(monkeypatch, tmp_path):
