@@ -331,7 +331,7 @@ def _check_output(train: argparse.Namespace, claim: str | None, mount: str) -> N
         )
     if match[1] != "gs" and not train.user_modules:
         raise UsageError(
-            f"--output_dir {output_dir}: the image's TensorFlow writes to gs:// alone; give gs://BUCKET/FOLDER "
+            f"--output_dir {output_dir}: the image's TensorFlow writes to gs:// alone; give gs://BUCKET/... "
             f"or, with --user_modules, the module that adds {match[1]}://"
         )
 

@@ -15,7 +15,7 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
-from rl import programs
+from rl import cores, programs
 from rl.errors import UsageError
 
 # Of requirements.txt, what every run imports.
@@ -63,6 +63,9 @@ def import_tensorflow() -> None:
         return
     programs.keep()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if cores.usable() < cores.bound():  # TensorFlow itself looks at no container's limit
+        for pool in ("INTEROP", "INTRAOP"):
+            os.environ.setdefault(f"TF_NUM_{pool}_THREADS", str(cores.usable()))
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as written:

@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from rl import cores
+
 FOLDER = "RL_PROGRAM_CACHE"  # environment variable: another folder than the user's cache, or "off"
 FLAG = "--tf_xla_persistent_cache_directory"
 FREE = 1 << 30  # bytes that must be free on the disk, since TensorFlow ends a run where one cannot be written
@@ -112,7 +114,7 @@ def _setting() -> str:
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         processor += sorted({each for each in lines if each.startswith(("model name", "flags", "Features"))})
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    threads = cores.usable()
     versions = [f"{name} {version}" for name, version in _versions(*TENSORFLOW).items()]
     said = [*versions, *processor, str(threads), os.environ.get("XLA_FLAGS", "")]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]

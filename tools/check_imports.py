@@ -43,7 +43,7 @@ ROOMS = (
     ("rl.storage",),
     (
         *("rl.registry", "rl.types", "rl.errors", "rl.spaces", "rl.signals", "rl.imports", "rl.heartbeat"),
-        *("rl.other_names", "rl.programs", "rl.version"),
+        *("rl.cores", "rl.other_names", "rl.programs", "rl.version"),
     ),
 )
 

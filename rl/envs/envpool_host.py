@@ -13,7 +13,6 @@ Pictures whose channels come first (Atari's) are turned round here: everything e
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +21,7 @@ import envpool
 import numpy as np
 from gymnasium import spaces
 
+from rl import cores
 from rl.envs.envpool_tasks import ATARI, PROCGEN, find_task
 from rl.envs.host import HostEnv, HostStep, action_encoder, action_view, env_seeds, observation_view
 from rl.errors import UsageError
@@ -203,8 +203,7 @@ def _spaces(pool_or_spec: Any) -> tuple[spaces.Space, spaces.Space]:
 def _num_threads(family: str, num_envs: int) -> int:
     if family in TINY and num_envs < 64:
         return 1
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(num_envs, usable or 1)
+    return min(num_envs, cores.usable())
 
 
 def _channels_first(space: spaces.Space) -> bool:
