@@ -19,7 +19,7 @@ from rl.envs.make import check_window, eval_envs_of
 from rl.envs.own import check_imported_modules
 from rl.envs.registry import registry as graph_envs
 from rl.errors import Diverged, EnvironmentFailed, GivenUp, NotSent, Stopped, Unavailable, UsageError
-from rl.hparams.hints import hints, picture_hint, task_hint, text_hint
+from rl.hparams.hints import action_hint, hints, picture_hint, task_hint, text_hint
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference
 from rl.hparams.overrides import parse_overrides
@@ -179,7 +179,8 @@ def tell_hints(hparams: HParams) -> None:
         with contextlib.suppress(UsageError):  # for whoever builds the run to say
             env = eval_envs_of(hparams, 1)
             env.close()
-            told += filter(None, [picture_hint(hparams, env.observation_space)])
+            both = picture_hint(hparams, env.observation_space), action_hint(hparams, env.action_space)
+            told += filter(None, both)
     for hint in told:
         log.warning("%s", hint)
 

@@ -135,7 +135,7 @@ def run(tmp_path_factory):
     ).run_dir
 
 
-def test_the_command_writes_what_runs_without_this_package(run, tmp_path, capsys):
+def test_the_command_writes_what_runs_without_this_package(run, tmp_path, capsys, monkeypatch):
     formats = ["--format", "savedmodel,litert,onnx", "--observations", "50"]
     assert main([str(run.parent), *formats]) == 0
     out = capsys.readouterr().out
@@ -157,6 +157,22 @@ def test_the_command_writes_what_runs_without_this_package(run, tmp_path, capsys
         returns.append(re.findall(r"episode \d: return (\d+)", played.stdout))
     assert returns[0] == returns[1] and len(returns[0]) == 5
     assert main([str(run.parent), *formats]) == 2 and "take --force" in capsys.readouterr().err
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("all of it")
+    (tmp_path / "file").write_text("too")
+    kept = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    for to, words in {
+        run.parent: "the run",
+        run: "the run",
+        run / "checkpoints": "was not made by this command",
+        tmp_path / "mine": "was not made by this command",
+        tmp_path / "file": "that is a file; name a folder",
+    }.items():
+        assert main([str(run.parent), *formats, "--to", str(to), "--force"]) == 2
+        assert words in capsys.readouterr().err
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == kept
+    monkeypatch.chdir(folder)
+    assert main([str(run.parent), *formats, "--to", ".", "--force"]) == 0
 
 
 @pytest.mark.parametrize(

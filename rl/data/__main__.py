@@ -12,6 +12,7 @@ from gymnasium import spaces
 from rl.cli import answered
 from rl.data import flat, shards, summary, tools
 from rl.data.dataset import Dataset, data_folder, read, write
+from rl.data.metadata import METADATA
 from rl.errors import UsageError
 from rl.flags import Parser, integer
 from rl.storage.files import failure, folder_lock, reason
@@ -153,6 +154,8 @@ def _free(target: str, force: bool, *sources: str) -> Path:
     if any(path.resolve() == Path(each).resolve() for each in sources):
         raise UsageError(f"--to {target}: that is what is read; name another")
     there = path / "data" if path.is_dir() else path
+    if there.is_dir() and any(there.iterdir()) and not (there / METADATA).is_file():
+        raise UsageError(f"--to {target}: what is in {there} is no data set; name another")
     if there.exists() and not force:
         raise UsageError(f"{there} is there already: name another, or replace it by --force")
     if path.is_file() and path.suffix not in flat.FORMATS:

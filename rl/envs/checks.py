@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from rl.agents.algos.registry import action_spaces_of
-from rl.envs.gym_ids import gym_has, gym_look, gym_spec, pictures_of_ale
+from rl.envs.gym_ids import IN_GRAPH, gym_has, gym_look, gym_spec, pictures_of_ale
 from rl.envs.make import chosen_backend, eval_envs_of
 from rl.envs.of_data import check_data, check_expert
 from rl.report.video import headless_setup
 from rl.spaces import check_action_space
-
-IN_GRAPH = "rl.envs.graph_gym:"  # what Gymnasium makes by it is computed by TensorFlow
 
 
 def check_environment(hparams: Any, training: bool = True, workers: bool = False) -> None:

@@ -68,13 +68,19 @@ class EnvPoolHost(HostEnv):
     ) -> None:
         self.num_envs = num_envs
         self._name = env_id
-        self._task = task = find_task(env_id, env_kwargs or {})
+        env_kwargs = dict(env_kwargs or {})
+        if "max_episode_steps" in env_kwargs:
+            own = env_kwargs.pop("max_episode_steps")
+            if max_episode_steps is None:  # -1: Gymnasium's word for none
+                max_episode_steps = UNLIMITED if own in (None, -1) else own
+        self._task = task = find_task(env_id, env_kwargs)
         self._pool: Any = None
         self._kwargs = {"num_threads": _num_threads(task.family, num_envs), **task.kwargs}
         self._render = self._render_options(render_mode)
         if max_episode_steps is not None:
             self._kwargs["max_episode_steps"] = max_episode_steps
-            self._check_limit()
+            if max_episode_steps != UNLIMITED:
+                self._check_limit()
         spec = self._call(envpool.make_spec, num_envs=num_envs)
         self._limit, self._cut = spec.config.max_episode_steps, np.zeros(num_envs, np.bool_)
         self._timed = task.family in TIMED_HERE and self._limit < UNLIMITED

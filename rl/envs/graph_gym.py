@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 
 from rl.envs.board import CELL
+from rl.envs.gym_ids import NEVER
 from rl.envs.registry import get_env
 from rl.errors import UsageError
 
@@ -30,14 +31,19 @@ class GraphEnvGym(gymnasium.Env[Any, Any]):
     Args:
         env_id: id of a registered in-graph environment.
         render_mode: None or "rgb_array".
+        limit: steps after which an episode is truncated; None: the environment's own limit, -1: never.
         env_kwargs: options of that environment.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012 (Gymnasium's own convention)
 
-    def __init__(self, env_id: str, render_mode: str | None = None, **env_kwargs: Any) -> None:
+    def __init__(
+        self, env_id: str, render_mode: str | None = None, limit: int | None = None, **env_kwargs: Any
+    ) -> None:
         if render_mode not in (None, "rgb_array"):
             raise UsageError(f"environment {env_id} has no render mode {render_mode!r}: only rgb_array")
+        if limit is not None:
+            env_kwargs["max_episode_steps"] = NEVER if limit == -1 else limit
         env = get_env(env_id)(1, **env_kwargs)
         self.render_mode = render_mode
         self.observation_space, self.action_space = env.observation_space, env.action_space

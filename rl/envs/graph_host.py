@@ -51,7 +51,14 @@ def make_graph(
         if key not in options:
             hint = nearest(key, options) if options else "it takes none"
             raise UsageError(f"in-graph {env_id} has no option {key!r}: {hint} (or take env_backend gym)")
-    env = env_class(num_envs, max_episode_steps, **env_kwargs)
+    try:
+        env = env_class(num_envs, max_episode_steps, **env_kwargs)
+    except UsageError:
+        raise
+    except Exception as error:  # an option of another type, or out of all bounds
+        raise UsageError(
+            f"in-graph {env_id} cannot be made with {env_kwargs}: {type(error).__name__}: {error}"
+        ) from error
     if opponent not in ("", SELF):
         return versus(env, opponent, opening, view)
     if isinstance(env, MultiAgentEnv):

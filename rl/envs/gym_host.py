@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium
@@ -17,12 +17,21 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-from rl.envs.host import HostEnv, HostStep, action_encoder, action_view, env_seeds, observation_view
+from rl.envs.host import (
+    HostEnv,
+    HostStep,
+    action_encoder,
+    action_view,
+    begun,
+    env_seeds,
+    name_of,
+    not_five,
+    observation_view,
+)
 from rl.errors import UsageError
 from rl.types import Nest
 
 UNLIMITED = 27_000  # steps after which evaluation cuts episodes without a limit, as is the custom for Atari
-_OLD = "as environments of old Gym do: write it for Gymnasium 1 (gymnasium.farama.org, migration guide)"
 
 
 class GymHost(HostEnv):
@@ -39,7 +48,7 @@ class GymHost(HostEnv):
         self.envs, self.step_limit = list(envs), step_limit
         self.num_envs = len(self.envs)
         if len({id(env.unwrapped) for env in self.envs}) < self.num_envs:
-            raise UsageError(f"{_name(self.envs[0])} was returned twice: make a new one in each call")
+            raise UsageError(f"{name_of(self.envs[0])} was returned twice: make a new one in each call")
         self.observation_space = observation_view(self.envs[0].observation_space)
         self.action_space = action_view(self.envs[0].action_space)
         self.encode = action_encoder(self.envs[0].action_space)
@@ -48,6 +57,7 @@ class GymHost(HostEnv):
         plain = isinstance(self.observation_space, spaces.Box)
         self._shape = (self.num_envs, *self.observation_space.shape) if plain else None
         self._of_integers = plain and self.observation_space.dtype.kind in "iub"
+        self._counted = list(_counted(self.observation_space))
         self._at: int | None = None
         self.fps = float(self.envs[0].metadata.get("render_fps") or 30)
 
@@ -62,7 +72,7 @@ class GymHost(HostEnv):
         observations = []
         for i, each in enumerate(env_seeds(seed, self.num_envs)):
             self._at = i
-            observations.append(_begun(self.envs[i], each))
+            observations.append(begun(self.envs[i], each)[0])
         return self._batch(observations)
 
     def step(self, action: Nest) -> HostStep:
@@ -75,11 +85,11 @@ class GymHost(HostEnv):
             for i, each in enumerate(self._split(self.encode(action))):
                 self._at = i
                 if ended[i]:
-                    observation, ended[i] = _begun(envs[i]), False
+                    observation, ended[i] = begun(envs[i])[0], False
                 else:
                     observation, gain, done, cut, _ = envs[i].step(each)
                     if gain is None:  # which numpy would take for NaN
-                        wrong = _name(envs[i])
+                        wrong = name_of(envs[i])
                         raise UsageError(f"{wrong}: step() returned None for the reward: return a number")
                     reward[i] = gain
                     if done or cut:
@@ -87,8 +97,7 @@ class GymHost(HostEnv):
                 observations.append(observation)
         except ValueError as error:
             if "values to unpack (expected 5" in str(error):
-                wrong = _name(envs[self._at or 0])
-                raise UsageError(f"{wrong}: step() does not return five things, {_OLD}") from error
+                raise not_five(envs[self._at or 0]) from error
             raise
         return self._batch(observations), reward, terminated, truncated
 
@@ -117,7 +126,47 @@ class GymHost(HostEnv):
                 batch[i] = observation
             return batch
         out = create_empty_array(self.observation_space, n=self.num_envs, fn=np.empty)
-        return concatenate(self.observation_space, observations, out)
+        try:
+            batch = concatenate(self.observation_space, observations, out)
+        except (ValueError, TypeError, KeyError):
+            for i, observation in enumerate(observations):
+                self._check_parts(i, self.observation_space, observation, "")
+            raise
+        for path, space in self._counted:
+            self._check_range(path, space, _at_path(batch, path))
+        return batch
+
+    def _check_parts(self, i: int, space: spaces.Space, part: Any, where: str) -> None:
+        """Raises UsageError for the first part of environment i's observation that is not what its space
+        says."""
+        self._at = i
+        if isinstance(space, (spaces.Dict, spaces.Tuple)):
+            named = isinstance(space, spaces.Dict)
+            inner = space.items() if named else enumerate(space.spaces)
+            keys = list(part) if isinstance(part, dict) else range(len(part)) if _is_row(part) else []
+            for key, each in inner:
+                if key not in keys:
+                    raise UsageError(
+                        f"{name_of(self.envs[i])} returned an observation without the part {where}{key}, "
+                        "which its observation_space has"
+                    )
+                self._check_parts(i, each, part[key], f"{where}{key}/")
+        elif np.shape(part) != space.shape:
+            raise UsageError(
+                f"{name_of(self.envs[i])} returned {where.rstrip('/') or 'an observation'} of shape "
+                f"{list(np.shape(part))}, its observation_space says {list(space.shape or ())}"
+            )
+
+    def _check_range(self, path: tuple[Any, ...], space: Any, rows: np.ndarray) -> None:
+        """Raises UsageError unless numbers [B, ...] are among those that a space has."""
+        count = space.n if isinstance(space, spaces.Discrete) else space.nvec
+        outside = ((rows < space.start) | (rows >= space.start + count)).reshape(self.num_envs, -1).any(1)
+        if outside.any():
+            self._at = int(outside.argmax())
+            what = "/".join(map(str, path)) or "the observation"
+            raise UsageError(
+                f"{name_of(self.envs[self._at])} returned {rows[self._at]} for {what}, not in {space}"
+            )
 
     def _check_observation(self, i: int, observation: Any) -> None:
         """Raises UsageError unless environment i's observation is what its space says."""
@@ -125,32 +174,33 @@ class GymHost(HostEnv):
         space, shape = self.observation_space, np.shape(observation)
         if shape != space.shape:  # numpy would spread a number over all places
             raise UsageError(
-                f"{_name(self.envs[i])} returned an observation of shape {list(shape)}, its "
+                f"{name_of(self.envs[i])} returned an observation of shape {list(shape)}, its "
                 f"observation_space says {list(space.shape)}"
             )
         if self._of_integers and np.asarray(observation).dtype.kind == "f":
             raise UsageError(
-                f"{_name(self.envs[i])} returned an observation of floating point, its observation_space "
+                f"{name_of(self.envs[i])} returned an observation of floating point, its observation_space "
                 f"says {space.dtype}"
             )
 
 
-def _begun(env: gymnasium.Env, seed: int | None = None) -> Any:
-    """Returns the first observation of an episode. Raises UsageError for a `reset` that is not
-    Gymnasium's."""
-    try:
-        found = env.reset() if seed is None else env.reset(seed=seed)
-    except TypeError as error:
-        if "'seed'" in str(error):
-            raise UsageError(f"{_name(env)}: reset() takes no seed, {_OLD}") from error
-        raise
-    if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
-        raise UsageError(f"{_name(env)}: reset() does not return (observation, info), {_OLD}")
-    return found[0]
+def _counted(space: spaces.Space, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Returns the parts of observations that are numbers of categories, and where they are."""
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        yield path, space
+    elif isinstance(space, (spaces.Dict, spaces.Tuple)):
+        for key, each in space.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces):
+            yield from _counted(each, (*path, key))
 
 
-def _name(env: gymnasium.Env) -> str:
-    return f"environment {env.spec.id if env.spec is not None else type(env.unwrapped).__name__}"
+def _at_path(nest: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        nest = nest[key]
+    return nest
+
+
+def _is_row(part: Any) -> bool:
+    return isinstance(part, (tuple, list))
 
 
 class GymVectorHost(HostEnv):

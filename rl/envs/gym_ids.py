@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rl.envs.registry import PETTINGZOO, registry
 from rl.errors import UsageError
 
+IN_GRAPH = "rl.envs.graph_gym:"  # what Gymnasium makes by it is computed by TensorFlow
+NEVER = 2**31 - 1  # steps of an episode that no run comes to
+
 if TYPE_CHECKING:
     import gymnasium
 
@@ -29,7 +32,8 @@ class Look(NamedTuple):
 
 def gym_look(env_id: str, env_kwargs: dict[str, Any], wrappers: Sequence[str] = ()) -> Look | None:
     """Returns how Gymnasium's environment looks, in the wrappers of these names (`rl.envs.own`), asked of
-    each id once; None where it cannot be made, which is for whoever makes it to say."""
+    each id once; None where it cannot be made, which is for whoever makes it to say. Raises UsageError where
+    its first reset fails."""
     from rl.envs.host import action_view, observation_view
     from rl.envs.own import text_parts, without_text, wrapped
     from rl.envs.wrappers import masks_in_info
@@ -41,10 +45,10 @@ def gym_look(env_id: str, env_kwargs: dict[str, Any], wrappers: Sequence[str] = 
             text = text_parts(env.observation_space)
             env = without_text(env)
             views = observation_view(env.observation_space), action_view(env.action_space)
-            look = Look(masks_in_info(env), text, *views)
-            env.close()
         except UsageError:
             return None
+        look = Look(masks_in_info(env), text, *views)
+        env.close()
         _LOOKS[key] = (spec, look)
     return _LOOKS[key][1]
 
@@ -61,6 +65,8 @@ def gym_make(env_id: str, kwargs: dict[str, Any]) -> Any:
 
     by = gym_spec(env_id)
     if isinstance(by, gymnasium.envs.registration.EnvSpec):
+        if str(by.entry_point).startswith(IN_GRAPH) and "max_episode_steps" in kwargs:
+            kwargs = {**kwargs, "limit": kwargs["max_episode_steps"]}  # of its own, beside Gymnasium's
         env = call_gym(env_id, lambda: gymnasium.make(env_id, disable_env_checker=True, **kwargs))
     else:
         env = call_gym(env_id, lambda: make_one(env_id, by, kwargs))
@@ -117,8 +123,12 @@ def call_gym(env_id: str, call: Callable[[], Any]) -> Any:
         if extra is not None:
             raise missing_extra(env_id, extra) from error
         raise UsageError(f"environment {env_id} needs a package that is missing: {_line(error)}") from error
+    except UsageError:
+        raise
     except (gymnasium.error.Error, TypeError, ValueError, AssertionError) as error:
         raise UsageError(f"Gymnasium cannot make {env_id}: {_line(error)}") from error
+    except Exception as error:  # whatever a constructor of the user's raises, of which the kind may say more
+        raise UsageError(f"Gymnasium cannot make {env_id}: {type(error).__name__}: {_line(error)}") from error
 
 
 def gym_has(env_id: str) -> bool:
@@ -205,6 +215,8 @@ def gym_vector(
     kwargs = dict(env_kwargs)
     if max_episode_steps is not None:
         kwargs["max_episode_steps"] = max_episode_steps
+    if kwargs.get("max_episode_steps", 0) in (None, -1):  # which the vector form takes for a number
+        kwargs["max_episode_steps"] = NEVER
     mode = gymnasium.VectorizeMode.VECTOR_ENTRY_POINT
     env = call_gym(env_id, lambda: gymnasium.make_vec(env_id, num_envs, vectorization_mode=mode, **kwargs))
     resets_next = env.metadata.get("autoreset_mode") == gymnasium.vector.AutoresetMode.NEXT_STEP

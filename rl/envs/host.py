@@ -127,6 +127,33 @@ def purpose_seed(purpose: Purpose, seed: int = 0, number: int = 0) -> int:
     return int(sequence.generate_state(1, np.uint64)[0])
 
 
+_OLD = "as environments of old Gym do: write it for Gymnasium 1 (gymnasium.farama.org, migration guide)"
+
+
+def begun(env: Any, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
+    """Returns the first observation of an episode of Gymnasium's, and its info. Raises UsageError for a
+    `reset` that is not Gymnasium's."""
+    try:
+        found = env.reset() if seed is None else env.reset(seed=seed)
+    except TypeError as error:
+        if "'seed'" in str(error):
+            raise UsageError(f"{name_of(env)}: reset() takes no seed, {_OLD}") from error
+        raise
+    if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
+        raise UsageError(f"{name_of(env)}: reset() does not return (observation, info), {_OLD}")
+    return found
+
+
+def not_five(env: Any) -> UsageError:
+    """Returns the error of a `step` that is not Gymnasium's."""
+    return UsageError(f"{name_of(env)}: step() does not return five things, {_OLD}")
+
+
+def name_of(env: Any) -> str:
+    """Returns what to call one of Gymnasium's environments in an error."""
+    return f"environment {env.spec.id if env.spec is not None else type(env.unwrapped).__name__}"
+
+
 def observation_view(space: spaces.Space) -> spaces.Space:
     """Returns `space` as agents see it: 64-bit floats are float32, and limits at the edge of float32 are
     none.
@@ -150,6 +177,8 @@ def action_view(space: spaces.Space) -> spaces.Space:
         UsageError: the space has no fixed shape.
     """
     if isinstance(space, spaces.Box):
+        if not np.issubdtype(space.dtype, np.floating):
+            raise UsageError(f"actions {space} are integers: make them a MultiDiscrete, or a Box of floats")
         return _float32_box(space)
     if isinstance(space, spaces.Discrete):
         return spaces.Discrete(int(space.n))
@@ -193,7 +222,11 @@ def _box_encoder(space: spaces.Box) -> Callable[[Nest], Nest]:
 
 def _float32_box(space: spaces.Box) -> spaces.Box:
     if not np.issubdtype(space.dtype, np.floating):
-        return space
+        most = max(-int(space.low.min(initial=0)), int(space.high.max(initial=0)))
+        if space.dtype.itemsize < 8 or most < 2**31:
+            return space
+        # Integers are narrowed to int32, where times in milliseconds, say, would be others.
+        return spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32), dtype=np.float32)
     limits = np.finfo(np.float32)
     # EnvPool writes "no limit" below as the smallest positive number, above as the largest one.
     unlimited = (space.low <= limits.min) | (space.low == np.finfo(space.dtype).tiny)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from typing import Any
 
 import gymnasium
 
@@ -18,6 +19,23 @@ def register_minatar() -> None:
     """Registers the package's games, unless they are, or the package is not installed."""
     if "MinAtar/Breakout-v1" not in gymnasium.registry and importlib.util.find_spec("minatar") is not None:
         importlib.import_module("minatar.gym").register_envs()  # the package does not do that by itself
+        for name, spec in gymnasium.registry.items():
+            if name.startswith("MinAtar/"):
+                spec.entry_point = _seeded
+
+
+def _seeded(**kwargs: Any) -> gymnasium.Env:
+    """Returns a game of the package, in which `reset(seed=...)` begins as in a new one: the package's keeps
+    the last action, which may stick in the first frame."""
+    base = importlib.import_module("minatar.gym").BaseEnv
+
+    class Seeded(base):  # type: ignore[misc, valid-type]
+        def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            if seed is not None:
+                self.game.last_action = 0
+            return super().reset(seed, options)
+
+    return Seeded(**kwargs)
 
 
 if importlib.util.find_spec("minatar") is None:

@@ -74,6 +74,9 @@ def _maker(env_id: str, pettingzoo: Any) -> tuple[str, Callable[..., Any]]:
         if name.partition(".")[0] in PETTINGZOOS_OWN and error.name == name.partition(".")[0]:
             raise missing_extra(env_id, "pettingzoo") from error
         raise UsageError(f"environment {env_id}: cannot import {name}: {error}") from error
+    except (Exception, SystemExit) as error:  # whatever a module of the user's raises, or no name of one
+        what = f"{type(error).__name__}: {error}"
+        raise UsageError(f"environment {env_id}: cannot import {name or 'nothing'}: {what}") from error
     for kind, function in (("parallel", "parallel_env"), ("aec", "env")):
         if callable(getattr(module, function, None)):
             return kind, getattr(module, function)

@@ -6,6 +6,7 @@ a Dict. `rl/envs/graph/wrappers.py` is the in-graph form.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import create_empty_array
 
-from rl.envs.host import HostEnv, HostStep, HostWrapper, action_view, observation_view
+from rl.envs.host import HostEnv, HostStep, HostWrapper, action_view, begun, name_of, observation_view
 from rl.errors import UsageError
 from rl.spaces import ACTION_MASK
 from rl.types import Nest
@@ -179,12 +180,23 @@ class ActionMask(gymnasium.Wrapper):
 
 def masks_in_info(env: gymnasium.Env) -> bool:
     """Returns whether an environment, which is reset, says in its info alone which discrete actions are
-    legal."""
+    legal. Raises UsageError where that reset fails."""
     own = env.observation_space
     if isinstance(own, spaces.Dict) and ACTION_MASK in own.spaces:
         return False
     discrete = isinstance(env.action_space, (spaces.Discrete, spaces.MultiDiscrete))
-    return discrete and ACTION_MASK in env.reset(seed=0)[1]
+    if not discrete:
+        return False
+    try:
+        return ACTION_MASK in begun(env, 0)[1]
+    except UsageError:
+        raise
+    except Exception as error:  # whatever it raises: nothing can be played
+        inner = traceback.extract_tb(error.__traceback__)[-1]
+        raise UsageError(
+            f"{name_of(env)}: its first reset() failed, {type(error).__name__}: {error} "
+            f"({inner.filename}, line {inner.lineno})"
+        ) from error
 
 
 def _agents_action(space: spaces.Space) -> Callable[[Any], Any]:

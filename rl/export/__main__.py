@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def work() -> int:
         args = build_parser().parse_args(argv)
         import_user_modules(args.user_modules)
-        target = output_beside(args.run, args.to, "exported", args.force)
+        target = output_beside(args.run, args.to, "exported", ("policy.json",), args.force)
         import_tensorflow()
         return _export(args, target)
 

@@ -56,6 +56,25 @@ def picture_hint(hparams: Any, observation_space: spaces.Space) -> str | None:
     return None
 
 
+def action_hint(hparams: Any, action_space: spaces.Space) -> str | None:
+    """Says that a policy which begins with actions around 0, of deviation 1 or so, hardly meets the bounds of
+    a Box."""
+    has_deviation = "log_std_init" in type(hparams).model_fields and not hparams.adapts
+    if not (has_deviation and isinstance(action_space, spaces.Box)):
+        return None
+    low, high = (each.astype(np.float64) for each in (action_space.low, action_space.high))
+    deviation = float(np.exp(hparams.flat()["log_std_init"]))
+    # Beside all bounds, or so wide that 1 part in 20 is tried, or so narrow that both bounds are played.
+    far = (low >= deviation) | (high <= -deviation) | (high - low > 40 * deviation) & np.isfinite(high - low)
+    narrow = (high > low) & (high - low < deviation / 10)
+    if not (far | narrow).any():
+        return None
+    return (
+        f"{hparams.algo} begins with actions around 0, of deviation {deviation:g}, where {hparams.env} takes "
+        f"{action_space}: bring them to [-1, 1] by a wrapper (gymnasium.wrappers.RescaleAction), or take sac"
+    )
+
+
 def updates_of_run(hparams: Any) -> int:
     """Returns the gradient updates that `train_steps` come to with a replay memory, or with epochs over
     rollouts.

@@ -128,10 +128,16 @@ def _encode(observation: Nest, space: spaces.Space, precision: str = "float32") 
         flat = tf.reshape(shifted, [observation.shape[0], -1])
         return [tf.one_hot(flat[:, i], int(n)) for i, n in enumerate(space.nvec.reshape(-1))]
     if space.dtype == np.uint8:
-        x = fused(lambda x: tf.cast(tf.cast(x, tf.float32) / 255.0, precision), observation)
+        most = bytes_up_to(space)
+        x = fused(lambda x: tf.cast(tf.cast(x, tf.float32) / most, precision), observation)
     else:
         x = tf.cast(observation, tf.float32)
     return [tf.reshape(x, [x.shape[0], int(np.prod(space.shape))])]
+
+
+def bytes_up_to(space: spaces.Box) -> float:
+    """Returns what bytes are divided by, to lie in [0, 1]: the greatest of a Box, 255 for pictures."""
+    return float(max(space.high.max(initial=0), 1))
 
 
 def _decode(columns: Iterator[Tensor], space: spaces.Space) -> Iterator[Tensor]:
@@ -153,7 +159,8 @@ def _decode(columns: Iterator[Tensor], space: spaces.Space) -> Iterator[Tensor]:
     else:
         x = tf.reshape(x, [-1, *shape])
         low, high = (space.low, space.high) if isinstance(space, spaces.Box) else (0.0, 1.0)
-        x = tf.clip_by_value(x * 255.0 if space.dtype == np.uint8 else x, np.float32(low), np.float32(high))
+        x = x * bytes_up_to(space) if space.dtype == np.uint8 else x
+        x = tf.clip_by_value(x, np.float32(low), np.float32(high))
         x = x if space.dtype.kind == "f" else tf.cast(tf.round(x), dtype)
     yield x
 

@@ -81,7 +81,7 @@ def _checked(args: argparse.Namespace) -> Path:
     if args.repo is not None and importlib.util.find_spec("huggingface_hub") is None:
         raise UsageError("--repo: huggingface_hub is not installed: pip install huggingface_hub")
     check_run(args.run, "run")
-    return output_beside(args.run, args.to, "published", args.force)
+    return output_beside(args.run, args.to, "published", ("README.md", "checkpoints"), args.force)
 
 
 def _write(args: argparse.Namespace, target: Path) -> None:

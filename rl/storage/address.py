@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from rl.errors import UsageError, nearest
@@ -57,19 +58,31 @@ def check_run(address: str, flag: str) -> None:
     raise UsageError(f"there is no run in {run}{hint}: train one there first, or name another {flag}")
 
 
-def output_beside(run: str, to: str | None, name: str, force: bool) -> Path:
+def output_beside(run: str, to: str | None, name: str, holds: Sequence[str], force: bool) -> Path:
     """Returns the folder that what is made of a run is written to: `to`, or `name` in the run's folder.
 
+    holds: names of what is in such a folder and in no run's, by which an earlier one is known.
+
     Raises:
-        UsageError: the run is remote and no folder is named, or the folder is there and not to be replaced.
+        UsageError: the run is remote and no folder is named; the folder is there and not to be replaced, or
+            is none that may be: the run's own, or one of something else.
     """
     if to is None and is_remote(run):
         raise UsageError("--to: name a local folder, the run is at a remote address")
     place = Path(run)
     if not (place / "hparams.json").exists() and (place / "run_0" / "hparams.json").exists():
         place = place / "run_0"
-    target = place / name if to is None else Path(to)
-    if target.exists() and not force:
+    target = place / name if to is None else Path(os.path.abspath(to))
+    if not target.exists():
+        return target
+    if not target.is_dir():
+        raise UsageError(f"--to {target}: that is a file; name a folder")
+    if not is_remote(run) and target.resolve() in (place.resolve(), *place.resolve().parents):
+        raise UsageError(f"--to {target}: the run {place} is there; name another folder")
+    earlier = all((target / each).exists() for each in holds)
+    if not earlier and any(target.iterdir()):
+        raise UsageError(f"--to {target}: what is there was not made by this command; name another folder")
+    if not force:
         raise UsageError(f"{target} is there already: take --force to replace it, or name another --to")
     return target
 

@@ -144,6 +144,10 @@ def test_mistakes_are_one_line_and_write_nothing(tmp_path, data, capsys):
     assert "unknown flag --what" in refused(capsys, source, "--what")
     assert "name a data set" in refused(capsys)
     assert "that is what is read" in refused(capsys, "convert", source, "--to", source, "--force")
+    (tmp_path / "mine" / "data").mkdir(parents=True)
+    (tmp_path / "mine" / "data" / "thesis.txt").write_text("all of it")
+    names = sorted(path.name for path in tmp_path.rglob("*"))
+    assert "is no data set" in refused(capsys, "convert", source, "--to", tmp_path / "mine", "--force")
     assert "ends on .hdf5, .npz or .jsonl" in refused(capsys, "convert", source, "--to", tmp_path / "a.csv")
     assert "says its environment itself" in refused(
         capsys, "convert", source, "--to", tmp_path / "b", "--env", "CartPole-v1"

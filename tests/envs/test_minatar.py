@@ -26,6 +26,8 @@ from rl.envs import make_gym_env, minatar_gym
 from rl.envs.board import CELL
 from rl.envs.graph.minatar import MinAtarGame
 from rl.envs.graph_gym import BACKGROUND, GraphEnvGym
+from rl.envs.host import HostEnv
+from rl.envs.make import make_eval_envs
 from rl.envs.registry import registry
 from rl.errors import UsageError
 from rl.ops import random
@@ -267,6 +269,20 @@ def test_evaluation_is_on_the_original_where_that_is_installed(
     finally:
         gymnasium.registry.clear()
         gymnasium.registry.update(registered)
+
+
+@pytest.mark.parametrize("game", ["SpaceInvaders", "Asterix"])
+def test_a_seed_is_the_same_episode_on_an_environment_that_was_played_before(game: str) -> None:
+    """The last action of before, which may stick in the first frame, is none."""
+    used, new = (make_eval_envs(f"MinAtar/{game}-v1", 4) for _ in range(2))
+    actions = np.random.default_rng(0).integers(0, 4, (40, 4))
+
+    def played(host: HostEnv) -> list[np.ndarray]:
+        return [host.reset(7), *(host.step(action)[0] for action in actions)]
+
+    for first, again, other in zip(played(used), played(used), played(new), strict=True):
+        np.testing.assert_array_equal(first, again)
+        np.testing.assert_array_equal(first, other)
 
 
 def test_gymnasium_ids_are_known_without_tensorflow() -> None:

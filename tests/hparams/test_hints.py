@@ -15,7 +15,7 @@ from rl import experiment
 from rl.agents.algos.registry import get_algo
 from rl.cli import main
 from rl.hparams.c51 import C51HParams
-from rl.hparams.hints import hints, picture_hint, updates_of_run
+from rl.hparams.hints import action_hint, hints, picture_hint, updates_of_run
 from rl.hparams.merge import named, resolve
 from rl.hparams.registry import registry
 from rl.report.versions import write_run_files
@@ -249,3 +249,23 @@ def test_pictures_are_told_where_training_begins(caplog):
     ]
     experiment.tell_hints(resolve("ppo", {"env": "Nowhere-v0"}))
     assert warnings(caplog) == [], "building the run says so"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "told"),
+    [
+        ([-1.0, -1.0], [1.0, 1.0], False),
+        ([-2.0, 0.0], [2.0, 1.0], False),
+        ([10.0, -1.0], [30.0, 1.0], True),  # every action would be 10
+        ([-1.0, -30.0], [1.0, -10.0], True),
+        ([-1.0, -1.0], [1.0, 100.0], True),
+        ([0.0, 0.0], [0.01, 0.01], True),
+        ([0.5, -1.0], [0.5, 1.0], False),  # one action alone
+        ([-np.inf, -1.0], [np.inf, 1.0], False),
+    ],
+)
+def test_actions_that_a_policy_hardly_meets_are_told_of(low, high, told):
+    space = spaces.Box(np.float32(low), np.float32(high))
+    assert (action_hint(resolve("ppo", {"env": "Valve-v0"}), space) is not None) is told
+    assert action_hint(resolve("sac", {"env": "Valve-v0"}), space) is None
+    assert action_hint(resolve("ppo", {"env": "Valve-v0"}), spaces.Discrete(3)) is None

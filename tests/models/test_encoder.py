@@ -22,6 +22,8 @@ CASES = {
         [[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.8]],
     ),
     "bytes": (BYTES, [[[0, 255]], [[51, 102]]], [[0, 1], [0.2, 0.4]]),
+    "bits in bytes": (spaces.Box(0, 1, (3,), np.uint8), [[0, 1, 0], [1, 1, 0]], [[0, 1, 0], [1, 1, 0]]),
+    "small bytes": (spaces.Box(0, 4, (2,), np.uint8), [[0, 4], [1, 2]], [[0, 1], [0.25, 0.5]]),
     "Discrete": (spaces.Discrete(3), [2, 0], [[0, 0, 1], [1, 0, 0]]),
     "Discrete with a start": (spaces.Discrete(3, start=5), [7, 5], [[0, 0, 1], [1, 0, 0]]),
     "MultiDiscrete": (spaces.MultiDiscrete([2, 3]), [[1, 0], [0, 2]], [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]]),
