@@ -10,8 +10,8 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rl import other_names
 from rl.errors import AGAIN, GivenUp, LearnerLost, MachineLost, NotSent, Unavailable, UsageError, nearest
@@ -259,8 +259,19 @@ def checked(args: argparse.Namespace, here: bool = True) -> HParams:
         names = (name.strip() for name in args.env_wrappers.split(","))
         flags["env_wrappers"] = tuple(name for name in names if name)
     hparams = resolve(args.hparams, args.hparam_override, **flags)
+    _check_given_once(args.hparam_override, flags)
     check_components(hparams)
     return hparams
+
+
+def _check_given_once(overrides: str, flags: Mapping[str, Any]) -> None:
+    """Raises UsageError where an hparam is given both by its flag and as an override, differently."""
+    from rl.hparams.overrides import parse_overrides
+
+    given = parse_overrides(overrides)
+    for name, value in flags.items():
+        if value is not None and name in given and str(given[name]) != str(value):
+            raise UsageError(f"--{name} {value} and --hparam_override {name}={given[name]}: take one of them")
 
 
 def _check_tested(args: argparse.Namespace) -> None:

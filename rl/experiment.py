@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,7 @@ from rl.runners.recording import policy_recorder, recorded, training_recorder
 from rl.runners.trainer import Result, Trainer
 from rl.saved_run import read_saved, read_weights, saved_agent, saved_hparams
 from rl.signals import PATIENCE, StopRequest
+from rl.storage.address import join
 from rl.storage.checkpoint import CheckpointManager
 from rl.storage.files import ensure_writable_dir
 from rl.storage.storage import Storage, storages_of
@@ -391,5 +393,7 @@ def _summary(
             rest = f"{result.seconds - result.train_seconds:.1f} s"
             row["time"] += f": {result.train_seconds:.1f} s training at {rate}"
             row["time"] += f", {rest} compiling (first window), evaluating, saving"
-    row["tensorboard"] = f"tensorboard --logdir {storage.parent}"
+    if request.record_video and tests:
+        row["films"] = join(storage.address, "videos")
+    row["tensorboard"] = shlex.join(["tensorboard", "--logdir", storage.parent])
     return row

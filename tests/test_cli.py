@@ -221,6 +221,10 @@ WRONG = [
     (["--hparams", "dqn-ppo"], "cannot merge --hparams 'dqn-ppo'"),
     (["--hparams", "default"], "name no algorithm"),
     (["--hparams", "dqn"], "name no environment: give --env ID"),
+    (
+        ["--hparams", "dqn", "--env", "A-v1", "--hparam_override", "env=B-v1"],
+        "override env=B-v1: take one of",
+    ),
     (["--hparams", "dqn_cartpole", "--sys", "gpus"], "unknown --sys 'gpus': did you mean gpu"),
     (["--hparams", "dqn_cartpole", "--hparam", "lr=1"], "unknown flag --hparam: did you mean --hparams"),
     (

@@ -199,6 +199,7 @@ def test_what_makes_estimates_doubtful_is_said():
         ({"--which": "first"}, "argument --which: no 'first': known: best, last"),
         ({"--gamma": "1.5"}, "needs a number from 0 to 1"),
         ({"--hparam_override": "lrr=1"}, "unknown hparam 'lrr': did you mean lr"),
+        ({"--hparam_override": "gamma=0.5"}, "gamma: it is none of fitted Q evaluation's (--gamma)"),
     ],
 )
 def test_mistakes_are_one_line(run, folder, capsys, changed, said):

@@ -9,6 +9,7 @@ from small_runs import TINY
 from stand_ins import stand_in
 
 import rl
+from rl.errors import UsageError
 from rl.publish.__main__ import main
 
 HUB = """
@@ -59,9 +60,12 @@ def test_the_folder_has_the_policy_and_says_what_it_is(run, tmp_path, hub, capsy
     assert "seed 0" in text and "| gamma | `0.99` | `0.0` |" in text and "(videos/b.mp4)" in text
     assert 'snapshot_download("me/identity")' in text.replace("'", '"')
     assert main(words) == 2 and "take --force" in capsys.readouterr().err
-    for own in (run.parent, run):
-        assert main([str(run.parent), "--to", str(own), "--force"]) == 2
+    for own in (run.run_dir.parent, run.run_dir):
+        assert main([str(run.run_dir.parent), "--to", str(own), "--force"]) == 2
         assert "name another folder" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="holds a policy alone, as a published one does"):
+        options = {**TINY, "train_steps": 64, "eval_episodes": 1, "eval_policy": "sample"}
+        rl.train("ppo_identity", output_dir=target, **options)
     assert main([*words, "--force", "--repo", "me/full"]) == 1
     assert "is written, but me/full did not take it: no room" in capsys.readouterr().err
     assert (target / "README.md").exists()

@@ -186,6 +186,9 @@ def default_hparams(hparams: HParams, folder: str, gamma: float, overrides: dict
     Raises:
         UsageError: an unknown name, a wrong value.
     """
+    for name, instead in {"gamma": "--gamma", "data": "--data", "env": "the run says it"}.items():
+        if name in overrides:
+            raise UsageError(f"--hparam_override {name}: it is none of fitted Q evaluation's ({instead})")
     found = FQEHParams.of(model_of(hparams), data=folder, gamma=gamma, compile=hparams.compile)
     found.model.layer_norm = True  # without it values run away where the policy is far from the data
     found.assign(overrides)

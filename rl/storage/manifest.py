@@ -114,12 +114,21 @@ def compare(path: Path, asked: Signature, held: Signature, partial: bool) -> Non
             differences.append(
                 f"{name}: {_words(held[name])} in the checkpoint, {_words(asked[name])} asked for"
             )
+    if differences and asked.keys() > held.keys() and _has_optimizers(asked) and not _has_optimizers(held):
+        raise UsageError(
+            f"checkpoint {path} holds a policy alone, as a published one does: there is nothing to train on "
+            "from; choose another --output_dir"
+        )
     if differences:
         more = f"; and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
         raise UsageError(
             f"checkpoint {path} is of a different run or model ({'; '.join(differences[:_SHOWN])}{more}): "
             "choose another --output_dir, or use the hparams that the run was started with (its hparams.json)"
         )
+
+
+def _has_optimizers(signature: Signature) -> bool:
+    return any("optimizer/" in name for name in signature)
 
 
 def _words(shape_dtype: tuple[tuple[int, ...], str]) -> str:

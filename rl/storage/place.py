@@ -236,7 +236,7 @@ def empty(folder: Path) -> None:
 
 def asked(
     call: Callable[[], T],
-    advice: str = "may this machine read and write there? else choose another --output_dir",
+    advice: str = "may this machine read and write there?",
 ) -> T:
     """Calls for what a person waits for, again where that may help; returns what it returns.
 

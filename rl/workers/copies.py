@@ -22,6 +22,7 @@ from rl.errors import GivenUp, Unavailable, UsageError
 from rl.imports import import_tensorflow
 from rl.request import Request
 from rl.signals import PATIENCE, StopRequest, end_with_parent
+from rl.storage.address import is_remote
 from rl.storage.storage import Storage, storage_at
 from rl.workers.plan import shares
 
@@ -263,7 +264,9 @@ class _Copies:
         except (EOFError, OSError):
             place.end()
             if self._asked:
-                print(f"{storage.address}: ended within a long iteration, at its last checkpoint", flush=True)
+                saved = is_remote(storage.address) or any(storage.folder.glob("checkpoints/step_*"))
+                kept = "at its last checkpoint" if saved else "before its first checkpoint"
+                print(f"{storage.address}: ended within a long iteration, {kept}", flush=True)
             else:
                 self._was_lost(copy)
             return

@@ -166,7 +166,7 @@ def test_mistakes_are_one_line_and_write_nothing(tmp_path, data, capsys):
     for name in ("nested", "bad.npz", "pickled.npz", "short.npz"):
         assert (tmp_path / name).exists()
     left = {path.name for path in tmp_path.iterdir()} - {"nested", "bad.npz", "pickled.npz", "short.npz"}
-    assert left == {"data"} and set(names) <= {path.name for path in tmp_path.rglob("*")}
+    assert left == {"data", "mine"} and set(names) <= {path.name for path in tmp_path.rglob("*")}
 
 
 def test_what_is_whole_needs_no_repair(tmp_path, data, capsys):

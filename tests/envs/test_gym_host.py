@@ -125,7 +125,7 @@ def test_what_cannot_begin_is_one_line(registered, env, kwargs, said):
 
 
 def test_options_out_of_all_bounds_are_one_line_in_the_graph_too():
-    with pytest.raises(UsageError, match="in-graph Identity-v0 cannot be made with {'num_states': 0}: "):
+    with pytest.raises(UsageError, match=r"in-graph Identity-v0 cannot be made with .'num_states': 0.: "):
         make_env("Identity-v0", "graph", 1, {"num_states": 0})
 
 

@@ -105,7 +105,7 @@ def test_a_copy_that_ends_within_a_long_iteration_when_asked_is_no_crash(played,
     copies.ask_to_stop()
     for _ in range(2):
         copies.go_on(starts=True)
-    assert capsys.readouterr().out.count("ended within a long iteration") == 2
+    assert capsys.readouterr().out.count("ended within a long iteration, before its first checkpoint") == 2
 
 
 def test_what_a_copy_raises_reaches_the_command_by_its_kind(played):
