@@ -258,17 +258,21 @@ def checked(args: argparse.Namespace, here: bool = True) -> HParams:
     if args.env_wrappers is not None:
         names = (name.strip() for name in args.env_wrappers.split(","))
         flags["env_wrappers"] = tuple(name for name in names if name)
-    hparams = resolve(args.hparams, args.hparam_override, **flags)
     _check_given_once(args.hparam_override, flags)
+    hparams = resolve(args.hparams, args.hparam_override, **flags)
     check_components(hparams)
     return hparams
 
 
 def _check_given_once(overrides: str, flags: Mapping[str, Any]) -> None:
-    """Raises UsageError where an hparam is given both by its flag and as an override, differently."""
+    """Raises UsageError where an hparam is given both by its flag and as an override, differently, or a flag
+    that is no hparam as one."""
     from rl.hparams.overrides import parse_overrides
 
     given = parse_overrides(overrides)
+    for name in given.keys() - flags.keys() - {"env_wrappers"}:
+        if f"--{name}" in flags_of(build_parser()):
+            raise UsageError(f"--hparam_override {name}: that is no hparam but the flag --{name}")
     for name, value in flags.items():
         if value is not None and name in given and str(given[name]) != str(value):
             raise UsageError(f"--{name} {value} and --hparam_override {name}={given[name]}: take one of them")

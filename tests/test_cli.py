@@ -222,6 +222,10 @@ WRONG = [
     (["--hparams", "default"], "name no algorithm"),
     (["--hparams", "dqn"], "name no environment: give --env ID"),
     (
+        ["--hparams", "dqn_cartpole", "--hparam_override", "seed=3"],
+        "seed: that is no hparam but the flag --se",
+    ),
+    (
         ["--hparams", "dqn", "--env", "A-v1", "--hparam_override", "env=B-v1"],
         "override env=B-v1: take one of",
     ),
