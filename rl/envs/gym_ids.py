@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rl.envs.registry import PETTINGZOO, registry
-from rl.errors import UsageError
+from rl.errors import UsageError, nearest
+from rl.other_names import environment_meant
 
 IN_GRAPH = "rl.envs.graph_gym:"  # what Gymnasium makes by it is computed by TensorFlow
 NEVER = 2**31 - 1  # steps of an episode that no run comes to
@@ -224,6 +225,21 @@ def gym_vector(
         return env
     env.close()
     return None
+
+
+def unknown(env_id: str) -> UsageError:
+    """Returns the error for an id that no backend has, with the nearest ones."""
+    import gymnasium
+
+    from rl.envs.envpool_tasks import task_ids
+    from rl.envs.own import names_in
+
+    known = {*registry.names(), *gym_ids(), *task_ids()}
+    own = names_in(env_id.rpartition(":")[0], gymnasium.Env)
+    if own:
+        return UsageError(f"unknown environment {env_id!r}: {nearest(env_id, own)}")
+    hint = environment_meant(env_id, known) or f"{nearest(env_id, known)} (in-graph ones: --list envs)"
+    return UsageError(f"unknown environment {env_id!r}: {hint}")
 
 
 def missing_extra(env_id: str, extra: str) -> UsageError:

@@ -18,17 +18,16 @@ from rl.envs.gym_ids import (
     cut_after,
     draws_by_opengl,
     gym_has,
-    gym_ids,
     gym_look,
     gym_make,
     gym_masks,
     gym_vector,
     is_callers_own,
     pictures_of_ale,
+    unknown,
 )
 from rl.envs.registry import PETTINGZOO, registry
 from rl.errors import UsageError, nearest
-from rl.other_names import environment_meant
 
 if TYPE_CHECKING:
     import gymnasium
@@ -62,7 +61,7 @@ def chosen_backend(env_id: str, backend: str, wrappers: Sequence[str] = ()) -> s
     if chosen is None:
         having = [each for each in BACKENDS if each not in asked and _HAS[each](env_id)]
         if not having:
-            raise _unknown(env_id)
+            raise unknown(env_id)
         if backend == "host":
             raise UsageError(f"environment {env_id} exists in-graph alone: workers cannot play it")
         others = " or ".join(["auto", *having])
@@ -148,7 +147,7 @@ def make_gym_env(
     if not gym_has(env_id):
         if _envpool_has(env_id):
             raise UsageError(f"environment {env_id} is EnvPool's alone: Gymnasium has none to play or render")
-        raise _unknown(env_id)
+        raise unknown(env_id)
     from rl.envs.own import without_text, wrapped
     from rl.envs.wrappers import ActionMask, PreviousActionReward
 
@@ -381,14 +380,6 @@ def _envpool_has(env_id: str) -> bool:
     from rl.envs.envpool_tasks import has_task
 
     return has_task(env_id)
-
-
-def _unknown(env_id: str) -> UsageError:
-    from rl.envs.envpool_tasks import task_ids
-
-    known = {*registry.names(), *gym_ids(), *task_ids()}
-    hint = environment_meant(env_id, known) or f"{nearest(env_id, known)} (in-graph ones: --list envs)"
-    return UsageError(f"unknown environment {env_id!r}: {hint}")
 
 
 _TRAINING_ALONE = {

@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.envs.registry import PETTINGZOO
-from rl.errors import UsageError
+from rl.errors import UsageError, nearest
 
 MakeEnv = Callable[..., gymnasium.Env]
 PETTINGZOOS_OWN = ("pettingzoo", "mpe2")  # packages of its authors, which a saved run may name
@@ -105,6 +105,22 @@ def check_importable(env_id: str) -> None:
         )
 
 
+def names_in(module: str, base: type) -> list[str]:
+    """Returns what an imported module of the caller's has of its own, as `module:name`: classes
+    derived from `base`, of environments also the ids that it has registered."""
+    found = [
+        f"{module}:{name}"
+        for name, each in vars(sys.modules.get(module, object)).items()
+        if isinstance(each, type) and issubclass(each, base) and each.__module__ == module
+    ]
+    if base is gymnasium.Env:
+        for name, spec in gymnasium.registry.items():
+            by = spec.entry_point
+            of = by.partition(":")[0] if isinstance(by, str) else getattr(by, "__module__", "")
+            found += [f"{module}:{name}"] if module and of == module else []
+    return sorted(found)
+
+
 def wrapper(name: str) -> type[gymnasium.Wrapper]:
     """Returns the class `module:Wrapper`, the module imported.
 
@@ -114,7 +130,10 @@ def wrapper(name: str) -> type[gymnasium.Wrapper]:
     module, _, qualname = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), qualname)
-    except (ImportError, AttributeError) as error:
+    except AttributeError as error:
+        near = nearest(name, names_in(module, gymnasium.Wrapper))
+        raise UsageError(f"env_wrappers: there is no {name}: {near}") from error
+    except ImportError as error:
         raise UsageError(f"env_wrappers: cannot find {name}: {error}") from error
     except (Exception, SystemExit) as error:  # whatever a module of the user's raises
         what = f"{type(error).__name__}: {error}"

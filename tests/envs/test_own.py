@@ -175,7 +175,7 @@ def test_wrappers_are_in_the_name_of_a_runs_default_folder():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"env_wrappers": ("gymnasium.wrappers:Flatten",)}, "cannot find gymnasium.wrappers:Flatten"),
+        ({"env_wrappers": ("gymnasium.wrappers:Flatten",)}, "there is no gymnasium.wrappers:Flatten"),
         ({"env_wrappers": ("no_such_module:Wrapper",)}, "cannot find no_such_module:Wrapper: No module"),
         ({"env_wrappers": ("gymnasium.wrappers:FilterObservation",)}, "derive a class that gives them"),
         (
@@ -320,3 +320,19 @@ def test_a_strangers_run_calls_nothing_and_imports_nothing(tmp_path, monkeypatch
     assert main(words) == 2
     assert "Traceback" not in capsys.readouterr().err
     assert "strangers_wrapper" not in sys.modules and not (tmp_path / "TOUCHED").exists()
+
+
+def test_a_name_of_a_module_is_answered_with_names_of_that_module(tmp_path, monkeypatch):
+    (tmp_path / "mazes_of_a_test.py").write_text(
+        "import gymnasium\n"
+        "class Maze(gymnasium.Env): pass\n"
+        "class Doubled(gymnasium.Wrapper): pass\n"
+        "gymnasium.register('LongMaze-v0', entry_point=Maze)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, near in {"Mazee": "mazes_of_a_test:Maze", "LongMaze-v1": "mazes_of_a_test:LongMaze-v0"}.items():
+        with pytest.raises(UsageError, match=f"did you mean {near}"):
+            make_env(f"mazes_of_a_test:{name}", "auto", 1)
+    with pytest.raises(UsageError, match="did you mean mazes_of_a_test:Doubled"):
+        own.wrapper("mazes_of_a_test:Doubledd")
+    gymnasium.registry.pop("LongMaze-v0")
