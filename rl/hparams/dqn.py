@@ -199,8 +199,9 @@ def dqn_mountaincar() -> DQNHParams:
 
 @register
 def dqn_acrobot() -> DQNHParams:
-    """Double DQN with 5-step returns on Acrobot-v1."""
-    return DQNHParams.of(ACROBOT, eval_period=10_000)
+    """Double dueling DQN with 5-step returns and priorities on Acrobot-v1."""
+    # Without dueling and priorities -80.9 on average.
+    return DQNHParams.of(ACROBOT, dueling=True, prioritized=True, eval_period=10_000)
 
 
 @register
