@@ -4,6 +4,7 @@ is gone, a remote output that cannot be reached any more, numbers that are none,
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable, Mapping
 
 AGAIN = 75  # exit code where the same command goes on from the last checkpoint (EX_TEMPFAIL)
@@ -59,6 +60,13 @@ class Stopped(Exception):
 
 class NotSent(Exception):
     """A run is over, but its last state is on this machine only; the text is one line that says where."""
+
+
+def where_raised(error: BaseException) -> str:
+    """Words for what the code of somebody else raised: its kind, its text, and the line that raised it."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join([f"{type(error).__name__}:", *str(error).split()])
+    return f"{text} ({last.filename}, line {last.lineno})"
 
 
 def nearest(

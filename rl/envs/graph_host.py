@@ -22,7 +22,7 @@ from rl.envs.graph.versus import Versus
 from rl.envs.gym_host import UNLIMITED
 from rl.envs.host import HostEnv, HostStep
 from rl.envs.registry import get_env
-from rl.errors import UsageError, nearest
+from rl.errors import UsageError, nearest, where_raised
 from rl.hparams.league import SELF
 from rl.ops import random
 from rl.types import Nest
@@ -56,9 +56,8 @@ def make_graph(
     except UsageError:
         raise
     except Exception as error:  # an option of another type, or out of all bounds
-        raise UsageError(
-            f"in-graph {env_id} cannot be made with {env_kwargs}: {type(error).__name__}: {error}"
-        ) from error
+        what = where_raised(error)
+        raise UsageError(f"in-graph {env_id} cannot be made with {env_kwargs}: {what}") from error
     if opponent not in ("", SELF):
         return versus(env, opponent, opening, view)
     if isinstance(env, MultiAgentEnv):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rl.envs.registry import PETTINGZOO, registry
-from rl.errors import UsageError, nearest
+from rl.errors import UsageError, nearest, where_raised
 from rl.other_names import environment_meant
 
 IN_GRAPH = "rl.envs.graph_gym:"  # what Gymnasium makes by it is computed by TensorFlow
@@ -129,7 +129,7 @@ def call_gym(env_id: str, call: Callable[[], Any]) -> Any:
     except (gymnasium.error.Error, TypeError, ValueError, AssertionError) as error:
         raise UsageError(f"Gymnasium cannot make {env_id}: {_line(error)}") from error
     except Exception as error:  # whatever a constructor of the user's raises, of which the kind may say more
-        raise UsageError(f"Gymnasium cannot make {env_id}: {type(error).__name__}: {_line(error)}") from error
+        raise UsageError(f"Gymnasium cannot make {env_id}: {where_raised(error)}") from error
 
 
 def gym_has(env_id: str) -> bool:

@@ -21,10 +21,10 @@ def register_minatar() -> None:
         importlib.import_module("minatar.gym").register_envs()  # the package does not do that by itself
         for name, spec in gymnasium.registry.items():
             if name.startswith("MinAtar/"):
-                spec.entry_point = _seeded
+                spec.entry_point = "rl.envs.minatar_gym:seeded"
 
 
-def _seeded(**kwargs: Any) -> gymnasium.Env:
+def seeded(**kwargs: Any) -> gymnasium.Env:
     """Returns a game of the package, in which `reset(seed=...)` begins as in a new one: the package's keeps
     the last action, which may stick in the first frame."""
     base = importlib.import_module("minatar.gym").BaseEnv

@@ -6,7 +6,6 @@ a Dict. `rl/envs/graph/wrappers.py` is the in-graph form.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import create_empty_array
 
 from rl.envs.host import HostEnv, HostStep, HostWrapper, action_view, begun, name_of, observation_view
-from rl.errors import UsageError
+from rl.errors import UsageError, where_raised
 from rl.spaces import ACTION_MASK
 from rl.types import Nest
 
@@ -192,11 +191,7 @@ def masks_in_info(env: gymnasium.Env) -> bool:
     except UsageError:
         raise
     except Exception as error:  # whatever it raises: nothing can be played
-        inner = traceback.extract_tb(error.__traceback__)[-1]
-        raise UsageError(
-            f"{name_of(env)}: its first reset() failed, {type(error).__name__}: {error} "
-            f"({inner.filename}, line {inner.lineno})"
-        ) from error
+        raise UsageError(f"{name_of(env)}: its first reset() failed, {where_raised(error)}") from error
 
 
 def _agents_action(space: spaces.Space) -> Callable[[Any], Any]:
