@@ -28,13 +28,8 @@ from rl.hparams.hparams import HParams
 from rl.hparams.merge import as_typed
 from rl.workers.plan import Workers, division
 
-RESERVED = (
-    "HOME",
-    "TMPDIR",
-    "RL_HEARTBEAT",
-    "RL_START_SECONDS",
-    "JOB_COMPLETION_INDEX",
-)  # what Pods set themselves
+# What Pods set themselves.
+RESERVED = ("HOME", "TMPDIR", "RL_HEARTBEAT", "RL_START_SECONDS", "JOB_COMPLETION_INDEX")
 # What KubeRay sets, without a look at what is there, or refuses (ray-operator/controllers/ray/common/pod.go,
 # utils/validation.go), and what would lead Ray away from the cluster that it makes.
 RESERVED_RAY = (

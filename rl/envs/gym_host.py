@@ -143,7 +143,8 @@ class GymHost(HostEnv):
         if isinstance(space, (spaces.Dict, spaces.Tuple)):
             named = isinstance(space, spaces.Dict)
             inner = space.items() if named else enumerate(space.spaces)
-            keys = list(part) if isinstance(part, dict) else range(len(part)) if _is_row(part) else []
+            rows = range(len(part)) if isinstance(part, (tuple, list)) else ()
+            keys = part if isinstance(part, dict) else rows
             for key, each in inner:
                 if key not in keys:
                     raise UsageError(
@@ -197,10 +198,6 @@ def _at_path(nest: Any, path: tuple[Any, ...]) -> Any:
     for key in path:
         nest = nest[key]
     return nest
-
-
-def _is_row(part: Any) -> bool:
-    return isinstance(part, (tuple, list))
 
 
 class GymVectorHost(HostEnv):

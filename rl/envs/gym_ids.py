@@ -48,8 +48,10 @@ def gym_look(env_id: str, env_kwargs: dict[str, Any], wrappers: Sequence[str] = 
             views = observation_view(env.observation_space), action_view(env.action_space)
         except UsageError:
             return None
-        look = Look(masks_in_info(env), text, *views)
-        env.close()
+        try:
+            look = Look(masks_in_info(env), text, *views)
+        finally:
+            env.close()
         _LOOKS[key] = (spec, look)
     return _LOOKS[key][1]
 
@@ -150,7 +152,7 @@ def gym_has(env_id: str) -> bool:
         except ImportError as error:
             raise UsageError(f"environment {env_id}: cannot import {module}: {_line(error)}") from error
         except (Exception, SystemExit) as error:  # whatever a module of the user's raises
-            what = f"{type(error).__name__}: {_line(error)}"
+            what = where_raised(error)
             raise UsageError(f"environment {env_id}: cannot import {module}: {what}") from error
     elif name.startswith("ALE/"):  # registers its ids when it is imported, not by itself
         if importlib.util.find_spec("ale_py") is None:

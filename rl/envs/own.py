@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.envs.registry import PETTINGZOO
-from rl.errors import UsageError, nearest
+from rl.errors import UsageError, nearest, where_raised
 
 MakeEnv = Callable[..., gymnasium.Env]
 PETTINGZOOS_OWN = ("pettingzoo", "mpe2")  # packages of its authors, which a saved run may name
@@ -136,8 +136,7 @@ def wrapper(name: str) -> type[gymnasium.Wrapper]:
     except ImportError as error:
         raise UsageError(f"env_wrappers: cannot find {name}: {error}") from error
     except (Exception, SystemExit) as error:  # whatever a module of the user's raises
-        what = f"{type(error).__name__}: {error}"
-        raise UsageError(f"env_wrappers: cannot import {module}: {what}") from error
+        raise UsageError(f"env_wrappers: cannot import {module}: {where_raised(error)}") from error
     if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
         raise UsageError(f"env_wrappers: {name} is no class derived from gymnasium.Wrapper")
     return found

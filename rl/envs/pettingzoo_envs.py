@@ -22,7 +22,7 @@ from rl.envs.gym_ids import missing_extra
 from rl.envs.host import action_encoder, action_view
 from rl.envs.own import PETTINGZOOS_OWN
 from rl.envs.registry import PETTINGZOO
-from rl.errors import UsageError, nearest
+from rl.errors import UsageError, nearest, where_raised
 from rl.spaces import ACTION_MASK
 
 
@@ -75,8 +75,8 @@ def _maker(env_id: str, pettingzoo: Any) -> tuple[str, Callable[..., Any]]:
             raise missing_extra(env_id, "pettingzoo") from error
         raise UsageError(f"environment {env_id}: cannot import {name}: {error}") from error
     except (Exception, SystemExit) as error:  # whatever a module of the user's raises, or no name of one
-        what = f"{type(error).__name__}: {error}"
-        raise UsageError(f"environment {env_id}: cannot import {name or 'nothing'}: {what}") from error
+        what = f"cannot import {name or 'nothing'}: {where_raised(error)}"
+        raise UsageError(f"environment {env_id}: {what}") from error
     for kind, function in (("parallel", "parallel_env"), ("aec", "env")):
         if callable(getattr(module, function, None)):
             return kind, getattr(module, function)

@@ -42,7 +42,7 @@ def box_range(space: spaces.Box) -> tuple[np.ndarray, np.ndarray]:
 
 
 class BoxActions:
-    """Actions of a bounded Box; their code is the action, low at -1 and high at 1 (-1 where both are one).
+    """Actions of a bounded Box; their code has low at -1 and high at 1, and is -1 where these are equal.
 
     Raises:
         UsageError: a bound, or the range between two, is infinite in float32.
