@@ -218,6 +218,7 @@ def load(
     which: str = "best",
     eval_policy: str | None = None,
     env: str | Callable[..., gymnasium.Env] | None = None,
+    precision: str | None = None,
 ) -> Policy:
     """Loads the policy of a run: its best evaluation's (`which="best"`) or its last checkpoint's (`"last"`).
 
@@ -226,13 +227,15 @@ def load(
         as the run was evaluated.
     env: the function that makes the run's environments, where it was trained on one (a class of an imported
         module is found by its name), or an id.
+    precision: "float32" or "bfloat16", what hidden layers compute in; None: as the run's `model.precision`
+        says.
 
     Raises:
         UsageError: there is no run, its checkpoints are damaged, or it has no distribution to draw from.
     """
     with reading(run_dir) as storage:
         named = None if env is None else give_env(env)
-        agent = saved_agent(storage.folder, eval_policy=eval_policy, env=named)
+        agent = saved_agent(storage.folder, eval_policy=eval_policy, env=named, precision=precision)
         step = read_weights(agent, storage.folder, which)
         name = (read_saved(storage.folder) or {}).get("name")
     return Policy(agent, {"name": name, "address": storage.address, "which": which, "step": step})

@@ -44,7 +44,7 @@ from rl.systems import use_system
 log = logging.getLogger("rl")
 
 # May differ between a run and its continuation. Some still shape what is to come: schedules run to
-# `train_steps`, rows and evaluations stand where the periods say, `compile` rounds differently.
+# `train_steps`, rows and evaluations stand where the periods say, compilation and precision change rounding.
 FREE_TO_CHANGE = {
     "estimate",
     "data",  # its place; the runner looks whether it is the same
@@ -59,6 +59,7 @@ FREE_TO_CHANGE = {
     "keep_checkpoints",
     "histograms",
     "compile",
+    "model.precision",
     "check_numerics",
     "nan_patience",
     "nan_lr_factor",

@@ -20,11 +20,15 @@ from rl.storage.storage import Storage, storage_at, storage_of
 
 
 def saved_hparams(
-    run_dir: Path, asked: HParams | None = None, eval_policy: str | None = None, env: str | None = None
+    run_dir: Path,
+    asked: HParams | None = None,
+    eval_policy: str | None = None,
+    env: str | None = None,
+    precision: str | None = None,
 ) -> tuple[HParams, int]:
     """Reads the frozen hparams and the seed that `run_dir` was trained with.
 
-    eval_policy, env: in place of the run's own; None keeps that.
+    eval_policy, env, precision: in place of the run's own (`model.precision`); None keeps that.
 
     Raises:
         UsageError: there is no run, or not the one that is asked for; where none is, one that would import
@@ -36,7 +40,7 @@ def saved_hparams(
             f"there is no trained agent in {run_dir}: train one there first, or name another folder"
         )
     hparams = HParams.from_dict(saved["hparams"])
-    given = {"eval_policy": eval_policy, "env": env}
+    given = {"eval_policy": eval_policy, "env": env, "model.precision": precision}
     hparams.assign({key: value for key, value in given.items() if value is not None})
     hparams.freeze()
     if asked is not None and (asked.algo, asked.env) != (hparams.algo, hparams.env):
@@ -52,10 +56,14 @@ def saved_hparams(
 
 
 def saved_agent(
-    run_dir: Path, asked: HParams | None = None, eval_policy: str | None = None, env: str | None = None
+    run_dir: Path,
+    asked: HParams | None = None,
+    eval_policy: str | None = None,
+    env: str | None = None,
+    precision: str | None = None,
 ) -> Agent[Any]:
     """Builds the agent as it was trained in `run_dir`, weights not read yet. As `saved_hparams`."""
-    hparams, seed = saved_hparams(run_dir, asked, eval_policy, env)
+    hparams, seed = saved_hparams(run_dir, asked, eval_policy, env, precision)
     if hparams.env:
         envs = eval_envs_of(hparams, 1)
         views = envs.observation_space, envs.action_space

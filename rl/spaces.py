@@ -68,3 +68,9 @@ def space_spec(space: gymnasium.Space[Any], lead: tuple[int, ...] = ()) -> Nest:
 
     specs = [tf.TensorSpec([*lead, *shape], dtype) for shape, dtype in space_leaves(space)]
     return tf.nest.pack_sequence_as(space_structure(space), specs)
+
+
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Returns whether images of that shape are [C, H, W], as stacks of Gymnasium's `FrameStackObservation`
+    are: the last two numbers are 8 or more, and at least twice the first one."""
+    return max(2 * shape[0], 8) <= min(shape[1:])

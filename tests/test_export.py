@@ -128,8 +128,8 @@ print(keras.layers.TFSMLayer(folder / "savedmodel", "serving_default")(x)["actio
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """The folder of a run."""
-    options = {"compile": "graph", "train_steps": 64, "log_period": 64}
+    """The folder of a run in bfloat16, of which LiteRT knows nothing: files compute in float32."""
+    options = {"compile": "graph", "train_steps": 64, "log_period": 64, "model.precision": "bfloat16"}
     return rl.train(
         "dqn_cartpole", output_dir=tmp_path_factory.mktemp("out"), eval_episodes=1, **options
     ).run_dir

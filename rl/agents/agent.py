@@ -33,8 +33,8 @@ from rl.agents.optimizers import KERNELS, OPTIMIZERS
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.models.contracts import KeepsState
-from rl.models.images import for_images
 from rl.models.layers import Initializers, ObservationEncoder, has_noise, resample_noise
+from rl.models.precision import picture_precision
 from rl.ops import random, schedules
 from rl.ops.nests import flatten_time
 from rl.parallel import replicas
@@ -86,7 +86,7 @@ class Agent(Generic[AnyHParams]):
             observation_space,
             hparams.normalize_observation,
             action_space,
-            precision=hparams.model.precision if for_images(hparams.model.name) else "float32",
+            precision=picture_precision(hparams.model),
         )
         name = hparams.act_select_name
         self.guard = Guard(hparams.nan_patience)

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from rl.envs.host import HostEnv, HostStep, HostWrapper
 from rl.errors import UsageError
+from rl.spaces import channels_first
 from rl.types import Nest
 
 
@@ -19,13 +20,18 @@ class FrameStackHost(HostWrapper):
     """A `HostEnv` whose observations are the last `frames` pictures: [H, W, C] become [H, W, frames * C].
 
     Raises:
-        UsageError: the observations are no pictures.
+        UsageError: the observations are no pictures, or their channels come first.
     """
 
     def __init__(self, env: HostEnv, frames: int) -> None:
         space = env.observation_space
         if not isinstance(space, spaces.Box) or len(space.shape) != 3:
             raise UsageError(f"frame_stack={frames} is for pictures [height, width, channels], not {space}")
+        if channels_first(space.shape):
+            raise UsageError(
+                f"frame_stack={frames} is for pictures [height, width, channels], these are "
+                f"{list(space.shape)}: turn them round by a wrapper, or stack them there"
+            )
         super().__init__(env)
         self.frame_stack = frames
         low, high = (np.concatenate([limit] * frames, -1) for limit in (space.low, space.high))

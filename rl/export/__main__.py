@@ -78,7 +78,8 @@ def _export(args: argparse.Namespace, target: Path) -> int:
     from rl.export.program import Program
 
     formats = chosen_formats(args.format)
-    policy = load(args.run, args.which, args.eval_policy, args.env)
+    # Weights are float32, and what reads the files has seldom instructions for bfloat16 (LiteRT none).
+    policy = load(args.run, args.which, args.eval_policy, args.env, precision="float32")
     agent = policy.agent
     ensure_writable_dir(target.parent, "--to")
     env, rows_of_env = policy.environments(1), 1

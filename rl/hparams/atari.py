@@ -25,7 +25,7 @@ ATARI = dict(
     train_steps=10_000_000,
     eval_period=250_000,
     log_period=10_000,
-    model=dict(name="nature_cnn", hidden=(512,), activation="relu"),
+    model=dict(name="nature_cnn", hidden=(512,), activation="relu", precision="auto"),
 )
 REPLAYED = dict(  # one update for every four steps; the papers' memories hold a million
     num_envs=8,

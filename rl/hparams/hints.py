@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.hparams.merge import explicit
+from rl.spaces import channels_first
 
 NATURE_LEAST = 36  # pixels of a side that the convolutions of nature_cnn need
 ROUNDED = 0.02  # of train_steps: what more the last iteration may make without a word
@@ -190,4 +191,5 @@ def _pictures(space: spaces.Space) -> Iterator[tuple[int, ...]]:
         for each in space.spaces:
             yield from _pictures(each)
     elif isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3:
-        yield space.shape
+        first, *rest = space.shape
+        yield (*rest, first) if channels_first(space.shape) else space.shape

@@ -60,8 +60,9 @@ class ModelHParams(Checked):
     activation: Literal["relu", "tanh", "elu", "gelu", "silu"] = "tanh"  # of hidden layers
     layer_norm: bool = False  # dense layers' outputs are normalised (Ba et al. 2016), before the activation
     shared: bool = False  # policy and value share the hidden layers
-    # What hidden layers compute in, on devices that are faster so (TPU); weights and outputs stay float32.
-    precision: Literal["float32", "bfloat16"] = "float32"
+    # What hidden layers compute in; weights and outputs stay float32. auto: bfloat16 for pictures on devices
+    # that multiply it faster (TPU, GPU since Ampere, processor with AMX), else float32.
+    precision: Literal["auto", "float32", "bfloat16"] = "float32"
     # How initial weights are drawn.
     init: Literal["orthogonal", "glorot_uniform", "lecun_uniform", "he_uniform", "torch"] = "orthogonal"
 

@@ -27,6 +27,7 @@ def procgen(env: str, levels: int) -> dict[str, Any]:
             name="impala_cnn",
             hidden=(256,),
             activation="relu",
+            precision="auto",
             init="glorot_uniform",  # orthogonal layers of gain sqrt 2 blow up along residual blocks
         ),
     )
@@ -60,9 +61,9 @@ def ppo_coinrun() -> PPOHParams:
 def ppo_coinrun_small() -> PPOHParams:
     """PPO on 100 easy levels of CoinRun with a plain network, which two cores train within the hour.
 
-    In place of IMPALA's network that of the Nature paper, in bfloat16.
+    In place of IMPALA's network that of the Nature paper.
     """
-    return ppo_coinrun(train_steps=3_500_000, model=dict(name="nature_cnn", precision="bfloat16"))
+    return ppo_coinrun(train_steps=3_500_000, model=dict(name="nature_cnn"))
 
 
 @register
@@ -99,5 +100,5 @@ def ddpg_carracing() -> DDPGHParams:
         min_replay_size=5_000,
         random_steps=5_000,
         lr=1e-4,
-        model=dict(name="nature_cnn", hidden=(256,)),
+        model=dict(name="nature_cnn", hidden=(256,), precision="auto"),
     )

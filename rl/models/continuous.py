@@ -18,6 +18,7 @@ from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.models import torso
 from rl.models.layers import ILLEGAL, Initializers, ObservationEncoder, dense
+from rl.models.precision import precision_of
 from rl.ops import random
 from rl.ops.distributions import (
     Categorical,
@@ -201,7 +202,7 @@ class Critic(keras.Model):
             width, hidden = self.torso.size, (self.torso.size,)
         width += action_size
         self.hidden = []
-        activation, rest = hparams.model.activation, (hparams.model.layer_norm, hparams.model.precision)
+        activation, rest = hparams.model.activation, (hparams.model.layer_norm, precision_of(hparams.model))
         for i, units in enumerate(hidden):
             starts = [initializers.hidden(activation) for _ in range(count)]
             self.hidden.append(EnsembleDense(width, units, starts, f"dense_{i}", activation, *rest))

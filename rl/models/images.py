@@ -1,7 +1,8 @@
 """What the models of images share: convolutions, then dense layers.
 
-Images are [H, W, C] everywhere in this package: an environment whose channels come first is turned round
-where it is adapted (`rl/envs/envpool_host.py`). Bytes arrive here scaled to [0, 1] by the encoder.
+Images are [H, W, C] in this package. EnvPool's, whose channels come first, are turned round where they are
+adapted (`rl/envs/envpool_host.py`), those of other environments here (`rl.spaces.channels_first`). Bytes
+arrive here scaled to [0, 1] by the encoder.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rl.models.contracts import checked_torso
 from rl.models.layers import Initializers
 from rl.models.mlp import Torso
 from rl.models.registry import get_model
+from rl.spaces import channels_first
 from rl.types import Tensor
 
 
@@ -28,7 +30,7 @@ class ImageTorso(keras.layers.Layer):
 
     Args:
         model: hparams; `filters` of the convolutions, `hidden`, `activation`.
-        inputs: (height, width, channels).
+        inputs: (height, width, channels), or (channels, height, width) (`rl.spaces.channels_first`).
         initializers: of the weights.
         name: under which its variables are saved.
 
@@ -43,7 +45,9 @@ class ImageTorso(keras.layers.Layer):
                 f"model {model.name} is for images [height, width, channels], these observations have shape "
                 f"{list(inputs)}: take model.name=mlp"
             )
-        self.inputs = inputs
+        self.inputs, self.channels_first = inputs, channels_first(inputs)
+        if self.channels_first:
+            inputs = (*inputs[1:], inputs[0])
         with keras.name_scope(name):
             self.stages = self.convolutions(model, initializers)
             shape: tuple[int, ...] = inputs
@@ -58,7 +62,9 @@ class ImageTorso(keras.layers.Layer):
         raise NotImplementedError
 
     def call(self, x: Tensor) -> Tensor:
-        x = ops.reshape(x, (-1, *self.inputs))  # [N, H, W, C]
+        x = ops.reshape(x, (-1, *self.inputs))
+        if self.channels_first:
+            x = ops.transpose(x, (0, 2, 3, 1))  # [N, H, W, C]
         for stage in self.stages:
             x = stage(x)
         return self.dense(ops.reshape(x, (-1, math.prod(x.shape[1:]))))

@@ -8,6 +8,7 @@ import tensorflow as tf
 from rl.hparams.hparams import HParams
 from rl.models.continuous import EnsembleDense
 from rl.models.layers import ILLEGAL, Initializers, ObservationEncoder, encoded_size
+from rl.models.precision import precision_of
 from rl.types import Nest, Tensor
 
 
@@ -99,7 +100,7 @@ def _hidden(
 ) -> tuple[list[EnsembleDense], int]:
     """The layers `model.hidden` of each agent, from so many inputs, and how wide the last of them is."""
     model, layers = hparams.model, []
-    rest = model.activation, model.layer_norm, model.precision
+    rest = model.activation, model.layer_norm, precision_of(model)
     for i, units in enumerate(model.hidden):
         starts = [initializers.hidden(model.activation) for _ in range(agents)]
         layers.append(EnsembleDense(width, units, starts, f"dense_{i}", *rest))

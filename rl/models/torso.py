@@ -19,6 +19,7 @@ from rl.models.contracts import KeepsState, checked_torso
 from rl.models.images import for_images, image_torso
 from rl.models.layers import Initializers, ObservationEncoder
 from rl.models.mlp import Torso
+from rl.models.precision import precision_of
 from rl.models.registry import get_model
 from rl.types import Nest, Tensor
 
@@ -38,20 +39,23 @@ def make_torso(
             return checked_torso(made, model.name)
         return JoinedTorso(model, encoder.shapes, initializers, name)
 
-    return make() if model.precision == "float32" else _narrow(make, model)
+    precision = precision_of(model)
+    return make() if precision == "float32" else _narrow(make, model, precision)
 
 
-def _narrow(make: Callable[[], keras.layers.Layer], model: ModelHParams) -> keras.layers.Layer:
+def _narrow(
+    make: Callable[[], keras.layers.Layer], model: ModelHParams, precision: str
+) -> keras.layers.Layer:
     """A torso that computes in bfloat16, with weights and features of float32."""
     usual = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(f"mixed_{model.precision}")
+    keras.config.set_dtype_policy(f"mixed_{precision}")
     try:
         torso = make()
     finally:
         keras.config.set_dtype_policy(usual)
     if is_recurrent(torso):
         raise UsageError(
-            f"model.precision={model.precision} is for models without memory: model {model.name} would lose "
+            f"model.precision={precision} is for models without memory: model {model.name} would lose "
             "what it adds up over time; leave precision out"
         )
     features = torso.call

@@ -21,6 +21,7 @@ from rl import systems
 from rl.envs.host import Purpose, purpose_seed
 from rl.errors import Diverged, MachineLost, NotFinite, Stopped, Unavailable, UsageError
 from rl.heartbeat import Watch, doing
+from rl.models.precision import computes_in
 from rl.report.callbacks import Callbacks
 from rl.report.logger import Logger
 from rl.report.progress import Progress, where_played
@@ -142,9 +143,8 @@ class Trainer:
             Watch(self.run_dir, lambda: progress.step, self._hang_limit),
         ):
             evaluated = None if self.evaluator is None else self.evaluator.backend
-            progress.message(where_played(self.hparams.env, self.hparams.data, runner.backend, evaluated))
-            if self.hparams.offline:
-                progress.message("nothing is played: steps are gradient updates")
+            where = where_played(self.hparams.env, self.hparams.data, runner.backend, evaluated)
+            progress.message(where + computes_in(self.hparams.model))
             if not self.resumed:
                 logger.log_hparams({"hparams": self.request.name, "seed": self.seed} | self.hparams.flat())
                 logger.log_graph(self._policy_graph())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import gymnasium
 import numpy as np
 import pytest
@@ -110,3 +112,9 @@ def test_the_loss_of_a_life_starts_a_stack_anew():
 def test_what_is_no_picture_is_refused():
     with pytest.raises(UsageError, match="frame_stack=4 is for pictures"):
         FrameStackHost(GymHost([gymnasium.make("CartPole-v1")]), 4)
+
+
+def test_pictures_whose_channels_come_first_are_refused():
+    env = SimpleNamespace(observation_space=spaces.Box(0, 255, (3, 64, 64), np.uint8))
+    with pytest.raises(UsageError, match=r"these are \[3, 64, 64\]: turn them round by a wrapper"):
+        FrameStackHost(env, 4)

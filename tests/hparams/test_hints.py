@@ -160,6 +160,7 @@ def picture(*shape):
         (picture(10, 10, 3), "take model.name=impala_cnn or minatar_cnn"),
         (spaces.Dict({"x": spaces.Box(0.0, 1.0, (2,)), "eye": picture(64, 64, 3)}), "64 x 64"),
         (spaces.Tuple([spaces.Discrete(4), picture(64, 64, 3)]), "64 x 64"),
+        (picture(4, 48, 64), "48 x 64"),  # channels first
         (picture(7, 7, 3), None),  # MiniGrid's table of what is where
         (picture(128), None),  # Atari's memory
         (picture(84, 84), None),  # [H, W]: no convolution takes it

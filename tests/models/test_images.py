@@ -14,6 +14,7 @@ from rl.models.layers import Initializers, ObservationEncoder
 from rl.models.mlp import Torso
 from rl.models.registry import get_model
 from rl.models.torso import JoinedTorso, initial_state, make_torso, step, unroll
+from rl.spaces import channels_first
 
 ATARI, PROCGEN, BOARD = (84, 84, 4), (64, 64, 3), (10, 10, 5)
 
@@ -105,6 +106,29 @@ def test_the_nature_network_is_three_convolutions_and_a_dense_layer():
         x = relu(convolve(x, *weights(stage), stride))
     expected = dense(torso, x.reshape(2, -1))
     np.testing.assert_allclose(torso(encoder(tf.constant(observation))), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("nature_cnn", (4, 36, 44)), ("impala_cnn", (3, 12, 16)), ("minatar_cnn", (4, 10, 10))],
+)
+def test_pictures_whose_channels_come_first_are_turned_round(name, shape):
+    observation = pixels(shape)
+    turned = np.moveaxis(observation, 1, -1)
+    found, expected = (
+        (encoder(tf.constant(x)), torso)
+        for x, (encoder, torso) in (
+            (observation, make(image(shape), name=name)),
+            (turned, make(image(turned.shape[1:]), name=name)),
+        )
+    )
+    assert found[1].variables[0].shape == expected[1].variables[0].shape
+    np.testing.assert_allclose(found[1](found[0]), expected[1](expected[0]), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(84, 84, 4), (6, 7, 2), (3, 3, 2), (8, 8, 119), (1, 10, 3), (9, 9, 17)])
+def test_pictures_and_boards_whose_channels_come_last_are_left(shape):
+    assert not channels_first(shape)
 
 
 @pytest.mark.parametrize("shape", [(12, 16, 3), (11, 9, 3)])

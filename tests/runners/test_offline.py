@@ -34,7 +34,8 @@ def cartpole(tmp_path_factory):
 def nested(overrides):
     """Overrides as `rl.train` takes them."""
     found = {key: value for key, value in overrides.items() if "." not in key}
-    return found | {"model": {"hidden": overrides["model.hidden"]}}
+    model = {key.removeprefix("model."): value for key, value in overrides.items() if "." in key}
+    return found | {"model": model}
 
 
 def rows(folder):
@@ -43,17 +44,17 @@ def rows(folder):
 
 
 def test_steps_are_updates_by_which_everything_goes(cartpole, tmp_path, capsys):
-    run = rl.train(
-        "dqn_cartpole", output_dir=tmp_path, data=cartpole, eval_episodes=2, **nested(RUN), lr_end=1e-5
-    )
+    overrides = nested(RUN | {"model.precision": "auto"}) | {"lr_end": 1e-5}
+    run = rl.train("dqn_cartpole", output_dir=tmp_path, data=cartpole, eval_episodes=2, **overrides)
     found = rows(tmp_path)
     assert [int(row["step"]) for row in found] == [50, 100, 150, 200] and run.step == 200
     assert [bool(row["eval/return_mean"]) for row in found] == [False, True, False, True]
     assert not any(key.startswith("episode/") for key in found[0])
     assert float(found[-1]["train/learning_rate"]) == pytest.approx(1e-5)  # linear, over train_steps
     log = (tmp_path / "run_0" / "train.log").read_text()
-    assert f"CartPole-v1: trained from the data in {cartpole}, evaluated on Gymnasium" in log
-    assert "nothing is played: steps are gradient updates" in log and "200/200 updates" in log
+    where = f"CartPole-v1: trained from the data in {cartpole}, evaluated on Gymnasium"
+    assert f"{where}; nothing is played: steps are gradient updates, hidden layers in float32\n" in log
+    assert "200/200 updates" in log
     assert rl.load(tmp_path, "last")(np.zeros(4)) in (0, 1)
 
 
