@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import numbers
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from rl.errors import NotSent, UsageError
 from rl.experiment import tell_hints, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
-from rl.policy import Policy
+from rl.policy import Policy, check_whole
 from rl.report.callbacks import Callbacks
 from rl.report.runs import RETURN, find_runs, run_columns
 from rl.report.trackers import check_tracker
@@ -125,7 +125,7 @@ def train(
         overrides = {"env": give_env(env), **overrides}
     name, resolved = _resolved(hparams, overrides)
     resolved = with_environment(resolved)
-    _check_whole(("eval_episodes", eval_episodes, 1), ("seed", seed, 0), ("num_workers", num_workers, 0))
+    check_whole(("eval_episodes", eval_episodes, 1), ("seed", seed, 0), ("num_workers", num_workers, 0))
     if ray_address is not None and not num_workers:
         raise UsageError(f"ray_address={ray_address}: give num_workers with it")
     if not (callbacks is None or isinstance(callbacks, Callbacks)):
@@ -187,13 +187,6 @@ def _resolved(hparams: str | HParams, overrides: dict[str, Any]) -> tuple[str, H
     return type(hparams).__name__, copy.freeze()
 
 
-def _check_whole(*given: tuple[str, Any, int]) -> None:
-    """Raises UsageError for a value that is no whole number, or below its least: (name, value, least)."""
-    for name, value, least in given:
-        if not isinstance(value, numbers.Integral) or value < least:
-            raise UsageError(f"{name}={value!r}: needs a whole number, at least {least}")
-
-
 def _default_output(name: str, overrides: dict[str, Any], seed: int, num_workers: int) -> str:
     """Names the folder as the command line does. Raises UsageError for functions without a name, which would
     share one."""
@@ -233,7 +226,9 @@ def load(
     Raises:
         UsageError: there is no run, its checkpoints are damaged, or it has no distribution to draw from.
     """
-    with reading(run_dir) as storage:
+    if not isinstance(run_dir, str | os.PathLike):
+        raise UsageError(f"load: {run_dir!r} is no run: give its folder or address")
+    with reading(str(run_dir)) as storage:
         named = None if env is None else give_env(env)
         agent = saved_agent(storage.folder, eval_policy=eval_policy, env=named, precision=precision)
         step = read_weights(agent, storage.folder, which)

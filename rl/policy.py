@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import numbers
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -89,11 +90,10 @@ class Policy:
         seed: which episodes: others for each seed, and none that training evaluated or tested.
 
         Raises:
-            UsageError: episodes is below 1 or seed below 0; or it learned from data, and of no environment
-                that could be played.
+            UsageError: episodes is no whole number from 1 on, or seed none from 0 on; or it learned from
+                data, and of no environment that could be played.
         """
-        if episodes < 1 or seed < 0:
-            raise UsageError(f"episodes={episodes} must be at least 1, and seed={seed} at least 0")
+        check_whole(("episodes", episodes, 1), ("seed", seed, 0))
         if not self.agent.hparams.env:
             raise UsageError("there is no environment to evaluate in: load it with env=")
         with contextlib.closing(Evaluator(self.agent, episodes)) as evaluator:
@@ -146,3 +146,10 @@ def _batch(space: spaces.Space, observation: Nest, batched: bool) -> Nest:
         wanted = ("N", *space.shape) if batched else space.shape
         raise ValueError(f"an observation of shape {list(wanted)} is needed, not {list(array.shape)}")
     return array if batched else array[None]
+
+
+def check_whole(*given: tuple[str, Any, int]) -> None:
+    """Raises UsageError for a value that is no whole number, or below its least: (name, value, least)."""
+    for name, value, least in given:
+        if not isinstance(value, numbers.Integral) or value < least:
+            raise UsageError(f"{name}={value!r}: needs a whole number, at least {least}")

@@ -205,6 +205,8 @@ def test_loading_what_is_not_there_is_refused(trained, tmp_path):
         rl.load(tmp_path)
     with pytest.raises(rl.UsageError, match="'best' and its 'last' policy"):
         rl.load(trained[0], "worst")
+    with pytest.raises(UsageError, match="load: 3 is no run: give its folder or address"):
+        rl.load(3)
 
 
 # -- learning

@@ -63,10 +63,10 @@ def test_policies_take_the_mask_that_an_environment_says_in_its_info_and_all_is_
         policy({"observation": observation, "action_mask": mask}, action_mask=mask)
 
 
-@pytest.mark.parametrize("asked", [{"episodes": 0}, {"seed": -4}])
+@pytest.mark.parametrize("asked", [{"episodes": 0}, {"episodes": 2.5}, {"seed": -4}, {"seed": "1"}])
 def test_an_evaluation_of_nothing_is_refused(asked):
     agent = get_algo("ppo")(resolve("ppo_cartpole"), *CARTPOLE, 0)
-    with pytest.raises(UsageError, match="must be at least"):
+    with pytest.raises(UsageError, match=r"needs a whole number, at least [01]$"):
         Policy(agent).evaluate(**asked)
 
 

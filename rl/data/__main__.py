@@ -13,7 +13,7 @@ from rl.cli import answered
 from rl.data import flat, shards, summary, tools
 from rl.data.dataset import Dataset, data_folder, read, write
 from rl.data.metadata import METADATA
-from rl.errors import UsageError
+from rl.errors import UsageError, nearest
 from rl.flags import Parser, integer
 from rl.storage.files import failure, folder_lock, reason
 
@@ -75,6 +75,8 @@ def _run(words: list[str]) -> int:
         flags = [word for word in words if word.startswith("-")]
         if flags:
             raise UsageError(f"unknown flag {flags[0]}: DIR ... are folders (all: --help)")
+        if len(words) > 1 and not Path(words[0]).exists() and "did you mean" in nearest(words[0], COMMANDS):
+            raise UsageError(f"{words[0]} is neither a folder nor a command; {nearest(words[0], COMMANDS)}")
         for i, folder in enumerate(words):
             lines = summary.summary(folder)
             title = [*([""] if i else []), f"{folder}:"] if len(words) > 1 else []

@@ -70,6 +70,7 @@ def test_split_and_merge_lose_and_double_nothing(tmp_path, data, capsys):
     capsys.readouterr()
     assert "both parts need one" in refused(capsys, *words[:-3], "3", "--force")
     assert "either --share X or --episodes N" in refused(capsys, *words[:5])
+    assert "splt is neither a folder nor a command; did you mean split?" in refused(capsys, "splt", one)
     write(tmp_path / "strange", Dataset.of(episodes(*SPACES["box"]), *SPACES["box"], {"env_id": "B-v0"}))
     line = refused(capsys, "merge", one, tmp_path / "strange", "--to", tmp_path / "new")
     assert "unlike" not in line and "of another environment" in line
