@@ -219,11 +219,15 @@ def make_eval_envs(
     elif gym_has(env_id) or not _envpool_has(env_id):
         from rl.envs.gym_host import GymHost
 
-        cut = cut_after(env_id, env_kwargs or {}) if max_episode_steps is None else None
-        limit = max_episode_steps if cut is None else cut
-        each = env_id, env_kwargs, render_mode, limit
+        each = env_id, env_kwargs, render_mode, max_episode_steps
         envs = [make_gym_env(*each, wrappers=wrappers) for _ in range(num_envs)]
-        host = GymHost(envs) if cut is None else GymHost(envs, cut)
+        cut = cut_after(env_id, env_kwargs or {}) if max_episode_steps is None else None
+        if cut is None:
+            host = GymHost(envs)
+        else:  # around it: an in-graph environment may have a limit that Gymnasium does not know
+            from gymnasium.wrappers import TimeLimit
+
+            host = GymHost([TimeLimit(env, cut) for env in envs], cut)
     else:
         from rl.envs.envpool_host import EnvPoolHost
 

@@ -177,6 +177,8 @@ def _with_evaluations(hparams: HParams, generations: int | None) -> HParams:
     check_environment(hparams, training=True)
     if not hparams.env:
         raise UsageError("there is no environment to evaluate in: give --env ID")
+    if hparams.stop_at_return is not None:
+        raise UsageError("stop_at_return: runs of a search make all their steps: add stop_at_return=none")
     if generations is not None or not hparams.eval_period:
         hparams = hparams.thawed()
         hparams.eval_period = max(hparams.train_steps // (generations or EVALUATIONS), 1)
@@ -259,7 +261,9 @@ def _plan(asked: Asked) -> Plan:
             return str(error)
         return ""
 
-    return Plan(asked.hparams, asked.space, asked.own.seeds, asked.own.objective, command, refused)
+    own = asked.own
+    rest = own.eval_episodes, asked.train.num_workers
+    return Plan(asked.hparams, asked.space, own.seeds, own.objective, command, refused, *rest)
 
 
 def _words(asked: Asked, name: str, overrides: str) -> tuple[str, ...]:
@@ -278,21 +282,22 @@ def _breed(asked: Asked, machines: Machines, stop: Any) -> int:
 
     from rl.hparams.overrides import override_text, parse_overrides
     from rl.storage.files import write_text_atomic
-    from rl.tune.population import RUN, Plan, Population
+    from rl.tune.population import RUN, Plan, Population, first_seed
     from rl.tune.runs import GENERATION
 
     own, (name, fixed) = asked.own, asked.base
     given = {**parse_overrides(fixed), "eval_period": asked.hparams.eval_period}
+    first = first_seed(own.sampler_seed, own.population)
 
     def command(member: int, values: Mapping[str, str]) -> Command:
         changed = parse_overrides(",".join(f"{key}={text}" for key, text in values.items()))
-        seed = ("--seed", str(own.sampler_seed + member))
+        seed = ("--seed", str(first + member))
         words = (*_words(asked, name, override_text({**given, **changed})), *seed)
         return Command(words, asked.folder / f"member_{member:02d}")
 
     for key, each in asked.space.items():
         tell(f"{key}={each.text()}")
-    plan = Plan(asked.hparams, asked.space, own.population, own.sampler_seed, command)
+    plan = Plan(asked.hparams, asked.space, own.population, own.sampler_seed, command, own.eval_episodes)
     start = functools.partial(machines.start, program=GENERATION)
     population = Population(plan, asked.folder, machines.places, start)
     population.run(stop)
@@ -314,7 +319,7 @@ def _search(asked: Asked, plan: Plan, machines: Machines, stop: Any) -> int:
     own, hparams = asked.own, asked.hparams
     evaluations = len(own.seeds) * -(-hparams.train_steps // hparams.eval_period)
     address = own.study or f"sqlite:///{asked.folder.absolute() / STUDY}"
-    study = open_study(address, asked.folder.name, plan, make_pruner(own.pruner, evaluations))
+    study = open_study(address, asked.folder, plan, make_pruner(own.pruner, evaluations), own.sampler)
     trials = own.trials
     if own.sampler == "grid":
         sizes = (

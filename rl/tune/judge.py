@@ -19,15 +19,12 @@ class Side(NamedTuple):
     """A set to be judged: its runs, one for each seed."""
 
     name: str
-    commands: Sequence[Command]  # of run_0, run_1 ... in one folder
+    commands: Sequence[Command]  # each of run_0 in a folder of its own
     train_steps: int
 
     def returns(self) -> list[float | None]:
         """Returns the last evaluation of each run, None where it is not finished."""
-        return [
-            final(command.folder / f"run_{copy}", self.train_steps)
-            for copy, command in enumerate(self.commands)
-        ]
+        return [final(command.folder / "run_0", self.train_steps) for command in self.commands]
 
 
 class Judged(NamedTuple):
@@ -83,15 +80,18 @@ def judge(
                     continue
                 del busy[i]
                 side, copy = sides[run[0]], run[1]
-                ended = outcome(code, False, side.commands[copy].folder)
+                folder = side.commands[copy].folder
+                ended = outcome(code, False, folder)
                 lost[run] += 1
                 if ended.kind == "again" and lost[run] < TRIES:
                     waiting.insert(0, run)
                     continue
                 value = side.returns()[copy]
                 if ended.kind != "done" or value is None:
-                    raise UsageError(f"{side.name}, run_{copy}: {ended.said or 'it came to no evaluation'}")
-                say(f"{side.name}, run_{copy}: {value:.1f}")
+                    raise UsageError(
+                        f"{side.name}, {folder.name}: {ended.said or 'it came to no evaluation'}"
+                    )
+                say(f"{side.name}, {folder.name}: {value:.1f}")
     finally:
         for _, process in busy.values():
             process.stop()
@@ -113,6 +113,6 @@ def compared(returns: Mapping[str, Sequence[float | None]]) -> Judged:
 
 
 def commands(words: Sequence[str], seeds: range, folder: Path) -> list[Command]:
-    """Returns the commands of a side, one for each seed."""
-    common = (*words, "--seed", str(seeds[0]), "--copies", str(len(seeds)))
-    return [Command((*common, "--copy", str(copy)), folder) for copy in range(len(seeds))]
+    """Returns the commands of a side, one for each seed, in `folder/seed_N`: with other seeds, those that
+    were judged before are not taken for theirs."""
+    return [Command((*words, "--seed", str(seed)), folder / f"seed_{seed}") for seed in seeds]

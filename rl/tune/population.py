@@ -48,8 +48,9 @@ class Plan(NamedTuple):
     hparams: HParams  # the set with what the user has fixed, frozen; evaluates once a generation
     space: Space
     size: int
-    seed: int  # of chance here; member i is trained with seed + i
+    seed: int  # of chance here, and of the members (`first_seed`)
     command: Callable[[int, Mapping[str, str]], Command]  # of a member: its number, values as overrides
+    eval_episodes: int = 20  # of each evaluation
 
     def described(self) -> dict[str, Any]:
         """Returns it as `population.json` has it."""
@@ -58,7 +59,13 @@ class Plan(NamedTuple):
             "space": {name: each.text() for name, each in self.space.items()},
             "size": self.size,
             "seed": self.seed,
+            "eval_episodes": self.eval_episodes,
         }
+
+
+def first_seed(seed: int, size: int) -> int:
+    """Returns the seed of member 0 of so many, whose seeds no population of another seed has."""
+    return seed * size
 
 
 class Move(NamedTuple):
@@ -264,7 +271,10 @@ class Population:
             raise UsageError(f"{fresh} has no hparams.json: was it changed?")
         hparams = HParams.from_dict(saved["hparams"])
         hparams.assign(parse_overrides(",".join(f"{name}={text}" for name, text in move.values.items())))
-        saved |= {"hparams": hparams.to_dict(), "seed": self.plan.seed + move.member}
+        saved |= {
+            "hparams": hparams.to_dict(),
+            "seed": first_seed(self.plan.seed, self.plan.size) + move.member,
+        }
         write_text_atomic(fresh / "hparams.json", json.dumps(saved, indent=2) + "\n")
         shutil.rmtree(target, ignore_errors=True)
         fresh.rename(target)
@@ -293,8 +303,8 @@ class Population:
             raise UsageError(
                 f"{self._path} cannot be read ({type(error).__name__}): was it changed?"
             ) from error
-        here = self.plan.described()
-        changed = next((key for key in here if there.get(key) != json.loads(json.dumps(here[key]))), None)
+        here = json.loads(json.dumps(self.plan.described()))
+        changed = next((key for key in here if key in there and there[key] != here[key]), None)
         if changed is not None:
             raise UsageError(
                 f"{self._path} is of another population ({changed} differs): choose another --output_dir, or "

@@ -8,19 +8,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from rl.errors import UsageError, nearest
 from rl.hparams.hparams import HParams
 from rl.hparams.overrides import value_text
 from rl.hparams.spaces import Choice, Range, Space
+from rl.report.runs import evaluations
 from rl.signals import StopRequest
 from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Outcome, Process, finish, outcome, points, tell
 
 FIRST = 3  # trials that fail, and none that does not, after which a search is given up
-SEARCH = "search"  # user attribute of a study: what is searched
+SEARCH, FOLDER = "search", "folder"  # user attributes of a study: what is searched, and where trials are
+OWN = "own"  # user attribute of a trial: what keeps the set's own value, for the space has it not
 _DIGITS = 4  # of a number that is tried
 
 Start = Callable[[Command, list[int]], Process]
@@ -35,6 +37,8 @@ class Plan(NamedTuple):
     objective: str  # "last": return of the last evaluation; "curve": mean of all
     command: Callable[[int, Mapping[str, str]], Command]  # of a trial: its number, values as overrides
     refused: Callable[[Mapping[str, str]], str]  # why values do not fit together; empty: they do
+    eval_episodes: int = 20  # of each evaluation
+    num_workers: int = 0  # of each run
 
     def described(self) -> dict[str, Any]:
         """Returns it as a study keeps it."""
@@ -43,6 +47,8 @@ class Plan(NamedTuple):
             "space": {name: each.text() for name, each in self.space.items()},
             "seeds": list(self.seeds),
             "objective": self.objective,
+            "eval_episodes": self.eval_episodes,
+            "num_workers": self.num_workers,
         }
 
 
@@ -75,8 +81,18 @@ def make_pruner(name: str, evaluations: int) -> optuna.pruners.BasePruner:
     return makers[name]()
 
 
-def open_study(address: str | None, name: str, plan: Plan, pruner: optuna.pruners.BasePruner) -> optuna.Study:
-    """Returns the study of that name, new or as it was left; address: of its database, None: in memory.
+def open_study(
+    address: str | None,
+    folder: Path,
+    plan: Plan,
+    pruner: optuna.pruners.BasePruner,
+    sampler: str = "tpe",
+) -> optuna.Study:
+    """Returns the study of a search, new or as it was left.
+
+    address: of its database; None: in memory.
+    folder: of its trials, whose name is the study's.
+    sampler: to be used; a grid has no place for a set with values that it has not.
 
     Raises:
         UsageError: it cannot be opened, or it is of another search.
@@ -84,18 +100,28 @@ def open_study(address: str | None, name: str, plan: Plan, pruner: optuna.pruner
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         study = optuna.create_study(
-            storage=address, study_name=name, direction="maximize", load_if_exists=True, pruner=pruner
+            storage=address, study_name=folder.name, direction="maximize", load_if_exists=True, pruner=pruner
         )
         there = study.user_attrs.get(SEARCH)
     except Exception as error:  # whatever its database raises
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UsageError(f"--study {address}: cannot open it ({what})") from error
-    here = plan.described()
+    here, place = plan.described(), str(folder.absolute())
     if there is None:
+        first, own = _as_it_is(plan)
+        if not (own and sampler == "grid"):  # once, though this may be killed before the attributes are there
+            study.enqueue_trial(first, user_attrs={OWN: own}, skip_if_exists=True)
+        study.set_user_attr(FOLDER, place)
         study.set_user_attr(SEARCH, here)
-        study.enqueue_trial(_as_it_is(plan))
-    elif there != here:
-        changed = next(key for key in here if there.get(key) != here[key])
+        return study
+    other = study.user_attrs.get(FOLDER, place)  # older studies do not say
+    if other != place and Path(other).exists():
+        raise UsageError(
+            f"--study {address}: its {folder.name} is the search of {other}: repeat its --output_dir, or "
+            "choose one with another name"
+        )
+    changed = next((key for key in here if key in there and there[key] != here[key]), None)
+    if changed is not None:
         raise UsageError(
             f"--study {address} holds another search ({changed} differs): choose another --study and "
             "--output_dir, or repeat that search's own settings to go on with it"
@@ -104,8 +130,10 @@ def open_study(address: str | None, name: str, plan: Plan, pruner: optuna.pruner
 
 
 def values_of(trial: FrozenTrial | Trial, space: Space) -> dict[str, str]:
-    """Returns what a trial tries, dotted name -> text as overrides take it."""
-    return {name: _text(trial.params[name], space[name]) for name in space}
+    """Returns what a trial tries, dotted name -> text as overrides take it; the first one may leave some as
+    the set has them."""
+    own = trial.user_attrs.get(OWN, ())
+    return {name: _text(trial.params[name], space[name]) for name in space if name not in own}
 
 
 class _Place:
@@ -146,8 +174,7 @@ class Search:
         self.study, self.plan, self.trials = study, plan, trials
         self._sampler, self._seed, self._start, self._say = sampler, seed, start, say
         self._places = [_Place(cores) for cores in places]
-        self._left = [Trial(study, each._trial_id) for each in _in_state(study, TrialState.RUNNING)]
-        self._distributions = {name: _distribution(each) for name, each in plan.space.items()}
+        self._left = _in_state(study, TrialState.RUNNING)
 
     def run(self, stop: StopRequest) -> None:
         """Trains; returns when all trials have ended, or those under way have saved since `stop` asks for it.
@@ -173,7 +200,7 @@ class Search:
         """Has a place begin a trial, or go on with one that was left, where there is one to do."""
         while place.trial is None:
             going_on = bool(self._left)
-            trial = self._left.pop(0) if going_on else self._ask()
+            trial = self._again(self._left.pop(0)) if going_on else self._ask()
             if trial is None:
                 return
             values = values_of(trial, self.plan.space)
@@ -192,8 +219,30 @@ class Search:
         if done >= self.trials:
             return None
         # Made anew for each trial, so that a search that goes on draws what it would have drawn.
-        self.study.sampler = make_sampler(self._sampler, self._seed + done)
-        return self.study.ask(self._distributions)
+        self.study.sampler = self._sampler_of(done)
+        return self._filled(self.study.ask())
+
+    def _again(self, left: FrozenTrial) -> Trial:
+        """Returns a trial that was left, with the values that it lacks where its process was killed while
+        they were written."""
+        self.study.sampler = self._sampler_of(left.number)
+        return self._filled(Trial(self.study, left._trial_id))
+
+    def _filled(self, trial: Trial) -> Trial:
+        """Gives a trial a value of each range; those that it has already stay."""
+        for name, each in self.plan.space.items():
+            if isinstance(each, Choice):
+                trial.suggest_categorical(name, each.options)
+            elif each.whole:
+                trial.suggest_int(name, int(each.low), int(each.high), log=each.log)
+            else:
+                trial.suggest_float(name, each.low, each.high, log=each.log)
+        return trial
+
+    def _sampler_of(self, number: int) -> optuna.samplers.BaseSampler:
+        """Returns the sampler of a trial, which shares no proposal with those of other seeds."""
+        seed = np.random.SeedSequence((self._seed, number)).generate_state(1)[0]
+        return make_sampler(self._sampler, int(seed))
 
     def _look(self, place: _Place) -> None:
         """Hands on the evaluations since the last look; ends the trial where they or its process say so."""
@@ -223,7 +272,7 @@ class Search:
         elif ended.kind == "nan":
             self._tell(trial, None, TrialState.PRUNED, f"came to NaN {seconds}")
         elif ended.kind == "done" and found:
-            value = found[-1] if self.plan.objective == "last" else sum(found) / len(found)
+            value = found[-1] if self.plan.objective == "last" else self._curve(place.command.folder)
             self._tell(trial, value, TrialState.COMPLETE, f"{value:.1f} {seconds}")
         else:
             why = ended.said or "no evaluation"
@@ -253,6 +302,11 @@ class Search:
     def _points(self, folder: Path) -> list[float]:
         return points(folder, len(self.plan.seeds), self.plan.hparams.train_steps)
 
+    def _curve(self, folder: Path) -> float:
+        """Returns the mean of all evaluations of all runs of a trial."""
+        runs = (evaluations(folder / f"run_{copy}") for copy in range(len(self.plan.seeds)))
+        return float(np.mean([value for found in runs for _, value in found]))
+
     def _end(self) -> None:
         """Has all processes save and end."""
         running = [place.process for place in self._places if place.trial is not None and place.process]
@@ -279,14 +333,6 @@ def _in_state(study: optuna.Study, state: TrialState) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=(state,))
 
 
-def _distribution(each: Range | Choice) -> BaseDistribution:
-    if isinstance(each, Choice):
-        return CategoricalDistribution(each.options)
-    if each.whole:
-        return IntDistribution(int(each.low), int(each.high), log=each.log)
-    return FloatDistribution(each.low, each.high, log=each.log)
-
-
 def _text(value: Any, each: Range | Choice) -> str:
     if isinstance(each, Choice):
         return str(value)
@@ -296,14 +342,17 @@ def _text(value: Any, each: Range | Choice) -> str:
     return repr(min(max(rounded, each.low), each.high))
 
 
-def _as_it_is(plan: Plan) -> dict[str, Any]:
-    """Returns the set's own values as far as the space has them: the first trial tries them."""
-    flat, found = plan.hparams.flat(), dict[str, Any]()
+def _as_it_is(plan: Plan) -> tuple[dict[str, Any], list[str]]:
+    """Returns the set's own values, which the first trial tries, and the names of those that the space has
+    not: of these the sampler is told the nearest number, or, where there is none, one that it draws."""
+    flat, found, own = plan.hparams.flat(), dict[str, Any](), list[str]()
     for name, each in plan.space.items():
         value = flat[name]
         if isinstance(each, Choice):
             if value_text(value) in each.options:
                 found[name] = value_text(value)
-        elif isinstance(value, int | float) and each.low <= value <= each.high:
-            found[name] = value
-    return found
+        elif isinstance(value, int | float):
+            found[name] = min(max(value, each.low), each.high)
+        if name not in found or _text(found[name], each) != value_text(value):
+            own.append(name)
+    return found, own
