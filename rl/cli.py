@@ -134,7 +134,16 @@ def answered(work: Callable[[], int]) -> int:
     """Returns the exit code of some work: what it returns, or that of an error, of which one line is said."""
     try:
         with needing_packages():
-            return work()
+            code = work()
+            sys.stdout.flush()
+            return code
+    except BrokenPipeError:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:  # who read what is printed has enough (`| head`)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
+        raise  # of another pipe
     except UsageError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return AGAIN if isinstance(error, Unavailable) else 2

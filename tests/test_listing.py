@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,15 @@ def test_a_list_that_a_full_disk_does_not_take_is_one_line():
         command = [sys.executable, str(ROOT / "train.py"), "--list", "algos"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (75, "error: cannot write the list: No space left on device\n")
+
+
+def test_a_list_of_which_no_more_is_read_ends_without_a_word():
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, str(ROOT / "train.py"), "--list", "hparams"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=120)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_list_of_one_registry_has_names_and_descriptions(capsys):

@@ -101,9 +101,12 @@ def comparison(methods: Sequence[Method]) -> list[str]:
     """Returns a line for each method of an environment."""
     lines = ["| method | runs | steps | statistic | value [95 %] | least | greatest | wall s |"]
     lines.append("| --- |" + " ---: |" * 7)
+    unlike = False
     for method in methods:
         final, runs = method.final, len(method.runs)
-        steps = max(each[-1][0] for each in method.values)
+        ends = sorted({each[-1][0] for each in method.values})
+        steps = f"{ends[0]:,}" if len(ends) == 1 else f"{ends[0]:,} to {ends[-1]:,}"
+        unlike |= len(ends) > 1
         times = [list(wall_seconds(run.path).values()) for run in method.runs]
         wall = f"{np.mean([each[-1] for each in times]):.0f}" if all(times) else "-"
         what = ("IQM" if runs >= IQM_FROM else "mean") if runs > 1 else "one run"
@@ -111,7 +114,7 @@ def comparison(methods: Sequence[Method]) -> list[str]:
         cells = [
             method.label,
             runs,
-            f"{steps:,}",
+            steps,
             what,
             value,
             _number(final.min()),
@@ -119,6 +122,8 @@ def comparison(methods: Sequence[Method]) -> list[str]:
             wall,
         ]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
+    if unlike:
+        lines += ["", "Runs of one method are not equally long: values are of the last step of each."]
     return lines
 
 
@@ -149,7 +154,10 @@ def over_all(methods: Methods) -> list[str]:
     names = list(scores)
     lines = [f"## Over {len(methods)} environments", ""]
     lines += ["Scaled to 0 for the least and 1 for the greatest run of an environment.", ""]
-    lines += [f"| algorithm | IQM [95 %] | probability of being above {names[0]} |", "| --- | ---: | ---: |"]
+    runs = {sum(map(len, scores[name])) for name in names}
+    what = " or ".join(sorted({"IQM" if count >= IQM_FROM else "mean" for count in runs}))
+    lines += [f"| algorithm | {what} [95 %] | probability of being above {names[0]} |"]
+    lines += ["| --- | ---: | ---: |"]
     for name in names:
         likely = "-"
         if name != names[0]:
@@ -197,8 +205,9 @@ def _labels(groups: Sequence[Sequence[RunData]]) -> list[str]:
 
 
 def _learned(run: RunData) -> dict[str, Any]:
-    """Returns the hyperparameters that learning depends on, dotted."""
-    return {key: value for key, value in flat(run.hparams) if key not in NOT_LEARNING}
+    """Returns what learning depends on: hyperparameters, dotted, and whether others played for it."""
+    found = {key: value for key, value in flat(run.hparams) if key not in NOT_LEARNING}
+    return {"workers": run.workers, **found}
 
 
 def _short(value: Any) -> str:

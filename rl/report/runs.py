@@ -64,6 +64,7 @@ class RunData(NamedTuple):
     seed: int
     hparams: dict[str, Any]  # nested as they are saved
     difference: dict[str, list[Any]]  # dotted name -> default, value
+    workers: bool = False  # whether others played for it
 
     @property
     def env(self) -> str:
@@ -72,12 +73,14 @@ class RunData(NamedTuple):
 
 
 def find_runs(place: Path) -> list[RunData]:
-    """Returns all runs in and below a folder, in the order of their paths.
+    """Returns all runs in and below a folder, in the order of their paths; what is within a run (what was
+    published of it) is none, nor is what is not whole yet.
 
     Raises:
         UsageError: one of them cannot be read.
     """
-    paths = {file.parent for file in place.rglob("hparams.json")}
+    found = {file.parent for file in place.rglob("hparams.json")}
+    paths = {each for each in found if not found & {*each.parents} and not each.name.startswith(".")}
     return [each for path in sorted(paths, key=_in_order) if (each := _read(path)) is not None]
 
 
@@ -153,7 +156,9 @@ def _read(path: Path) -> RunData | None:
         return None
     try:
         difference = dict(saved.get("difference_from_default") or {})
-        return RunData(path, str(saved["name"]), int(saved["seed"]), dict(saved["hparams"]), difference)
+        workers = bool(saved.get("workers", False))  # older runs do not say
+        seed = int(saved["seed"])
+        return RunData(path, str(saved["name"]), seed, dict(saved["hparams"]), difference, workers)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{path / 'hparams.json'} is none of a run's: was it edited?") from error
 

@@ -15,6 +15,7 @@ import numpy as np
 RESAMPLES = 10_000
 IQM_FROM = 5  # runs; a quarter of fewer is none
 _BLOCK = 500  # resamples that are computed at once
+_NUMBERS = 10_000_000  # that a curve's interval is computed from at once
 
 Scores = Sequence[np.ndarray]  # of each task [..., runs]
 
@@ -49,7 +50,10 @@ def interval(values: np.ndarray) -> Estimate:
     values = np.asarray(values, np.float64)
     of = statistic(len(values))
     drawn = np.random.default_rng(0).integers(len(values), size=(len(values), RESAMPLES))
-    lower, upper = np.percentile(of(values[drawn]), [2.5, 97.5], axis=0)  # of [runs, RESAMPLES, ...]
+    flat = values.reshape(len(values), -1)
+    parts = np.array_split(flat, max(1, drawn.size * flat.shape[1] // _NUMBERS), axis=1)
+    ends = [np.percentile(of(part[drawn]), [2.5, 97.5], axis=0) for part in parts]
+    lower, upper = np.concatenate(ends, -1).reshape(2, *values.shape[1:])
     return Estimate(of(values), lower, upper)
 
 

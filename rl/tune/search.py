@@ -353,6 +353,6 @@ def _as_it_is(plan: Plan) -> tuple[dict[str, Any], list[str]]:
                 found[name] = value_text(value)
         elif isinstance(value, int | float):
             found[name] = min(max(value, each.low), each.high)
-        if name not in found or _text(found[name], each) != value_text(value):
+        if name not in found or (isinstance(each, Range) and float(_text(found[name], each)) != value):
             own.append(name)
     return found, own

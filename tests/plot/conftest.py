@@ -16,13 +16,14 @@ def run_folder(tmp_path):
     """Writes `run_folder("some/run_0", "ppo_cartpole", seed, returns, lr=...)`: a run with an evaluation of
     each return, 1,000 steps and 2 seconds apart."""
 
-    def write(name, hparams_set, seed, returns, **overrides):
+    def write(name, hparams_set, seed, returns, workers=False, **overrides):
         folder, hparams = tmp_path / name, resolve(hparams_set, overrides)
         folder.mkdir(parents=True)
         unlike = {key: list(pair) for key, pair in difference(hparams, HParams()).items()}
         saved = {
             "name": hparams_set,
             "seed": seed,
+            "workers": workers,
             "hparams": hparams.to_dict(),
             "difference_from_default": unlike,
         }

@@ -46,6 +46,30 @@ def test_runs_that_differ_in_their_seeds_are_one_method(two):
     np.testing.assert_allclose(curve.seconds, [2.0, 4.0])
 
 
+def test_what_was_published_of_a_run_or_is_not_whole_is_no_run(run_folder):
+    run = run_folder("a/run_0", "ppo_cartpole", 0, [1.0])
+    for name in ("a/run_0/published", "a/run_0/exported/again", "a/.new-run_1"):
+        run_folder(name, "ppo_cartpole", 0, [1.0])
+    assert [each.path for each in find_runs(run.parent)] == [run]
+    assert [each.path for each in find_runs(run / "published")] == [run / "published"]
+
+
+def test_runs_for_which_workers_played_are_another_method(run_folder):
+    for seed in range(4):
+        run = run_folder(f"a/run_{seed}", "ppo_cartpole", seed, [1.0], workers=seed > 1)
+    ((_, found),) = methods.methods_of(find_runs(run.parent)).items()
+    labels = ["ppo_cartpole (workers=False)", "ppo_cartpole (workers=True)"]
+    assert [(each.label, len(each.runs)) for each in found] == [(label, 2) for label in labels]
+
+
+def test_runs_of_unequal_length_are_told(run_folder):
+    run_folder("a/run_0", "ppo_cartpole", 0, [1.0, 5.0])
+    run = run_folder("a/run_1", "ppo_cartpole", 1, [3.0])
+    table = methods.markdown(methods.methods_of(find_runs(run.parent)))
+    assert "| ppo_cartpole | 2 | 1,000 to 2,000 | mean | 4.000 [" in table
+    assert "Runs of one method are not equally long: values are of the last step of each." in table
+
+
 def test_tables_have_the_methods_and_how_likely_one_is_above_the_other(two, capsys):
     assert main([str(two)]) == 0
     out = capsys.readouterr().out
@@ -64,7 +88,10 @@ def test_algorithms_are_compared_over_environments_where_each_has_one_method(fou
     assert list(scores) == ["ppo", "a2c"]
     np.testing.assert_allclose(scores["a2c"][0], [1.0])  # Acrobot
     np.testing.assert_allclose(scores["ppo"][1], [0.0, 1 / 3, 2 / 3])
-    assert "| a2c | 1.00 [1.00, 1.00] | 1.00 [1.00, 1.00] |" in methods.markdown(found)
+    table = methods.markdown(found)
+    assert "| a2c | 1.00 [1.00, 1.00] | 1.00 [1.00, 1.00] |" in table
+    assert "| algorithm | mean [95 %] | probability of being above ppo |" in table  # 2 and 4 runs
+    assert "equally long" not in table
     assert list(methods.scaled(methods.methods_of(find_runs(four)))) == ["a2c"]  # of ppo there are two
 
 

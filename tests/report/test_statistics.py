@@ -37,6 +37,15 @@ def test_intervals_are_those_of_the_resampled_means():
     np.testing.assert_allclose(curves.lower[0] + 1.0, curves.lower[1])
 
 
+def test_a_long_curve_is_computed_in_parts_to_the_same_numbers(monkeypatch):
+    values = np.random.default_rng(1).normal(size=(3, 5, 2))
+    whole = statistics.interval(values)
+    monkeypatch.setattr(statistics, "_NUMBERS", 60_000)  # two columns of 30,000
+    for one, other in zip(whole, statistics.interval(values), strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.shape == (5, 2)
+
+
 def test_a_probability_of_improvement_counts_pairs_within_tasks():
     """3 of 4 pairs and a tie of 2 on the first task, no pair of 2 on the second."""
     mine, theirs = [np.array([2.0, 4.0]), np.array([0.0])], [np.array([1.0, 2.0]), np.array([5.0, 6.0])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from pathlib import Path
 
 import optuna
 import pytest
@@ -30,7 +31,11 @@ def at_once(monkeypatch):
 def goodness(words):
     """What a run of these values comes to: the best is at lr=1e-3, epochs=5."""
     values = dict(word.split("=") for word in words)
-    return 500.0 - abs(float(values["lr"]) - 1e-3) * 1e5 - 10.0 * abs(int(values["epochs"]) - 5)
+    lr, epochs = (
+        float(values.get("lr", 1e-3)),
+        int(values.get("epochs", 5)),
+    )  # of the set where it has its own
+    return 500.0 - abs(lr - 1e-3) * 1e5 - 10.0 * abs(epochs - 5)
 
 
 class Fake:
@@ -77,8 +82,8 @@ def plan(tmp_path):
     return search.Plan(hparams, space, range(1), "last", command, lambda values: "")
 
 
-def study_of(plan, pruner="none", address=None):
-    return search.open_study(address, "test", plan, search.make_pruner(pruner, 4))
+def study_of(plan, pruner="none", address=None, folder="test", sampler="tpe"):
+    return search.open_study(address, Path(folder), plan, search.make_pruner(pruner, 4), sampler)
 
 
 def made(study, plan, fake, said, trials=12, places=1):
@@ -115,6 +120,44 @@ def test_a_search_that_was_stopped_goes_on_and_proposes_what_it_would_have(plan,
     del fake.started[7]  # trial 6 a second time
     assert [each.words for each in fake.started] == expected
     assert [each.value for each in left.trials] == [each.value for each in whole.trials]
+
+
+def test_a_trial_that_was_killed_while_it_was_proposed_goes_on(plan, fake):
+    study = study_of(plan)
+    study.ask().suggest_float("lr", 1e-4, 1e-2, log=True)  # epochs were not written any more
+    made(study, plan, fake, [], trials=2).run(StopAfter())
+    assert fake.started[0].words == ("lr=0.001", "epochs=5")
+    assert [each.state for each in study.trials] == [TrialState.COMPLETE] * 2
+
+
+def test_what_the_space_has_not_stays_the_sets_own_in_the_first_trial(plan, fake):
+    space = space_of(plan.hparams, "lr=log:2e-3:1e-2,epochs=[1,2]")
+    plan = plan._replace(space={name: space[name] for name in ("lr", "epochs")})
+    study, said = study_of(plan), []
+    made(study, plan, fake, said, trials=4).run(StopAfter())
+    assert [len(each.words) for each in fake.started] == [0, 2, 2, 2]
+    assert search.winner(study).number == 0 and search.values_of(search.winner(study), plan.space) == {}
+    assert study.trials[0].params["lr"] == 2e-3  # the nearest, as the sampler is told
+    assert study_of(plan, sampler="grid").trials == []  # of a grid every point is tried, and no other
+
+
+def test_the_curve_is_the_mean_of_all_evaluations_of_all_runs(plan, fake, tmp_path):
+    plan = plan._replace(seeds=range(2), objective="curve")
+    for copy, values in enumerate(((0.0, 0.0, 100.0), (4.0, 0.0, 0.0))):
+        (tmp_path / f"run_{copy}").mkdir()
+        rows = [f"{(i + 1) * PERIOD},{value}" for i, value in enumerate(values)]
+        (tmp_path / f"run_{copy}/metrics.csv").write_text("\n".join(["step,eval/return_mean", *rows]) + "\n")
+    assert made(study_of(plan), plan, fake, [])._curve(tmp_path) == pytest.approx(104.0 / 6.0)
+
+
+def test_searches_of_other_seeds_propose_otherwise(plan, fake):
+    def proposed(seed):
+        fake.started.clear()
+        searched = search.Search(study_of(plan), plan, 6, "random", seed, [[]], fake, lambda line: None)
+        searched.run(StopAfter())
+        return {each.words for each in fake.started[1:]}
+
+    assert not proposed(0) & proposed(1)
 
 
 def test_trials_that_are_worse_than_the_median_end_early(plan, fake):
@@ -168,8 +211,26 @@ def test_values_that_do_not_fit_together_are_not_trained(plan, fake):
 def test_another_search_is_refused_in_the_same_study(plan, tmp_path):
     address = f"sqlite:///{tmp_path / 'study.db'}"
     study_of(plan, address=address)
-    with pytest.raises(UsageError, match=r"another search \(seeds differs\)"):
-        study_of(plan._replace(seeds=range(2)), address=address)
+    for changed in ({"seeds": range(2)}, {"eval_episodes": 30}, {"num_workers": 2}):
+        with pytest.raises(UsageError, match=rf"another search \({next(iter(changed))} differs\)"):
+            study_of(plan._replace(**changed), address=address)
+
+
+def test_searches_of_other_folders_do_not_take_each_others_trials(plan, tmp_path):
+    address = f"sqlite:///{tmp_path / 'study.db'}"
+    mine, moved, others = (tmp_path / each / "tune" for each in ("mine", "moved", "others"))
+    mine.mkdir(parents=True)
+    study_of(plan, address=address, folder=mine)
+    study_of(plan, address=address, folder=mine)
+    with pytest.raises(UsageError, match=rf"its tune is the search of {mine}: repeat its --output_dir"):
+        study_of(plan, address=address, folder=others)
+    mine.rmdir()
+    study_of(plan, address=address, folder=moved)
+
+
+def test_other_seeds_are_judged_in_other_folders(tmp_path):
+    one, other = (judge.commands(("--lr", "1"), seeds, tmp_path) for seeds in (range(5, 7), range(6, 8)))
+    assert one[0] == Command(("--lr", "1", "--seed", "5"), tmp_path / "seed_5") and one[1] == other[0]
 
 
 def test_both_sides_are_judged_once(plan, fake, tmp_path):
@@ -193,6 +254,7 @@ def test_both_sides_are_judged_once(plan, fake, tmp_path):
         (["ppo_cartpole", "--seed", "1"], "--seed is none of a search's"),
         (["ppo_cartpole", "--seeds", "100"], "a seed that chose cannot judge"),
         (["ppo_cartpole", "--only"], "say by --space"),
+        (["ppo_cartpole", "--hparam_override", "stop_at_return=9"], "make all their steps: add stop_at_ret"),
         (["ppo_cartpole", "--sampler", "grid"], "has no end of values"),
         (["ppo_cartpole", "--trials", "0"], "needs an integer >= 1"),
         (["ppo_cartpole", "--trails", "3"], "unknown flag --trails: did you mean --trials"),
