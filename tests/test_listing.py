@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from rl.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -20,13 +22,21 @@ def test_a_list_that_a_full_disk_does_not_take_is_one_line():
     assert (done.returncode, done.stderr) == (75, "error: cannot write the list: No space left on device\n")
 
 
-def test_a_list_of_which_no_more_is_read_ends_without_a_word():
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("answered(lambda: print('a line') or 0)", 1),
+        ("answered(lambda: print('a line', flush=True) or 0)", 1),
+        ("main(['--list', 'hparams'])", 0),
+    ],
+)
+def test_what_is_read_no_more_ends_without_a_word(program, code):
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, str(ROOT / "train.py"), "--list", "hparams"]
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=120)
+    command = [sys.executable, "-c", f"import sys; from rl.cli import answered, main; sys.exit({program})"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=120, cwd=ROOT)
     os.close(write)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (code, "")
 
 
 def test_list_of_one_registry_has_names_and_descriptions(capsys):
