@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -138,12 +139,12 @@ def answered(work: Callable[[], int]) -> int:
             sys.stdout.flush()
             return code
     except BrokenPipeError:
-        try:
-            sys.stdout.flush()
-        except BrokenPipeError:  # who read what is printed has enough (`| head`)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 1
-        raise  # of another pipe
+        output = select.poll()
+        output.register(sys.stdout.fileno(), 0)
+        if not output.poll(0):
+            raise  # of another pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader (head, less) had enough
+        return 1
     except UsageError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return AGAIN if isinstance(error, Unavailable) else 2
