@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector.utils import create_empty_array
 
 from rl.agents.agent import Agent
 from rl.envs.host import HostEnv, Purpose, action_encoder, purpose_seed
 from rl.envs.make import eval_envs_of
+from rl.envs.wrappers import PREVIOUS_ACTION, PREVIOUS_REWARD, previous_action
 from rl.errors import UsageError
 from rl.runners.actor import Actor
 from rl.runners.evaluate import Evaluation, Evaluator
@@ -37,6 +39,7 @@ class Policy:
         self.agent = agent
         self.origin = {"name": None, "address": "", **(origin or {})}  # of `policy_recorder`
         self._actors: dict[int, Actor] = {}
+        self._last: dict[int, Nest] = {}  # the agent's actions, by batch size, where observations tell them
         self._calls = 0  # each with random numbers of its own
         self.encode = action_encoder(agent.action_space)  # the agent's actions as the environment takes them
         if agent.hparams.env:
@@ -44,21 +47,35 @@ class Policy:
             self.encode = env.encode
             env.close()
 
-    def __call__(self, observation: Nest, batched: bool = False, action_mask: Any = None) -> Nest:
+    def __call__(
+        self, observation: Nest, batched: bool = False, action_mask: Any = None, reward: Any = None
+    ) -> Nest:
         """Returns the action for one observation, or `[N, ...]` actions for `[N, ...]` observations if
         `batched`.
+
+        reward: a number, or [N], that the action before was rewarded with; of a policy that was trained with
+            `previous_action_reward`, which is told its own last action too. Not where an episode begins.
 
         action_mask: [A], or [N, A]: 0 for discrete actions that are illegal, as the environment's
             `info["action_mask"]` says where its observations do not; None: all are legal.
 
         Raises:
-            ValueError: the observation has not the parts or the shape of the environment's, or a mask is
-                given to a policy that was trained without.
+            ValueError: the observation has not the parts or the shape of the environment's, or a mask or a
+                reward is given to a policy that was trained without.
         """
         import tensorflow as tf
 
-        batch = _masked_batch(self.agent.observation_space, observation, batched, action_mask)
+        space, parts = self.agent.observation_space, _parts(observation)
+        tells = self.agent.hparams.previous_action_reward and PREVIOUS_ACTION not in parts
+        if tells:
+            observation, rest = parts, (PREVIOUS_ACTION, PREVIOUS_REWARD)
+            space = spaces.Dict({name: each for name, each in space.items() if name not in rest})
+        elif reward is not None:
+            raise ValueError("leave reward out: observations say it, or the policy was trained without")
+        batch = _masked_batch(space, observation, batched, action_mask)
         count = _count(batch)
+        if tells:
+            batch |= self._before(count, reward)
         actor = self._actors.pop(count, None)
         if actor is None:
             sampled = self.agent.hparams.eval_policy == "sample"
@@ -68,8 +85,24 @@ class Policy:
             del self._actors[next(iter(self._actors))]
         actor.begin(self._calls, 1)
         self._calls += 1
-        action = self.encode(actor(batch, 0, 0)[0])
+        chosen = actor(batch, 0, 0)[0]
+        if tells:
+            self._last[count] = chosen
+        action = self.encode(chosen)
         return action if batched else tf.nest.map_structure(lambda x: x[0], action)
+
+    def _before(self, count: int, reward: Any) -> dict[str, Nest]:
+        """Returns the parts of `count` observations that tell of the step before."""
+        space, begins = self.agent.action_space, count not in self._last
+        if begins != (reward is None):
+            raise ValueError(
+                "this policy observes the reward of its action before: give reward=, but not where an "
+                "episode begins (`reset`)"
+            )
+        last = create_empty_array(space, count) if begins else self._last[count]
+        action = previous_action(space, last, np.full(count, begins))
+        told = np.zeros(count, np.float32) if begins else np.asarray(reward, np.float32)
+        return {PREVIOUS_ACTION: action, PREVIOUS_REWARD: told.reshape(count, 1)}
 
     def environments(self, count: int) -> HostEnv | None:
         """Returns `count` environments as evaluation plays them; None for a policy that was trained without
@@ -77,7 +110,8 @@ class Policy:
         return eval_envs_of(self.agent.hparams, count) if self.agent.hparams.env else None
 
     def reset(self) -> None:
-        """Forgets what a recurrent policy remembers; does nothing for others."""
+        """Begins new episodes: forgets what a recurrent policy remembers, and the last action."""
+        self._last.clear()
         for actor in self._actors.values():
             actor.forget()
 
@@ -112,6 +146,11 @@ def _count(batch: Nest) -> int:
     return len(tf.nest.flatten(batch)[0])
 
 
+def _parts(observation: Nest) -> Mapping[str, Nest]:
+    """Returns an observation by its parts, of which there is one where it is no Dict's."""
+    return observation if isinstance(observation, Mapping) else {"observation": observation}
+
+
 def _masked_batch(space: spaces.Space, observation: Nest, batched: bool, mask: Any) -> Nest:
     """Makes what `_batch` does, with the mask among its parts where the environment says it in its info
     alone: so `rl.envs.wrappers.ActionMask` gave it to the agent in training."""
@@ -121,7 +160,7 @@ def _masked_batch(space: spaces.Space, observation: Nest, batched: bool, mask: A
         if mask is not None:
             raise ValueError("leave action_mask out: observations say it, or the policy was trained without")
         return _batch(space, observation, batched)
-    parts = observation if isinstance(observation, Mapping) else {"observation": observation}
+    parts = _parts(observation)
     own = spaces.Dict({name: each for name, each in space.spaces.items() if name != ACTION_MASK})
     batch = _batch(own, parts, batched)
     if mask is not None:

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from gymnasium import spaces
 from marked import few
 from pages import ROOT
 from small_runs import TINY
@@ -18,6 +19,7 @@ import rl
 from rl.agents.algos.registry import get_algo
 from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import eval_envs_of
+from rl.envs.wrappers import with_previous
 from rl.export.__main__ import main
 from rl.export.formats import FORMATS
 from rl.export.parity import TOLERANCE, Sample, parity, play
@@ -86,6 +88,31 @@ def test_the_program_is_the_policy_that_load_gives(tmp_path):
         assert memory and any(np.any(each) for each in memory.values())
         observation, *_ = env.step(found["action"].numpy())
     env.close()
+
+
+def test_names_are_those_that_every_format_can_have(tmp_path):
+    parts = {"my key": spaces.Box(-1.0, 1.0, (2,)), "my_key": spaces.Discrete(3), "_x": spaces.Discrete(2)}
+    hparams = resolve("ppo", SMALL | {"env": "Test-v0"})
+    agent = get_algo("ppo")(hparams, spaces.Dict(parts), spaces.Discrete(2), 0)
+    program = Program(agent, 1, lambda action: action)
+    names = ["observation__x", "my_key", "my_key_"]
+    assert [each.name for each in program.inputs] == names
+    inputs = dict(zip(names, ([1], [[0.5, -0.5]], [2]), strict=True))
+    inputs = {each.name: np.array(inputs[each.name], each.dtype) for each in program.inputs}
+    for file, write, run in FORMATS.values():
+        write(program, tmp_path / file)
+        scores = run(tmp_path / file)(inputs)["scores"]
+        np.testing.assert_allclose(scores, program.function(inputs)["scores"], rtol=1e-5)
+
+
+def test_what_tells_of_the_step_before_says_how_it_is_told():
+    hparams = resolve("ppo", {**SMALL, "env": "CartPole-v1", "previous_action_reward": True})
+    actions = spaces.Discrete(2)
+    agent = get_algo("ppo")(hparams, with_previous(spaces.Box(-1.0, 1.0, (4,)), actions), actions, 0)
+    meanings = {each.name: each.meaning for each in Program(agent, 1, lambda x: x + 3).inputs}
+    assert meanings["previous_action"] == "the action before, less 2; 0 where an episode begins"
+    assert meanings["previous_reward"] == "the reward before; 0 where an episode begins"
+    assert meanings["observation"] == "as the environment gives it"
 
 
 def test_parity_sees_what_differs_and_lets_ties_be():

@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from rl.agents.algos.registry import get_algo
 from rl.envs.make import make_gym_env
+from rl.envs.wrappers import with_previous
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.policy import Policy
@@ -61,6 +62,37 @@ def test_policies_take_the_mask_that_an_environment_says_in_its_info_and_all_is_
     np.testing.assert_array_equal(policy([observation] * 3, batched=True), [0, 0, 0])
     with pytest.raises(ValueError, match="leave action_mask out"):
         policy({"observation": observation, "action_mask": mask}, action_mask=mask)
+
+
+def test_policies_are_told_their_own_last_action_and_the_reward_that_is_given():
+    hparams = resolve("ppo", {"env": "CartPole-v1", "previous_action_reward": True})
+    agent = get_algo("ppo")(hparams, with_previous(*CARTPOLE), CARTPOLE[1], 0)
+    generator = np.random.default_rng(0)
+    for each in agent.network.trainable_variables:
+        each.assign(generator.normal(0.0, 1.0, each.shape))
+    policy, asked = Policy(agent), Policy(agent)
+    taken, untold = [], []
+    for _ in range(2):  # episodes
+        policy.reset()
+        before, reward = np.zeros(2, int), None
+        for _ in range(20):
+            x = generator.uniform(-1.0, 1.0, (2, 4)).astype(np.float32)
+            action = policy(x, batched=True, reward=reward)
+            told = {"previous_action": before, "previous_reward": np.zeros((2, 1))}
+            told["previous_reward"] = told["previous_reward"] if reward is None else reward[:, None]
+            np.testing.assert_array_equal(action, asked({"observation": x, **told}, batched=True))
+            told["previous_action"] = before * 0
+            untold.append(asked({"observation": x, **told}, batched=True))
+            taken.append(action)
+            before, reward = action + 1, generator.normal(size=2)  # 0: there was none
+    assert np.any(np.array(taken) != untold), "a test that could not fail"
+    with pytest.raises(ValueError, match=r"give reward=, but not where an episode begins"):
+        policy(x, batched=True)
+    with pytest.raises(ValueError, match=r"give reward=, but not where an episode begins"):
+        policy(x[0], reward=1.0)
+    plain = get_algo("ppo")(resolve("ppo_cartpole"), *CARTPOLE, 0)
+    with pytest.raises(ValueError, match="leave reward out"):
+        Policy(plain)(x[0], reward=1.0)
 
 
 @pytest.mark.parametrize("asked", [{"episodes": 0}, {"episodes": 2.5}, {"seed": -4}, {"seed": "1"}])

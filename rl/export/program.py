@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.agent import Agent, network_state
+from rl.envs.wrappers import PREVIOUS_REWARD
 from rl.ops import random
 from rl.ops.distributions import Categorical
 from rl.spaces import space_leaves, space_spec
@@ -141,12 +143,24 @@ class Program(tf.Module):
     def _observation_ports(self) -> list[Port]:
         space = self._agent.observation_space
         frames = self._agent.hparams.frame_stack
-        meaning = "as the environment gives it" + (f", the last {frames} pictures" if frames else "")
+        usual = "as the environment gives it" + (f", the last {frames} pictures" if frames else "")
         leaves = zip(_leaves(OBSERVATION, space), space_leaves(space), strict=True)
+        meanings = self._meanings_before() if self._agent.hparams.previous_action_reward else {}
         return [
-            Port(name, OBSERVATION, (self._batch, *shape), dtype, meaning)
+            Port(name, OBSERVATION, (self._batch, *shape), dtype, meanings.get(name, usual))
             for (name, _), (shape, dtype) in leaves
         ]
+
+    def _meanings_before(self) -> dict[str, str]:
+        """What inputs mean that tell of the step before, which no environment gives."""
+        found = {PREVIOUS_REWARD: "the reward before; 0 where an episode begins"}
+        for (name, space), first in zip(self._actions, self._firsts, strict=True):
+            what = f"the {name} before"
+            if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+                less = np.asarray(first) - 1
+                what += f", less {less.tolist()}" if np.any(less) else ""
+            found[f"previous_{name}"] = f"{what}; 0 where an episode begins"
+        return found
 
     def _state_ports(self, name: str) -> list[Port]:
         meaning = "memory before the step" if name == STATE else "memory after it"
@@ -170,12 +184,28 @@ class Program(tf.Module):
 
 
 def _leaves(root: str, space: spaces.Space) -> list[tuple[str, spaces.Space]]:
-    """A name and the space of each array of the space's elements."""
+    """A name and the space of each array of the space's elements; in names "_" stands for what TensorFlow's
+    cannot have."""
+    found, names = [], set[str]()
+    for name, each in _named(root, space):
+        short = name.removeprefix(f"{OBSERVATION}_")
+        name = re.sub(r"[^A-Za-z0-9_.\\/>-]", "_", short if short[:1].isalnum() else name)
+        while name in names:
+            name += "_"
+        names.add(name)
+        found.append((name, each))
+    return found
+
+
+def _named(root: str, space: spaces.Space) -> Iterator[tuple[str, spaces.Space]]:
     if isinstance(space, spaces.Dict):
-        return [each for key in sorted(space.spaces) for each in _leaves(f"{root}_{key}", space[key])]
-    if isinstance(space, spaces.Tuple):
-        return [leaf for i, each in enumerate(space.spaces) for leaf in _leaves(f"{root}_{i}", each)]
-    return [(root.removeprefix(f"{OBSERVATION}_"), space)]
+        for key in sorted(space.spaces):
+            yield from _named(f"{root}_{key}", space[key])
+    elif isinstance(space, spaces.Tuple):
+        for i, each in enumerate(space.spaces):
+            yield from _named(f"{root}_{i}", each)
+    else:
+        yield root, space
 
 
 def _firsts(space: spaces.Space, encode: Callable[[Nest], Nest]) -> list[Any]:
