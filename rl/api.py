@@ -10,10 +10,11 @@ from typing import Any
 
 import gymnasium
 
+from rl.envs.hints import tell_hints
 from rl.envs.of_data import with_environment
 from rl.envs.own import check_importable, give_env
 from rl.errors import NotSent, UsageError
-from rl.experiment import tell_hints, train_one
+from rl.experiment import train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
 from rl.policy import Policy, check_whole

@@ -13,14 +13,11 @@ from typing import Any
 from rl import programs
 from rl.agents.agent import Agent
 from rl.data.recorder import Recorder
-from rl.envs.graph.tasks import TaskEnv
-from rl.envs.gym_ids import left_out
+from rl.envs.hints import tell_hints
 from rl.envs.host import Purpose, purpose_seed
-from rl.envs.make import check_window, eval_envs_of
+from rl.envs.make import check_window
 from rl.envs.own import check_imported_modules
-from rl.envs.registry import registry as graph_envs
 from rl.errors import Diverged, EnvironmentFailed, GivenUp, NotSent, Stopped, Unavailable, UsageError
-from rl.hparams.hints import action_hint, hints, picture_hint, task_hint, text_hint
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference
 from rl.hparams.overrides import parse_overrides
@@ -165,27 +162,6 @@ def one_copy(
             tests = _test(request, storage.folder, stop, storage.address, kept)
             return [_summary(request, storage, result, tests)]
         return [] if result is None else [_summary(request, storage, result, {})]
-
-
-def tell_hints(hparams: HParams) -> None:
-    """Warns of what is hardly meant; to be called once, where a run begins and not where it goes on."""
-    told = hints(hparams)
-    if not hparams.env:
-        told.append("no environment is named (--env): what is learned from the data is not evaluated")
-    with contextlib.suppress(UsageError):
-        told += filter(None, [text_hint(hparams.env, left_out(hparams))] if hparams.env else [])
-    if hparams.env in graph_envs:
-        made_by = graph_envs.get(hparams.env)
-        has_tasks = isinstance(made_by, type) and issubclass(made_by, TaskEnv)
-        told += filter(None, [task_hint(hparams, has_tasks)])
-    if hparams.env and hparams.model.name == "mlp":
-        with contextlib.suppress(UsageError):  # for whoever builds the run to say
-            env = eval_envs_of(hparams, 1)
-            env.close()
-            both = picture_hint(hparams, env.observation_space), action_hint(hparams, env.action_space)
-            told += filter(None, both)
-    for hint in told:
-        log.warning("%s", hint)
 
 
 def _check_overrides(hparams: HParams, run_dir: Path, overrides: str) -> None:

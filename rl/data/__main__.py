@@ -17,6 +17,7 @@ from rl.errors import UsageError, nearest
 from rl.flags import Parser, integer
 from rl.storage.files import failure, folder_lock, reason
 
+OF_OTHERS = (".npy", ".csv", ".tsv", ".txt", ".pkl", ".pickle", ".parquet", ".zip", ".gz", ".h5py", ".arrow")
 COMMANDS = ("split", "merge", "convert", "repair")
 EXAMPLES = """examples:
   python -m rl.data data/cartpole                                       what is in it
@@ -111,9 +112,9 @@ def _merge(args: argparse.Namespace) -> None:
 
 def _convert(args: argparse.Namespace) -> None:
     source, target = Path(args.source), _free(args.to, args.force, args.source)
-    if target.suffix not in ("", *flat.FORMATS) and not target.is_dir():
+    if target.suffix in OF_OTHERS:
         raise UsageError(f"--to {target}: name a folder, or a file that ends on .hdf5, .npz or .jsonl")
-    if source.is_dir() and not list(source.glob("*.json*")):
+    if source.is_dir() and ((source / METADATA).is_file() or not list(source.glob("*.json*"))):
         if args.env:
             raise UsageError(f"--env {args.env}: {source} is a data set, which says its environment itself")
         dataset = read(source, exact=True)

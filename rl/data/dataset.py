@@ -21,6 +21,7 @@ from rl.data.hdf5 import Episode
 from rl.data.metadata import MAIN, METADATA, env_id_of, read_metadata, totals, write_metadata
 from rl.data.spaces import (
     from_zero,
+    in_range,
     map_parts,
     map_space,
     narrow_space,
@@ -190,6 +191,25 @@ def read(folder: str | os.PathLike[str], exact: bool = False) -> Dataset:
     found = Dataset.of(episodes, *seen, metadata)
     cache.store(data, before, vars(found), *seen)
     return found
+
+
+def check_values(dataset: Dataset, folder: str) -> None:
+    """Raises UsageError where a data set, which is in `folder`, holds numbers that are none, or categories
+    that its spaces have not."""
+
+    def look(name: str) -> Any:
+        def part(space: spaces.Space, values: np.ndarray) -> None:
+            if not np.isfinite(values).all():
+                raise UsageError(f"the data in {folder} hold {name} that is NaN or infinite")
+            if not in_range(space, values):
+                raise UsageError(f"the data in {folder} hold {name} that is none of {space}")
+
+        return part
+
+    map_parts(look("an observation"), dataset.observation_space, dataset.observation)
+    map_parts(look("an action"), dataset.action_space, dataset.action)
+    if not np.isfinite(dataset.reward).all():
+        raise UsageError(f"the data in {folder} hold a reward that is NaN or infinite")
 
 
 def as_seen(episode: Episode, observations: spaces.Space, actions: spaces.Space) -> Episode:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from gymnasium import spaces
 from rl.data.dataset import Dataset
 from rl.data.hdf5 import Episode
 from rl.data.shards import unwritten
+from rl.data.spaces import in_range
 from rl.errors import UsageError
 from rl.storage.files import failure, fsync_path, reason, remove_quietly
 
@@ -51,14 +53,22 @@ def read_flat(
         UsageError: it is no such file, or its columns do not fit.
     """
     try:
-        if path.suffix in (".hdf5", ".h5"):
-            found = _of_hdf5(path)
-        elif path.suffix == ".npz":
-            found = _of_npz(path)
-        else:
-            found = _of_rllib(path)
+        return _read(path, observations, actions)
     except OSError as error:
         raise failure(f"cannot read {path}: {reason(error)}", error) from error
+    except (ValueError, TypeError, IndexError, KeyError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        raise UsageError(f"cannot read {path}: {error or type(error).__name__}") from error
+
+
+def _read(path: Path, observations: spaces.Space | None, actions: spaces.Space | None) -> Dataset:
+    """As `read_flat`, but for the errors of libraries that read damaged files."""
+    if path.suffix in (".hdf5", ".h5"):
+        found = _of_hdf5(path)
+    elif path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: file[name] for name in _KNOWN if name in file}
+    else:
+        found = _of_rllib(path)
     _check(path, found)
     observations = _guessed(found["observations"]) if observations is None else observations
     actions = _guessed(found["actions"]) if actions is None else actions
@@ -66,11 +76,23 @@ def read_flat(
         shape = found[name].shape[1:]
         if space.shape != shape:
             raise UsageError(f"{path}: {name} are {list(shape)}, not of {space}: name another --env")
-        found[name] = found[name].astype(space.dtype)
+        found[name] = _cast(path, name, found[name], space)
     listed = list(_episodes(found))
     if not listed:
         raise UsageError(f"{path}: there is no whole episode in it")
     return Dataset.of(listed, observations, actions)
+
+
+def _cast(path: Path, name: str, values: np.ndarray, space: spaces.Space) -> np.ndarray:
+    """Returns a column in the dtype of its space. Raises UsageError where whole numbers are asked for and it
+    has others, or ones that the space has not."""
+    with np.errstate(invalid="ignore"):
+        found = values.astype(space.dtype)
+    if not (np.array_equal(found, values) if space.dtype.kind in "iub" else True):
+        raise UsageError(f"{path}: {name} are not all whole numbers of {space}: name another --env")
+    if not in_range(space, found):
+        raise UsageError(f"{path}: {name} are not all of {space}: name another --env")
+    return found
 
 
 def _of_hdf5(path: Path) -> Columns:
@@ -93,22 +115,12 @@ def _of_d3rlpy(path: Path, file: h5py.File) -> Columns:
     names = "observations", "actions", "rewards"
     parts = {name: [_array(path, file, f"{name}_{i}") for i in range(count)] for name in names}
     found = {name: np.concatenate(each) for name, each in parts.items()}
-    if found["actions"].shape[1:] == (1,) and found["actions"].dtype.kind in "iu":
-        found["actions"] = found["actions"][:, 0]  # which it has of discrete ones
     last = np.cumsum([len(each) for each in parts["rewards"]]) - 1
     terminated = np.array([bool(_array(path, file, f"terminated_{i}")) for i in range(count)])
     for name, ends in (("terminals", terminated), ("timeouts", ~terminated)):
         found[name] = np.zeros(len(found["rewards"]), bool)
         found[name][last[ends]] = True
     return found
-
-
-def _of_npz(path: Path) -> Columns:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in _KNOWN if name in file}
-    except (ValueError, zipfile.BadZipFile, KeyError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
 
 
 def _of_rllib(path: Path) -> Columns:
@@ -161,6 +173,8 @@ def _batch(where: str, line: str) -> Iterator[tuple[Any, Columns]]:
             raise ValueError("columns of unlike lengths")
     except (ValueError, TypeError) as error:
         raise UsageError(f"{where}: {error}: it takes RLlib's JSON lines, columns as lists") from error
+    if not count:
+        return
     starts = np.flatnonzero(np.append(True, episodes[1:] != episodes[:-1]))
     for start, stop in zip(starts, np.append(starts[1:], count), strict=True):
         yield episodes[start].item(), {name: each[start:stop] for name, each in found.items()}
@@ -181,6 +195,11 @@ def _check(path: Path, found: Columns) -> None:
     for name in ("rewards", "terminals", "timeouts"):
         if name in found:
             found[name] = found[name].reshape(len(found[name]))
+    if found["actions"].shape[1:] == (1,) and found["actions"].dtype.kind in "iu":
+        found["actions"] = found["actions"][:, 0]  # as d3rlpy and others have discrete ones
+    shapes = {name: found[name].shape for name in ("observations", "next_observations") if name in found}
+    if len(set(shapes.values())) > 1:
+        raise UsageError(f"{path}: its columns have unlike shapes: {shapes}")
 
 
 def _guessed(values: np.ndarray) -> spaces.Space:
@@ -194,13 +213,20 @@ def _guessed(values: np.ndarray) -> spaces.Space:
 
 
 def _episodes(found: Columns) -> Iterator[Episode]:
-    """Yields the episodes. Where nobody says what followed their last step, a terminal one is followed by
-    its own observation, of which nothing is learned, and another one is left out."""
+    """Yields the episodes, which also end where what follows a step is not the next one's observation (as in
+    what D4RL's `qlearning_dataset` returns, which has no timeouts). Where nobody says what followed their
+    last step, a terminal one is followed by its own observation, of which nothing is learned, and another
+    one is left out."""
     count = len(found["rewards"])
     terminals = found["terminals"].astype(bool)
     timeouts = found["timeouts"].astype(bool) if "timeouts" in found else np.zeros(count, bool)
     following = found.get("next_observations")
-    ends = np.flatnonzero(terminals | timeouts)
+    over = terminals | timeouts
+    if following is not None:
+        seen = found["observations"]
+        apart = following[:-1].astype(seen.dtype) != seen[1:]
+        over[:-1] |= apart.any(tuple(range(1, apart.ndim)))
+    ends = np.flatnonzero(over)
     if not ends.size or ends[-1] != count - 1:
         ends = np.append(ends, count - 1)
     for start, end in zip(np.append(0, ends[:-1] + 1), ends, strict=True):

@@ -72,6 +72,15 @@ def write_metadata(data: Path, metadata: Mapping[str, Any]) -> None:
     write_json_atomic(data / METADATA, {**metadata, **ours})
 
 
+def options_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what the environment that was played had beside its id: `env_kwargs`, and `env_wrappers` where
+    there are any."""
+    kwargs = dict(metadata.get("env_kwargs") or {}) | dict(metadata.get("train_env_kwargs") or {})
+    wrappers = list(metadata.get("env_wrappers") or [])
+    found = {"env_kwargs": kwargs, **({"env_wrappers": wrappers} if wrappers else {})}
+    return dict(json.loads(json.dumps(found)))
+
+
 def env_id_of(metadata: Mapping[str, Any]) -> str | None:
     """Returns the id of the environment that was played; None where nobody knows."""
     if metadata.get("env_id"):

@@ -19,7 +19,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.data import hdf5, journal, shards, stored
-from rl.data.metadata import MAIN, METADATA, read_metadata, totals, write_metadata
+from rl.data.metadata import MAIN, METADATA, options_of, read_metadata, totals, write_metadata
 from rl.data.rows import Rows, join
 from rl.data.spaces import from_zero, map_space, part, parts, to_json
 from rl.errors import UsageError
@@ -84,6 +84,12 @@ class Recorder:
             raise UsageError(
                 f"{self.folder} holds episodes of {there or 'an environment with other spaces'}, not of "
                 f"{here}{' as it is here' if there == here else ''}: record into another folder"
+            )
+        before, now = options_of(found), options_of(self._metadata)
+        if there is not None and before != now:
+            raise UsageError(
+                f"{self.folder} holds episodes of {here} with {before}, not with {now}: record into another "
+                "folder"
             )
         if found.get("jpeg_encoding", True) and any(
             hdf5.is_picture(each) for _, each in parts(self._spaces[0])

@@ -93,6 +93,16 @@ def values_from_zero(space: spaces.Space, values: np.ndarray) -> np.ndarray:
     return narrow_values(space, values)
 
 
+def in_range(space: spaces.Space, values: np.ndarray) -> bool:
+    """Says whether categories of a part [N, ...] are all of its space; other parts have no such limits here:
+    environments themselves leave those of a Box now and then."""
+    if isinstance(space, spaces.Discrete):
+        return bool(((values >= space.start) & (values < space.start + space.n)).all())
+    if isinstance(space, spaces.MultiDiscrete):
+        return bool(((values >= space.start) & (values < space.start + space.nvec)).all())
+    return True
+
+
 def to_dict(space: spaces.Space) -> dict[str, Any]:
     """Returns a space as plain lists, dicts, numbers and texts.
 

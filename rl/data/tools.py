@@ -8,7 +8,7 @@ import numpy as np
 
 from rl.data.dataset import Dataset
 from rl.data.hdf5 import Episode
-from rl.data.metadata import env_id_of
+from rl.data.metadata import env_id_of, options_of
 from rl.data.spaces import to_json
 from rl.errors import UsageError
 
@@ -44,11 +44,14 @@ def merge(names: Sequence[str], datasets: Sequence[Dataset]) -> Dataset:
     for name, each in zip(names[1:], datasets[1:], strict=True):
         for what, here, there in (
             ("environment", env_id_of(first.metadata), env_id_of(each.metadata)),
+            ("environment's options", options_of(first.metadata), options_of(each.metadata)),
             ("observation space", to_json(first.observation_space), to_json(each.observation_space)),
             ("action space", to_json(first.action_space), to_json(each.action_space)),
         ):
             if here != there:
-                raise UsageError(f"{names[0]} and {name} are of another {what}: only like ones can be merged")
+                raise UsageError(
+                    f"{names[0]} and {name} are not merged, their {what} differs: {here} and {there}"
+                )
     policies: list[dict[str, object]] = []
     episodes: list[Episode] = []
     for each in datasets:

@@ -4,7 +4,7 @@ or a trained run (hparam `expert`), and which environment it is of. No TensorFlo
 from __future__ import annotations
 
 from rl.data.dataset import data_folder
-from rl.data.metadata import env_id_of, read_metadata
+from rl.data.metadata import env_id_of, options_of, read_metadata
 from rl.envs.gym_ids import gym_has
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
@@ -57,15 +57,37 @@ def _training(env: str) -> str:
     return f"python train.py --hparams {chosen}"
 
 
+def data_hint(hparams: HParams) -> str | None:
+    """Says that data are of the environment that is named, but with other options."""
+    metadata = read_metadata(data_folder(hparams.data)) if hparams.data else {}
+    if env_id_of(metadata) != hparams.env:
+        return None
+    there = options_of({**metadata, "train_env_kwargs": {}})
+    here = options_of({"env_kwargs": hparams.env_kwargs, "env_wrappers": hparams.env_wrappers})
+    if there == here:
+        return None
+    return f"the data in {hparams.data} were recorded on {hparams.env} with {there}, here it has {here}"
+
+
 def with_environment(hparams: HParams) -> HParams:
     """Returns frozen hparams with the environment that their data were recorded in, where they name data and
-    no environment. It must be Gymnasium's here: what a file names is not imported."""
+    no environment. It must be Gymnasium's here: what a file names is not imported.
+
+    Raises:
+        UsageError: they were recorded with wrappers, and none is given.
+    """
     if hparams.env or not hparams.data:
         return hparams
     metadata = read_metadata(data_folder(hparams.data))
     env = env_id_of(metadata)
     if not env or ":" in env or not gym_has(env):
         return hparams
+    wrappers = list(metadata.get("env_wrappers") or [])
+    if wrappers and not hparams.env_wrappers:
+        raise UsageError(
+            f"the data in {hparams.data} were recorded with env_wrappers, which are not imported because a "
+            f"file says so: give --env_wrappers {','.join(wrappers)}, or name the environment by --env"
+        )
     own = hparams.thawed()
     limit = metadata.get("max_episode_steps")
     own.assign({"env": env, "env_kwargs": dict(metadata.get("env_kwargs") or {}), "max_episode_steps": limit})

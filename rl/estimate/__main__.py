@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rl.cli import answered
-from rl.data.dataset import Dataset, data_folder, read
+from rl.data.dataset import Dataset, check_values, data_folder, read
 from rl.errors import UsageError
 from rl.flags import Parser, integer, one_of, policy_flags
 from rl.hparams.overrides import parse_overrides
@@ -84,7 +84,9 @@ def _checked(args: argparse.Namespace) -> Dataset:
     check_run(args.run, "--run")
     parse_overrides(args.hparam_override)
     data_folder(args.data)
-    return read(args.data)
+    data = read(args.data)
+    check_values(data, args.data)
+    return data
 
 
 def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:

@@ -175,7 +175,7 @@ def _check_spaces(agent: Agent[Any], data: Dataset, folder: str) -> None:
         ("actions", agent.action_space, data.action_space),
     )
     for name, its, theirs in pairs:
-        if not alike(its, theirs):
+        if not alike(its, theirs, name == "actions"):
             of = f", of {data.env_id}" if data.env_id else ""
             raise UsageError(
                 f"the policy was trained on {agent.hparams.env or agent.hparams.data} with {name} {its}, the "

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from rl.data.dataset import Dataset
+from rl.data.dataset import Dataset, check_values
 from rl.data.pieces import Pieces
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.memory.dataset import Columns, DatasetChunk
 from rl.ops import random
 from rl.runners.base import GoOn
-from rl.runners.from_data import Fingerprint, check_finite, fingerprint, scaled
+from rl.runners.from_data import Fingerprint, fingerprint, scaled
 from rl.runners.iteration import Iteration
 from rl.runners.offline import OfflineRunner, agent_for, check_offline, observe_data
 from rl.runners.parts import memory_spec, start_mode
@@ -155,7 +155,7 @@ def build_chunked(hparams: HParams, seed: int, workers: Any = None, strategy: An
     digest = hashlib.sha256()
     for i in range(len(chunks.steps)):
         data = chunks.read(i)
-        check_finite(hparams, data)
+        check_values(data, hparams.data)
         observe_data(iteration, data)
         digest.update(fingerprint(data).to_bytes(8, "little", signed=True))
     runner = ChunkedRunner(iteration, start_mode(agent, in_graph=False) == "xla", chunks)

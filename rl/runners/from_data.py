@@ -12,7 +12,7 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
-from rl.data.dataset import Dataset, read
+from rl.data.dataset import Dataset, check_values, read
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.ops.distributions import parameter_count
@@ -46,20 +46,11 @@ def checked_data(hparams: HParams) -> Dataset:
     """Reads the data set of the hparams, rewards scaled as they say.
 
     Raises:
-        UsageError: there is none, or it holds numbers that are none.
+        UsageError: there is none, or as `check_values`.
     """
     data = read(hparams.data)
-    check_finite(hparams, data)
+    check_values(data, hparams.data)
     return scaled(hparams, data, float(data.returns.min()), float(data.returns.max()))
-
-
-def check_finite(hparams: HParams, data: Dataset) -> None:
-    """Raises UsageError where data hold numbers that are none."""
-    columns = {"an observation": data.observation, "an action": data.action, "a reward": data.reward}
-    for name, column in columns.items():
-        for leaf in tf.nest.flatten(column):
-            if not np.isfinite(np.asarray(leaf)).all():
-                raise UsageError(f"the data in {hparams.data} hold {name} that is NaN or infinite")
 
 
 def scaled(hparams: HParams, data: Dataset, low: float, high: float) -> Dataset:
@@ -113,20 +104,27 @@ def check_fits(hparams: HParams, data: Dataset, agent: Agent) -> None:
 
 
 def check_same_spaces(hparams: HParams, of_data: Sequence[Any], of_env: Sequence[Any]) -> None:
-    """Raises UsageError where networks for the one pair of spaces do not do for the other."""
-    for data, env in zip(of_data, of_env, strict=True):
-        if not alike(data, env):
+    """Raises UsageError where networks for the one pair of spaces, observations and actions, do not do for
+    the other."""
+    for i, (data, env) in enumerate(zip(of_data, of_env, strict=True)):
+        if not alike(data, env, acts=i == 1):
             raise UsageError(
                 f"the data in {hparams.data} are of {data}, {hparams.env} has {env}: name the environment "
-                f"that they are of by --env (python -m rl.data {hparams.data} tells more of them)"
+                f"that they are of by --env, and its wrappers (python -m rl.data {hparams.data} tells more)"
             )
 
 
-def alike(one: spaces.Space, other: spaces.Space) -> bool:
-    """Says whether networks for one space do for the other: tensors, how many values discrete ones have."""
+def alike(one: spaces.Space, other: spaces.Space, acts: bool = False) -> bool:
+    """Says whether networks for one space do for the other: tensors, how many values discrete ones have;
+    where they act in it (`acts`), also the limits of a Box, unless one has none."""
 
     def looks(space: spaces.Space) -> Any:
         discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
         return space_spec(space), parameter_count(space) if discrete else None
 
-    return bool(looks(one) == looks(other))
+    if looks(one) != looks(other):
+        return False
+    if not (acts and isinstance(one, spaces.Box) and isinstance(other, spaces.Box)):
+        return True
+    limits = [(one.low, other.low), (one.high, other.high)]
+    return all(np.allclose(*pair) for pair in limits if np.isfinite(pair).all())

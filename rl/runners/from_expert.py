@@ -41,11 +41,11 @@ def expert_of(agent: Agent[Any]) -> Agent[Any]:
             raise UsageError(f"expert={address} was trained on {saved['hparams']['env']}: {instead}")
         expert = saved_agent(storage.folder, env=hparams.env)
         read_weights(expert, storage.folder, "best")
-    for its, ours in (
-        (expert.observation_space, agent.observation_space),
-        (expert.action_space, agent.action_space),
+    for its, ours, acts in (
+        (expert.observation_space, agent.observation_space, False),
+        (expert.action_space, agent.action_space, True),
     ):
-        if not alike(its, ours):
+        if not alike(its, ours, acts):
             raise UsageError(f"expert={address} was trained on {its}, here is {ours}: {instead}")
     if tf.nest.flatten(expert.initial_state(1)):
         raise UsageError(

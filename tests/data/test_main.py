@@ -73,7 +73,10 @@ def test_split_and_merge_lose_and_double_nothing(tmp_path, data, capsys):
     assert "splt is neither a folder nor a command; did you mean split?" in refused(capsys, "splt", one)
     write(tmp_path / "strange", Dataset.of(episodes(*SPACES["box"]), *SPACES["box"], {"env_id": "B-v0"}))
     line = refused(capsys, "merge", one, tmp_path / "strange", "--to", tmp_path / "new")
-    assert "unlike" not in line and "of another environment" in line
+    assert "not merged, their environment differs: My-v0 and B-v0" in line
+    write(tmp_path / "light", data, {"env_id": "My-v0", "env_kwargs": {"g": 1.0}})
+    line = refused(capsys, "merge", tmp_path / "data", tmp_path / "light", "--to", tmp_path / "new")
+    assert "their environment's options differs: {'env_kwargs': {}} and {'env_kwargs': {'g': 1.0}}" in line
     assert not (tmp_path / "new").exists()
 
 
@@ -112,6 +115,84 @@ def test_d4rl_without_successors_ends_where_they_are_unknown(tmp_path, capsys):
     assert found.observation[:, 0].tolist() == [0, 1, 2, 2, 3, 4, 5, 6, 7, 8]
     assert found.terminated.tolist() == [False, False, True] + [False] * 4
     assert np.flatnonzero(found.truncated).tolist() == [4, 6]
+
+
+def test_episodes_end_where_what_follows_is_another_ones(tmp_path, capsys):
+    """As in what D4RL's qlearning_dataset returns: successors, no timeouts."""
+    first = np.array([0, 1, 2, 3, 100, 101, 102, 200], np.float32)[:, None]
+    columns = {"actions": np.zeros((8, 1), np.float32), "rewards": np.ones(8), "terminals": np.zeros(8, bool)}
+    np.savez(tmp_path / "q.npz", observations=first, next_observations=first + 1, **columns)
+    assert main(["convert", str(tmp_path / "q.npz"), "--to", str(tmp_path / "q")]) == 0
+    found = read(tmp_path / "q")
+    assert found.lengths.tolist() == [4, 3, 1]
+    assert found.observation[:, 0].tolist() == [0, 1, 2, 3, 4, 100, 101, 102, 103, 200, 201]
+    assert np.flatnonzero(found.truncated).tolist() == [3, 6, 7]
+    one = {name: each[:1] for name, each in columns.items()}
+    np.savez(tmp_path / "one.npz", observations=first[:1], next_observations=first[:1], **one)
+    assert main(["convert", str(tmp_path / "one.npz"), "--to", str(tmp_path / "one")]) == 0
+
+
+def test_discrete_actions_may_have_an_axis_of_one(tmp_path):
+    columns = {"rewards": np.ones(3), "terminals": np.arange(3) == 2}
+    actions = np.array([[0], [1], [0]])
+    np.savez(tmp_path / "a.npz", observations=np.zeros((3, 4)), actions=actions, **columns)
+    assert (
+        main(["convert", str(tmp_path / "a.npz"), "--to", str(tmp_path / "a"), "--env", "CartPole-v1"]) == 0
+    )
+    assert read(tmp_path / "a").action.tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"actions": np.array([0, 5, 1])}, "actions are not all of Discrete(2): name another --env"),
+        ({"actions": np.array([0, -1, 1])}, "actions are not all of Discrete(2): name another --env"),
+        ({"actions": np.array([0.0, 0.3, 1.0])}, "actions are not all whole numbers of Discrete(2)"),
+        ({"actions": np.array([0.0, np.nan, 1.0])}, "actions are not all whole numbers of Discrete(2)"),
+        ({"rewards": np.ones((3, 2))}, "cannot reshape"),
+        ({"next_observations": np.zeros((3, 5))}, "unlike shapes: {'observations': (3, 4), 'next_obs"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(tmp_path, capsys, changed, words):
+    columns = {"observations": np.zeros((3, 4)), "actions": np.zeros(3, int), "rewards": np.ones(3)}
+    np.savez(tmp_path / "a.npz", **(columns | {"terminals": np.zeros(3, bool)} | changed))
+    rest = "--to", tmp_path / "a", "--env", "CartPole-v1"
+    assert words in refused(capsys, "convert", tmp_path / "a.npz", *rest)
+    assert not (tmp_path / "a").exists()
+
+
+BATCH = '{"actions": [0], "rewards": [1], "dones": [1], "obs": [[1]]}'
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("empty.npz", b""),
+        ("cut.npz", b"PK\x03\x04cut"),
+        ("text.jsonl", b"\xff\xfe"),
+        ("none.jsonl", b'{"actions": [], "rewards": [], "dones": [], "obs": []}'),
+        ("unlike.jsonl", f"{BATCH}\n{BATCH.replace('[[1]]', '[[1, 2]]')}".encode()),
+        ("no.hdf5", b"\x89HDF\r\n\x1a\n"),
+    ],
+)
+def test_damaged_files_are_one_line(tmp_path, capsys, name, content):
+    (tmp_path / name).write_bytes(content)
+    assert name in refused(capsys, "convert", tmp_path / name, "--to", tmp_path / "a")
+
+
+def test_an_array_and_a_dump_of_no_episode_are_no_data(tmp_path, capsys):
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    (tmp_path / "x.npy").rename(tmp_path / "x.npz")
+    assert "cannot read" in refused(capsys, "convert", tmp_path / "x.npz", "--to", tmp_path / "a")
+    with h5py.File(tmp_path / "none.h5", "w") as file:
+        file["num_episodes"] = 0
+    assert "cannot read" in refused(capsys, "convert", tmp_path / "none.h5", "--to", tmp_path / "a")
+
+
+def test_the_inner_folder_of_a_data_set_is_that_data_set(tmp_path, data):
+    target = tmp_path / "exp-v0.1"
+    assert main(["convert", str(tmp_path / "data" / "data"), "--to", str(target)]) == 0
+    assert_equal(read(target), read(tmp_path / "data"))
 
 
 def test_rllibs_batches_are_joined_by_episode(tmp_path, capsys):

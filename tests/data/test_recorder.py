@@ -52,8 +52,8 @@ class Played:
         return begun, *map(np.stack, (seen, acts, rewards, dones, cuts, masks))
 
 
-def recorder(folder, owner="run", space=SPACES, env="My-v0", seed=0):
-    return Recorder(folder, *space, {"env_id": env}, {"hparams": "mine", "seed": seed}, owner)
+def recorder(folder, owner="run", space=SPACES, env="My-v0", seed=0, **options):
+    return Recorder(folder, *space, {"env_id": env, **options}, {"hparams": "mine", "seed": seed}, owner)
 
 
 def recorded(folder, *parts, **options):
@@ -323,6 +323,10 @@ def test_another_environments_data_set_is_refused_before_anything_is_written(tmp
         recorder(tmp_path, env="Other-v0")
     with pytest.raises(UsageError, match="not of My-v0 as it is here"):
         recorder(tmp_path, space=(SPACES[0], spaces.Discrete(4)))
+    for options in ({"env_kwargs": {"g": 1.0}}, {"train_env_kwargs": {"g": 1.0}}):
+        with pytest.raises(UsageError, match=r"with {'env_kwargs': {}}, not with {'env_kwargs': {'g': 1.0}}"):
+            recorder(tmp_path, **options)
+    recorder(tmp_path, env_kwargs={}, env_wrappers=[])
     assert sorted(os.listdir(tmp_path / "data")) == names
 
 

@@ -14,6 +14,7 @@ import rl
 from rl import experiment
 from rl.agents.algos.registry import get_algo
 from rl.cli import main
+from rl.envs.hints import tell_hints
 from rl.hparams.c51 import C51HParams
 from rl.hparams.hints import action_hint, hints, picture_hint, updates_of_run
 from rl.hparams.merge import named, resolve
@@ -232,7 +233,7 @@ def test_hints_are_told_in_python_too(tmp_path, caplog):
     [("maml", "CartPole-v1", 1), ("maml", "Navigation2D-v0", 0), ("ppo", "CartPole-v1", 0)],
 )
 def test_nothing_to_adapt_to_is_told(caplog, name, env, told):
-    experiment.tell_hints(resolve(name, {"env": env}))
+    tell_hints(resolve(name, {"env": env}))
     found = warnings(caplog)
     assert len(found) == told
     assert (
@@ -243,12 +244,12 @@ def test_nothing_to_adapt_to_is_told(caplog, name, env, told):
 def test_pictures_are_told_where_training_begins(caplog):
     for model in ("mlp", "nature_cnn"):
         hparams = resolve("ppo", {"env": "coinrun", "frame_stack": 2, "model.name": model})
-        experiment.tell_hints(hparams)
+        tell_hints(hparams)
     assert warnings(caplog) == [
         "coinrun shows pictures of 64 x 64, which model mlp takes for lists of numbers: take "
         "model.name=nature_cnn or impala_cnn"
     ]
-    experiment.tell_hints(resolve("ppo", {"env": "Nowhere-v0"}))
+    tell_hints(resolve("ppo", {"env": "Nowhere-v0"}))
     assert warnings(caplog) == [], "building the run says so"
 
 

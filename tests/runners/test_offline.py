@@ -8,15 +8,16 @@ import dataclasses
 import numpy as np
 import own_data
 import pytest
+from gymnasium import spaces
 from small_runs import train
 
 import rl
 from rl.cli import main
 from rl.data.dataset import read, write
-from rl.envs.of_data import with_environment
+from rl.envs.of_data import data_hint, with_environment
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
-from rl.runners.from_data import checked_data, fingerprint
+from rl.runners.from_data import alike, checked_data, fingerprint
 from rl.runners.offline import build_offline, running_returns
 
 OFFLINE = {"memory": "dataset", "batch_size": 32, "model.hidden": (16,), "updates_per_iteration": 5}
@@ -124,6 +125,27 @@ def test_an_environment_that_data_name_is_not_imported(tmp_path, env_id):
     assert with_environment(hparams).env == ""
 
 
+def test_wrappers_that_data_name_are_asked_for_and_other_options_are_told(tmp_path, caplog):
+    data = own_data.play(tmp_path / "first", "Pendulum-v1", episodes=1)
+    about = {"env_id": "Pendulum-v1", "env_wrappers": ["odd:Scaled"], "env_kwargs": {"g": 1.0}}
+    write(tmp_path / "data", dataclasses.replace(data, metadata=about))
+    hparams = resolve("td3_bc", {"data": str(tmp_path / "data")})
+    with pytest.raises(UsageError, match="give --env_wrappers odd:Scaled, or name the environment by --env"):
+        with_environment(hparams)
+    named = resolve("td3_bc", {"data": str(tmp_path / "data"), "env": "Pendulum-v1"})
+    assert with_environment(named) is named
+    told = data_hint(named)
+    assert "recorded on Pendulum-v1 with {'env_kwargs': {'g': 1.0}, 'env_wrappers': ['odd:Scaled']}" in told
+    assert "here it has {'env_kwargs': {}}" in told
+    assert data_hint(resolve("td3_bc", {"data": str(tmp_path / "first"), "env": "Pendulum-v1"})) is None
+
+
+def test_actions_of_other_limits_are_no_data_of_an_environment():
+    box, half, none = (spaces.Box(-x, x, (2,)) for x in (1.0, 0.5, np.inf))
+    assert [alike(box, other, acts=True) for other in (box, half, none)] == [True, False, True]
+    assert alike(box, half)  # as observations
+
+
 def test_without_an_environment_nothing_is_evaluated(tmp_path, capsys, caplog, monkeypatch):
     """As a stranger's data may be: only who trains knows what they are good for."""
     data = own_data.play(tmp_path / "first", "CartPole-v1", episodes=3)
@@ -175,6 +197,9 @@ def test_what_does_not_fit_is_one_line_and_writes_nothing(cartpole, tmp_path):
     data.reward[3] = np.nan
     write(tmp_path / "nan", data)
     assert "hold a reward that is NaN or infinite" in refused(**settings, data=str(tmp_path / "nan"))
+    data.reward[3], data.action[3] = 1.0, 2
+    write(tmp_path / "third", data)
+    assert "an action that is none of Discrete(2)" in refused(**settings, data=str(tmp_path / "third"))
     assert not (tmp_path / "run").exists()
 
 
