@@ -4,7 +4,8 @@
 #
 #   ./setup.sh                     set up for the CPU (or for what was set up before)
 #   ./setup.sh --sys gpu           set up for an NVIDIA GPU; tpu likewise
-#   ./setup.sh CMD ARGUMENTS...    set up where needed, then run CMD in the environment
+#   ./setup.sh --extra mujoco      add extras of pyproject.toml (a,b), which stay: box2d, atari, mujoco ...
+#   ./setup.sh CMD ARGUMENTS...    set up where needed, then run CMD in the environment: uv pip install minigrid
 #   ./setup.sh --lock [FLAGS]      write the locks anew, with FLAGS of `uv pip compile` such as --upgrade
 set -euo pipefail
 
@@ -26,7 +27,7 @@ python=$venv/bin/python
 say() { printf 'setup.sh: %s\n' "$*" >&2; }
 fail() { say "error: $*"; exit 1; }
 
-usage() { sed -n '2,8s/^# \{0,1\}//p' "$root/setup.sh"; }
+usage() { sed -n '2,9s/^# \{0,1\}//p' "$root/setup.sh"; }
 
 # Runs a command out of sight; when it fails, shows the end of what it wrote and then one line of our own.
 quietly() {
@@ -53,11 +54,14 @@ requirements_of() {
 # "SYSTEM FOLDER" that .venv was made for; nothing where it was made by hand.
 made_for() { cat "$venv/.made-for" 2>/dev/null || true; }
 
+# Extras that .venv has, or is to have, one a line.
+extras_of() { { cat "$venv/.extras" 2>/dev/null || true; tr ',' '\n' <<<"$extras"; } | sed '/^$/d' | sort -u; }
+
 # A hash of everything that decides what is installed.
 stamp_text() {
   local file
   file=$(requirements_of "$1") || exit 1
-  { echo "$1 $venv"; cat "$file" "$lock" "$root/pyproject.toml" "$root/setup.sh"; } | sha256sum | cut -d ' ' -f 1
+  { echo "$1 $venv"; extras_of; cat "$file" "$lock" "$root/pyproject.toml" "$root/setup.sh"; } | sha256sum | cut -d ' ' -f 1
 }
 
 is_current() { [[ -x $python && -f $stamp && $(<"$stamp") == "$(stamp_text "$1")" ]]; }
@@ -107,15 +111,16 @@ find_uv() {
 # Makes .venv unless a usable one is there. One that was made for another system is made anew, because
 # TensorFlow's wheels overwrite each other; one that was moved too, because its scripts name the old place.
 make_venv() {
-  local sys=$1 before version
+  local sys=$1 before version kept
   before=$(made_for)
+  kept=$(extras_of)
   version='import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))'
-  if [[ ${before:-local $venv} == "$sys $venv" ]] && "$python" -c "$version" >/dev/null 2>&1; then
-    return
+  if [[ ${before:-local $venv} != "$sys $venv" ]] || ! "$python" -c "$version" >/dev/null 2>&1; then
+    say "creating .venv"
+    quietly "creating .venv" "$uv" venv --quiet --clear --no-project --python "$python_wanted" "$venv"
+    printf '%s\n' "$sys $venv" >"$venv/.made-for"
   fi
-  say "creating .venv"
-  quietly "creating .venv" "$uv" venv --quiet --clear --no-project --python "$python_wanted" "$venv"
-  printf '%s\n' "$sys $venv" >"$venv/.made-for"
+  [[ -z $kept ]] || printf '%s\n' "$kept" >"$venv/.extras"
 }
 
 # Installs what files of requirements ask for, in the versions of the lock, from files that have its hashes.
@@ -155,10 +160,12 @@ write_locks() {
 
 install_requirements() {
   local requirements=$1 developer=$venv/.developer-requirements.txt
-  "$python" - "$root/pyproject.toml" >"$developer" <<'PYTHON' || fail "cannot read the extra dev of pyproject.toml"
+  # shellcheck disable=SC2046  # a word each
+  "$python" - "$root/pyproject.toml" dev $(extras_of) >"$developer" <<'PYTHON' || fail "cannot read pyproject.toml"
 import sys, tomllib
 with open(sys.argv[1], "rb") as file:
-    print("\n".join(tomllib.load(file)["project"]["optional-dependencies"]["dev"]))
+    known = tomllib.load(file)["project"]["optional-dependencies"]
+print("\n".join(line for name in sys.argv[2:] for line in known.get(name, ())))
 PYTHON
   say "installing ${requirements##*/} (minutes on a new machine)"
   quietly "installing ${requirements##*/}" install_locked "$requirements" "$developer"
@@ -190,11 +197,14 @@ set_up() {
 }
 
 main() {
-  local sys=""
+  local sys="" name known
+  extras=""
   while [[ $# -gt 0 ]]; do
     case $1 in
       --sys) [[ $# -ge 2 ]] || fail "--sys needs one of local, gpu, tpu"; sys=$2; shift 2 ;;
       --sys=*) sys=${1#--sys=}; shift ;;
+      --extra) [[ $# -ge 2 ]] || fail "--extra needs names of extras, such as mujoco,box2d"; extras+=,$2; shift 2 ;;
+      --extra=*) extras+=,${1#--extra=}; shift ;;
       --lock) shift; write_locks "$@"; exit 0 ;;
       -h | --help) usage; exit 0 ;;
       --) shift; break ;;
@@ -208,6 +218,10 @@ main() {
     sys=${sys:-local}
   fi
   requirements_of "$sys" >/dev/null
+  known=$(sed -n '/^\[project.optional-dependencies\]/,/^\[project.scripts\]/s/^\([a-z0-9]*\) = \[.*/\1/p' "$root/pyproject.toml")
+  for name in ${extras//,/ }; do
+    grep -qx "$name" <<<"$known" || fail "unknown --extra '$name': one of $(tr '\n' ' ' <<<"$known")"
+  done
   if ! is_current "$sys"; then
     { exec 9>"$root/.setup.lock"; } 2>/dev/null || fail "cannot write in $root"
     if command -v flock >/dev/null; then flock 9; fi # two at once: the second waits, then finds it done
@@ -217,7 +231,7 @@ main() {
     say "ready (--sys $sys)"
   fi
   if [[ $# -gt 0 ]]; then
-    export VIRTUAL_ENV=$venv PATH=$venv/bin:$PATH
+    export VIRTUAL_ENV=$venv PATH=$venv/bin:$PATH:$root/.uv/bin
     unset PYTHONHOME
     exec "$@"
   fi

@@ -30,7 +30,7 @@ class Bar(NamedTuple):
     seconds: float | None = None  # of wall time, compilation left out
 
 
-WITH_WORKERS = re.compile(r"_workers_\d+$")  # how results of a set with N workers are called
+WITH_WORKERS = re.compile(r"_workers_(\d+)$")  # how results of a set with N workers are called
 JUDGED = range(100, 105)  # the seeds that sets are judged by; tuning has others, 0 to 9
 DISTRIBUTIONAL = ("c51", "qrdqn", "iqn", "rainbow")
 

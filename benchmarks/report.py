@@ -334,7 +334,7 @@ def write(folder: Path, names: Sequence[str] | None = None) -> None:
         for name in curves if names is None else names:
             plot(name, folder, curves[name])
     except ModuleNotFoundError as error:
-        print(f"no learning curves: {error.name} is missing, pip install '.[bench]'")
+        print(f"no learning curves: {error.name} is missing, ./setup.sh --extra bench")
     rows = read_table(folder / "learning.csv")
     (folder / "README.md").write_text(markdown(rows, folder))
     if folder == RESULTS:
@@ -342,16 +342,20 @@ def write(folder: Path, names: Sequence[str] | None = None) -> None:
 
 
 def measured(rows: list[Row], folder: Path) -> str:
-    """What each set came to, as rl/hparams/measured.csv has it."""
-    known, lines = trained.read(folder), ["hparams,env,seeds,mean_return,steps,judged"]
-    groups: dict[str, list[Row]] = {}
+    """What each set came to, as rl/hparams/measured.csv has it: with workers where it was not measured
+    without."""
+    known, lines = trained.read(folder), ["hparams,env,seeds,mean_return,steps,judged,workers"]
+    groups: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
-        if not WITH_WORKERS.search(row["hparams"]):
-            groups.setdefault(row["hparams"], []).append(row)
-    for name, group in sorted(groups.items()):
+        found = WITH_WORKERS.search(row["hparams"])
+        key = WITH_WORKERS.sub("", row["hparams"]), int(found[1]) if found else 0
+        groups.setdefault(key, []).append(row)
+    for (name, workers), group in sorted(groups.items()):
+        if workers and (name, 0) in groups:
+            continue
         mean, steps = np.mean([float(row["last"]) for row in group]), max(int(row["steps"]) for row in group)
         judged = "no" if marks(group, known) else "yes"
-        lines.append(f"{name},{group[0]['env']},{len(group)},{mean:.2f},{steps},{judged}")
+        lines.append(f"{name},{group[0]['env']},{len(group)},{mean:.2f},{steps},{judged},{workers}")
     return "\n".join(lines) + "\n"
 
 

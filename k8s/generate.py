@@ -152,7 +152,7 @@ def _check_yaml() -> None:
     import importlib.util
 
     if importlib.util.find_spec("yaml") is None:
-        raise UsageError("pyyaml is not installed: pip install '.[k8s]'")
+        raise UsageError("pyyaml is not installed: ./setup.sh --extra k8s")
 
 
 def _write(folder: Path, texts: dict[str, str]) -> None:

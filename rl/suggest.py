@@ -15,7 +15,7 @@ from rl.hparams.hparams import HParams
 from rl.hparams.merge import named
 from rl.listing import print_tables, registry_of
 from rl.report.video import headless_setup
-from rl.spaces import check_action_space
+from rl.spaces import ACTION_MASK, check_action_space
 
 MEASURED = Path(__file__).parent / "hparams" / "measured.csv"  # written by benchmarks/report.py
 HEADER = ("name", "mean return", "seeds", "steps", "what it is")
@@ -28,6 +28,7 @@ class Measured(NamedTuple):
     seeds: int
     steps: int
     judged: bool  # by seeds that chose nothing, and as the set is now
+    workers: int = 0  # that it was measured with
 
 
 def suggest(env_id: str) -> int:
@@ -68,7 +69,11 @@ def measured() -> dict[str, Measured]:
     with MEASURED.open(newline="", encoding="utf-8") as file:
         return {
             row["hparams"]: Measured(
-                float(row["mean_return"]), int(row["seeds"]), int(row["steps"]), row["judged"] == "yes"
+                float(row["mean_return"]),
+                int(row["seeds"]),
+                int(row["steps"]),
+                row["judged"] == "yes",
+                int(row.get("workers") or 0),
             )
             for row in csv.DictReader(file)
         }
@@ -86,6 +91,7 @@ def _row(name: str, hparams: HParams, found: Measured | None) -> tuple[str, ...]
     if found is None:
         return name, "not measured", "", f"{hparams.train_steps:,}", what
     seeds = f"{found.seeds}" if found.judged else f"{found.seeds}, not judged"
+    seeds += f", {found.workers} workers" if found.workers else ""
     return name, f"{found.mean_return:.1f}", seeds, f"{found.steps:,}", what
 
 
@@ -122,6 +128,8 @@ def _fitting(env_id: str, generic: list[tuple[str, HParams]]) -> tuple[list[tupl
         try:
             check_action_space(hparams, action_spaces_of(hparams.algo), spaces[hparams.view][1])
         except UsageError:
+            continue
+        if not hparams.masks and ACTION_MASK in (getattr(spaces[hparams.view][0], "spaces", None) or ()):
             continue
         found.append((name, hparams))
         hparams.env = env_id

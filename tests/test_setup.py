@@ -26,7 +26,7 @@ case "$*" in
   pip*) [ ! -e "$BROKEN" ] || { echo "no such package" >&2; exit 1; } ;;
 esac
 """
-PYTHON = "#!/bin/sh\nexit 0\n"
+PYTHON = '#!/bin/sh\necho "$@" >> "$CALLS.python"\n'
 
 
 class Machine:
@@ -110,6 +110,20 @@ def test_other_system_gets_a_fresh_environment_which_then_stays(machine):
     assert machine.asked() == ["venv", "pip"]
 
 
+def test_extras_are_installed_and_stay(machine):
+    def extras():
+        lines = machine.calls.with_name("calls.python").read_text().splitlines()
+        return [line.split()[3:] for line in lines if line.startswith("- ")][-1]
+
+    assert machine.setup().returncode == 0 and extras() == []
+    assert machine.setup("--extra", "mujoco,box2d").returncode == 0
+    assert machine.asked() == ["pip"] and extras() == ["box2d", "mujoco"]
+    assert machine.setup("--extra=box2d", "true").returncode == 0 and machine.asked() == []
+    machine.setup("--extra", "plot", "--sys", "gpu")
+    assert machine.asked() == ["venv", "pip"] and extras() == ["box2d", "mujoco", "plot"]
+    assert machine.setup("true").returncode == 0 and machine.asked() == []
+
+
 def test_moved_folder_gets_a_fresh_environment(machine):
     machine.setup()
     machine.root = machine.root.rename(machine.root.with_name("elsewhere"))
@@ -136,7 +150,9 @@ def test_failure_ends_with_one_clear_line_and_is_tried_again(machine):
     assert machine.setup("echo", "runs").stdout == "runs\n"
 
 
-@pytest.mark.parametrize("flags", [["--sys", "cpu"], ["--sys"], ["--system", "gpu"]])
+@pytest.mark.parametrize(
+    "flags", [["--sys", "cpu"], ["--sys"], ["--system", "gpu"], ["--extra", "plot,mujocoo"], ["--extra"]]
+)
 def test_wrong_option_is_one_line_and_installs_nothing(machine, flags):
     done = machine.setup(*flags)
     assert done.returncode == 1 and machine.asked() == []

@@ -22,6 +22,10 @@ def test_sets_of_an_environment_come_best_measured_first(capsys, monkeypatch, tm
         "dqn_acrobot,Acrobot-v1,5,-80.0,100000,yes\nppo_acrobot,Acrobot-v1,5,-75.0,999424,yes\n"
         "a2c_acrobot,Acrobot-v1,5,-80.0,50000,yes\nvpg_acrobot,Acrobot-v1,3,-70.0,500000,no\n"
     )
+    table.write_text(table.read_text().replace("\n", ",0\n").replace("judged,0", "judged,workers"))
+    table.write_text(table.read_text().replace("50000,yes,0", "50000,yes,2"))
+    assert main(["--suggest", "Acrobot-v1"]) == 0
+    assert "5, 2 workers" in next(line for line in capsys.readouterr().out.splitlines() if "a2c" in line)
     assert main(["--suggest", "Acrobot-v1"]) == 0
     found, command = names(capsys)
     assert found[:4] == ["ppo_acrobot", "a2c_acrobot", "dqn_acrobot", "vpg_acrobot"]
@@ -32,6 +36,7 @@ def test_another_environment_gets_the_sets_of_algorithms_that_act_in_it(capsys):
     assert main(["--suggest", "Taxi-v4"]) == 0
     found, command = names(capsys)
     assert {"dqn", "ppo", "sac_discrete"} <= set(found) and not {"sac", "td3", "vdn", "maddpg"} & set(found)
+    assert "world_models" not in found  # Taxi says which actions are legal
     assert found.index("vpg") < found.index("cql_discrete")  # which needs data
     assert command == "python train.py --hparams ppo --env Taxi-v4"
 

@@ -246,9 +246,7 @@ def unknown(env_id: str) -> UsageError:
 
 def missing_extra(env_id: str, extra: str) -> UsageError:
     """Returns the error that names the extra which an environment needs."""
-    return UsageError(
-        f"environment {env_id} needs the extra {extra!r}: pip install '.[{extra}]' (repository root)"
-    )
+    return UsageError(f"environment {env_id} needs the extra {extra!r}: ./setup.sh --extra {extra}")
 
 
 def _line(error: BaseException) -> str:

@@ -136,5 +136,5 @@ def _needs(*packages: str) -> None:
     if missing:
         raise UsageError(
             f"--format onnx needs the extra 'export' ({', '.join(missing)} is missing): "
-            "pip install '.[export]' (repository root)"
+            "./setup.sh --extra export"
         )

@@ -27,6 +27,8 @@ def _fields(kind: type[BaseModel]) -> dict[str, Any]:
 def _schema_words(schema: dict[str, Any]) -> str:
     if "anyOf" in schema:
         return " or ".join(_schema_words(each) for each in schema["anyOf"])
+    if "const" in schema:
+        return f"{schema['const']} alone"
     if "enum" in schema:
         return "one of " + ", ".join(schema["enum"])
     if schema.get("type") == "array":

@@ -64,7 +64,8 @@ def _commented(kind: type) -> dict[str, str]:
     alone: set[int] = set()  # lines that are nothing but a comment
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
-            comments[token.start[0]] = token.string.lstrip("# ")
+            text = token.string.lstrip("# ")
+            comments[token.start[0]] = "" if text.startswith(("type: ", "noqa")) else text  # for tools
             if token.line.lstrip().startswith("#"):
                 alone.add(token.start[0])
     found = {}
@@ -76,5 +77,5 @@ def _commented(kind: type) -> dict[str, str]:
             while above - 1 in alone:
                 above -= 1
             lines = range(above, (node.end_lineno or node.lineno) + 1)
-            found[node.target.id] = " ".join(comments[line] for line in lines if line in comments)
+            found[node.target.id] = " ".join(filter(None, (comments.get(line) for line in lines)))
     return found

@@ -78,6 +78,7 @@ class HParams(Checked):
     demonstrated: ClassVar[bool] = False  # whether an algorithm needs data beside what it plays
     taught: ClassVar[bool] = False  # whether an algorithm asks a trained run, which its hparam `expert` names
     searches: ClassVar[bool] = False  # whether an algorithm searches, for which its environment is in-graph
+    masks: ClassVar[bool] = True  # whether an algorithm can be told which actions are legal
     adapts: ClassVar[bool] = False  # whether an algorithm adapts to tasks, for which its environment is too
     view: ClassVar[str] = "rows"  # how it sees environments of many agents, one of `rl.envs.agents.VIEWS`
     data_chunk: Count = 0  # memory=dataset: steps of the data that are held at a time; 0: all of them

@@ -13,6 +13,7 @@ from rl.hparams.sequences import UniformSequences, check_every_step_is_replayed
 class WorldModelsHParams(UniformSequences, HParams):
     """World Models: sizes of V, M and C, what the first two learn from, and how the third dreams."""
 
+    masks: ClassVar[bool] = False  # what is legal is not dreamed of
     searched: ClassVar[dict[str, str]] = {
         "gamma": "",
         "temperature": "0.5:1.5",

@@ -26,7 +26,7 @@ DPI = 120
 def check_matplotlib() -> None:
     """Raises UsageError where matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise UsageError("pictures need matplotlib, which is not installed: pip install '.[plot]'")
+        raise UsageError("pictures need matplotlib, which is not installed: ./setup.sh --extra plot")
 
 
 def draw_curve(axes: Axes, x: Any, found: Estimate, label: str | None = None, alpha: float = 0.2) -> None:

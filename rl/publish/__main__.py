@@ -79,7 +79,9 @@ def _checked(args: argparse.Namespace) -> Path:
     if args.repo is not None and not _REPO.fullmatch(args.repo):
         raise UsageError(f"--repo {args.repo}: needs USER/NAME, such as me/ppo-cartpole")
     if args.repo is not None and importlib.util.find_spec("huggingface_hub") is None:
-        raise UsageError("--repo: huggingface_hub is not installed: pip install huggingface_hub")
+        raise UsageError(
+            "--repo: huggingface_hub is not installed: ./setup.sh uv pip install huggingface_hub"
+        )
     check_run(args.run, "run")
     return output_beside(args.run, args.to, "published", ("README.md", "checkpoints"), args.force)
 

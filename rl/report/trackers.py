@@ -127,4 +127,6 @@ def check_tracker(name: str, here: bool = True) -> None:
     if name not in TRACKERS:
         raise UsageError(f"--track {name}: {nearest(name, TRACKERS)}")
     if here and importlib.util.find_spec(name) is None:
-        raise UsageError(f"--track {name}: the package {name} is not installed: pip install {name}")
+        raise UsageError(
+            f"--track {name}: the package {name} is not installed: ./setup.sh uv pip install {name}"
+        )

@@ -131,7 +131,7 @@ def _asked(argv: Sequence[str]) -> Asked:
     parser = build_parser()
     own, rest = parser.parse_known_args(argv)
     if own.population is None and importlib.util.find_spec("optuna") is None:
-        raise UsageError("python -m rl.tune needs Optuna, which is not installed: pip install '.[tune]'")
+        raise UsageError("python -m rl.tune needs Optuna, which is not installed: ./setup.sh --extra tune")
     train, bare = parse(["--hparams", own.set, *rest], flags_of(parser)), cli.build_parser().parse_args([])
     for name, value in vars(train).items():
         if name not in (*TAKEN, "hparams") and value != getattr(bare, name):

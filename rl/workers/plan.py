@@ -21,9 +21,7 @@ class Workers(NamedTuple):
 def check_ray() -> None:
     """Raises UsageError where Ray is not installed."""
     if importlib.util.find_spec("ray") is None:
-        raise UsageError(
-            "workers need Ray, which is not installed: run ./setup.sh, or pip install 'ray>=2.60,<3'"
-        )
+        raise UsageError("workers need Ray, which is not installed: run ./setup.sh --extra ray")
 
 
 def shares(parallel: int) -> list[list[int]]:

@@ -184,8 +184,8 @@ class _Needy(gymnasium.Env):
 @pytest.mark.parametrize(
     ("package", "words"),
     [
-        ("MuJoCo", "the extra 'mujoco': pip install '.[mujoco]'"),
-        ("Box2D", "the extra 'box2d': pip install '.[box2d]'"),
+        ("MuJoCo", "the extra 'mujoco': ./setup.sh --extra mujoco"),
+        ("Box2D", "the extra 'box2d': ./setup.sh --extra box2d"),
         ("flux", "a package that is missing: flux is not installed"),
     ],
 )

@@ -197,5 +197,5 @@ def test_without_the_package_one_line_says_how_to_install_it(monkeypatch: pytest
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(UsageError, match=r"pip install '.\[pettingzoo\]'"):
+    with pytest.raises(UsageError, match=r"\./setup\.sh --extra pettingzoo"):
         TeamEnvs(TAG, 1)

@@ -284,16 +284,10 @@ def test_flags_after_two_dashes_are_those_of_train_py(generate):
     assert container(job["spec"]["template"])["args"][-2:] == ["--seed", "3"]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/kubernetes.md"])
-def test_pages_name_the_extra_before_the_first_command_that_needs_it(page):
-    before, command, _ = (ROOT / page).read_text().partition("    python -m k8s.generate")
-    assert command and "pip install '.[k8s]'" in before
-
-
 def test_missing_package_is_told_with_what_to_install(generate, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     done = generate(*GOOD)
-    assert done.code == 2 and done.err == "error: pyyaml is not installed: pip install '.[k8s]'\n"
+    assert done.code == 2 and done.err == "error: pyyaml is not installed: ./setup.sh --extra k8s\n"
 
 
 def test_folder_with_other_manifests_is_left_alone(generate, tmp_path):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from rl.ops import distributional
 from rl.ops.distributional import categorical_projection, quantile_huber
 
-NO_PEER = "the extra `peers` is not installed: pip install '.[peers]'"
+NO_PEER = "the extra `peers` is not installed: ./setup.sh --extra peers"
 ATOMS = distributional.support(0.0, 2.0, 3)  # 0, 1, 2
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from rl.ops import distributional, returns, sequence, vtrace
 from rl.ops.distributions import TanhGaussian
 
-rlax = pytest.importorskip("rlax", reason="the extra `peers` is not installed: pip install '.[peers]'")
+rlax = pytest.importorskip("rlax", reason="the extra `peers` is not installed: ./setup.sh --extra peers")
 
 LENGTH, COUNT, ACTIONS, GAMMA = 12, 5, 4, 0.9
 SEEDS = pytest.mark.parametrize("seed", range(3))

@@ -205,4 +205,4 @@ def test_without_matplotlib_tables_are_still_there(two, monkeypatch, capsys):
     monkeypatch.setattr("rl.plot.figures.importlib.util.find_spec", lambda name: None)
     assert main([str(two)]) == 0
     assert main([str(two), "--out", str(two / "x.png")]) == 2
-    assert "pip install '.[plot]'" in capsys.readouterr().err
+    assert "./setup.sh --extra plot" in capsys.readouterr().err

@@ -123,7 +123,10 @@ def test_a_tracker_that_hangs_is_not_waited_for(tmp_path, monkeypatch, caplog):
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("wandv", "--track wandv: did you mean wandb?"), ("mlflow", "is not installed: pip install mlflow")],
+    [
+        ("wandv", "--track wandv: did you mean wandb?"),
+        ("mlflow", "is not installed: ./setup.sh uv pip install mlflow"),
+    ],
 )
 def test_a_tracker_that_is_not_there_is_one_line_and_writes_nothing(
     name, said, tmp_path, monkeypatch, capsys

@@ -273,7 +273,7 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(words, said, tmp_path,
 def test_without_optuna_the_extra_is_named(monkeypatch, capsys):
     monkeypatch.setattr(tune.importlib.util, "find_spec", lambda name: None)
     assert tune.main(["ppo_cartpole"]) == 2
-    assert "pip install '.[tune]'" in capsys.readouterr().err
+    assert "./setup.sh --extra tune" in capsys.readouterr().err
 
 
 def test_every_sampler_and_pruner_is_optunas():
