@@ -58,7 +58,8 @@ def test_an_example_learns_from_a_folder_outside_the_repository(folder, words):
     named = {hparams.algo, hparams.act_select, hparams.memory, hparams.model.name, hparams.env}
     assert named & {words[1], "boltzmann", "Counting-v0"}
     evaluator = Evaluator(agent, 1)
-    assert len(evaluator.run(0).returns) == 1
+    found = evaluator.run(0)
+    assert len(found.returns) == 1 and (hparams.env != "Counting-v0" or found.lengths == [20])
     evaluator.close()
     runner.close()
 

@@ -290,6 +290,8 @@ def test_commands_run_in_the_order_written(page, folder, nothing_is_trained, mon
             save(step, folder)
         elif step.kind == "python":
             exec(step.text, {"__name__": "__main__"})
+        elif step.kind == "text" and page.startswith("docs/algos/"):
+            continue  # a formula of the algorithm's docstring
         else:
             assert step.kind == "shell", f"no command: {step.text}"
             check(words, typed(words), capsys.readouterr().err, folder, before)

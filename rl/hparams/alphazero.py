@@ -32,7 +32,7 @@ class AlphaZeroHParams(TreeSearchHParams):
     # One player: an episode is worth 1 where its return is no less than those of so much of the last
     # episodes, else -1 (Laterre et al. 2018); None: rewards are as they are, and best within [-1, 1].
     rank_percentile: Fraction | None = None
-    ranked_episodes: Count = 250  # how many last episodes that are
+    ranked_episodes: Count = 250  # past episodes that a return is ranked among
 
     def check(self) -> None:
         """Raises UsageError unless the rollout splits into equal minibatches, and there are ranks."""

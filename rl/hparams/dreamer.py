@@ -41,7 +41,7 @@ class DreamerHParams(UniformSequences, HParams):
     bin_limit: PositiveFloat = 20.0  # symlog of the largest reward or value that they tell
     dynamics_coef: Coefficient = 1.0  # weight of the KL by which the prior learns
     representation_coef: Coefficient = 0.1  # weight of the KL by which the posterior does
-    free_nats: Coefficient = 1.0  # KL below which neither learns from it
+    free_nats: Coefficient = 1.0  # free nats: smaller KL divergences give no gradient
     horizon: PositiveInt = 15  # imagined steps from every replayed state
     gae_lambda: Fraction = 0.95  # of the imagined returns
     replay_critic_coef: Coefficient = 0.3  # weight of the critic's loss at replayed steps

@@ -152,8 +152,8 @@ class HParams(Checked):
 
     # With workers (--num_workers).
 
-    # Each worker plays a part of `num_envs` environments, and all wait for one another; false: each plays so
-    # many by itself.
+    # Each worker plays a part of `num_envs` environments, and all wait for one another; false: each steps its
+    # own `num_envs`.
     sync_workers: bool = False
     max_staleness: Count | None = None  # a rollout whose weights are more updates old is not used; None: any
     # Seconds without a rollout after which a worker is replaced, and without an answer a buffer.

@@ -19,6 +19,7 @@ from rl.envs.graph.base import GraphEnv
 from rl.envs.make import chosen_backend
 from rl.envs.own import give_env
 from rl.errors import UsageError
+from rl.ops import random
 from tests.graph_ids import OF_ONE
 
 
@@ -76,6 +77,37 @@ def test_a_module_of_an_environment_that_cannot_be_imported_is_one_line(
     assert said.startswith(f"environment broken_env:X: cannot import broken_env: {raised.partition('(')[0]}")
     wrapped = _refused("CartPole-v1", "auto", 1, {}, None, False, None, ("broken_env:Wrapper",))
     assert wrapped.startswith(f"env_wrappers: cannot import broken_env: {raised.partition('(')[0]}")
+
+
+class Mistaken(GraphEnv):
+    """Says in floats whether it is over, or rewards all its rows with one number."""
+
+    observation_space, action_space = spaces.Box(0.0, 1.0, (1,)), spaces.Discrete(2)
+
+    def __init__(self, num_envs: int, max_episode_steps: int | None = None, over: bool = True) -> None:
+        super().__init__(num_envs, max_episode_steps)
+        self.over = over
+
+    def initial(self, seed: Any) -> Any:
+        return tf.zeros([self.num_envs])
+
+    def dynamics(self, physics: Any, action: Any, seed: Any) -> Any:
+        zeros = tf.zeros([self.num_envs])
+        return (physics, zeros, zeros) if self.over else (physics, 1.0, zeros > 0.0)
+
+    def observe(self, physics: Any) -> Any:
+        return physics[:, None]
+
+
+@pytest.mark.parametrize(
+    ("over", "words"),
+    [(True, r"terminated is float32 \[3\], not bool \[3\]"), (False, r"reward is float, not float32 \[3\]")],
+)
+def test_what_an_environment_returns_of_another_kind_is_named(over: bool, words: str) -> None:
+    env = Mistaken(3, over=over)
+    state, _ = env.reset(random.key(0))
+    with pytest.raises(UsageError, match=f"Mistaken.dynamics: {words}"):
+        env.step(state, tf.zeros([3], tf.int64), random.key(1))
 
 
 class Unfinished(GraphEnv):

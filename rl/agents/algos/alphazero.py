@@ -29,7 +29,7 @@ Deviations from the papers:
 3. There is no L2 term: `optimizer=adamw` with `weight_decay` decays the weights.
 4. c_puct is constant, as in AlphaGo Zero. A tree is not used again after the move.
 5. The temperature is the same from an episode's first move to its last. The value is linear, without a tanh.
-6. In games for two the value also learns what who is not on turn sees.
+6. In games for two the value is also trained on the observation of the player who is not to move.
 7. Returns equal to the percentile are ranked 1, where the paper draws lots unless they are the greatest; the
    first episodes, before anything has ended, are ranked 1.
 8. What is random in an environment has one outcome at each node of a tree.

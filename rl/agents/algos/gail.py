@@ -41,7 +41,7 @@ class Told(NamedTuple):
 
 @register
 class GAIL(PPO):
-    """Imitation of data that the policy's rollouts are told from: discrete and bounded continuous actions."""
+    """Imitation learning by a discriminator of rollouts and data: discrete and bounded continuous actions."""
 
     hparams: GAILHParams
     hparams_type = GAILHParams

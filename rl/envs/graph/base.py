@@ -118,6 +118,7 @@ class GraphEnv(Copies):
         """
         resets = state.episode_end  # [B]
         physics, reward, terminated = self.dynamics(state.physics, self._clip(action), seed)
+        self._check_moved(reward=(reward, tf.float32), terminated=(terminated, tf.bool))
         physics = merge_resets(resets, self.next_episode(state.physics, seed), physics)
         reward = tf.where(resets, 0.0, reward)  # [B]
         terminated = terminated & ~resets  # [B]
@@ -128,6 +129,16 @@ class GraphEnv(Copies):
             truncated = elapsed_steps >= self.max_episode_steps  # [B]
         next_state = GraphState(physics, elapsed_steps, terminated | truncated)
         return next_state, TimeStep(self.observe(physics), reward, terminated, truncated)
+
+    def _check_moved(self, **given: tuple[Any, tf.DType]) -> None:
+        """Raises UsageError where `dynamics` returns something else than [B] of a dtype; once,
+        where it is traced."""
+        for name, (x, dtype) in given.items():
+            if not tf.is_tensor(x) or x.dtype != dtype or x.shape != [self.num_envs]:
+                found = f"{x.dtype.name} {x.shape.as_list()}" if tf.is_tensor(x) else type(x).__name__
+                raise UsageError(
+                    f"{type(self).__name__}.dynamics: {name} is {found}, not {dtype.name} [{self.num_envs}]"
+                )
 
     def _clip(self, action: Nest) -> Nest:
         if isinstance(self.action_space, spaces.Box):
