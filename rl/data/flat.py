@@ -88,7 +88,7 @@ def _cast(path: Path, name: str, values: np.ndarray, space: spaces.Space) -> np.
     has others, or ones that the space has not."""
     with np.errstate(invalid="ignore"):
         found = values.astype(space.dtype)
-    if not (np.array_equal(found, values) if space.dtype.kind in "iub" else True):
+    if space.dtype.kind in "iub" and not np.array_equal(found, values):
         raise UsageError(f"{path}: {name} are not all whole numbers of {space}: name another --env")
     if not in_range(space, found):
         raise UsageError(f"{path}: {name} are not all of {space}: name another --env")
@@ -224,7 +224,8 @@ def _episodes(found: Columns) -> Iterator[Episode]:
     over = terminals | timeouts
     if following is not None:
         seen = found["observations"]
-        apart = following[:-1].astype(seen.dtype) != seen[1:]
+        dtype = min(seen.dtype, following.dtype, key=lambda each: each.itemsize)  # the one may be rounded
+        apart = following[:-1].astype(dtype) != seen[1:].astype(dtype)
         over[:-1] |= apart.any(tuple(range(1, apart.ndim)))
     ends = np.flatnonzero(over)
     if not ends.size or ends[-1] != count - 1:

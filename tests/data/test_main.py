@@ -127,6 +127,13 @@ def test_episodes_end_where_what_follows_is_another_ones(tmp_path, capsys):
     assert found.lengths.tolist() == [4, 3, 1]
     assert found.observation[:, 0].tolist() == [0, 1, 2, 3, 4, 100, 101, 102, 103, 200, 201]
     assert np.flatnonzero(found.truncated).tolist() == [3, 6, 7]
+    rounded = np.arange(8.0)[:, None] / 7.0  # as float32, not the same numbers
+    np.savez(
+        tmp_path / "r.npz", observations=rounded[:-1], next_observations=np.float32(rounded[1:]),
+        **{name: each[:-1] for name, each in columns.items()},
+    )  # fmt: skip
+    assert main(["convert", str(tmp_path / "r.npz"), "--to", str(tmp_path / "r")]) == 0
+    assert read(tmp_path / "r").lengths.tolist() == [7]
     one = {name: each[:1] for name, each in columns.items()}
     np.savez(tmp_path / "one.npz", observations=first[:1], next_observations=first[:1], **one)
     assert main(["convert", str(tmp_path / "one.npz"), "--to", str(tmp_path / "one")]) == 0
