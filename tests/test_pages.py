@@ -46,7 +46,6 @@ from rl.workers.plan import check_roles, division, together
 CANNOT = {
     "make ": "sets up, tests everything, trains or measures for an hour",
     "./setup.sh": "downloads",
-    "pip install ": "downloads",
     "git clone ": "downloads",
     "source ": "sets up the shell that it is typed in",
     "tensorboard ": "a server",
