@@ -17,7 +17,7 @@ from rl.errors import NotSent, UsageError
 from rl.experiment import train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
-from rl.policy import Policy, check_whole
+from rl.policy import Policy, check_integers
 from rl.report.callbacks import Callbacks
 from rl.report.runs import RETURN, find_runs, run_columns
 from rl.report.trackers import check_tracker
@@ -126,7 +126,7 @@ def train(
         overrides = {"env": give_env(env), **overrides}
     name, resolved = _resolved(hparams, overrides)
     resolved = with_environment(resolved)
-    check_whole(("eval_episodes", eval_episodes, 1), ("seed", seed, 0), ("num_workers", num_workers, 0))
+    check_integers(("eval_episodes", eval_episodes, 1), ("seed", seed, 0), ("num_workers", num_workers, 0))
     if ray_address is not None and not num_workers:
         raise UsageError(f"ray_address={ray_address}: give num_workers with it")
     if not (callbacks is None or isinstance(callbacks, Callbacks)):

@@ -127,7 +127,7 @@ class Policy:
             UsageError: episodes is no whole number from 1 on, or seed none from 0 on; or it learned from
                 data, and of no environment that could be played.
         """
-        check_whole(("episodes", episodes, 1), ("seed", seed, 0))
+        check_integers(("episodes", episodes, 1), ("seed", seed, 0))
         if not self.agent.hparams.env:
             raise UsageError("there is no environment to evaluate in: load it with env=")
         with contextlib.closing(Evaluator(self.agent, episodes)) as evaluator:
@@ -187,7 +187,7 @@ def _batch(space: spaces.Space, observation: Nest, batched: bool) -> Nest:
     return array if batched else array[None]
 
 
-def check_whole(*given: tuple[str, Any, int]) -> None:
+def check_integers(*given: tuple[str, Any, int]) -> None:
     """Raises UsageError for a value that is no whole number, or below its least: (name, value, least)."""
     for name, value, least in given:
         if not isinstance(value, numbers.Integral) or value < least:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from gymnasium import spaces
@@ -76,7 +77,7 @@ def _run(words: list[str]) -> int:
         flags = [word for word in words if word.startswith("-")]
         if flags:
             raise UsageError(f"unknown flag {flags[0]}: DIR ... are folders (all: --help)")
-        if len(words) > 1 and not Path(words[0]).exists() and "did you mean" in nearest(words[0], COMMANDS):
+        if len(words) > 1 and not Path(words[0]).exists() and get_close_matches(words[0], COMMANDS):
             raise UsageError(f"{words[0]} is neither a folder nor a command; {nearest(words[0], COMMANDS)}")
         for i, folder in enumerate(words):
             lines = summary.summary(folder)

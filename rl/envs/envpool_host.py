@@ -25,6 +25,7 @@ from rl import cores
 from rl.envs.envpool_tasks import ATARI, PROCGEN, find_task
 from rl.envs.host import HostEnv, HostStep, action_encoder, action_view, env_seeds, observation_view
 from rl.errors import UsageError
+from rl.spaces import channels_first
 from rl.types import Nest
 
 TINY = ("envpool.classic_control", "envpool.toy_text")  # a step costs less than waking a thread
@@ -215,7 +216,7 @@ def _num_threads(family: str, num_envs: int) -> int:
 def _channels_first(space: spaces.Space) -> bool:
     """Returns whether elements are pictures [C, H, W]."""
     picture = isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
-    return picture and space.shape[0] < space.shape[2]
+    return picture and channels_first(space.shape)
 
 
 def _turned(space: spaces.Space) -> spaces.Space:

@@ -282,7 +282,7 @@ def ppo_halfcheetah() -> PPOHParams:
 def ppo_hopper() -> PPOHParams:
     """PPO on Hopper-v5 (CleanRL's settings for MuJoCo, but for value_coef).
 
-    With rl-baselines3-zoo's it learns to stand still, for 1,000, here as by Stable-Baselines3 itself.
+    With rl-baselines3-zoo's it learned to stand still: 992.0 on seed 100, after as many steps.
     """
     return PPOHParams.of(
         MUJOCO,
