@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import optree
 import tensorflow as tf
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError
 
 from rl.envs.graph.base import GraphEnv, check_graph_env
 from rl.envs.graph.multi_agent import (
@@ -46,11 +48,7 @@ def make_graph(
     if issubclass(env_class, TurnGame) and "opponent" in env_kwargs:
         opponent = str(env_kwargs.pop("opponent"))
         opening = 0 if opponent == SELF else env_kwargs.pop("opening", 0)
-    options = [each for each in inspect.signature(env_class).parameters if each not in _ARGUMENTS]
-    for key in env_kwargs:
-        if key not in options:
-            hint = nearest(key, options) if options else "it takes none"
-            raise UsageError(f"in-graph {env_id} has no option {key!r}: {hint} (or take env_backend gym)")
+    _check_options(env_id, env_class, env_kwargs)
     try:
         env = env_class(num_envs, max_episode_steps, **env_kwargs)
     except UsageError:
@@ -66,6 +64,31 @@ def make_graph(
     check_graph_env(env_id, env)
     graph_env: GraphEnv = env
     return graph_env
+
+
+def _check_options(env_id: str, env_class: type[GraphEnv], env_kwargs: dict[str, Any]) -> None:
+    """Raises UsageError for an option that the class has not, or of another type than it is declared with.
+
+    A wrong type may construct well, and fail only where the environment's functions are traced.
+    """
+    options = [each for each in inspect.signature(env_class).parameters if each not in _ARGUMENTS]
+    try:
+        declared = get_type_hints(env_class.__init__)
+    except NameError:  # a user's own, whose types are imported for a type checker alone
+        declared = {}
+    for key, value in env_kwargs.items():
+        if key not in options:
+            hint = nearest(key, options) if options else "it takes none"
+            raise UsageError(f"in-graph {env_id} has no option {key!r}: {hint} (or take env_backend gym)")
+        try:
+            adapter = TypeAdapter(declared.get(key, Any))
+        except PydanticSchemaGenerationError:  # a type that only its owner can check
+            continue
+        try:
+            adapter.validate_python(value, strict=True)  # strictly: an int is a float, no text is a number
+        except ValidationError as error:
+            said = error.errors()[0]["msg"]
+            raise UsageError(f"in-graph {env_id}: option {key} cannot be {value!r}: {said}") from error
 
 
 class GraphHost(HostEnv):

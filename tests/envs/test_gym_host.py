@@ -129,6 +129,21 @@ def test_options_out_of_all_bounds_are_one_line_in_the_graph_too():
         make_env("Identity-v0", "graph", 1, {"num_states": 0})
 
 
+@pytest.mark.parametrize(
+    ("env", "options", "said"),
+    [
+        ("Pendulum-v1", {"g": "abc"}, r"Pendulum-v1: option g cannot be 'abc': .*valid number"),
+        ("Pendulum-v1", {"g": None}, "Pendulum-v1: option g cannot be None: .*valid number"),
+        ("Catch-v0", {"rows": 2.5}, "Catch-v0: option rows cannot be 2.5: .*valid integer"),
+        ("CartPole-v1", {"sutton_barto_reward": 1}, "cannot be 1: .*valid boolean"),
+    ],
+)
+def test_options_of_another_type_are_one_line_in_the_graph(env, options, said):
+    with pytest.raises(UsageError, match=said):
+        make_env(env, "graph", 1, options)
+    assert make_env("Pendulum-v1", "graph", 1, {"g": 9}).gravity == 9  # a whole number is a number
+
+
 def longest(host, steps):
     """The most steps that an environment goes on, of so many."""
     host.reset(0)
