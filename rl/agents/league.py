@@ -27,8 +27,8 @@ class Who(NamedTuple):
 class League:
     """Past selves of an agent, of which the first is the untrained one; `rl.envs.graph.versus.Opponents`.
 
-    They draw their actions as in training. A member that leaves does so in the midst of games, too: the new
-    one plays on, and has these games counted.
+    They draw their actions as in training, and explore as the learner does at that time. A member that leaves
+    does so in the midst of games, too: the new one plays on, and has these games counted.
 
     Args:
         agent: who learns.
@@ -52,6 +52,7 @@ class League:
         self.elo = _variable(tf.zeros([self.size]))
         self.rating = _variable(tf.constant(0.0))
         self.entered = _variable(tf.constant(1, tf.int64))
+        self._now = _variable(tf.constant(0, tf.int64))  # environment steps before the rollout under way
         self.last_step = _variable(tf.constant(0, tf.int64))  # environment steps when the last one entered
 
     @property
@@ -102,6 +103,7 @@ class League:
     def admit(self, step: Tensor) -> None:
         """Lets the present self enter where that is due. step: environment steps so far, int64."""
         hparams, there = self.hparams, self.there()
+        self._now.assign(step)
         least = tf.reduce_min(tf.where(there, tf.convert_to_tensor(self.win_rate), 1.0))
         due = (step - self.last_step >= hparams.period) | (least > hparams.win_rate)
         place = due & (tf.range(self.size, dtype=tf.int64) == self.entered % self.size)  # [K]
@@ -139,8 +141,11 @@ class League:
         return found
 
     def _acts(self, observation: Nest, memory: Nest, seed: Tensor) -> tuple[Tensor, Nest]:
-        agent, start = self.agent, tf.constant(0, tf.int64)
-        found = agent.act(observation, memory, seed, start, False, sampled=agent.stochastic)
+        agent, now = self.agent, self._now.value()
+        if agent.stochastic:  # without the random actions of a beginning
+            found = agent.act(observation, memory, seed, now, False, sampled=True)
+        else:  # the best action always would be the same game over and over
+            found = agent.act(observation, memory, seed, now, True)
         return found[0], found[2]
 
 

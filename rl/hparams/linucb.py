@@ -24,7 +24,7 @@ class LinearBanditHParams(HParams):
     def check_training(self) -> None:
         """Raises UsageError where what was learned from would later be something else."""
         kept = "adds up contexts and rewards once and for all, in the units in which they came"
-        refuse_given(self, kept, "normalize_observation", "normalize_reward")
+        refuse_given(self, kept, "normalize_observation", "normalize_reward", "curiosity")
 
 
 class LinUCBHParams(LinearBanditHParams):

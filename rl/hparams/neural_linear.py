@@ -23,7 +23,7 @@ class NeuralLinearHParams(LinearThompsonHParams):
 
     algo: str = "neural_linear"
     rollout_length: PositiveInt = 40  # steps between two renewals of layers and posterior
-    batch_size: PositiveInt = 512  # rewards of an update of the layers
+    batch_size: PositiveInt = 512  # steps of an update of the layers, with autoreset steps, which pay nothing
     updates_per_iteration: PositiveInt = 100  # of the layers, after each rollout
     replay_capacity: PositiveInt = 20_000  # steps that layers and posterior learn from, the last ones
 

@@ -50,7 +50,7 @@ class Standard(keras.layers.Layer):
 
     def call(self, x: Tensor) -> Tensor:
         mean, variance = (tf.convert_to_tensor(each) for each in self.moments[:2])
-        return tf.clip_by_value((x - mean) * tf.math.rsqrt(variance + 1e-8), -10.0, 10.0)
+        return (x - mean) * tf.math.rsqrt(variance + 1e-8)
 
     def original(self, x: Tensor) -> Tensor:
         """The numbers themselves, of those in units of the deviation."""
@@ -93,12 +93,12 @@ class Dynamics(keras.Model):
 
     def call(self, observation: Nest, code: Tensor, members: Tensor | None = None) -> Predicted:
         """What `members`, int32 [M], say of observations [N, ...] and codes [N, K]; None: all of them."""
-        return self._predicted(self.given(self._joined(observation, code)), members)
+        return self._predicted(self._given(observation, code), members)
 
     def apart(self, observation: Nest, code: Tensor) -> Predicted:
         """What each member says of N observations and codes of its own, [M * N, ...] and [M * N, K]; the
         first N are the first member's."""
-        x = self.given(self._joined(observation, code))
+        x = self._given(observation, code)
         return self._predicted(tf.reshape(x, [self.members, -1, x.shape[-1]]))
 
     def _predicted(self, x: Tensor, members: Tensor | None = None) -> Predicted:
@@ -125,6 +125,10 @@ class Dynamics(keras.Model):
         """(next observation [N, ...], reward [N]) after a change [N, F + 1] in units of the deviation."""
         change = self.change.original(change)
         return self.seen.decode(self.seen(observation) + change[:, :-1]), change[:, -1]
+
+    def _given(self, observation: Nest, code: Tensor) -> Tensor:
+        """What the networks see, [N, F + K]; what is far off is held back, unlike what they are to tell."""
+        return tf.clip_by_value(self.given(self._joined(observation, code)), -10.0, 10.0)
 
     def _joined(self, observation: Nest, code: Tensor) -> Tensor:
         return tf.concat([self.seen(observation), tf.clip_by_value(code, -1.0, 1.0)], -1)

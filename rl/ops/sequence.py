@@ -15,11 +15,25 @@ from rl.ops.returns import reverse_linear_recurrence
 from rl.types import Nest, Tensor, Trajectory
 
 
-def observed(trajectory: Trajectory) -> Tensor:
+def observed(trajectory: Trajectory, agents: int = 1) -> Tensor:
     """Which of the observations of sequences [L, N] are some, float32 [L+1, N]: 0 for those that fill up a
-    sequence of stored data beyond the end of its episode."""
+    sequence of stored data beyond the end of its episode, and for those of an agent that is gone.
+
+    agents: rows of an environment. Of several, one that is gone makes steps of mask 0 until all are: there
+    only what a step began from, or led to, is observed.
+    """
+    if agents > 1:
+        none = tf.zeros_like(trajectory.mask[:1])
+        return tf.maximum(tf.concat([trajectory.mask, none], 0), tf.concat([none, trajectory.mask], 0))
     filling = (1.0 - trajectory.mask) * tf.cast(trajectory.terminated, tf.float32)
     return tf.concat([tf.ones_like(filling[:1]), 1.0 - filling], 0)
+
+
+def goes_on(trajectory: Trajectory, agents: int = 1) -> Tensor:
+    """Whether an episode goes on where sequences [L, N] end, float32 [N]: not from a terminal observation,
+    nor, of several `agents`, where the last step was none: it may be one of an agent that is gone."""
+    last = 1.0 - tf.cast(trajectory.terminated[-1], tf.float32)
+    return last * trajectory.mask[-1] if agents > 1 else last
 
 
 def after_burn_in(

@@ -73,6 +73,12 @@ def test_regret_keeps_to_the_rate_of_theory(build, algo):
     assert halves.min() > 0.0
 
 
+@pytest.mark.parametrize("algo", ["linucb", "linear_thompson", "neural_linear"])
+def test_a_bonus_that_would_stay_in_the_posterior_is_refused(algo):
+    with pytest.raises(UsageError, match=f"curiosity=rnd: {algo} adds up .* once and for all"):
+        resolve(algo, {"curiosity": "rnd"})
+
+
 def test_autoreset_steps_are_not_learned_from_and_other_gradients_are_refused():
     agent = agent_of("linucb")
     observation = tf.ones([2, 1, SIZE])

@@ -9,6 +9,7 @@ import tensorflow as tf
 from rl.envs.graph.classification_bandit import ClassificationBandit
 from rl.envs.graph.linear_bandit import LinearBandit
 from rl.envs.graph.wheel_bandit import WheelBandit
+from rl.envs.graph.wrappers import PreviousActionReward
 from rl.errors import UsageError
 from rl.ops import random
 
@@ -30,6 +31,15 @@ def test_an_arm_pays_its_weights_times_the_context_and_noise():
     np.testing.assert_allclose(regret, expected.max(1) - chosen, rtol=1e-4, atol=1e-6)
     assert (LinearBandit(1, seed=2).weights == LinearBandit(1, seed=2).weights).all()
     assert (LinearBandit(1, seed=2).weights != LinearBandit(1, seed=3).weights).any()
+
+
+def test_regret_is_known_where_the_arm_before_is_told():
+    told = PreviousActionReward(LinearBandit(4, seed=2))
+    state, first = told.reset(random.key(0))
+    action = tf.constant([0, 1, 2, 3])
+    _, after = told.step(state, action, random.key(2))
+    own = told.env.regret(first.observation["observation"], action, after.reward)
+    np.testing.assert_array_equal(told.regret(first.observation, action, after.reward), own)
 
 
 def test_naming_the_class_of_a_row_of_a_file_pays_1(tmp_path):

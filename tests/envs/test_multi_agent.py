@@ -86,6 +86,25 @@ def test_a_shared_reward_is_the_teams_once() -> None:
         assert total == 8.0 and bool(tf.reduce_all(step.terminated))
 
 
+class Alike(Leavers):
+    """All are paid 10 for each step that anybody is there; the first leaves after one, the last after 3."""
+
+    shared_reward = True
+
+    def dynamics(self, physics: Any, action: Any, seed: Any) -> Any:
+        physics, reward, gone = super().dynamics(physics, action, seed)
+        return physics, tf.fill(reward.shape, 10.0), gone
+
+
+def test_a_shared_reward_does_not_fall_when_agents_leave() -> None:
+    _, *joint = _played(agents_view(Alike(1), "joint"), 4)
+    assert [each.reward.tolist() for each in joint] == [[10], [10], [10], [0]]
+    rows = agents_view(Alike(1), "rows")
+    _, *steps = _played(rows, 4)
+    team = Team(rows.agents, rows.team_share)
+    assert [team.reward(tf.constant(each.reward)).numpy() for each in steps] == pytest.approx([10, 10, 10, 0])
+
+
 @pytest.mark.parametrize(
     ("choice", "pay"), [((0, 0, 0), 7), ((0, 1, 1), 7), ((1, 0, 0), 0), ((1, 0, 1), 1), ((1, 1, 1), 8)]
 )

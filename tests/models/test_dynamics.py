@@ -45,6 +45,20 @@ def test_numbers_are_measured_from_their_mean_in_deviations_of_all_that_counted(
     np.testing.assert_allclose(standard.original(tf.constant(expected)), rows[1], rtol=1e-4, atol=1e-4)
 
 
+def test_a_rare_jump_is_learned_as_it_is_and_what_is_seen_is_held_back(network):
+    """A reward of 100 in one of 1,000 steps: sqrt(999) deviations from the mean, in all numbers there are."""
+    reward, zeros = np.zeros(1_000, np.float32), tf.zeros([1_000, 2])
+    reward[0] = 100.0
+    ones, code = tf.ones([1_000]), tf.zeros([1_000, 1])
+    batch = Batch(zeros, code, tf.constant(reward), ones, zeros, ones, tf.range(1_000), ones)
+    network.observe(batch, code)
+    target = network.target(batch)
+    np.testing.assert_allclose(target[0, -1], np.sqrt(999.0), rtol=1e-4)
+    np.testing.assert_allclose(network.following(zeros, target)[1], reward, rtol=1e-4, atol=1e-4)
+    far, farther = (network(tf.fill([1, 2], x), tf.zeros([1, 1])).mean for x in (1e4, 1e5))
+    np.testing.assert_array_equal(far, farther)
+
+
 def test_some_members_say_what_they_say_among_all(network, batch):
     everyone = network(batch.observation, code_of())
     chosen = network(batch.observation, code_of(), tf.constant([2, 0]))

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from rl.ops import returns, sequence
+from rl.types import Trajectory
 
 # One environment, four steps, gamma 1/2.
 REWARD = [1.0, 2.0, 3.0, 4.0]
@@ -209,3 +210,27 @@ def test_an_end_that_is_both_terminal_and_truncated_does_not_bootstrap():
     np.testing.assert_allclose(n_step(3, terminated=1, truncated=1)[:2], [2.0, 2.0])
     np.testing.assert_allclose(retrace([7.0, 0.5, 1.0], terminated=1, truncated=1), [1.75, 2.0, 6.0])
     np.testing.assert_allclose(n_step(3, terminated=1, truncated=1), n_step(3, terminated=1))
+
+
+def test_what_fills_a_sequence_and_who_is_gone_is_not_observed():
+    mask, zeros = [1.0, 1.0, 0.0, 0.0, 1.0], [0.0] * 5
+
+    def rows(mask, terminated):
+        ends, never = column([x > 0.0 for x in terminated], tf.bool), flags(count=5)
+        return Trajectory((), (), column(zeros), ends, never, column(mask), {})
+
+    # One agent: an episode of two steps, an autoreset, one that is cut at once, an autoreset.
+    whole = rows([1.0, 1.0, 0.0, 1.0, 0.0], zeros)
+    assert sequence.observed(whole)[:, 0].numpy().tolist() == [1.0] * 6
+    assert sequence.goes_on(whole).numpy().tolist() == [1.0]
+    # Stored data: two steps, and three that fill up.
+    filled = rows([1.0, 1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 1.0, 1.0])
+    assert sequence.observed(filled)[:, 0].numpy().tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+    assert sequence.goes_on(filled).numpy().tolist() == [0.0]
+    # One of two agents: gone after two steps, until the other one is and the environment resets.
+    gone = rows(mask, [0.0, 1.0, 0.0, 0.0, 0.0])
+    assert sequence.observed(gone, 2)[:, 0].numpy().tolist() == [1.0, 1.0, 1.0, 0.0, 1.0, 1.0]
+    assert sequence.goes_on(gone, 2).numpy().tolist() == [1.0]
+    left = rows([1.0, 1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0])
+    assert sequence.observed(left, 2)[:, 0].numpy().tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+    assert sequence.goes_on(left, 2).numpy().tolist() == [0.0]

@@ -81,6 +81,23 @@ def test_one_that_beats_all_members_enters_at_once(build):
     assert int(league.entered) == 2  # the new one has not been beaten yet
 
 
+def test_past_selves_of_learners_by_values_explore_as_these_do(build):
+    opponents = {"env_kwargs": {"opponent": "random"}, "train_env_kwargs": {"opponent": "league"}}
+    explores = {"min_replay_size": 64, "exploration_epsilon_end": 0.0, "exploration_steps": 1_000}
+    league = build("dqn", env="TicTacToe-v0", num_envs=64, **opponents, **explores).league
+    env = make_graph("TicTacToe-v0", 64, {"opponent": "random"}, None)
+    empty = tf.zeros([64, 9], tf.int32)
+    seen = env.seen(empty, tf.zeros([64], tf.int32))
+
+    def replies(step):
+        league.admit(tf.constant(step, tf.int64))
+        action, _ = league.act(empty, seen, league.start(64, random.key(1)), random.key(2))
+        return len(set(action.numpy().tolist()))
+
+    assert replies(0) == 9  # at random
+    assert replies(500_000) <= 2  # the best ones, of the untrained member and of the present self
+
+
 def test_what_cannot_play_itself_is_one_line(build):
     options = {"env_kwargs": {"opponent": "random"}, "train_env_kwargs": {"opponent": "league"}}
     with pytest.raises(UsageError, match="no self that learns"):

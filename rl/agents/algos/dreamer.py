@@ -181,7 +181,7 @@ class Dreamer(Agent[DreamerHParams]):
         weights = hparams.dynamics_coef, hparams.representation_coef, hparams.free_nats
         kl_loss, kl = wm.balanced_kl(observed.posterior, observed.prior, *weights)
         steps = tf.reduce_mean((rewarded + ending) * trajectory.mask, 0)
-        seen = sequence.observed(trajectory)
+        seen = sequence.observed(trajectory, self.rows_of_env)
         metrics = {
             "decoder_loss": tf.reduce_mean(decoding * seen, 0),
             "reward_loss": tf.reduce_mean(rewarded * trajectory.mask, 0),
@@ -237,8 +237,8 @@ class Dreamer(Agent[DreamerHParams]):
         value = wm.twohot_mean(logits, self.bins)
         target = tf.stop_gradient(returns.lambda_return(reward, discount, value, hparams.gae_lambda))
         # An observation whose next step is an autoreset was the last one of its episode.
-        last = 1.0 - tf.cast(trajectory.terminated[-1:], tf.float32)
-        begins = tf.reshape(tf.concat([trajectory.mask, last], 0), [1, math.prod(lead)])  # [1, M]
+        last = sequence.goes_on(trajectory, self.rows_of_env)
+        begins = tf.reshape(tf.concat([trajectory.mask, last[None]], 0), [1, math.prod(lead)])  # [1, M]
         weight = tf.stop_gradient(tf.math.cumprod(tf.concat([begins, discount[:-1]], 0), 0))  # [H, M]
 
         acting = states[:-1]

@@ -143,7 +143,7 @@ class WorldModels(Agent[WorldModelsHParams]):
         reward_loss = 0.5 * tf.square(following.reward - t.reward)
         ended = tf.cast(t.terminated, tf.float32)
         ending = tf.nn.sigmoid_cross_entropy_with_logits(ended, following.ends)
-        seen = sequence.observed(t)
+        seen = sequence.observed(t, self.rows_of_env)
         decoder_loss, kl = decoder_loss * seen, kl * seen
         vision = tf.reduce_mean(decoder_loss + hparams.kl_coef * kl, 0)
         memory = tf.reduce_mean((latent_loss + reward_loss + ending) * t.mask, 0)
@@ -164,7 +164,7 @@ class WorldModels(Agent[WorldModelsHParams]):
         draw, noise, dream = random.split(seed, 3)
         _, z, _, _ = self.latents(batch, draw)
         h, c = self.remembered_along(batch, z)[1]
-        goes_on = batch.mask * (1.0 - tf.cast(batch.trajectory.terminated[-1], tf.float32))  # [N]
+        goes_on = batch.mask * sequence.goes_on(batch.trajectory, self.rows_of_env)  # [N]
         state = {name: replicas.gathered(each) for name, each in (("z", z[-1]), ("h", h), ("c", c))}
         self.population.resample(noise)
         returns = self.dream(state, dream)  # [P, N]

@@ -148,7 +148,7 @@ class AgentsView(GraphEnv):
         actions = tf.reshape(self._clip(action), [*state.gone.shape, *self.env.action_space.shape])
         physics, reward, terminated = self.env.dynamics(state.physics, actions, seed)
         physics = merge_resets(resets, self.env.initial(seed), physics)
-        reward = tf.where(resets[:, None] | state.gone, 0.0, reward)  # [B, A]
+        reward = tf.where(resets[:, None], 0.0, self._paid(reward, state.gone))  # [B, A]
         gone = (state.gone | terminated) & ~resets[:, None]  # [B, A]
         elapsed_steps = tf.where(resets, 0, state.elapsed_steps + 1)  # [B]
         over = tf.reduce_all(gone, 1)  # [B]
@@ -156,6 +156,16 @@ class AgentsView(GraphEnv):
             over |= elapsed_steps >= self.max_episode_steps
         state = AgentsState(physics, elapsed_steps, gone, over, reward)
         return state, self.time_step(state)
+
+    def _paid(self, reward: Tensor, gone: Tensor) -> Tensor:
+        """Returns rewards [B, A] without those of agents that were gone before: 0 in their place, or what the
+        others are paid, where all are paid the same: the team's pay does not fall when some leave."""
+        own = tf.where(gone, 0.0, reward)
+        if not self.env.shared_reward:
+            return own
+        there = tf.reduce_sum(tf.cast(~gone, tf.float32), 1, keepdims=True)
+        shared = tf.reduce_sum(own, 1, keepdims=True) / tf.maximum(there, 1.0)
+        return tf.where(gone, shared, reward)
 
     def time_step(self, state: AgentsState) -> TimeStep:
         """Returns what this view shows of a state."""

@@ -37,6 +37,13 @@ class PreviousActionReward(GraphEnv):
         state, following = self.env.step(state, action, seed)
         return state, self._told(following, _previous_action(self.action_space, action, resets))
 
+    def regret(self, observation: Nest, action: Nest, reward: Tensor) -> Nest:
+        """See `GraphEnv.regret`."""
+        own = self.env.observation_space
+        nested = isinstance(own, spaces.Dict)
+        inner = {key: observation[key] for key in own.spaces} if nested else observation["observation"]
+        return self.env.regret(inner, action, reward)
+
     def _told(self, time_step: TimeStep, action: Nest) -> TimeStep:
         parts = {PREVIOUS_ACTION: action, PREVIOUS_REWARD: time_step.reward[:, None]}
         return time_step._replace(observation=joined(time_step.observation, parts))
