@@ -278,41 +278,32 @@ def ppo_halfcheetah() -> PPOHParams:
     )
 
 
+CLEANRL = MUJOCO | dict(  # CleanRL's settings for MuJoCo, but for value_coef
+    rollout_length=2_048,
+    lr=3e-4,
+    lr_schedule="linear",
+    value_coef=1.0,
+    max_grad_norm=0.5,
+    epochs=10,
+    minibatches=32,
+    log_std_init=0.0,
+    model=dict(hidden=(64, 64), activation="tanh", init="orthogonal"),
+)
+
+
 @register
 def ppo_hopper() -> PPOHParams:
     """PPO on Hopper-v5 (CleanRL's settings for MuJoCo, but for value_coef).
 
     With rl-baselines3-zoo's it learned to stand still: 992.0 on seed 100, after as many steps.
     """
-    return PPOHParams.of(
-        MUJOCO,
-        env="Hopper-v5",
-        rollout_length=2_048,
-        lr=3e-4,
-        lr_schedule="linear",
-        value_coef=1.0,
-        max_grad_norm=0.5,
-        epochs=10,
-        minibatches=32,
-        log_std_init=0.0,
-        model=dict(hidden=(64, 64), activation="tanh", init="orthogonal"),
-    )
+    return PPOHParams.of(CLEANRL, env="Hopper-v5")
 
 
 @register
 def ppo_walker2d() -> PPOHParams:
-    """PPO on Walker2d-v5 (rl-baselines3-zoo's settings); not measured here."""
-    return PPOHParams.of(
-        MUJOCO,
-        env="Walker2d-v5",
-        lr=5.05041e-5,
-        clip_range=0.1,
-        entropy_coef=0.000585045,
-        value_coef=1.743846,  # zoo's 0.871923 of the whole square
-        max_grad_norm=1.0,
-        epochs=20,
-        minibatches=16,
-    )
+    """PPO on Walker2d-v5 (CleanRL's settings for MuJoCo, but for value_coef)."""
+    return PPOHParams.of(CLEANRL, env="Walker2d-v5")
 
 
 @register
