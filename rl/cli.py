@@ -214,7 +214,7 @@ def _run(argv: Sequence[str]) -> int:
             eval_episodes=args.eval_episodes,
             test_episodes=args.test_episodes,
             eval_policy=args.eval_policy or _chosen_policy(hparams),
-            overrides=args.hparam_override,
+            overrides=_overrides(args),
             command=shlex.join([*program(), *argv]),
             workers=workers,
             user_modules=modules,
@@ -226,6 +226,15 @@ def _chosen_policy(hparams: HParams | None) -> str | None:
     """Says whose actions tests take where hparams say so themselves, not by default."""
     chosen = hparams is not None and "eval_policy" in hparams.model_fields_set
     return hparams.eval_policy if hparams is not None and chosen else None
+
+
+def _overrides(args: argparse.Namespace) -> str:
+    """Returns the single hyperparameters that were asked for, those of a file included."""
+    if not args.hparams:
+        return str(args.hparam_override)
+    from rl.hparams.merge import as_typed
+
+    return as_typed(args.hparams, args.hparam_override)[1]
 
 
 def _default_output(args: argparse.Namespace) -> str:

@@ -112,6 +112,8 @@ def _check_storages(request: Request, storages: dict[int, Storage]) -> bool:
     for number, storage in storages.items():
         with storage.glance() as run_dir:
             hparams = request.hparams or saved_hparams(run_dir)[0]
+            if not hparams.env:
+                _check_unplayed(request, run_dir)
             if request.render:
                 check_window(hparams.env)
             if request.training:
@@ -122,6 +124,15 @@ def _check_storages(request: Request, storages: dict[int, Storage]) -> bool:
         if request.training or request.record_video:
             storage.check_writable()
     return begins
+
+
+def _check_unplayed(request: Request, run_dir: Path) -> None:
+    """Raises UsageError where something is asked for that needs an environment, of a run that has none."""
+    flags = {"--record_video": request.record_video, "--render": request.render}
+    given = [flag for flag, wanted in flags.items() if wanted]
+    if given or not request.training:
+        what = f"{given[0]}: " if given else ""
+        raise UsageError(f"{what}{run_dir} learns from data alone, there is no environment to play in")
 
 
 def _all_copies(
@@ -319,6 +330,8 @@ def _test(
 
     if not saved_hparams(run_dir, request.hparams)[0].env:
         return tests
+    if request.record_video:
+        ensure_writable_dir(run_dir / "videos")  # before the episodes are played for nothing
     with contextlib.suppress(Stopped):
         agent, episodes = kept.agent_of(request.hparams), request.test_episodes
         if agent is None or request.eval_policy not in (None, agent.hparams.eval_policy):

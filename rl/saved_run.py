@@ -48,6 +48,9 @@ def saved_hparams(
             f"{run_dir} holds {hparams.algo} on {hparams.env}, not {asked.algo} on {asked.env}: "
             f"ask for --hparams {saved['name']}, or choose another --output_dir"
         )
+    if asked is not None and asked.env_wrappers and asked.env_wrappers != hparams.env_wrappers:
+        there = ", ".join(hparams.env_wrappers) or "none"
+        raise UsageError(f"{run_dir} was trained with env_wrappers {there}: leave --env_wrappers out")
     check_imported_modules(run_dir, saved.get("user_modules", ()))  # older runs do not say
     typed = () if asked is None else asked.env_wrappers
     strange = [name for name in hparams.env_wrappers if name not in typed]

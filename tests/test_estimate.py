@@ -182,12 +182,17 @@ def test_the_command_prints_a_table_or_json(run, folder, capsys, monkeypatch):
 
 def test_what_makes_estimates_doubtful_is_said():
     few, many = (Estimated(1.0, 0.5, 1.5, size) for size in (3.2, 30.0))
-    assert cautions({"data": many, "wis": many}) == []
-    assert [line[:40] for line in cautions({"data": few, "wis": few})] == [
+    assert cautions({"data": many, "wis": many}, 100) == []
+    assert [line[:40] for line in cautions({"data": few, "wis": few}, 100)] == [
         "importance ratios rest on 3.2 episodes: "
     ]
-    assert [line[:28] for line in cautions({"data": few, "dm": few})] == ["the intervals of dm, dr and "]
-    assert len(cautions({"data": many, "dr": few})) == 2
+    assert [line[:28] for line in cautions({"data": few, "dm": few}, 100)] == ["the intervals of dm, dr and "]
+    assert len(cautions({"data": many, "dr": few}, 100)) == 2
+    one = Estimated(1.0, 1.0, 1.0, 1.0)
+    assert cautions({"data": one, "wis": one}, 3)[0].startswith("importance ratios rest on 1.0 episodes")
+    assert [line[:35] for line in cautions({"data": one, "wis": one}, 1)] == [
+        "one episode does not tell how far re"[:35]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -199,6 +204,7 @@ def test_what_makes_estimates_doubtful_is_said():
         ({"--which": "first"}, "argument --which: no 'first': known: best, last"),
         ({"--gamma": "1.5"}, "needs a number from 0 to 1"),
         ({"--hparam_override": "lrr=1"}, "unknown hparam 'lrr': did you mean lr"),
+        ({"--hparam_override": "return_span=1"}, "return_span: it is none of fitted Q evaluation's"),
         ({"--hparam_override": "gamma=0.5"}, "gamma: it is none of fitted Q evaluation's (--gamma)"),
     ],
 )

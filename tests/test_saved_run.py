@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -81,3 +82,29 @@ def test_a_run_whose_hparams_are_of_something_else_is_refused_in_one_line(text, 
         assert main([*words, "--output_dir", str(tmp_path)]) == 2
         err = capsys.readouterr().err
         assert err.startswith("error: ") and err.count("\n") == 1 and "was it edited?" in err
+
+
+def test_a_test_refuses_what_the_run_was_not_trained_with(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "--hparams",
+        "ppo_identity",
+        "--train_steps",
+        "64",
+        "--test_episodes",
+        "1",
+        "--output_dir",
+        "run",
+    ]
+    assert main(words) == 0
+    Path("short.toml").write_text('base = "ppo_identity"\nmax_episode_steps = 5\n')
+    Path("same.toml").write_text('base = "ppo_identity"\n')
+    wrapper = "gymnasium.wrappers:TimeAwareObservation"
+    for flags, said in (
+        (["--hparams", "short.toml"], "trained with max_episode_steps=None, not 5"),
+        (["--hparams", "ppo_identity", "--env_wrappers", wrapper], "trained with env_wrappers none"),
+        (["--hparams", "same.toml"], ""),
+    ):
+        capsys.readouterr()
+        code = main([*flags, *words, "--training", "False"])
+        assert (code, said in capsys.readouterr().err) == (2 if said else 0, True)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from gymnasium import spaces
 
@@ -167,9 +168,23 @@ def _free(target: str, force: bool, *sources: str) -> Path:
     return path
 
 
+def _start(dataset: Dataset) -> Any:
+    """Returns the number that the environment calls the first of its discrete actions, which data sets count
+    from 0; 0 where the environment is unknown here. It is not imported: data may be a stranger's."""
+    if not isinstance(dataset.action_space, spaces.Discrete | spaces.MultiDiscrete):
+        return 0
+    try:
+        own = None if ":" in (dataset.env_id or ":") else _spaces(str(dataset.env_id))[1]
+    except UsageError:
+        own = None
+    if own is None:
+        print("actions are written as numbers from 0: the environment is not known here", file=sys.stderr)
+    return getattr(own, "start", 0)
+
+
 def _write(target: Path, dataset: Dataset, force: bool) -> None:
     if target.suffix in flat.FORMATS and not target.is_dir():
-        flat.write_flat(target, dataset)
+        flat.write_flat(target, dataset, _start(dataset))
     else:
         write(target, dataset, force=force)
     print(f"wrote {target}: {len(dataset.lengths):,} episodes, {int(dataset.lengths.sum()):,} steps")

@@ -272,9 +272,15 @@ def columns_of(dataset: Dataset) -> Columns:
     }
 
 
-def write_flat(path: Path, dataset: Dataset) -> None:
-    """Writes a file of `FORMATS`, whole or not at all. Raises UsageError."""
+def write_flat(path: Path, dataset: Dataset, start: Any = 0) -> None:
+    """Writes a file of `FORMATS`, whole or not at all. Raises UsageError.
+
+    start: what the environment calls its first discrete action, or the first of each: such files have its own
+        numbers.
+    """
     columns = columns_of(dataset)
+    if np.any(start):
+        columns["actions"] = columns["actions"] + start
     temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -111,7 +111,12 @@ def _quartiles(returns: np.ndarray) -> list[float]:
 
 
 def histogram(values: np.ndarray) -> list[str]:
-    """Returns a histogram in lines of text, of equal bins from the least to the greatest value."""
+    """Returns a histogram in lines of text, of equal bins from the least to the greatest value; a last line
+    counts what is no finite number."""
+    finite = values[np.isfinite(values)]
+    if len(finite) < len(values):
+        rest = [f"{'not finite':>10}  {len(values) - len(finite):,}"]
+        return (histogram(finite) if len(finite) else []) + rest
     if values.min() == values.max():
         return [f"{_number(float(values.min())):>10}  {'#' * WIDTH} {len(values):,}"]
     counts, edges = np.histogram(values, BINS)

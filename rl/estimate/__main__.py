@@ -92,7 +92,7 @@ def _checked(args: argparse.Namespace) -> Dataset:
 def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
     """Returns what is printed, by name."""
     from rl.api import load
-    from rl.estimate.behaviour import clone, recorded
+    from rl.estimate.behaviour import clone, no_ratios, recorded
     from rl.estimate.estimators import BY_RATIOS, BY_VALUES, TITLES, chosen, estimates
     from rl.estimate.fqe import FQE, default_hparams, fitted
     from rl.estimate.policy import DataPolicy
@@ -103,11 +103,14 @@ def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
     policy = DataPolicy(agent, data, args.data)
     fqe = default_hparams(agent.hparams, args.data, gamma, parse_overrides(args.hparam_override))
     notes, left = [], names
+    why = no_ratios(data)
     if not policy.has_density:
-        note = (
+        why = (
             "a policy of one action in a continuous space never takes the data's actions, which leaves no "
-            "importance ratios: take fitted Q evaluation (--estimators dm)"
+            "importance ratios"
         )
+    if why:
+        note = f"{why}: take fitted Q evaluation (--estimators dm)"
         left = [name for name in names if name not in BY_RATIOS]
         if not left or (args.estimators and left != names):
             raise UsageError(note)
@@ -130,7 +133,7 @@ def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
         values, error = fitted(policy, data, fqe, args.seed)
         notes.append(f"fitted Q evaluation: mean temporal difference error {error:.3g}")
     rows = estimates(left, data, gamma, log_ratio, values, args.resamples, args.seed)
-    notes += cautions(rows)
+    notes += cautions(rows, len(data.lengths))
     cut = int((~data.terminated[data.starts + data.lengths - 1]).sum())
     if cut and set(left) & set(BY_VALUES) and gamma ** int(data.lengths.max()) > 1e-3:
         notes.append(
@@ -151,11 +154,14 @@ def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
     }
 
 
-def cautions(rows: dict[str, Any]) -> list[str]:
-    """Returns what must be known of the estimates, by name, before they are believed."""
+def cautions(rows: dict[str, Any], episodes: int) -> list[str]:
+    """Returns what must be known of the estimates, by name, before they are believed. episodes: of the
+    data."""
     found = []
+    if episodes == 1:
+        found.append("one episode does not tell how far returns spread: there are no intervals")
     sizes = [row.effective_sample_size for name, row in rows.items() if name not in ("data", "dm")]
-    if sizes and min(sizes) < FEW:
+    if sizes and min(sizes) < min(FEW, episodes):
         found.append(
             f"importance ratios rest on {min(sizes):.1f} episodes: the policy acts unlike those that played, "
             "and even its fitted values are guesses there (own data of it would tell: --record_data)"
@@ -180,7 +186,7 @@ def _print(found: dict[str, Any]) -> None:
     print(f"returns    discounted by {found['gamma']:g} a step\n")
     rows = [["", "estimator", "return", "95 % interval", "effective sample size"]]
     for name, row in found["estimates"].items():
-        interval = f"{_number(row['low'])} to {_number(row['high'])}"
+        interval = f"{_number(row['low'])} to {_number(row['high'])}" if found["episodes"] > 1 else "-"
         size = f"{row['effective_sample_size']:,.1f}"
         rows.append([name, found["titles"][name], _number(row["estimate"]), interval, size])
     plain_table(rows, sys.stdout)

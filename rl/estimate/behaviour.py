@@ -21,17 +21,27 @@ UPDATES = 10_000  # of the cloning
 
 def recorded(data: Dataset) -> np.ndarray | None:
     """Returns the log-probabilities [N] of the data's actions, by the policies that took them, as recorded;
-    None where some episode does not say.
+    None where some episode does not say."""
+    found = data.log_prob
+    return None if found is None or np.isnan(found).any() else np.asarray(found, np.float64)
 
-    Actions of a Box that lie on its bounds were cut off there when they were recorded, and the densities are
-    of what they were before: such data do not say either.
+
+def no_ratios(data: Dataset) -> str:
+    """Says why the data leave no importance ratios; empty where they do.
+
+    Actions of a Box that lie on its bounds were cut off there: what policies draw has densities, but there a
+    mass.
     """
-    found, space = data.log_prob, data.action_space
-    if found is None or np.isnan(found).any():
-        return None
-    if isinstance(space, spaces.Box) and np.any((data.action <= space.low) | (data.action >= space.high)):
-        return None
-    return np.asarray(found, np.float64)
+    space = data.action_space
+    if not isinstance(space, spaces.Box):
+        return ""
+    cut = ((data.action <= space.low) | (data.action >= space.high)).reshape(len(data.action), -1).any(1)
+    if not cut.any():
+        return ""
+    return (
+        f"{cut.mean():.1%} of the data's actions lie on a bound of their range, where they were cut off and "
+        "no density says how likely they were, which leaves no importance ratios"
+    )
 
 
 def clone(data: Dataset, folder: str, hparams: HParams, seed: int) -> Agent[Any]:

@@ -28,7 +28,7 @@ from pydantic import Field
 from rl.agents.agent import Agent
 from rl.agents.targets import copy_weights
 from rl.data.dataset import Dataset
-from rl.errors import UsageError
+from rl.errors import UsageError, nearest
 from rl.estimate.behaviour import fit, model_of
 from rl.estimate.policy import DataPolicy, in_blocks
 from rl.hparams.hparams import HParams, PositiveFloat, PositiveInt
@@ -54,6 +54,10 @@ class FQEHParams(HParams):
     updates_per_iteration: PositiveInt = 50  # gradient updates between two looks at the learning rate
     critics: PositiveInt = 2  # networks side by side, whose mean is the estimate
     tau: float = Field(default=0.05, gt=0, le=1)  # target <- tau * online + (1 - tau) * target
+
+
+# What else of an agent's hparams a fit reads: the optimizer's.
+OPTIMIZED = "optimizer", "lr_end", "lr_decay_rate", "lr_power", "weight_decay", "max_grad_norm", "compile"
 
 
 class Values(NamedTuple):
@@ -189,6 +193,11 @@ def default_hparams(hparams: HParams, folder: str, gamma: float, overrides: dict
     for name, instead in {"gamma": "--gamma", "data": "--data", "env": "the run says it"}.items():
         if name in overrides:
             raise UsageError(f"--hparam_override {name}: it is none of fitted Q evaluation's ({instead})")
+    known = {*FQEHParams.__annotations__, *OPTIMIZED} - {"algo", "memory"}
+    for name in overrides:
+        if name in FQEHParams.model_fields and name not in known:
+            near = nearest(name, [*known, "model.hidden"])
+            raise UsageError(f"--hparam_override {name}: it is none of fitted Q evaluation's ({near})")
     found = FQEHParams.of(model_of(hparams), data=folder, gamma=gamma, compile=hparams.compile)
     found.model.layer_norm = True  # without it values run away where the policy is far from the data
     found.assign(overrides)

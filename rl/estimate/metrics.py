@@ -8,7 +8,7 @@ from typing import Any
 from rl.agents.agent import Agent
 from rl.data.dataset import read
 from rl.errors import UsageError
-from rl.estimate.behaviour import clone, recorded
+from rl.estimate.behaviour import clone, no_ratios, recorded
 from rl.estimate.policy import DataPolicy
 from rl.ops import estimation
 
@@ -36,6 +36,9 @@ class DataEstimator:
                 f"estimate=true: {hparams.algo} takes one action in a continuous space, never the data's: "
                 "leave it out (python -m rl.estimate --estimators dm estimates it)"
             )
+        why = no_ratios(data)
+        if why:
+            raise UsageError(f"estimate=true: {why}: leave it out (python -m rl.estimate --estimators dm)")
         played = recorded(data)
         if played is None:
             played = DataPolicy(clone(data, hparams.data, hparams, seed), data, hparams.data).log_prob()

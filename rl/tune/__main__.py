@@ -141,6 +141,8 @@ def _asked(argv: Sequence[str]) -> Asked:
             raise UsageError(f"unknown --{name} {getattr(own, name)!r}: {nearest(getattr(own, name), known)}")
     if own.population is not None:
         _check_population(own, train, parser)
+    elif own.generations != parser.get_default("generations"):
+        raise UsageError(f"--generations {own.generations} are of a population: give --population N with it")
     if set(own.seeds) & set(own.judge_seeds):
         raise UsageError("--seeds and --judge_seeds overlap: a seed that chose cannot judge")
     if own.only and not own.space:
@@ -179,10 +181,16 @@ def _with_evaluations(hparams: HParams, generations: int | None) -> HParams:
         raise UsageError("there is no environment to evaluate in: give --env ID")
     if hparams.stop_at_return is not None:
         raise UsageError("stop_at_return: runs of a search make all their steps: add stop_at_return=none")
+    hparams = hparams.thawed()
     if generations is not None or not hparams.eval_period:
-        hparams = hparams.thawed()
         hparams.eval_period = max(hparams.train_steps // (generations or EVALUATIONS), 1)
-    return hparams if hparams.frozen else hparams.freeze()
+    hparams.log_period = min(hparams.log_period, hparams.eval_period)  # evaluations stand at its rows
+    return hparams.freeze()
+
+
+def _periods(hparams: HParams) -> dict[str, Any]:
+    """Returns what `_with_evaluations` chose, as overrides."""
+    return {"eval_period": hparams.eval_period, "log_period": hparams.log_period}
 
 
 def _folder(own: argparse.Namespace, train: argparse.Namespace) -> Path:
@@ -242,12 +250,12 @@ def _plan(asked: Asked) -> Plan:
 
     name, fixed = asked.base
     given = parse_overrides(fixed)
-    periods = {} if "eval_period" in given else {"eval_period": asked.hparams.eval_period}
+    periods = _periods(asked.hparams)
     flags = {each: getattr(asked.train, each) for each in ("env", "train_steps", "eval_policy")}
 
     def overrides(values: Mapping[str, str]) -> str:
         tried = parse_overrides(",".join(f"{key}={text}" for key, text in values.items()))
-        return override_text({**given, **periods, **tried})
+        return override_text({**periods, **given, **tried, "log_period": periods["log_period"]})
 
     def command(number: int, values: Mapping[str, str]) -> Command:
         seeds = ("--seed", str(asked.own.seeds[0]), "--copies", str(len(asked.own.seeds)))
@@ -286,7 +294,7 @@ def _breed(asked: Asked, machines: Machines, stop: Any) -> int:
     from rl.tune.runs import GENERATION
 
     own, (name, fixed) = asked.own, asked.base
-    given = {**parse_overrides(fixed), "eval_period": asked.hparams.eval_period}
+    given = parse_overrides(fixed) | _periods(asked.hparams)
     first = first_seed(own.sampler_seed, own.population)
 
     def command(member: int, values: Mapping[str, str]) -> Command:
@@ -355,13 +363,13 @@ def _judge(asked: Asked, values: Mapping[str, str], number: int, machines: Machi
     if resolve(name, kept).to_dict() == resolve(name, given, **flags).to_dict():
         tell(f"it is {asked.own.set} as it is: there is nothing to judge")
         return 0
-    periods = {"eval_period": asked.hparams.eval_period}
+    periods = _periods(asked.hparams)
     steps, sides = asked.hparams.train_steps, []
     for side, place, overrides in (
         (Path(asked.own.set).stem, "set", given),
         (f"trial {number}", f"trial_{number:03d}", found),
     ):
-        words = _words(asked, name, override_text({**periods, **overrides}))
+        words = _words(asked, name, override_text({**overrides, **periods}))
         folder = asked.folder / "judged" / place
         sides.append(Side(side, commands(words, asked.own.judge_seeds, folder), steps))
     judged = judge(sides, *machines, stop)

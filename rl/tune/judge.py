@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rl.errors import UsageError
+from rl.errors import AGAIN, GivenUp, UsageError
 from rl.report.statistics import IQM_FROM, Estimate, aggregate, estimated, probability_of_improvement
 from rl.signals import StopRequest
-from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Process, final, finish, outcome, tell
+from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Process, again, final, finish, outcome, tell
 
 
 class Side(NamedTuple):
@@ -86,6 +86,10 @@ def judge(
                 if ended.kind == "again" and lost[run] < TRIES:
                     waiting.insert(0, run)
                     continue
+                if code == AGAIN:
+                    raise again(f"{side.name}, {folder.name}", ended)
+                if ended.kind == "nan":
+                    raise GivenUp(f"{side.name}, {folder.name}: {ended.said}")
                 value = side.returns()[copy]
                 if ended.kind != "done" or value is None:
                     raise UsageError(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -22,15 +23,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl.errors import UsageError
+from rl.errors import AGAIN, UsageError
 from rl.hparams.hparams import HParams
 from rl.hparams.overrides import parse_overrides, value_text
 from rl.hparams.spaces import Choice, Range, Space
 from rl.report.runs import evaluations, read_saved
 from rl.signals import StopRequest
 from rl.storage.checkpoint import CheckpointManager
-from rl.storage.files import write_text_atomic
-from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Process, finish, outcome, tell
+from rl.storage.files import patiently, write_text_atomic
+from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Process, again, finish, outcome, tell
 
 STATE = "population.json"
 RUN = "run_0"  # of a member's folder
@@ -74,6 +75,17 @@ class Move(NamedTuple):
     member: int
     parent: int
     values: Values
+
+
+def copied(source: Path, target: Path) -> None:
+    """Copies a folder, in place of one that is there; raises the OSError of the first file that cannot be
+    written, which `shutil.copytree` does not."""
+    shutil.rmtree(target, ignore_errors=True)
+    for folder, _, names in os.walk(source):
+        there = target / Path(folder).relative_to(source)
+        there.mkdir(parents=True)
+        for name in names:
+            shutil.copy2(Path(folder, name), there / name)
 
 
 def numbers(space: Space, asked: Mapping[str, Any]) -> Space:
@@ -211,6 +223,8 @@ class Population:
                     if ended.kind == "again" and each.tries < TRIES:
                         free.remove(each.cores)
                         busy.append(self._begin(each.member, each.cores, each.tries + 1))
+                    elif code == AGAIN:
+                        raise again(f"generation {number}, member {each.member}", ended)
                     elif ended.kind != "done":
                         scores[each.member], why = FAILED, ended.said
                         self._say(f"generation {number}, member {each.member}: failed: {ended.said}")
@@ -264,8 +278,8 @@ class Population:
         """Replaces a member's run by its parent's, as if that had been trained with the new values."""
         target = self._folder(move.member) / RUN
         fresh = target.with_name(f".new-{RUN}")
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.copytree(self._folder(move.parent) / RUN, fresh)
+        parent = self._folder(move.parent) / RUN
+        patiently(lambda: copied(parent, fresh), f"cannot copy {parent}")
         saved = read_saved(fresh)
         if saved is None:
             raise UsageError(f"{fresh} has no hparams.json: was it changed?")

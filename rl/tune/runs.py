@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from rl.cli import INDEX
-from rl.errors import AGAIN, UsageError
+from rl.errors import AGAIN, Unavailable, UsageError
 from rl.report.runs import evaluations
 from rl.signals import end_with_parent
 from rl.storage.files import ensure_writable_dir
@@ -100,6 +100,11 @@ def outcome(code: int, asked: bool, folder: Path) -> Outcome:
         return Outcome("nan", _last_line(folder / OUTPUT))
     again = code < 0 or code == AGAIN or code in _STOPPED
     return Outcome("again" if again else "failed", _last_line(folder / OUTPUT))
+
+
+def again(what: str, ended: Outcome) -> Unavailable:
+    """Returns the error for a run that ended with 75, as on a full disk, as often as it may."""
+    return Unavailable(f"{what}: {ended.said}; the same command goes on with it")
 
 
 def points(folder: Path, copies: int, train_steps: int) -> list[float]:

@@ -12,13 +12,25 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from rl.errors import UsageError, nearest
+from rl.errors import AGAIN, UsageError, nearest
 from rl.hparams.hparams import HParams
 from rl.hparams.overrides import value_text
 from rl.hparams.spaces import Choice, Range, Space
 from rl.report.runs import evaluations
 from rl.signals import StopRequest
-from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Outcome, Process, finish, outcome, points, tell
+from rl.tune.runs import (
+    PATIENCE,
+    POLL,
+    TRIES,
+    Command,
+    Outcome,
+    Process,
+    again,
+    finish,
+    outcome,
+    points,
+    tell,
+)
 
 FIRST = 3  # trials that fail, and none that does not, after which a search is given up
 SEARCH, FOLDER = "search", "folder"  # user attributes of a study: what is searched, and where trials are
@@ -260,6 +272,8 @@ class Search:
             self._say(f"trial {place.trial.number}: its process was lost, going on from its last checkpoint")
             place.process = self._start(place.command, place.cores)
             return
+        if code == AGAIN:  # the trial is not over: the same command goes on with it
+            raise again(f"trial {place.trial.number}", ended)
         trial, place.trial = place.trial, None
         self._conclude(trial, place, ended)
 

@@ -8,6 +8,7 @@ import pytest
 from gymnasium import spaces
 from played import SPACES, assert_equal, episodes
 
+from rl.data import __main__ as data_main
 from rl.data.__main__ import main
 from rl.data.dataset import Dataset, read, write
 from rl.data.summary import histogram
@@ -52,6 +53,8 @@ def test_a_histogram_has_equal_bins_and_every_value():
     lines = histogram(np.array([0.0, 1.0, 1.0, 10.0]))
     assert [line.split()[-1] for line in lines] == ["1", "2", "0", "0", "0", "0", "0", "0", "0", "1"]
     assert lines[1].count("#") == 2 * lines[0].count("#") == 40
+    assert histogram(np.array([np.nan, 1.0, np.inf, 1.0]))[-1].split() == ["not", "finite", "2"]
+    assert histogram(np.array([np.nan])) == ["not finite  1"]
     assert histogram(np.full(7, 500.0)) == [f"     500.0  {'#' * 40} 7"]
 
 
@@ -98,6 +101,25 @@ def test_files_of_other_libraries_keep_every_number(tmp_path, suffix, capsys):
     assert "name another --env" in refused(
         capsys, "convert", path, "--to", tmp_path / "other", "--env", "MountainCar-v0"
     )
+
+
+@pytest.mark.parametrize("suffix", [".hdf5", ".npz", ".jsonl"])
+def test_files_of_other_libraries_have_the_environments_own_numbers_of_actions(tmp_path, suffix, capsys):
+    own = CARTPOLE[0], spaces.Discrete(2, start=-1)
+    made = Dataset.of(episodes(*CARTPOLE), *CARTPOLE)
+    write(tmp_path / "data", made, {"env_id": "Minus-v0"})
+    path, back = tmp_path / f"flat{suffix}", tmp_path / "back"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data_main, "_spaces", lambda env: own)
+        assert main(["convert", str(tmp_path / "data"), "--to", str(path)]) == 0
+        assert main(["convert", str(path), "--to", str(back), "--env", "Minus-v0"]) == 0
+    np.testing.assert_array_equal(read(back).action, made.action)
+    if suffix == ".npz":
+        assert set(np.unique(np.load(path)["actions"])) == {-1, 0}
+    capsys.readouterr()
+    write(tmp_path / "other", made, {"env_id": "strange:Env-v0"})
+    assert main(["convert", str(tmp_path / "other"), "--to", str(path), "--force"]) == 0
+    assert "actions are written as numbers from 0" in capsys.readouterr().err
 
 
 def test_d4rl_without_successors_ends_where_they_are_unknown(tmp_path, capsys):

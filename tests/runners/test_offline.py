@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import own_data
@@ -162,6 +163,10 @@ def test_without_an_environment_nothing_is_evaluated(tmp_path, capsys, caplog, m
     assert policy(np.zeros(4)) in (0, 1)
     with pytest.raises(UsageError, match="there is no environment to evaluate in"):
         policy.evaluate(1)
+    for flags in (["--record_video"], ["--record_data", "again"], []):  # a test has nothing to play
+        assert main(["--output_dir", "out", "--training", "False", *flags]) == 2
+        assert "there is no environment to play in" in capsys.readouterr().err
+    assert not Path("again").exists()
 
 
 def refused(**settings):

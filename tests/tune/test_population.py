@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -14,9 +15,10 @@ from pathlib import Path
 import pytest
 from stop_after import StopAfter
 
-from rl.errors import UsageError
+from rl.errors import Unavailable, UsageError
 from rl.hparams.ppo import ppo_cartpole
 from rl.hparams.spaces import space_of
+from rl.storage import files
 from rl.tune import __main__ as tune
 from rl.tune import population
 from rl.tune.population import Plan, Population, chosen_moves, numbers
@@ -142,6 +144,26 @@ def test_members_that_fail_are_replaced(tmp_path, monkeypatch):
         trained(tmp_path / "another")
     (tmp_path / "population" / "population.json").write_text("{")
     with pytest.raises(UsageError, match=r"population\.json cannot be read"):
+        trained(tmp_path / "population")
+
+
+def test_a_member_is_copied_whole_and_a_full_disk_is_said(tmp_path, monkeypatch):
+    (tmp_path / "from" / "deep").mkdir(parents=True)
+    (tmp_path / "from" / "deep" / "file").write_text("kept")
+    (tmp_path / "to").mkdir()
+    (tmp_path / "to" / "old").write_text("gone")
+    population.copied(tmp_path / "from", tmp_path / "to")
+    assert [str(each.relative_to(tmp_path / "to")) for each in sorted((tmp_path / "to").rglob("*"))] == [
+        "deep",
+        "deep/file",
+    ]
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(population.shutil, "copy2", full)
+    monkeypatch.setattr(files, "PAUSES", ())
+    with pytest.raises(Unavailable, match=r"cannot copy .*: No space left on device"):
         trained(tmp_path / "population")
 
 

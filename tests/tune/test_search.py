@@ -10,7 +10,7 @@ import pytest
 from optuna.trial import TrialState
 from stop_after import StopAfter
 
-from rl.errors import UsageError
+from rl.errors import GivenUp, Unavailable, UsageError
 from rl.hparams.ppo import ppo_cartpole
 from rl.hparams.spaces import space_of
 from rl.tune import __main__ as tune
@@ -168,9 +168,7 @@ def test_trials_that_are_worse_than_the_median_end_early(plan, fake):
     assert sum("ended early" in line for line in said) == len(pruned)
 
 
-@pytest.mark.parametrize(
-    ("code", "tries", "state"), [(-9, 3, "FAIL"), (75, 3, "FAIL"), (1, 1, "FAIL"), (3, 1, "PRUNED")]
-)
+@pytest.mark.parametrize(("code", "tries", "state"), [(-9, 3, "FAIL"), (1, 1, "FAIL"), (3, 1, "PRUNED")])
 def test_processes_that_are_lost_are_started_again_and_others_are_not(plan, fake, code, tries, state):
     study = study_of(plan)
     good = fake.ends
@@ -183,6 +181,35 @@ def test_processes_that_are_lost_are_started_again_and_others_are_not(plan, fake
     fake.ends = good
     searched.run(StopAfter())
     assert study.trials[1].state is TrialState.COMPLETE
+
+
+def test_a_disk_that_is_full_ends_a_search_with_75_and_no_trial(plan, fake):
+    study, good = study_of(plan), fake.ends
+    fake.ends = 75
+    with pytest.raises(Unavailable, match=r"trial 0: .*; the same command goes on with it"):
+        made(study, plan, fake, [], trials=2).run(StopAfter())
+    assert len(fake.started) == 3 and study.trials[0].state is TrialState.RUNNING
+    fake.ends = good
+    made(study, plan, fake, [], trials=2).run(StopAfter())
+    assert [each.state for each in study.trials] == [TrialState.COMPLETE] * 2
+
+
+@pytest.mark.parametrize(("code", "error"), [(75, Unavailable), (3, GivenUp), (1, UsageError)])
+def test_a_judgement_ends_as_its_runs_do(plan, fake, tmp_path, code, error):
+    fake.ends = code
+    sides = [judge.Side(name, [Command((), tmp_path / name)], STEPS) for name in ("set", "found")]
+    with pytest.raises(UsageError if error is Unavailable else error) as caught:
+        judge.judge(sides, [[]], fake, types.SimpleNamespace(requested=False), lambda line: None)
+    assert type(caught.value) is error
+
+
+def test_evaluations_come_as_often_as_they_are_asked_for(tmp_path, monkeypatch):
+    """They stand at the rows of metrics, which come at each of them then."""
+    monkeypatch.chdir(tmp_path)
+    words = ["ppo_cartpole", "--population", "2", "--generations", "8", "--train_steps", "16384"]
+    asked = tune._asked(words)
+    assert asked.hparams.eval_period == asked.hparams.log_period == 2_048
+    assert tune._asked(["ppo_cartpole"]).hparams.log_period == ppo_cartpole().log_period
 
 
 def test_a_search_of_which_all_trials_fail_is_given_up(plan, fake):
@@ -256,6 +283,7 @@ def test_both_sides_are_judged_once(plan, fake, tmp_path):
         (["ppo_cartpole", "--only"], "say by --space"),
         (["ppo_cartpole", "--hparam_override", "stop_at_return=9"], "make all their steps: add stop_at_ret"),
         (["ppo_cartpole", "--sampler", "grid"], "has no end of values"),
+        (["ppo_cartpole", "--generations", "5"], "--generations 5 are of a population"),
         (["ppo_cartpole", "--trials", "0"], "needs an integer >= 1"),
         (["ppo_cartpole", "--trails", "3"], "unknown flag --trails: did you mean --trials"),
         (["ppo_cartpole", "--output_dir", "gs://b/x"], "a folder of this machine"),
