@@ -103,7 +103,7 @@ def main() -> None:
     import tensorflow as tf
 
     from rl.registry import import_user_modules
-    from rl.runners.trainer import build_runner
+    from rl.runners.build import build_runner
     from rl.workers.plan import Workers
 
     watch = Watch("rl", f"tensorflow {tf.__version__}", args)

@@ -165,7 +165,7 @@ def main() -> int:
     argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     ).parse_args()
-    from rl.runners.trainer import build_runner
+    from rl.runners.build import build_runner
 
     lines = [
         "# Where the time of PPO on Pong goes",
