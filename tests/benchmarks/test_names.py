@@ -53,6 +53,8 @@ def test_what_a_script_imports_of_the_package_is_there(path):
 
 
 def test_what_has_moved_is_found():
-    assert missing("from rl.runners.trainer import Trainer, no_such_name") == ["rl.runners.trainer.no_such_name"]
+    assert missing("from rl.runners.trainer import Trainer, no_such_name") == [
+        "rl.runners.trainer.no_such_name"
+    ]
     assert missing("from rl.no_such import x") == ["rl.no_such.x"]
     assert missing("import rl.no_such, rl.runners.build") == ["rl.no_such"]
