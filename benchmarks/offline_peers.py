@@ -142,6 +142,9 @@ def command(job: Job, args: argparse.Namespace) -> list[str]:
 
 def train_and_play(job: Job, args: argparse.Namespace) -> dict[str, Any]:
     """Trains ours in this process; returns what the peer's script prints."""
+    from rl.imports import import_tensorflow
+
+    import_tensorflow()  # as the command line does, so that XLA computes as in train.py
     import gymnasium
     import mujoco
     import tensorflow as tf

@@ -100,6 +100,9 @@ def main() -> None:
         return
     if args.algo not in SETS:
         options.error(f"unknown algo {args.algo}: one of {', '.join(SETS)}, environment")
+    from rl.imports import import_tensorflow
+
+    import_tensorflow()  # as the command line does, so that XLA computes as in train.py
     import tensorflow as tf
 
     from rl.registry import import_user_modules

@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -74,6 +76,20 @@ def check_known(flag: str, words: Iterable[str], known: Sequence[str]) -> None:
     for word in words:
         if word not in known:
             raise UsageError(f"{flag}: no {word!r}: {nearest(word, known)}")
+
+
+def check_program(flag: str, name: str) -> None:
+    """Raises UsageError where there is no program of that name, or it cannot be run."""
+    if shutil.which(name) is None:
+        raise UsageError(f"{flag} {name}: there is no such program; name the python of an environment")
+
+
+def check_cores(flag: str, numbers: Iterable[int]) -> None:
+    """Raises UsageError for a core that this process may not use."""
+    usable = sorted(os.sched_getaffinity(0))
+    for each in numbers:
+        if each not in usable:
+            raise UsageError(f"{flag} {each}: there is no such core here, only {', '.join(map(str, usable))}")
 
 
 def write(path: Path, text: str) -> None:

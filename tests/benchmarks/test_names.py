@@ -1,4 +1,4 @@
-"""What the scripts import of the package is there: most of them no test runs."""
+"""What the scripts import is there, and in the order of train.py: most of them no test runs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,11 @@ def missing(source):
 SCRIPTS = sorted((ROOT / "benchmarks").rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT / "benchmarks")))
+def short(path):
+    return str(path.relative_to(ROOT / "benchmarks"))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=short)
 def test_what_a_script_imports_of_the_package_is_there(path):
     assert missing(path.read_text()) == []
 
@@ -58,3 +62,22 @@ def test_what_has_moved_is_found():
     ]
     assert missing("from rl.no_such import x") == ["rl.no_such.x"]
     assert missing("import rl.no_such, rl.runners.build") == ["rl.no_such"]
+
+
+def places(source):
+    """Returns where a source imports TensorFlow, and where it has the package do it: (column, line) each."""
+    imports, calls = [], []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            own = [each for each in node.names if each.name.split(".")[0] == "tensorflow"]
+            imports += [(node.col_offset, node.lineno)] * len(own)
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_tensorflow":
+            calls.append((node.col_offset, node.lineno))
+    return imports, calls
+
+
+@pytest.mark.parametrize("path", [path for path in SCRIPTS if path.parent.name == "benchmarks"], ids=short)
+def test_tensorflow_is_imported_as_the_command_line_does(path):
+    imports, calls = places(path.read_text())
+    assert not imports or calls
+    assert not imports or min(imports)[0] > 0 or min(calls) < min(imports)  # with the module: after the call
