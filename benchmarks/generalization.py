@@ -92,7 +92,7 @@ def main() -> int:
         "| --- | --- | --- |",
     ]
     for name, values in found.items():
-        lines.append(f"| {name} | {values.mean():.2f} | {values.std() / len(values) ** 0.5:.2f} |")
+        lines.append(f"| {name} | {values.mean():.2f} | {values.std(ddof=1) / len(values) ** 0.5:.2f} |")
     lines += ["", "![curves](generalization.png)", ""]
     (report.RESULTS / "generalization.md").write_text("\n".join(lines))
     print("\n".join(lines))
