@@ -244,14 +244,14 @@ def test_a_run_that_went_on_names_all_commits_that_made_it(tmp_path):
     assert trained.version_of_run(tmp_path, "ccccccc") == "aaaaaaa-dirty+bbbbbbb+ccccccc"
 
 
-SLEEPS = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); print(1, flush=True); time.sleep(60)"
+SLEEPS = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); print(1); time.sleep(60)"
 
 
 def test_sigterm_ends_what_was_started_and_nothing_is_started_after(tmp_path):
     outputs, codes = [tmp_path / str(i) for i in range(3)], []
 
     def start(output):
-        codes.append(children.run(["-c", SLEEPS], output, 0))
+        codes.append(children.run(["-u", "-c", SLEEPS], output, 0))
 
     with pytest.raises(SystemExit) as ended, children.ended_by_sigterm():
         threads = [threading.Thread(target=start, args=[output]) for output in outputs[:2]]
