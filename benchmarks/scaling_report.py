@@ -160,9 +160,9 @@ def notes(rows: list[Row]) -> list[str]:
         "## How",
         "",
         "Medians over rounds that were measured alike; RLlib is compared within a round. In brackets the "
-        f"least and the most. {noisy} of {len(rows)} runs began while others used more than 0.3 of a core; niceness of all runs: "
-        f"{', '.join(map(str, nice))}. {kept} had the cores kept awake (`--awake`): on an "
-        f"idle virtual machine they are slow to come back to workers that sleep. Bars: {LINEAR_BAR:g} of "
+        f"least and the most. {noisy} of {len(rows)} runs began while others used more than 0.3 of a core; "
+        f"niceness of all runs: {', '.join(map(str, nice))}. {kept} had the cores kept awake (`--awake`): on "
+        f"an idle virtual machine they are slow to come back to workers that sleep. Bars: {LINEAR_BAR:g} of "
         f"linear, {PEER_BAR:g} times RLlib's faster one of IMPALA and APPO.",
         "",
         "SleepingCartPole-v1 is CartPole whose step sleeps 5 ms first; one for each worker. of linear: "
