@@ -5,13 +5,13 @@
     python benchmarks/learning.py --hparams ppo_cartpole dqn_cartpole --seeds 3
     python benchmarks/learning.py --hparams ppo_cartpole --tune       # seeds 0 to 4, nothing is written
 
-Sets are judged by seeds 100 to 104, which no tuning may have seen, by 100 episodes, and for their own steps.
+Sets are judged by seeds 100 to 104, which no tuning may see, by 100 episodes, and for their own steps.
 With other seeds nothing is written: a table is printed. Each (set, seed) is a run of train.py in
 build/learning/SET/seed_N (of other seeds in build/tuning). What has finished with the hparams that the set
 has now is not repeated, and an interrupted run is continued. The last and the best checkpoint are then played
 for 100 episodes on Gymnasium, which chose neither. Writes learning.csv (a line for each run),
-learning_hparams.json (what was trained), learning_curves.csv (the runs' own evaluations) and the report made
-of them (report.py) in benchmarks/results; lines of sets that are not named stay. What sets that learn from
+learning_hparams.json (what was trained), learning_curves.csv (the runs' own evaluations), judgements.csv
+(which sets were judged again, with other values) and the report of all (report.py) in benchmarks/results; lines of sets that are not named stay. What sets that learn from
 others are given (bars.py) is made where it is missing (make_data.py).
 """
 
@@ -208,11 +208,10 @@ def write_results(name: str, rows: list[dict[str, Any]], mine: list[Job], folder
     folder.mkdir(parents=True, exist_ok=True)
     new = {job.seed for job in mine}
     prints = {trained.fingerprint(job.hparams): trained.values(job.hparams) for job in mine}
-    kept = {
-        int(row["seed"])
-        for row in report.read_table(folder / "learning.csv")
-        if row["hparams"] == name and row.get("fingerprint") in prints
-    } - new
+    before = [row for row in report.read_table(folder / "learning.csv") if row["hparams"] == name]
+    if any(other_values(row, folder, prints) for row in before if int(row["seed"]) in JUDGED):
+        report.judged_again(folder, name)
+    kept = {int(row["seed"]) for row in before if row.get("fingerprint") in prints} - new
     table = write_csv(folder / "learning.csv", FIELDS, rows, name, kept)
     trained.write(folder, prints, [row.get("fingerprint") or "" for row in table])
     points = [
@@ -222,6 +221,16 @@ def write_results(name: str, rows: list[dict[str, Any]], mine: list[Job], folder
     ]
     write_csv(folder / "learning_curves.csv", CURVE_FIELDS, points, name, kept)
     report.write(folder, [name])
+
+
+def other_values(row: report.Row, folder: Path, prints: dict[str, trained.Values]) -> bool:
+    """Whether an earlier row is of other values than those trained now; hparams that came later count with
+    their defaults."""
+    found = trained.read(folder).get(row.get("fingerprint") or "")
+    try:
+        return found is None or trained.revived(found) not in prints.values()
+    except UsageError:  # of hparams that are no more
+        return True
 
 
 def default_sets(folder: Path) -> list[str]:

@@ -12,15 +12,16 @@ alone with random actions, which is what a worker could reach at most.
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import sys
 import time
 from collections import deque
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import shared
+
+from rl.flags import Parser
+
 sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
 
 from watch import EPISODES, Watch, parser
@@ -92,14 +93,12 @@ def environment(args: Any) -> None:
 
 
 def main() -> None:
-    options = parser(__doc__)
-    args = options.parse_args()
+    args = parser(__doc__, Parser).parse_args()
     if args.algo == "environment":
         args.workers = 1
         environment(args)
         return
-    if args.algo not in SETS:
-        options.error(f"unknown algo {args.algo}: one of {', '.join(SETS)}, environment")
+    shared.check_known("algo", [args.algo], [*SETS, "environment"])
     from rl.imports import import_tensorflow
 
     import_tensorflow()  # as the command line does, so that XLA computes as in train.py
@@ -136,4 +135,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    shared.answer(main)

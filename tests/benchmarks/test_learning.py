@@ -186,10 +186,13 @@ def test_judged_seeds_are_added_to_those_that_trained_the_same(parse, runs, tmp_
     assert learning.chosen(parse("--stale_only --hparams ppo_cartpole a2c_cartpole")) == ["a2c_cartpole"]
     change(monkeypatch, "ppo_cartpole", lr=0.0123)
     assert not report.up_to_date("ppo_cartpole", folder)
+    assert not (folder / report.JUDGEMENTS).exists()
     mine, rows = do_all(parse("--seeds 1 --restart"))
     learning.write_results("ppo_cartpole", rows, mine, folder)
     assert [row["seed"] for row in table(tmp_path)] == ["100"]
     assert list(trained.read(folder)) == [rows[0]["fingerprint"]]
+    assert table(tmp_path, report.JUDGEMENTS) == [{"hparams": "ppo_cartpole", "judgements": "2"}]
+    assert "different values: `ppo_cartpole` (2)." in (folder / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
