@@ -11,8 +11,9 @@ build/learning/SET/seed_N (of other seeds in build/tuning). What has finished wi
 has now is not repeated, and an interrupted run is continued. The last and the best checkpoint are then played
 for 100 episodes on Gymnasium, which chose neither. Writes learning.csv (a line for each run),
 learning_hparams.json (what was trained), learning_curves.csv (the runs' own evaluations), judgements.csv
-(which sets were judged again, with other values) and the report of all (report.py) in benchmarks/results; lines of sets that are not named stay. What sets that learn from
-others are given (bars.py) is made where it is missing (make_data.py).
+(which sets were judged again, with other values) and the report of all (report.py) in benchmarks/results;
+lines of sets that are not named stay. What sets that learn from others are given (bars.py) is made where it
+is missing (make_data.py).
 """
 
 from __future__ import annotations

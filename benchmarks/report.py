@@ -227,12 +227,13 @@ rows before it was kept, none), without a GPU (`ppo_pong_small` was stopped afte
 with `train_steps` lowered from 2,500,000). Returns are means of 100 episodes (Pong: 20) on the unmodified
 Gymnasium environment, without exploration and undiscounted.
 
-Sets are tuned on seeds 0 to 9 and judged by seeds {JUDGED[0]} to {JUDGED[-1]} (some by the first three, as the
-table says); rows of other seeds are marked. But sets that missed were changed, by tuning on 0 to 9 again, and
-judged by the same seeds again: so these took part in choosing the values of the sets that are named below as
-judged more than once. The last checkpoint decides: a bar is passed where the mean over seeds of their last
-checkpoints reaches it, and no run is longer than the bar's steps (half a percent is let pass). The best checkpoint, chosen by the evaluations of 10 episodes during training
-and not by the episodes shown, stands beside it as information. "IQM" is the interquartile mean, with a 95 %
+Sets are tuned on seeds 0 to 9 and judged by seeds {JUDGED[0]} to {JUDGED[-1]} (some by the first three, as
+the table says); rows of other seeds are marked. But sets that missed were changed, by tuning on 0 to 9 again,
+and judged by the same seeds again: so these took part in choosing the values of the sets that are named below
+as judged more than once. The last checkpoint decides: a bar is passed where the mean over seeds of their last
+checkpoints reaches it, and no run is longer than the bar's steps (half a percent is let pass). The best
+checkpoint, chosen by the evaluations of 10 episodes during training and not by the episodes shown, stands
+beside it as information. "IQM" is the interquartile mean, with a 95 %
 bootstrap interval over seeds; below {IQM_FROM} seeds the mean, with an interval that is little more than the
 range from the worst to the best. "Stale" says that the set has other values now than the row was trained
 with. Changes of the code it cannot see: for these there is the commit. Sets that learn from others are given
