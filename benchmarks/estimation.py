@@ -52,7 +52,7 @@ def estimated(folder: Path, name: str, steps: int) -> dict[str, Any]:
         places = ["--run", str(folder / f"ppo_{steps}"), "--data", str(folder / f"data_of_{name}")]
         command = [sys.executable, "-m", "rl.estimate", *places, *words]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        kept.write_text(done.stdout)
+        shared.write(kept, done.stdout)
     return dict(json.loads(kept.read_text()))
 
 

@@ -16,7 +16,6 @@ are bound to the cores that `--cpus` names; other calls may work beside this one
 from __future__ import annotations
 
 import argparse
-import csv
 import hashlib
 import json
 import os
@@ -165,8 +164,8 @@ def train_and_play(job: Job, args: argparse.Namespace) -> dict[str, Any]:
     run = rl.train(
         f"{job.algo}_{job.task}", output_dir=place, seed=job.seed, eval_episodes=1, data=data, **values
     )
-    with (Path(run.run_dir) / "perf.csv").open(newline="") as file:
-        rates = [float(row["perf/updates_per_second"]) for row in csv.DictReader(file)]
+    rows = shared.read_table(Path(run.run_dir) / "perf.csv")
+    rates = [float(row["perf/updates_per_second"]) for row in rows]
     evaluation = rl.load(run.run_dir, "last").evaluate(job.episodes, seed=job.seed)
     return {
         "return_mean": float(evaluation.returns.mean()),

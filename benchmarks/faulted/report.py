@@ -9,6 +9,8 @@ from collections import Counter
 from datetime import date
 from pathlib import Path
 
+import shared
+
 from faulted.cases import KINDS, OUTCOMES
 from faulted.runs import ROOT
 
@@ -55,7 +57,7 @@ def written(rows: list[Row], path: Path, command: str) -> None:
         commits=", ".join(dict.fromkeys(row["commit"] for row in rows)),
         columns="\n".join(f"* **{name}**: {what}" for name, what in OUTCOMES.items()),
     )
-    path.write_text(head + table(rows) + details(rows))
+    shared.write(path, head + table(rows) + details(rows))
 
 
 def table(rows: list[Row]) -> str:
