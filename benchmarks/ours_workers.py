@@ -20,8 +20,6 @@ from typing import Any
 
 import shared
 
-from rl.flags import Parser
-
 sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
 
 from watch import EPISODES, Watch, parser
@@ -93,7 +91,7 @@ def environment(args: Any) -> None:
 
 
 def main() -> None:
-    args = parser(__doc__, Parser).parse_args()
+    args = parser(__doc__, shared.CommandParser).parse_args()
     if args.algo == "environment":
         args.workers = 1
         environment(args)

@@ -27,9 +27,18 @@ from rl.flags import integer as integer  # noqa: E402
 RESULTS = ROOT / "benchmarks" / "results"
 
 
+class CommandParser(Parser):
+    """The parser of a command of this folder."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        super().parse_args(args, namespace)  # which says an unknown flag better
+        # Where tests of the pages end a command: what the pages show measures for hours.
+        return argparse.ArgumentParser.parse_args(self, args, namespace)
+
+
 def parser(doc: str | None) -> Parser:
     """The parser of a command, whose help is the docstring of its file."""
-    return Parser(description=doc)
+    return CommandParser(description=doc)
 
 
 def answer(main: Callable[[], int | None]) -> NoReturn:

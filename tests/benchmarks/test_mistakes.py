@@ -99,6 +99,19 @@ def test_numbers_are_finite_and_not_below_the_least():
         shared.number(0.0, above=True)("0")
 
 
+def test_a_command_can_be_ended_where_its_arguments_are_known(monkeypatch):
+    class Understood(Exception):
+        """Instead of hours of measurement."""
+
+    def understood(*_):
+        raise Understood
+
+    monkeypatch.setattr(sys, "argv", ["bench.py", "--runs", "3"])
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", understood)
+    with pytest.raises(Understood):  # so `tests/test_pages.py` reads the commands of the pages
+        importlib.import_module("bench").main()
+
+
 def test_a_table_is_written_whole_or_not_at_all(tmp_path):
     path = tmp_path / "new" / "table.csv"
     shared.write_table(path, ("a", "b"), [{"a": 1, "b": 2, "more": 3}])
