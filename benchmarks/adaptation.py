@@ -11,17 +11,10 @@ gradient, of PEARL what is believed of the task), made from as many episodes of 
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
-from pathlib import Path
-
 import numpy as np
+import shared
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from rl.runners.adapted import adapted_returns
+from rl.imports import import_tensorflow
 
 TASKS = 500
 
@@ -38,13 +31,16 @@ def line(name: str, returns: np.ndarray) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
-    parser.add_argument("--tasks", type=int, default=TASKS)
-    parser.add_argument("--inner_steps", type=int, help="default: the run's own")
+    parser = shared.parser(__doc__)
+    parser.add_argument("runs", nargs="+", type=shared.run_folder, metavar="RUN")
+    parser.add_argument("--tasks", type=shared.integer(2), default=TASKS)
+    parser.add_argument("--inner_steps", type=shared.integer(1), help="default: the run's own")
     parser.add_argument("--which", choices=("last", "best"), default="last")
-    parser.add_argument("--seed", type=int, default=7, help="of tasks and draws")
+    parser.add_argument("--seed", type=shared.integer(0), default=7, help="of tasks and draws")
     arguments = parser.parse_args()
+    import_tensorflow()  # as the command line does
+    from rl.runners.adapted import adapted_returns
+
     columns = 0
     for run in arguments.runs:
         found = adapted_returns(
@@ -57,4 +53,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    shared.answer(main)

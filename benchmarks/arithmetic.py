@@ -4,6 +4,8 @@ Counts the multiplications and additions in the products of dense layers that on
 by the papers' losses: 2 for each weight and row going forward, as many for the gradient of the weights, as
 many for the gradient of a layer's inputs. Everything else (activations, Adam, copies of targets) counts as
 nothing, so the bound is above what can be reached.
+
+    python benchmarks/arithmetic.py      # operations/s of the fastest product of two large matrices, here
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import time
 from typing import NamedTuple
 
 import numpy as np
+import shared
 
 
 class Dense(NamedTuple):
@@ -70,5 +73,10 @@ def peak(size: int = 1536, seconds: float = 1.5) -> float:
     return 2.0 * size**3 / best
 
 
-if __name__ == "__main__":
+def main() -> None:
+    shared.parser(__doc__).parse_args()
     print(peak())
+
+
+if __name__ == "__main__":
+    shared.answer(main)

@@ -3,14 +3,15 @@
 Takes the runs of ours that `make bench` has (workloads.py), with the same interpreter and packages. A round
 of a workload of ours.py is two processes that take turns within the second (duel.py); one of another program
 is both trees' processes one after the other, in turn first. Prints the median of each and of the ratios round
-by round, and writes them to benchmarks/results/before.md. Rounds that are in build/bench/before.jsonl for
-the same two commits are not made again.
+by round, and writes them to benchmarks/results/before.md (`--results`); nothing where no round ended. Rounds
+that are in build/bench/before.jsonl for the same two commits are not made again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import statistics
 import subprocess
 import sys
@@ -20,11 +21,12 @@ from typing import Any
 
 import duel
 import measure
-from bench import ROOT, environ
+import shared
+from bench import environ
+from shared import RESULTS, ROOT, UsageError
 from workloads import ROWS, RUNS
 
 LOG = ROOT / "build" / "bench" / "before.jsonl"
-PAGE = ROOT / "benchmarks" / "results" / "before.md"
 OURS = "benchmarks/ours.py"
 QUICK = (
     "ours_ppo_64", "ours_ppo_8", "ours_dqn_1", "ours_dqn_10", "ours_ppo_envpool", "ours_ppo_gym",
@@ -34,7 +36,7 @@ QUICK = (
 HEAD = """\
 # Before and after
 
-Written by `python benchmarks/before.py {before}`: {before} beside {after}, on the same machine with the same
+Written by `{command}`: {before} beside {after}, on the same machine with the same
 packages. ratio: after / before, the median of the rounds' ratios, then the least and the greatest of them;
 above 1 is faster now. In a round of a workload of ours.py two processes take turns every quarter of a second,
 {turns} times; other programs run one after the other, whole. compile: building, and the first iteration, in
@@ -46,9 +48,12 @@ seconds.
 
 
 def commit(name: str) -> str:
-    return subprocess.run(
-        ["git", "rev-parse", "--short", name], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    """Its short name. Raises UsageError where there is no such commit."""
+    words = ["git", "rev-parse", "--short", "--verify", "--quiet", f"{name}^{{commit}}"]
+    found = subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    if not found:
+        raise UsageError(f"{name} is no commit of this checkout: git log names them")
+    return found
 
 
 def metric_of(run: str) -> tuple[str, bool]:
@@ -124,19 +129,17 @@ def line(name: str, rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser, number = shared.parser(__doc__), shared.number(0.0)
     ours = [name for name, run in RUNS.items() if run.where == "ours"]
     parser.add_argument("commit", help="the earlier one")
     parser.add_argument(
         "--only", nargs="+", default=list(QUICK), choices=ours, metavar="RUN", help=" ".join(ours)
     )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument(
-        "--wait", type=float, default=120, metavar="S", help="longest wait for an idle machine"
-    )
-    parser.add_argument("--timeout", type=float, default=300, metavar="S", help="longest run")
+    parser.add_argument("--rounds", type=shared.integer(1), default=5)
+    text = "longest wait for an idle machine"
+    parser.add_argument("--wait", type=number, default=120.0, metavar="S", help=text)
+    parser.add_argument("--timeout", type=number, default=300.0, metavar="S", help="longest run")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
     args = parser.parse_args()
     earlier, now = commit(args.commit), commit("HEAD")
     with tempfile.TemporaryDirectory() as scratch:
@@ -146,12 +149,21 @@ def main() -> int:
             rows = measure_all({earlier: tree, now: ROOT}, args)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
-    lines = [text for name in args.only if (text := line(name, rows))]
-    page = HEAD.format(before=earlier, after=now, turns=duel.TURNS) + "\n".join(lines) + "\n"
-    PAGE.write_text(page)
-    print(page)
+    command = shlex.join(["python", "benchmarks/before.py", *sys.argv[1:]])
+    text = page(command, (earlier, now), [text for name in args.only if (text := line(name, rows))])
+    if not text:
+        print("no round ended: nothing is written")
+        return 1
+    shared.write(args.results / "before.md", text)
+    print(text)
     return 0
 
 
+def page(command: str, pair: tuple[str, str], lines: list[str]) -> str:
+    """The page of (before, after); empty where there are no lines."""
+    head = HEAD.format(command=command, before=pair[0], after=pair[1], turns=duel.TURNS)
+    return head + "\n".join(lines) + "\n" if lines else ""
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.answer(main)

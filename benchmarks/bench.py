@@ -2,7 +2,8 @@
 
 Each round runs everything once, ours and its peer one after the other, so that a drift of the machine falls
 on both alike; every process waits until the machine is idle. Prints a table of medians and writes
-benchmarks/results/speed.json and speed.md. See benchmarks/README.md.
+benchmarks/results/speed.json and speed.md; `--report` writes the latter again, from the former. See
+benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from typing import Any
 
 import measure
 import peer_environments
+import shared
+import trained
+from shared import RESULTS, ROOT, UsageError
 from workloads import ROWS, RUNS, Row, runs_of
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
 LOG = ROOT / "build" / "bench" / "runs.jsonl"
 CHECKOUTS = {"PUREJAXRL": "--purejaxrl", "CLEANRL": "--cleanrl"}
 KEPT = (
@@ -35,20 +37,21 @@ KEPT = (
 
 
 def command_line() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser, number = shared.parser(__doc__), shared.number(0.0)
     add = parser.add_argument
     add("--only", nargs="+", metavar="ROW", choices=list(ROWS), help="of " + " ".join(ROWS))
-    add("--runs", type=int, default=5, help="rounds (default 5)")
+    add("--runs", type=shared.integer(1), default=5, help="rounds (default 5)")
     add("--purejaxrl", metavar="PATH", help="checkout of github.com/luchris429/purejaxrl")
     add("--cleanrl", metavar="PATH", help="checkout of github.com/vwxyzjn/cleanrl")
     add("--venvs", metavar="DIR", default=str(ROOT / "build" / "peers"), help="peers' environments")
-    add("--resume", action="store_true", help="do not repeat what an interrupted or partial call finished")
+    text = "do not repeat what an interrupted or partial call of the same commit finished"
+    add("--resume", action="store_true", help=text)
     add("--repeat-noisy", action="store_true", help="with --resume: but do repeat noisy runs")
-    add("--wait", type=float, default=120, metavar="S", help="longest wait for an idle machine (default 120)")
-    add("--timeout", type=float, default=300, metavar="S", help="longest run (default 300)")
-    add("--results", metavar="DIR", default=str(RESULTS), help="where speed.json and speed.md go")
+    text = "longest wait for an idle machine (default 120)"
+    add("--wait", type=number, default=120.0, metavar="S", help=text)
+    add("--timeout", type=number, default=300.0, metavar="S", help="longest run (default 300)")
+    add("--report", action="store_true", help="only write speed.md, from speed.json")
+    add("--results", type=Path, metavar="DIR", default=RESULTS, help="where speed.json and speed.md go")
     return parser
 
 
@@ -90,19 +93,20 @@ def one_run(name: str, round_number: int, args: argparse.Namespace) -> dict[str,
         command = [python, *(known.get(word, word) for word in run.command.split())]
         found = measure.run(command, str(ROOT), environ(name), args.wait, args.timeout)
     now = datetime.datetime.now().isoformat(timespec="seconds")
-    row = {"run": name, "round": round_number, "command": run.command, "date": now}
+    row = {"run": name, "round": round_number, "command": run.command, "commit": args.commit, "date": now}
     if "error" not in found:
         found.pop("output")
     return row | found
 
 
 def measure_all(names: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
-    """All runs of all rounds, those that are logged already from the log if asked to resume."""
+    """All runs of all rounds; if asked to resume, from the log those of this commit that are there."""
     LOG.parent.mkdir(parents=True, exist_ok=True)
     if not args.resume and LOG.exists():
         LOG.rename(LOG.with_suffix(".previous.jsonl"))
     logged = [json.loads(line) for line in LOG.read_text().splitlines()] if LOG.exists() else []
-    good = [row for row in logged if "error" not in row and not (args.repeat_noisy and row["noisy"])]
+    mine = [row for row in logged if row.get("commit") == args.commit]
+    good = [row for row in mine if "error" not in row and not (args.repeat_noisy and row["noisy"])]
     done = {(row["run"], row["round"], row["command"]): row for row in good}
     rows = []
     for round_number in range(1, args.runs + 1):
@@ -122,7 +126,8 @@ def measure_all(names: list[str], args: argparse.Namespace) -> list[dict[str, An
 
 
 def compare(name: str, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The line of the table for `ROWS[name]`; None where a side has not one good run."""
+    """The line of the table for `ROWS[name]`, over the rounds in which both sides ran well; None where there
+    is none."""
     row = ROWS[name]
 
     def values(run: str, metric: str) -> dict[int, float]:
@@ -130,16 +135,20 @@ def compare(name: str, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
         return {each["round"]: float(each[metric]) for each in good if "error" not in each}
 
     ours = values(row.ours, row.ours_metric or row.metric)
-    peers = {peer: found for peer in row.peers if (found := values(peer, row.metric))}
-    if not ours or not peers:
+    found = {peer: values(peer, row.metric) for peer in row.peers}
+    peers = {peer: {i: x for i, x in each.items() if i in ours} for peer, each in found.items()}
+    peers = {peer: each for peer, each in peers.items() if each}
+    if not peers:
         return None
     best = min if row.at_most else max
     peer = best(peers, key=lambda each: statistics.median(peers[each].values()))
+    ours = {i: ours[i] for i in peers[peer]}
     medians = statistics.median(ours.values()), statistics.median(peers[peer].values())
-    pairs = [value / peers[peer][i] for i, value in ours.items() if i in peers[peer]]
+    pairs = [value / peers[peer][i] for i, value in ours.items()]
     ratio = medians[0] / medians[1]
     passed = None if row.bar is None else (ratio <= row.bar if row.at_most else ratio >= row.bar)
-    used = [each for each in rows if each["run"] in (row.ours, peer) and "error" not in each]
+    made = [each for each in rows if each["run"] in (row.ours, peer)]
+    used = [each for each in made if "error" not in each and each["round"] in ours]
     versions = sorted({f"{each['library']} {each['version']}" for each in used if "library" in each})
     return {
         "row": name,
@@ -151,14 +160,16 @@ def compare(name: str, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
         "ours_median": medians[0],
         "peer_median": medians[1],
         "ratio_of_medians": round(ratio, 3),
-        "median_of_ratios": round(statistics.median(pairs), 3) if pairs else None,
+        "median_of_ratios": round(statistics.median(pairs), 3),
         "other_peers": {each: statistics.median(peers[each].values()) for each in peers if each != peer},
         "bar": row.bar,
         "aim": row.aim,
         "at_most": row.at_most,
         "passed": passed,
-        "runs": min(len(ours), len(peers[peer])),
+        "runs": len(pairs),
         "noisy_runs": sum(each["noisy"] for each in used),
+        "failed_runs": sum("error" in each for each in made),
+        "commits": sorted({each["commit"] for each in used if each.get("commit")}),
         "returns": {
             run: [each.get("return_mean") for each in used if each["run"] == run] for run in (row.ours, peer)
         },
@@ -187,8 +198,9 @@ def bar_text(row: Row) -> str:
 def table(lines: list[dict[str, Any]]) -> list[list[str]]:
     """The header and a row of cells per line."""
     cells = [
-        ["workload", "ours", "peer", "of peer", "ratio", "paired", "bar", "result", "runs (noisy)", "date"],
+        ["workload", "ours", "peer", "of peer", "ratio", "paired", "bar", "result"],
     ]
+    cells[0] += ["rounds (noisy, failed)", "date"]
     words = {True: "pass", False: "MISS", None: "-"}
     for line in lines:
         digits = ".1f" if line["at_most"] else ",.0f"
@@ -203,7 +215,7 @@ def table(lines: list[dict[str, Any]]) -> list[list[str]]:
                 "-" if paired is None else f"{paired:.2f}",
                 bar_text(ROWS[line["row"]]),
                 words[line["passed"]],
-                f"{line['runs']} ({line['noisy_runs']})",
+                f"{line['runs']} ({line['noisy_runs']}, {line.get('failed_runs', '?')})",
                 line["date"],
             ]
         )
@@ -212,6 +224,9 @@ def table(lines: list[dict[str, Any]]) -> list[list[str]]:
 
 def markdown(lines: list[dict[str, Any]], facts: dict[str, Any]) -> str:
     header, *body = table(lines)
+    known = {line["row"]: cells for line, cells in zip(lines, body, strict=True)}
+    nothing = [*["-"] * 6, "no result", "-", "-"]
+    body = [known.get(name, [row.title, *nothing]) for name, row in ROWS.items()]
     rows = [header, ["---"] * len(header), *body]
     text = [
         "# Speed",
@@ -222,10 +237,11 @@ def markdown(lines: list[dict[str, Any]], facts: dict[str, Any]) -> str:
     text += ["| " + " | ".join(row) + " |" for row in rows]
     text += [
         "",
-        "Medians over runs in alternation with the peer's. ratio: ours / peer, of the medians; paired: the "
-        "median of the ratios round by round. Steps are transitions, autoreset steps left out; compilation "
-        "is left out but where a whole process is timed. noisy: runs, of both sides, during which others "
-        "used the machine.",
+        "Medians over the rounds that both sides finished, in alternation. ratio: ours / peer, of the "
+        "medians; paired: the median of the ratios round by round. Steps are transitions, autoreset steps "
+        "left out; compilation is left out but where a whole process is timed. noisy: runs, of both sides, "
+        "during which others used the machine; failed: runs, of both sides, that ended with an error or came "
+        "to no end (?: not noted then; medians of these rows are over all rounds of each side).",
         "",
         *_limits(lines),
         "Versions: " + "; ".join(facts["versions"]) + ".",
@@ -266,18 +282,30 @@ def facts_of(lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 def write_results(lines: list[dict[str, Any]], folder: Path) -> None:
     """speed.json and speed.md, with the lines of rows that were measured earlier."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "speed.json"
     earlier = json.loads(path.read_text())["rows"] if path.exists() else []
     known = {line["row"]: line for line in [*earlier, *lines]}
     merged = [known[name] for name in ROWS if name in known]
     facts = facts_of(merged)
-    path.write_text(json.dumps(facts | {"rows": merged}, indent=1) + "\n")
-    (folder / "speed.md").write_text(markdown(merged, facts))
+    shared.write(path, json.dumps(facts | {"rows": merged}, indent=1) + "\n")
+    shared.write(folder / "speed.md", markdown(merged, facts))
+
+
+def report(folder: Path) -> int:
+    """Writes speed.md again, with the facts and the lines of speed.json."""
+    path = folder / "speed.json"
+    if not path.exists():
+        raise UsageError(f"there is no {path}: leave out --report")
+    facts = json.loads(path.read_text())
+    shared.write(folder / "speed.md", markdown(facts["rows"], facts))
+    return 0
 
 
 def main() -> int:
     args = command_line().parse_args()
+    if args.report:
+        return report(args.results)
+    args.commit = trained.version()
     rows = usable(args.only or list(ROWS), args)
     names = runs_of(rows)
     for where in dict.fromkeys(RUNS[name].where for name in names):
@@ -291,7 +319,7 @@ def main() -> int:
     if not lines:
         print("nothing to compare")
         return 1
-    write_results(lines, Path(args.results))
+    write_results(lines, args.results)
     print()
     print_table(lines)
     for row, line in found:
@@ -302,6 +330,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        shared.answer(main)
     except peer_environments.EnvironmentFailure as failure:
         sys.exit(f"error: {failure}")

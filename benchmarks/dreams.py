@@ -11,25 +11,24 @@ episodes. Prints a line for each run, and how many steps outside that took.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import os
-import sys
-from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import shared
 
-import numpy as np
-import tensorflow as tf
+from rl.imports import import_tensorflow
 
-import rl
-from rl.agents.algos.world_models import WorldModels, features, shaped
-from rl.agents.population import Members
-from rl.envs.registry import get_env
-from rl.ops import evolution, random
-from rl.runners.evaluate import Evaluator
+import_tensorflow()  # as the command line does, so that XLA computes as in train.py
+
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+import rl  # noqa: E402
+from rl.agents.algos.world_models import WorldModels, features, shaped  # noqa: E402
+from rl.agents.population import Members  # noqa: E402
+from rl.envs.registry import get_env  # noqa: E402
+from rl.ops import evolution, random  # noqa: E402
+from rl.runners.evaluate import Evaluator  # noqa: E402
 
 
 class Outside:
@@ -87,20 +86,18 @@ class Outside:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("runs", nargs="+", metavar="RUN_DIR")
-    parser.add_argument("--generations", type=int, default=60)
-    parser.add_argument("--member_episodes", type=int, default=2, help="of each member in a generation")
-    parser.add_argument("--length", type=int, default=500, help="steps that they are played for")
-    parser.add_argument("--episodes", type=int, default=100, help="of each evaluation")
-    parser.add_argument("--seed", type=int, default=0, help="of evolution outside")
+    parser, count = shared.parser(__doc__), shared.integer(1)
+    parser.add_argument("runs", nargs="+", type=shared.run_folder, metavar="RUN_DIR")
+    parser.add_argument("--generations", type=count, default=60)
+    parser.add_argument("--member_episodes", type=count, default=2, help="of each member in a generation")
+    parser.add_argument("--length", type=count, default=500, help="steps that they are played for")
+    parser.add_argument("--episodes", type=count, default=100, help="of each evaluation")
+    parser.add_argument("--seed", type=shared.integer(0), default=0, help="of evolution outside")
     args = parser.parse_args()
     for run_dir in args.runs:
         agent = rl.load(run_dir, "last").agent
         if not isinstance(agent, WorldModels):
-            parser.error(f"{run_dir} holds {agent.hparams.algo}, not world_models")
+            raise shared.UsageError(f"{run_dir} holds {agent.hparams.algo}, not world_models")
         dreamt = evaluated(agent, args.episodes)
         for each in agent.controller.trainable_variables:
             each.assign(tf.zeros_like(each))
@@ -126,4 +123,4 @@ def evaluated(agent: WorldModels, episodes: int) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.answer(main)

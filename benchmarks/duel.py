@@ -11,6 +11,7 @@ both took, and then, for every number of iterations that it reads, how many seco
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import statistics
@@ -20,7 +21,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 MARK = "DUEL "  # begins each line that is an answer: libraries print others
 WARM_STEPS = 12_000  # environment steps after which every workload's memory gives batches
@@ -113,9 +114,25 @@ def burst(side: Side) -> int:
     return max(round(iterations * BURST_S / taken), 1)
 
 
+class Parser(argparse.ArgumentParser):
+    """Says a mistake in one line, without the package: what is imported of it is the other tree's."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message}\n")
+
+
 def main() -> None:
     """Plays one side: see the module's docstring."""
-    tree, *workload = sys.argv[1:]
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tree", metavar="TREE", help="root of a checkout of this project")
+    text = "what its benchmarks/ours.py takes"
+    parser.add_argument("workload", nargs=argparse.REMAINDER, metavar="WORKLOAD", help=text)
+    typed = parser.parse_args()
+    tree, workload = typed.tree, typed.workload
+    if not Path(tree, "benchmarks", "ours.py").exists():
+        parser.error(f"{tree} is no checkout of this project: there is no benchmarks/ours.py")
+    if not workload:
+        parser.error(f"name a workload of {tree}/benchmarks/ours.py, such as dqn")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     here = str(Path(__file__).parent)
     sys.path[:] = [f"{tree}/benchmarks", tree, *(each for each in sys.path if each != here)]

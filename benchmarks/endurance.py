@@ -7,14 +7,13 @@ The cluster (a head and two nodes, `ray.cluster_utils.Cluster`) and the run (`tr
 processes of this machine. When the run has ended it must have said of each worker that was killed that it was
 replaced, must have reached the bar of its set (bars.py; 100 episodes of the last checkpoint), and
 neither from it nor from the cluster may a process be left. With `--minutes` the run is asked to stop at
-their end, and memory is sampled meanwhile: endurance.csv and endurance.png. The outcome is a part of
+their end, and memory is sampled meanwhile: endurance_N_minutes.csv and .png. The outcome is a part of
 endurance.md, in benchmarks/results.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib
 import os
 import re
@@ -27,16 +26,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import report
+import shared
+from kills import Kills, Nodes, left_over
+from processes import Process, descendants
+from shared import RESULTS, ROOT, UsageError
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-import report  # noqa: E402
-from kills import Kills, Nodes, left_over  # noqa: E402
-from processes import Process, descendants  # noqa: E402
-
-RESULTS = ROOT / "benchmarks" / "results"
+VICTIMS = ("worker", "buffer", "weights", "learner")
 SLEEPING = "benchmarks.sleeping_env"  # registers its environment
 SAMPLE_S = 10.0  # between two looks at the memory
 YOUNG_S = 30.0  # a process younger than this is still importing: left out
@@ -119,7 +116,7 @@ def run(args: argparse.Namespace, nodes: Nodes) -> Outcome:
     nodes.close()
     left += left_over(set(kept.values()), ENDING_S)
     if kills is None:
-        raise SystemExit(f"the run did not begin to train: see {args.output_dir / 'output.txt'}")
+        raise UsageError(f"the run did not begin to train: see {args.output_dir / 'output.txt'}")
     run_dir = args.output_dir / "run_0"
     log = (run_dir / "train.log").read_text()
     perf = report.read_table(run_dir / "perf.csv")
@@ -149,7 +146,7 @@ def watch(
         if args.minutes and now - sampled >= SAMPLE_S:
             sampled = now
             memory += sample(now, child.pid, under)
-            write_samples(args.results, memory)  # here too: an accident shall not cost them
+            write_samples(args, memory)  # here too: an accident shall not cost them
         if args.minutes and not stopped and now >= 60.0 * args.minutes:
             child.send_signal(signal.SIGTERM)
             stopped = True
@@ -263,56 +260,62 @@ def draw(memory: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path)
 
 
-def write_samples(folder: Path, memory: list[dict[str, Any]]) -> None:
-    """endurance.csv."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "endurance.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(memory)
+def title_of(args: argparse.Namespace) -> str:
+    """Of the run's part of the page; its samples and picture are called after it."""
+    return f"{args.minutes:g} minutes" if args.minutes else f"{args.kills} kills"
+
+
+def place_of(args: argparse.Namespace, suffix: str) -> Path:
+    return args.results / f"endurance_{title_of(args).replace(' ', '_')}{suffix}"
+
+
+def write_samples(args: argparse.Namespace, memory: list[dict[str, Any]]) -> None:
+    """The samples of this run, apart from those of runs of another title."""
+    shared.write_table(place_of(args, ".csv"), FIELDS, memory)
 
 
 def write_results(args: argparse.Namespace, lines: list[str], memory: list[dict[str, Any]]) -> None:
     """This run's part of endurance.md, and its samples."""
-    args.results.mkdir(parents=True, exist_ok=True)
     if memory:
-        write_samples(args.results, memory)
-        draw(memory, args.results / "endurance.png")
-    title = f"## {args.minutes:g} minutes" if args.minutes else f"## {args.kills} kills"
+        write_samples(args, memory)
+        draw(memory, place_of(args, ".png"))
+    title = f"## {title_of(args)}"
     words = shlex.join(["python", "benchmarks/endurance.py", *sys.argv[1:]])
     shown = shlex.join(["python", *command_of(args, "HOST:PORT")])
     text = [title, "", f"    {words}", f"    {shown}", "", *lines, ""]
-    text += ["![memory](endurance.png)", ""] if memory else []
+    text += [f"![memory]({place_of(args, '.png').name})", ""] if memory else []
     path = args.results / "endurance.md"
     cores = len(os.sched_getaffinity(0))
     head = f"# Runs under random kills\n\n{cores} cores. Written by `benchmarks/endurance.py`.\n"
     parts = path.read_text().split("\n## ") if path.exists() else [head]
     kept = [f"## {part}" for part in parts[1:] if f"## {part}".split("\n")[0] != title]
-    path.write_text("\n".join([head, *(part.rstrip("\n") + "\n" for part in kept), "\n".join(text)]))
+    shared.write(path, "\n".join([head, *(part.rstrip("\n") + "\n" for part in kept), "\n".join(text)]))
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser, count, number = shared.parser(__doc__), shared.integer(1), shared.number(0.0)
     add = parser.add_argument
-    add("--kills", type=int, default=10, help="how many, at least (default 10)")
-    add("--minutes", type=float, default=0.0, help="kill all the time, and stop the run after so long")
-    add("--gap", type=float, nargs=2, default=(4.0, 12.0), metavar="S", help="seconds between two kills")
-    add("--victims", nargs="+", default=["worker"], metavar="ROLE",
-        help="whom to choose from: worker, buffer, weights, learner; of each as often as named")  # fmt: skip
-    add("--hparams", default="apex_dqn_cartpole", metavar="SET")
+    add("--kills", type=count, default=10, help="how many, at least (default 10)")
+    add("--minutes", type=number, default=0.0, help="kill all the time, and stop the run after so long")
+    add("--gap", type=number, nargs=2, default=(4.0, 12.0), metavar="S", help="seconds between two kills")
+    add("--victims", nargs="+", default=["worker"], choices=VICTIMS, metavar="ROLE",
+        help=f"whom to choose from: {', '.join(VICTIMS)}; of each as often as named")  # fmt: skip
+    add("--hparams", type=shared.set_name, default="apex_dqn_cartpole", metavar="SET")
     add("--hparam_override", default="", metavar="NAME=VALUE,...")
     add("--sleeping", action="store_true", help="CartPole with 5 ms a step: leaves the cores to others")
-    add("--train_steps", type=int, default=0)
-    add("--num_workers", type=int, default=4)
-    add("--nodes", type=int, default=2, help="beside the head; each has room for all workers")
-    add("--room", type=int, default=0, metavar="N", help="and for N processes more, such as buffers")
-    add("--seed", type=int, default=0, help="of times and victims")
-    add("--episodes", type=int, default=100, help="of the final evaluations")
+    add("--train_steps", type=count, default=0)
+    add("--num_workers", type=count, default=4)
+    add("--nodes", type=count, default=2, help="beside the head; each has room for all workers")
+    text = "and for N processes more, such as buffers"
+    add("--room", type=shared.integer(0), default=0, metavar="N", help=text)
+    add("--seed", type=shared.integer(0), default=0, help="of times and victims")
+    add("--episodes", type=count, default=100, help="of the final evaluations")
     add("--output_dir", type=Path, default=Path("build/endurance"), help="a run there is continued")
     add("--results", type=Path, default=RESULTS, metavar="DIR")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.gap[0] > args.gap[1]:
+        raise UsageError(f"--gap {args.gap[0]:g} {args.gap[1]:g}: the shortest comes first, then the longest")
+    return args
 
 
 def main() -> int:
@@ -330,4 +333,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.answer(main)

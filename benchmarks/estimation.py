@@ -11,9 +11,7 @@ Writes estimation.md in `--results`.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -21,10 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+import shared
+from shared import ROOT
 
 ESTIMATED = (2_048, 24_576, 8_192, 65_536, 98_304)  # steps of training of the policies that are estimated
 PLAYED = {"own": (2_048, 24_576, 98_304), "others": (4_096, 49_152, 16_384)}  # and of those who play the data
@@ -56,7 +52,7 @@ def estimated(folder: Path, name: str, steps: int) -> dict[str, Any]:
         places = ["--run", str(folder / f"ppo_{steps}"), "--data", str(folder / f"data_of_{name}")]
         command = [sys.executable, "-m", "rl.estimate", *places, *words]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        kept.write_text(done.stdout)
+        shared.write(kept, done.stdout)
     return dict(json.loads(kept.read_text()))
 
 
@@ -94,12 +90,11 @@ def _cell(row: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = shared.parser(__doc__)
     parser.add_argument("--output_dir", type=Path, default=ROOT / "build" / "estimation")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
-    parser.add_argument("--episodes", type=int, default=200, help="that each policy plays (default 200)")
+    text = "that each policy plays (default 200)"
+    parser.add_argument("--episodes", type=shared.integer(1), default=200, help=text)
     args = parser.parse_args()
     import rl
 
@@ -127,11 +122,10 @@ def main() -> int:
         who = ", ".join(f"{steps:,}" for steps in players)
         lines += ["", f"## {TITLES[name]}", "", f"Of {who} steps.", "", *table(played, found)]
     lines.append("")
-    args.results.mkdir(parents=True, exist_ok=True)
-    (args.results / "estimation.md").write_text("\n".join(lines))
+    shared.write(args.results / "estimation.md", "\n".join(lines))
     print("\n".join(lines))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.answer(main)

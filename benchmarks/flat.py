@@ -13,8 +13,6 @@ benchmarks/results.
 
 from __future__ import annotations
 
-import argparse
-import csv
 import os
 import shlex
 import signal
@@ -25,9 +23,9 @@ from pathlib import Path
 
 import numpy as np
 import processes
+import shared
+from shared import RESULTS, ROOT, UsageError
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
 SAMPLE_S = 10.0
 WARM_UP = 0.25  # of the time is left out of the straight line: what is compiled and filled only once
 # Flat: by the straight line, own memory grows by no more than the larger of these in an hour.
@@ -80,8 +78,7 @@ def verdicts(samples: list[dict[str, float]]) -> list[str]:
 
 def done(run_dir: Path) -> str:
     """Returns what the run had made by its end, in words."""
-    with (run_dir / "metrics.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = shared.read_table(run_dir / "metrics.csv")
     evaluations = sum(1 for row in rows if row.get("eval/return_mean"))
     films = len(list((run_dir / "videos").glob("*.mp4")))
     return f"{int(rows[-1]['step']):,} steps, {len(rows)} rows, {evaluations} evaluations, {films} films"
@@ -89,8 +86,10 @@ def done(run_dir: Path) -> str:
 
 def judged_again(results: Path) -> str:
     """Returns the page with the verdicts of the samples that are there; what stands before them stays."""
-    with (results / "flat.csv").open(newline="") as file:
-        samples = [{name: float(text) for name, text in row.items()} for row in csv.DictReader(file)]
+    rows = shared.read_table(results / "flat.csv")
+    if not rows or not (results / "flat.md").exists():
+        raise UsageError(f"there is no flat.csv with its flat.md in {results}: leave out --report")
+    samples = [{name: float(text) for name, text in row.items()} for row in rows]
     before = (results / "flat.md").read_text().splitlines()
     first = next(i for i, line in enumerate(before) if "own memory" in line)
     return "\n".join([*before[:first], *verdicts(samples), ""])
@@ -98,12 +97,10 @@ def judged_again(results: Path) -> str:
 
 def main() -> int:
     """Runs the command; returns 0 where all is flat."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--minutes", type=float, default=120.0)
-    parser.add_argument("--hparams", default="dqn_cartpole")
-    parser.add_argument("--eval_period", type=int, default=50_000, help="steps")
+    parser = shared.parser(__doc__)
+    parser.add_argument("--minutes", type=shared.number(1.0), default=120.0)
+    parser.add_argument("--hparams", type=shared.set_name, default="dqn_cartpole")
+    parser.add_argument("--eval_period", type=shared.integer(1), default=50_000, help="steps")
     parser.add_argument("--output_dir", type=Path, default=ROOT / "build" / "flat")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--report", action="store_true", help="judges again, trains nothing")
@@ -123,15 +120,13 @@ def main() -> int:
         os.path.relpath(args.output_dir, ROOT),
     ]
     code, samples = watch([sys.executable, *command], 60.0 * args.minutes)
+    if not samples or not shared.read_table(args.output_dir / "run_0" / "metrics.csv"):
+        raise UsageError(f"the run ended with exit code {code} before it had trained: nothing is written")
     lines = [f"* {'pass' if code == 128 + signal.SIGTERM else 'FAIL'}: exit code {code} after SIGTERM"]
     lines += [f"* {done(args.output_dir / 'run_0')}", *verdicts(samples)]
-    args.results.mkdir(parents=True, exist_ok=True)
-    with (args.results / "flat.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(samples)
+    shared.write_table(args.results / "flat.csv", FIELDS, samples)
     words = shlex.join(["python", "benchmarks/flat.py", *sys.argv[1:]])
-    machine = "on a machine of 2 cores that others used too"
+    machine = f"on a machine of {len(os.sched_getaffinity(0))} cores"
     head = f"# {args.minutes:g} minutes of training\n\nWritten by `benchmarks/flat.py`, {machine}.\n"
     return told(
         "\n".join([head, f"    {words}\n    {shlex.join(['python', *command])}", "", *lines, ""]),
@@ -141,10 +136,10 @@ def main() -> int:
 
 def told(text: str, results: Path) -> int:
     """Writes and prints the page; returns 0 where all is flat."""
-    (results / "flat.md").write_text(text)
+    shared.write(results / "flat.md", text)
     print(text)
     return 1 if "* FAIL" in text else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.answer(main)

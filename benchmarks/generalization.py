@@ -10,19 +10,13 @@ Writes generalization.md and .png in benchmarks/results.
 
 from __future__ import annotations
 
-import argparse
-import os
 import shlex
 import sys
 from pathlib import Path
 
 import numpy as np
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
-
-import report  # noqa: E402
+import report
+import shared
 
 CURVES = {
     "episode/return_mean": "training, as it acts there",
@@ -70,11 +64,10 @@ def plot(rows: list[dict[str, str]], path: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--run", type=Path, required=True, help="folder of the run")
-    parser.add_argument("--episodes", type=int, default=200, help="of each evaluation (default 200)")
+    parser = shared.parser(__doc__)
+    parser.add_argument("--run", type=shared.run_folder, required=True, help="folder of the run")
+    text = "of each evaluation (default 200)"
+    parser.add_argument("--episodes", type=shared.integer(2), default=200, help=text)
     args = parser.parse_args()
     rows = report.read_table(args.run / "metrics.csv")
     found = returns(args.run, args.episodes)
@@ -92,12 +85,12 @@ def main() -> int:
         "| --- | --- | --- |",
     ]
     for name, values in found.items():
-        lines.append(f"| {name} | {values.mean():.2f} | {values.std() / len(values) ** 0.5:.2f} |")
+        lines.append(f"| {name} | {values.mean():.2f} | {values.std(ddof=1) / len(values) ** 0.5:.2f} |")
     lines += ["", "![curves](generalization.png)", ""]
-    (report.RESULTS / "generalization.md").write_text("\n".join(lines))
+    shared.write(report.RESULTS / "generalization.md", "\n".join(lines))
     print("\n".join(lines))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.answer(main)

@@ -5,9 +5,10 @@
     python benchmarks/generic.py --report                           # writes the page anew
 
 `--hparams FAMILY --env ENV` and nothing else: ours has the set's own values but for `train_steps`; the peer
-has every default of its algorithm (benchmarks/peers/sb3_generic.py). The last policy plays 100 episodes
-without exploration. A row of results/generic.csv is a run; rows that are there, of a set that has not changed
-since, are not made again, so an interrupted measurement goes on. Peers and random play are measured once.
+has every default of its algorithm (benchmarks/peers/sb3_generic.py). Seeds are the judging ones, 100 to 104;
+others are refused. The last policy plays 100 episodes without exploration. A row of results/generic.csv is a
+run; rows that are there, of a set that has not changed since, are not made again, so an interrupted
+measurement goes on. Peers and random play are measured once.
 The sets' values were chosen with a look at seeds 0 to 9 of FrozenLake, Taxi, CliffWalking, Acrobot,
 DictCartPole and IdentityBox; the other environments no choice has seen.
 """
@@ -15,34 +16,34 @@ DictCartPole and IdentityBox; the other environments no choice has seen.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
+import report
+import shared
+import trained
+from bars import JUDGED
+from shared import ROOT, UsageError
+
+from rl.hparams.merge import named
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
-
-import report  # noqa: E402
-import trained  # noqa: E402
-
-from rl.errors import UsageError  # noqa: E402
-from rl.hparams.merge import named  # noqa: E402
 
 FIELDS = ("library", "family", "env", "seed", "steps", "mean_return", "seconds", "settings")
 HPARAMS = "generic_hparams.json"  # fingerprint -> hparams as they were trained
 EPISODES = 100
 ENOUGH = 3  # seeds, before an interval says anything
+FEW, BETTER, NO_WORSE, WORSE = "too few seeds", "better", "no worse", "**worse than** the peer"
 
 COMMON = ("FrozenLake-v1", "Taxi-v4", "CliffWalking1000-v0", "Acrobot-v1", "DictCartPole-v0")
 DISCRETE = (*COMMON, "LunarLander-v3")
@@ -85,6 +86,7 @@ def steps_of(family: str) -> int:
 
 
 Known = dict[str, trained.Values]
+Returns = dict[tuple[str, str, str], list[float]]  # of library, family and environment, by seed
 
 
 def settings(family: str, known: Known) -> str:
@@ -150,7 +152,7 @@ def main() -> int:
     if args.one:
         print(json.dumps(train_and_play(Job(*json.loads(args.one)))))
         return 0
-    path = Path(args.results) / "generic.csv"
+    path = args.results / "generic.csv"
     seeds = list(range(args.first_seed, args.first_seed + args.seeds))
     libraries = ["ours", *(["sb3"] if args.peer else [])] if not args.peer_only else ["sb3"]
     known = trained.read(path.parent, HPARAMS)
@@ -179,7 +181,7 @@ def main() -> int:
     with ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(make, todo))
     if not args.peer_only:
-        write_page(Path(args.results))
+        write_page(args.results)
     return 1 if failed else 0
 
 
@@ -194,22 +196,15 @@ def add_row(path: Path, row: dict[str, Any]) -> None:
     if row["library"] == "ours":
         now = trained.values(named(row["family"]))
         trained.write(path.parent, {trained.fingerprint(now): now}, marks, HPARAMS)
-    scratch = path.with_suffix(".tmp")
-    with scratch.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(kept)
-    scratch.replace(path)
+    shared.write_table(path, FIELDS, kept)
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = shared.parser(__doc__)
     add = parser.add_argument
     add("--families", nargs="+", default=list(ENVS), choices=list(ENVS), metavar="FAMILY")
-    add("--first_seed", type=int, default=100)
-    add("--seeds", type=int, default=5)
+    add("--first_seed", type=shared.integer(0), default=JUDGED[0])
+    add("--seeds", type=shared.integer(1), default=len(JUDGED))
     add(
         "--peer",
         default="",
@@ -217,20 +212,32 @@ def arguments() -> argparse.Namespace:
         help="of an environment with Stable-Baselines3 and sb3-contrib",
     )
     add("--peer_only", action="store_true", help="only the peer and random play")
-    add("--jobs", type=int, default=1)
-    add("--seconds", type=float, default=0.0, help="start no run after so long (default: no limit)")
+    add("--jobs", type=shared.integer(1), default=1)
+    text = "start no run after so long (default: no limit)"
+    add("--seconds", type=shared.number(0.0), default=0.0, help=text)
     add("--report", action="store_true", help="only write the page")
-    add("--results", default=str(report.RESULTS), metavar="DIR")
+    add("--results", type=Path, default=report.RESULTS, metavar="DIR")
     add("--one", default="", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    args = parser.parse_args()
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    if not set(seeds) <= set(JUDGED):
+        alone = f"sets are judged by {JUDGED[0]} to {JUDGED[-1]} alone"
+        raise UsageError(f"seeds {seeds[0]} to {seeds[-1]}: {alone}")
+    if args.peer_only and not args.peer:
+        raise UsageError("--peer_only measures the peer: --peer PYTHON names its environment")
+    if args.peer:
+        shared.check_program("--peer", args.peer)
+    return args
 
 
 def write_page(folder: Path) -> None:
     rows, known = report.read_table(folder / "generic.csv"), trained.read(folder, HPARAMS)
-    (folder / "generic.md").write_text(page(rows, known))
+    if not rows:
+        raise UsageError(f"there is no generic.csv in {folder}: nothing to report")
+    shared.write(folder / "generic.md", page(rows, known))
 
 
-INTRODUCTION = """\
+INTRODUCTION = f"""\
 # Generic sets on unlike environments
 
 `python train.py --hparams FAMILY --env ENV --train_steps STEPS`, nothing else given, beside
@@ -243,48 +250,65 @@ Each number is of the last policies' mean returns over 100 episodes without expl
 for everybody: the mean over seeds (from 5 seeds on the interquartile mean); brackets are its 95 % bootstrap
 interval. (Our runs with discrete actions and seeds 100 to 102 played other starts, but for the newest.) A set
 *learns* where its interval lies above random play, and is *no worse* than the peer where its interval does
-not lie below the peer's. CliffWalking1000 is CliffWalking with a limit of 1,000 steps, which Gymnasium leaves
-out.
+not lie below the peer's; of fewer than {ENOUGH} seeds, of ours or of the peer, nothing is said. In Taxi ours
+sees `action_mask`, which names the moves that do something, and Stable-Baselines3 does not. CliffWalking1000
+is CliffWalking with a limit of 1,000 steps, which Gymnasium leaves out.
 The sets' values were chosen with a look at seeds 0 to 9 of FrozenLake, Taxi, CliffWalking, Acrobot,
 DictCartPole and IdentityBox; the other environments no choice has seen.
 """
 
 
+def of_now(rows: list[dict[str, Any]], known: Known) -> tuple[Returns, Counter[str]]:
+    """Returns of the steps, values and judging seeds of now; by family, how many of ours are of others."""
+    now = {family: settings(family, known) for family in ENVS}
+    found: Returns = {}
+    older: Counter[str] = Counter()
+    for row in rows:
+        library, family = row["library"], row["family"]
+        if library != "random" and family not in now:
+            continue
+        right = library == "random" or int(row["steps"]) == steps_of(family)
+        right &= library != "ours" or row["settings"] == now[family]
+        if right and int(row["seed"]) in JUDGED:
+            found.setdefault((library, family, row["env"]), []).append(float(row["mean_return"]))
+        elif library == "ours":
+            older[family] += 1
+    return found, older
+
+
 def page(rows: list[dict[str, Any]], known: Known) -> str:
     """The report: a table for each family."""
-    returns: dict[tuple[str, str, str], list[float]] = {}
-    stale, now = set(), {family: settings(family, known) for family in ENVS}
-    for row in rows:
-        returns.setdefault((row["library"], row["family"], row["env"]), []).append(float(row["mean_return"]))
-        if row["library"] == "ours" and row["settings"] != now[row["family"]]:
-            stale.add(row["family"])
-    lines, learned, worse, cells, few = [], 0, 0, 0, 0
+    returns, older = of_now(rows, known)
+    lines, results = [], []
     for family, envs in ENVS.items():
-        if not any(("ours", family, env) in returns for env in envs):
+        mine = [env for env in envs if ("ours", family, env) in returns]
+        if not mine and not older[family]:
             continue
-        old = ", **stale**: the set has changed since" if family in stale else ""
+        old = f"; runs of **other values** than now, left out: {older[family]}" if older[family] else ""
         lines += ["", f"## {family}, {steps_of(family):,} steps{old}", ""]
         lines += ["| environment | random | ours | seeds | Stable-Baselines3 | seeds | result |",
                   "|" + " --- |" * 7]  # fmt: skip
-        for env in envs:
-            mine, theirs, chance = (
-                returns.get(key, []) for key in (("ours", family, env), ("sb3", family, env),
-                                                 ("random", "random", env))
-            )  # fmt: skip
-            if not mine:
-                continue
-            result = verdict(mine, theirs, chance)
-            cells, few = cells + 1, few + (result == "too few seeds")
-            learned += result.startswith("learns")
-            worse += "worse than" in result
-            shown = [f"{chance[0]:.1f}" if chance else "", text(mine), str(len(mine)), text(theirs),
-                     str(len(theirs) or ""), result]  # fmt: skip
+        for env in mine:
+            keys = (("ours", family, env), ("sb3", family, env), ("random", "random", env))
+            ours, theirs, chance = (returns.get(key, []) for key in keys)
+            results.append(verdict(ours, theirs, chance))
+            shown = [f"{chance[0]:.1f}" if chance else "", text(ours), str(len(ours)), text(theirs),
+                     str(len(theirs) or ""), results[-1]]  # fmt: skip
             lines.append(f"| {env} | " + " | ".join(shown) + " |")
-    summary = (
-        f"{learned} of {cells} pairs of family and environment learn, {worse} of them worse than the peer; "
-        f"{few} have fewer than {ENOUGH} seeds as yet, of which nothing is said."
+    return "\n".join([INTRODUCTION, summary(results), *lines]) + "\n"
+
+
+def summary(results: list[str]) -> str:
+    """How many pairs learn, and how they stand to the peer."""
+    judged = [each for each in results if each != FEW]
+    learned = sum(each.startswith("learns") for each in judged)
+    compared = sum(each.endswith((BETTER, NO_WORSE, WORSE)) for each in judged)
+    worse = sum(each.endswith(WORSE) for each in judged)
+    return (
+        f"{learned} of {len(judged)} pairs of family and environment that have {ENOUGH} seeds or more learn; "
+        f"{len(results) - len(judged)} more have fewer. Compared with a peer by {ENOUGH} seeds or more: "
+        f"{compared}, {worse} of them worse."
     )
-    return "\n".join([INTRODUCTION, summary, *lines]) + "\n"
 
 
 def text(returns: list[float]) -> str:
@@ -296,21 +320,22 @@ def text(returns: list[float]) -> str:
 
 
 def verdict(mine: list[float], theirs: list[float], chance: list[float]) -> str:
-    """Whether ours learns, and how it stands to the peer; what is not measured is left out."""
-    if any(0 < len(each) < ENOUGH for each in (mine, theirs)):
-        return "too few seeds"
+    """Whether ours learns, by our seeds alone, and how it stands to the peer; what is not measured, or by too
+    few of the peer's seeds, is left out."""
+    if len(mine) < ENOUGH:
+        return FEW
     _, lower, upper = report.interval(np.array(mine))
     parts = []
     if chance:
         parts.append("learns" if lower > chance[0] else "**not above random play**")
-    if theirs:
+    if len(theirs) >= ENOUGH:
         _, their_lower, their_upper = report.interval(np.array(theirs))
         if upper < their_lower:
-            parts.append("**worse than** the peer")
+            parts.append(WORSE)
         else:
-            parts.append("better" if lower > their_upper else "no worse")
+            parts.append(BETTER if lower > their_upper else NO_WORSE)
     return ", ".join(parts)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.answer(main)

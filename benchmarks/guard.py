@@ -8,19 +8,24 @@ Prints for each set milliseconds per iteration, median and least of all rounds, 
 
 from __future__ import annotations
 
-import argparse
 import time
 from typing import Any
 from unittest import mock
 
-import numpy as np
-import tensorflow as tf
+import shared
 
-import rl
-from rl.agents.agent import Agent
-from rl.runners.base import Runner
-from rl.runners.build import build_runner
-from rl.types import Update
+from rl.imports import import_tensorflow
+
+import_tensorflow()  # as the command line does, so that XLA computes as in train.py
+
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+import rl  # noqa: E402
+from rl.agents.agent import Agent  # noqa: E402
+from rl.runners.base import Runner  # noqa: E402
+from rl.runners.build import build_runner  # noqa: E402
+from rl.types import Update  # noqa: E402
 
 PASSES = 4  # iterations that are timed together
 MOST = 400  # iterations in which a memory must have begun to give batches
@@ -41,16 +46,14 @@ def learning_runner(name: str, guarded: bool) -> Runner:
             runner.advance(PASSES)
             if runner.sums().get("updates", 0.0) > 0.0:
                 return runner
-    raise SystemExit(f"{name} made no update in {MOST} iterations")
+    raise shared.UsageError(f"{name} made no update in {MOST} iterations: name a set that learns earlier")
 
 
 def main() -> None:
     """Runs the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("sets", nargs="+", metavar="SET")
-    parser.add_argument("--rounds", type=int, default=100)
+    parser = shared.parser(__doc__)
+    parser.add_argument("sets", nargs="+", type=shared.set_name, metavar="SET")
+    parser.add_argument("--rounds", type=shared.integer(1), default=100)
     args = parser.parse_args()
     for name in args.sets:
         runners = {guarded: learning_runner(name, guarded) for guarded in (False, True)}
@@ -72,4 +75,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    shared.answer(main)

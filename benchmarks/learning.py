@@ -5,12 +5,13 @@
     python benchmarks/learning.py --hparams ppo_cartpole dqn_cartpole --seeds 3
     python benchmarks/learning.py --hparams ppo_cartpole --tune       # seeds 0 to 4, nothing is written
 
-Sets are judged by seeds 100 to 104, which no tuning may have seen. With other seeds nothing is written: a
-table is printed. Each (set, seed) is a run of train.py in build/learning/SET/seed_N (of other seeds in
-build/tuning). What has finished with the hparams that the set has now is not repeated, and an interrupted run
-is continued. The last and the best checkpoint are then played for 100 episodes on Gymnasium, which chose
-neither. Writes learning.csv (a line for each run), learning_hparams.json (what was trained),
-learning_curves.csv (the runs' own evaluations) and the report made of them (report.py) in benchmarks/results;
+Sets are judged by seeds 100 to 104, which no tuning may see, by 100 episodes, and for their own steps.
+With other seeds nothing is written: a table is printed. Each (set, seed) is a run of train.py in
+build/learning/SET/seed_N (of other seeds in build/tuning). What has finished with the hparams that the set
+has now is not repeated, and an interrupted run is continued. The last and the best checkpoint are then played
+for 100 episodes on Gymnasium, which chose neither. Writes learning.csv (a line for each run),
+learning_hparams.json (what was trained), learning_curves.csv (the runs' own evaluations), judgements.csv
+(which sets were judged again, with other values) and the report of all (report.py) in benchmarks/results;
 lines of sets that are not named stay. What sets that learn from others are given (bars.py) is made where it
 is missing (make_data.py).
 """
@@ -18,28 +19,26 @@ is missing (make_data.py).
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import shlex
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+import make_data
+import measure
+import report
+import shared
+import trained
+from bars import BARS, DATA, GIVEN, JUDGED, WITH_WORKERS, given
+from children import end, ended_by_sigterm, run
+from shared import ROOT, UsageError, nearest
 
-import make_data  # noqa: E402
-import measure  # noqa: E402
-import report  # noqa: E402
-import trained  # noqa: E402
-from bars import BARS, DATA, GIVEN, JUDGED, WITH_WORKERS, given  # noqa: E402
-
+EPISODES = 100  # that a set is judged by
 RUNS, TUNING = ROOT / "build" / "learning", ROOT / "build" / "tuning"
 FIELDS = ("hparams", "env", "seed", "steps", "best_step", "last", "best", "episodes", "seconds",
           "train_seconds", "eval_seconds", "first_window_s", "cores", "noisy", "fingerprint", "version",
@@ -129,15 +128,6 @@ def line(job: Job, means: dict[str, float], args: argparse.Namespace) -> dict[st
     }
 
 
-def run(command: Sequence[str], output: Path, nice: int) -> int:
-    """The exit code of a Python program, started in the repository root; what it prints goes into a file."""
-    with output.open("w") as file:
-        child = subprocess.Popen([sys.executable, *command], cwd=ROOT, stdout=file, stderr=file)
-        if nice:
-            os.setpriority(os.PRIO_PROCESS, child.pid, nice)
-        return child.wait()
-
-
 def same_settings(job: Job) -> bool:
     """Whether the run in the job's folder, if there is one, has what the set has now, as far as learning
     depends on it; hparams that are newer than the run count with their defaults."""
@@ -186,6 +176,7 @@ def train(job: Job, args: argparse.Namespace) -> None:
     busy = others.cores() > measure.IDLE_CORES
     if code:
         raise Failed(f"{job.name} seed {job.seed} failed, see {job.folder / 'output.txt'}")
+    version = trained.version_of_run(job.folder / "run_0", version)
     write_json(job.folder / TRAINED, {"noisy": not idle or busy, "version": version})
 
 
@@ -198,7 +189,7 @@ def results(mine: list[Job], args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
-    path.write_text(json.dumps(values, indent=1) + "\n")
+    shared.write(path, json.dumps(values, indent=1) + "\n")
 
 
 def write_csv(
@@ -209,12 +200,7 @@ def write_csv(
         row for row in report.read_table(path) if row["hparams"] != name or int(row["seed"]) in kept_seeds
     ]
     merged = sorted([*kept, *rows], key=lambda row: (row["hparams"], int(row["seed"])))  # stable
-    scratch = path.with_suffix(".tmp")
-    with scratch.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fields, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(merged)
-    scratch.replace(path)
+    shared.write_table(path, fields, merged)
     return merged
 
 
@@ -223,11 +209,10 @@ def write_results(name: str, rows: list[dict[str, Any]], mine: list[Job], folder
     folder.mkdir(parents=True, exist_ok=True)
     new = {job.seed for job in mine}
     prints = {trained.fingerprint(job.hparams): trained.values(job.hparams) for job in mine}
-    kept = {
-        int(row["seed"])
-        for row in report.read_table(folder / "learning.csv")
-        if row["hparams"] == name and row.get("fingerprint") in prints
-    } - new
+    before = [row for row in report.read_table(folder / "learning.csv") if row["hparams"] == name]
+    if any(other_values(row, folder, prints) for row in before if int(row["seed"]) in JUDGED):
+        report.judged_again(folder, name)
+    kept = {int(row["seed"]) for row in before if row.get("fingerprint") in prints} - new
     table = write_csv(folder / "learning.csv", FIELDS, rows, name, kept)
     trained.write(folder, prints, [row.get("fingerprint") or "" for row in table])
     points = [
@@ -237,6 +222,16 @@ def write_results(name: str, rows: list[dict[str, Any]], mine: list[Job], folder
     ]
     write_csv(folder / "learning_curves.csv", CURVE_FIELDS, points, name, kept)
     report.write(folder, [name])
+
+
+def other_values(row: report.Row, folder: Path, prints: dict[str, trained.Values]) -> bool:
+    """Whether an earlier row is of other values than those trained now; hparams that came later count with
+    their defaults."""
+    found = trained.read(folder).get(row.get("fingerprint") or "")
+    try:
+        return found is None or trained.revived(found) not in prints.values()
+    except UsageError:  # of hparams that are no more
+        return True
 
 
 def default_sets(folder: Path) -> list[str]:
@@ -262,7 +257,7 @@ def measured_seconds(folder: Path) -> dict[str, float]:
 
 def chosen(args: argparse.Namespace) -> list[str]:
     """The sets to be run."""
-    folder = Path(args.results)
+    folder = args.results
     names = args.hparams or default_sets(folder)
     if args.most_seconds is not None:
         seconds = measured_seconds(folder)
@@ -279,44 +274,64 @@ def called(name: str, args: argparse.Namespace) -> str:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser, count, seconds = shared.parser(__doc__), shared.integer(1), shared.number(0.0)
     add = parser.add_argument
-    add("--hparams", nargs="+", metavar="SET", help="default: those with a bar, cheapest first")
-    add("--seeds", type=int, default=len(JUDGED), help=f"how many (default {len(JUDGED)})")
-    add("--first_seed", type=int, help=f"default {JUDGED[0]}; only {JUDGED[0]} to {JUDGED[-1]} are written")
+    text = "default: those with a bar, cheapest first"
+    add("--hparams", nargs="+", type=set_of_a_task, metavar="SET", help=text)
+    add("--seeds", type=count, default=len(JUDGED), help=f"how many (default {len(JUDGED)})")
+    text = f"default {JUDGED[0]}; only {JUDGED[0]} to {JUDGED[-1]} are written"
+    add("--first_seed", type=shared.integer(0), help=text)
     add("--tune", action="store_true", help="short for --first_seed 0 --restart")
-    add(
-        "--num_workers", type=int, default=0, metavar="N", help="as of train.py; results are of SET_workers_N"
-    )
-    add("--train_steps", type=int, help="default: each set's own")
-    add("--evaluations", type=int, default=20, help="during training (default 20)")
-    add("--episodes", type=int, default=100, help="of the evaluation afterwards (default 100)")
-    add("--jobs", type=int, default=1, metavar="N", help="runs side by side (default 1); their times suffer")
-    add("--nice", type=int, default=0, metavar="N", help="priority of the runs, as of the command nice")
+    text = "as of train.py; results are of SET_workers_N"
+    add("--num_workers", type=shared.integer(0), default=0, metavar="N", help=text)
+    add("--train_steps", type=count, help="default: each set's own; of tuning alone")
+    add("--evaluations", type=count, default=20, help="during training (default 20)")
+    text = f"of the evaluation afterwards (default {EPISODES}; others in tuning alone)"
+    add("--episodes", type=count, default=EPISODES, help=text)
+    text = "runs side by side (default 1); their times suffer"
+    add("--jobs", type=count, default=1, metavar="N", help=text)
+    text = "priority of the runs, as of the command nice"
+    add("--nice", type=shared.integer(0, 19), default=0, metavar="N", help=text)
     add("--restart", action="store_true", help="delete runs whose set has other settings by now")
     add("--stale_only", action="store_true", help="leave out sets whose judgement is up to date")
-    add("--seconds", type=float, metavar="S", help="start no run after so long; what is missing, next time")
-    add(
-        "--most_seconds", type=float, metavar="S",
-        help="leave out sets whose runs took longer the last time and, unless named, those never measured",
-    )  # fmt: skip
-    add("--wait", type=float, default=120, metavar="S", help="longest wait for an idle machine (default 120)")
-    add("--results", default=str(report.RESULTS), metavar="DIR")
-    args = parser.parse_args()
+    text = "start no run after so long; what is missing, next time"
+    add("--seconds", type=seconds, metavar="S", help=text)
+    text = "leave out sets whose runs took longer the last time and, unless named, those never measured"
+    add("--most_seconds", type=seconds, metavar="S", help=text)
+    text = "longest wait for an idle machine (default 120)"
+    add("--wait", type=seconds, default=120.0, metavar="S", help=text)
+    add("--results", type=Path, default=report.RESULTS, metavar="DIR")
+    return checked(parser.parse_args())
+
+
+def set_of_a_task(text: str) -> str:
+    """Is an argparse type: a set that can be trained by its name alone."""
+    from rl.hparams.merge import named
+
+    hparams = named(text)
+    if not hparams.algo or not (hparams.env or hparams.data or text in GIVEN):
+        raise UsageError(f"--hparams {text} names no task to learn: {nearest(text, BARS)}")
+    return text
+
+
+def checked(args: argparse.Namespace) -> argparse.Namespace:
+    """The arguments, with `judged`: whether they are of a judgement. Raises UsageError for seeds of both
+    kinds, and for a judgement by other episodes or steps."""
     if args.tune and args.first_seed is not None:
-        parser.error("--tune has seeds from 0 on: leave out --first_seed")
+        raise UsageError("--tune has seeds from 0 on: leave out --first_seed")
     if args.tune:
         args.first_seed, args.restart = 0, True
     elif args.first_seed is None:
         args.first_seed = JUDGED[0]
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     args.judged = set(seeds) <= set(JUDGED)
-    if not seeds or (not args.judged and set(seeds) & set(JUDGED)):
-        parser.error(
-            f"seeds {list(seeds)}: sets are judged by {JUDGED[0]} to {JUDGED[-1]}, and tuned with others"
-        )
+    if not args.judged and set(seeds) & set(JUDGED):
+        kinds = f"sets are judged by {JUDGED[0]} to {JUDGED[-1]}, and tuned with others"
+        raise UsageError(f"seeds {seeds[0]} to {seeds[-1]}: {kinds}")
+    if args.judged and args.episodes != EPISODES:
+        raise UsageError(f"--episodes {args.episodes}: sets are judged by {EPISODES}; add --tune for others")
+    if args.judged and args.train_steps:
+        raise UsageError("--train_steps: sets are judged by the steps that they have; add --tune for others")
     return args
 
 
@@ -324,15 +339,16 @@ def main() -> int:
     args = parse()
     passed = True
     names = chosen(args)
-    make_data.provide({GIVEN[name].task for name in names if name in GIVEN}, ROOT / DATA, args.nice)
-    with ThreadPoolExecutor(args.jobs) as pool:
+    with ended_by_sigterm(), ThreadPoolExecutor(args.jobs) as pool:
         todo = {name: jobs(name, args) for name in names}
+        make_data.provide({GIVEN[name].task for name in names if name in GIVEN}, ROOT / DATA, args.nice)
         futures = {name: [pool.submit(train, job, args) for job in mine] for name, mine in todo.items()}
         try:
             for name, mine in todo.items():
                 passed &= collect(called(name, args), mine, futures[name], args)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            end()
             raise
     return 0 if passed else 1
 
@@ -359,7 +375,7 @@ def collect(name: str, mine: list[Job], futures: list[Future], args: argparse.Na
         print(error, flush=True)
         return False
     if args.judged:
-        write_results(name, rows, mine, Path(args.results))
+        write_results(name, rows, mine, args.results)
     result = report.verdict(name, rows)
     best, last = ([float(row[which]) for row in rows] for which in ("best", "last"))
     words = "" if args.judged else "tuning, not written: "
@@ -368,4 +384,4 @@ def collect(name: str, mine: list[Job], futures: list[Future], args: argparse.Na
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.answer(main)

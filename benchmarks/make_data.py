@@ -8,15 +8,18 @@ sets of played policies that are there stay as they are.
 
 from __future__ import annotations
 
-import argparse
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+import shared
+from children import ENDED, run
+from shared import ROOT
+
 QUALITIES = ("random", "medium-replay", "medium", "expert", "expert-ten")
 
 
@@ -88,28 +91,25 @@ def provide(tasks: Collection[str], folder: Path, nice: int = 0) -> None:
     if not missing:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, str(Path(__file__)), "--tasks", *missing, "--output_dir", str(folder)]
+    command = [str(Path(__file__)), "--tasks", *missing, "--output_dir", str(folder)]
     print(f"making data of {', '.join(missing)} in {folder}", flush=True)
-    with (folder / "output.txt").open("w") as file:
-        child = subprocess.Popen(["nice", "-n", str(nice), *command], stdout=file, stderr=file)
-        if child.wait():
-            raise SystemExit(f"no data to learn from, see {folder / 'output.txt'}")
+    if run(command, folder / "output.txt", nice):
+        raise SystemExit(f"no data to learn from, see {folder / 'output.txt'}")
 
 
 def main() -> None:
     """Runs the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser, count = shared.parser(__doc__), shared.integer(1)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=["cartpole", "pendulum"])
     parser.add_argument("--output_dir", default="data", help="folder of the data sets (default data)")
     parser.add_argument("--qualities", nargs="+", choices=QUALITIES, default=QUALITIES, metavar="QUALITY",
                         help="of " + ", ".join(QUALITIES) + " (default: all)")  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--random_steps", type=int, default=10_000, help="steps of the random data sets")
-    parser.add_argument("--episodes", type=int, default=100, help="episodes of medium and of expert")
+    parser.add_argument("--seed", type=shared.integer(0), default=0)
+    parser.add_argument("--random_steps", type=count, default=10_000, help="steps of the random data sets")
+    parser.add_argument("--episodes", type=count, default=100, help="episodes of medium and of expert")
     parser.add_argument("--print", action="store_true", help="print the commands, run none")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(ENDED))  # so that the run under way ends, too
     folder = Path(args.output_dir)
     for task in args.tasks:
         listed = list(commands(task, folder, args.seed, args.random_steps, args.episodes, args.qualities))
@@ -126,4 +126,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    shared.answer(main)

@@ -18,15 +18,10 @@ on the host the rate begins at the step where it begins for the peers.
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
+import shared
 from peers.meter import Meter
 
 STEPS = {"ppo": 200_000, "dqn": 50_000, "sac": 4_000, "pong": 8_192, "coinrun": 4_096, "minatar": 1_000_000}
@@ -81,7 +76,7 @@ def dqn_overrides(num_envs: int, steps: int) -> dict[str, Any]:
     makes exactly as many updates, (steps - 10,000) / 10.
     """
     if 10 % num_envs:
-        raise SystemExit(f"--envs {num_envs}: an update every 10 steps needs a divisor of 10")
+        raise shared.UsageError(f"--envs {num_envs}: an update every 10 steps needs a divisor of 10")
     return {
         "rollout_length": 10 // num_envs,
         "updates_per_iteration": 1,
@@ -183,9 +178,9 @@ def resolve_hparams(args: argparse.Namespace) -> Any:
         "num_envs": args.envs,
         "overlap": args.overlap,
         "train_steps": args.steps,
+        # Said in any case: sets have "auto", which is bfloat16 on processors that are made for it.
+        "model.precision": "bfloat16" if args.bfloat16 else "float32",
     }
-    if args.bfloat16:
-        common["model.precision"] = "bfloat16"
     return resolve(SETS[args.algo], workload | common)
 
 
@@ -215,13 +210,13 @@ def train(runner: Any, meter: Meter, steps: int, window: int) -> float | None:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser, count = shared.parser(__doc__), shared.integer(1)
     parser.add_argument("algo", choices=tuple(SETS))
     parser.add_argument("--backend", choices=("graph", "envpool", "gym"), default="graph")
     parser.add_argument("--env", help="for sac, default HalfCheetah-v5, and minatar, default its Breakout")
-    parser.add_argument("--envs", type=int, help=f"default {ENVS}")
-    parser.add_argument("--steps", type=int, help=f"default {STEPS}")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--envs", type=count, help=f"default {ENVS}")
+    parser.add_argument("--steps", type=count, help=f"default {STEPS}")
+    parser.add_argument("--seed", type=shared.integer(0), default=1)
     parser.add_argument("--bfloat16", action="store_true", help="hparam model.precision=bfloat16")
     parser.add_argument("--overlap", action="store_true", help="hparam overlap, environments on the host")
     parser.add_argument("--clip-value", action="store_true", help="clip PPO's value loss, as PureJaxRL does")
@@ -267,4 +262,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    shared.answer(main)

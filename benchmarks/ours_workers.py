@@ -12,15 +12,14 @@ alone with random actions, which is what a worker could reach at most.
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import sys
 import time
 from collections import deque
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import shared
+
 sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
 
 from watch import EPISODES, Watch, parser
@@ -92,18 +91,19 @@ def environment(args: Any) -> None:
 
 
 def main() -> None:
-    options = parser(__doc__)
-    args = options.parse_args()
+    args = parser(__doc__, shared.CommandParser).parse_args()
     if args.algo == "environment":
         args.workers = 1
         environment(args)
         return
-    if args.algo not in SETS:
-        options.error(f"unknown algo {args.algo}: one of {', '.join(SETS)}, environment")
+    shared.check_known("algo", [args.algo], [*SETS, "environment"])
+    from rl.imports import import_tensorflow
+
+    import_tensorflow()  # as the command line does, so that XLA computes as in train.py
     import tensorflow as tf
 
     from rl.registry import import_user_modules
-    from rl.runners.trainer import build_runner
+    from rl.runners.build import build_runner
     from rl.workers.plan import Workers
 
     watch = Watch("rl", f"tensorflow {tf.__version__}", args)
@@ -133,4 +133,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    shared.answer(main)

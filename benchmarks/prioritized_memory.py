@@ -11,19 +11,19 @@ are used (`*_per_call`).
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import resource
-import sys
 import time
 import types
 from collections.abc import Callable
-from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import shared
+
 BEGUN = time.perf_counter()
+
+from rl.imports import import_tensorflow  # noqa: E402
+
+import_tensorflow()  # as the command line does, so that XLA computes as in train.py
 
 import gymnasium  # noqa: E402
 import numpy as np  # noqa: E402
@@ -89,10 +89,10 @@ def rate(action: Callable[[], None], units: int, seconds: float) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--capacity", type=int, default=1_000_000)
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--seconds", type=float, default=5, help="time given to each measurement")
+    parser, above = shared.parser(__doc__), shared.number(0.0, above=True)
+    parser.add_argument("--capacity", type=shared.integer(1), default=1_000_000)
+    parser.add_argument("--batch", type=shared.integer(1), default=256)
+    parser.add_argument("--seconds", type=above, default=5.0, help="time given to each measurement")
     args = parser.parse_args()
     single = make_memory(args.capacity, args.batch, 1, 1)
     blocks = make_memory(args.capacity, args.batch, 8, 8)
@@ -134,4 +134,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    shared.answer(main)

@@ -13,19 +13,15 @@ from __future__ import annotations
 import argparse
 import collections
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+import ours
+import shared
 
-import ours  # noqa: E402
-
-RESULT = ROOT / "benchmarks" / "results" / "profile_pong.md"
+RESULT = shared.RESULTS / "profile_pong.md"
 STEPS = 1024  # of an iteration
 # Nature network: multiplications of one picture's forward pass (32 x 20 x 20 x 256, ...), first layer apart.
 FIRST, OTHERS = 20 * 20 * 32 * 256, 9 * 9 * 64 * 512 + 7 * 7 * 64 * 576 + 3136 * 512
@@ -162,10 +158,11 @@ def table(precision: str, runner: Any) -> list[str]:
 
 
 def main() -> int:
-    argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
-    from rl.runners.trainer import build_runner
+    shared.parser(__doc__).parse_args()
+    from rl.imports import import_tensorflow
+
+    import_tensorflow()  # as the command line does, so that XLA computes as in train.py
+    from rl.runners.build import build_runner
 
     lines = [
         "# Where the time of PPO on Pong goes",
@@ -182,10 +179,10 @@ def main() -> int:
             lines += table(precision, runner)
         finally:
             runner.close()
-    RESULT.write_text("\n".join(lines).rstrip() + "\n")
+    shared.write(RESULT, "\n".join(lines).rstrip() + "\n")
     print(RESULT.read_text())
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.answer(main)

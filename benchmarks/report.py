@@ -9,41 +9,30 @@ goes into the package too, in a line for each: rl/hparams/measured.csv.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import shared
+import trained
+from bars import BARS, DATA, JUDGED, SOURCES, WITH_WORKERS, bar_of
+from shared import RESULTS, ROOT, UsageError, read_table
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+from rl.plot.figures import draw_curve
+from rl.report.runs import evaluations
+from rl.report.statistics import IQM_FROM, interval
 
-import trained  # noqa: E402
-from bars import BARS, DATA, JUDGED, SOURCES, WITH_WORKERS, bar_of  # noqa: E402
-
-from rl.plot.figures import draw_curve  # noqa: E402
-from rl.report.runs import evaluations  # noqa: E402
-from rl.report.statistics import IQM_FROM, interval  # noqa: E402
-
-RESULTS = ROOT / "benchmarks" / "results"
 MEASURED = ROOT / "rl" / "hparams" / "measured.csv"  # of the package: `train.py --suggest` reads it
 CHEETAH, STEP = "sac_halfcheetah", 20_000  # the set beside Stable-Baselines3's SAC; steps between lines
 PEER_LR = 3e-4  # peers/sb3_sac_learning.py
+JUDGEMENTS = "judgements.csv"  # of sets that were judged more than once: with how many different values
 ROUNDING = 1e-9  # of a mean of returns that have one decimal
 
 Row = dict[str, Any]
 Curves = dict[str, dict[int, dict[int, float]]]  # set -> seed -> step -> mean return
-
-
-def read_table(path: Path) -> list[Row]:
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def read_curves(folder: Path) -> Curves:
@@ -194,6 +183,7 @@ def markdown(rows: list[Row], folder: Path) -> str:
     every = {name: group for groups in by_env.values() for name, group in groups.items()}
     lines = ["# Results", "", summary(every, known), "", NOTES]
     lines += [f"* {key}: {what}" for key, what in SOURCES.items()]
+    lines += again(folder)
     for env in sorted(by_env):
         lines += ["", f"## {env}", "", "| " + " | ".join(HEADER) + " |", "|" + " --- |" * len(HEADER)]
         lines += ["| " + " | ".join(line(name, group, known)) + " |" for name, group in by_env[env].items()]
@@ -207,6 +197,26 @@ def markdown(rows: list[Row], folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def again(folder: Path) -> list[str]:
+    """Which sets were judged with several values one after the other, as learning.py has counted."""
+    rows = read_table(folder / JUDGEMENTS)
+    if not rows:
+        return []
+    sets = ", ".join(f"`{row['hparams']}` ({row['judgements']})" for row in rows)
+    return [
+        "",
+        f"Judged more than once by the same seeds, in brackets with how many different values: {sets}.",
+    ]
+
+
+def judged_again(folder: Path, name: str) -> None:
+    """Counts a further judgement of a set, whose values have changed since the one before."""
+    counts = {row["hparams"]: int(row["judgements"]) for row in read_table(folder / JUDGEMENTS)}
+    counts[name] = counts.get(name, 1) + 1
+    rows = [{"hparams": each, "judgements": counts[each]} for each in sorted(counts)]
+    shared.write_table(folder / JUDGEMENTS, ("hparams", "judgements"), rows)
+
+
 NOTES = f"""\
 How well it learns: this page. How fast: [speed.md](speed.md). Compilation and memory:
 [compile_and_memory.md](compile_and_memory.md). How all of it is measured: [../README.md](../README.md).
@@ -217,11 +227,13 @@ rows before it was kept, none), without a GPU (`ppo_pong_small` was stopped afte
 with `train_steps` lowered from 2,500,000). Returns are means of 100 episodes (Pong: 20) on the unmodified
 Gymnasium environment, without exploration and undiscounted.
 
-Sets are judged by seeds {JUDGED[0]} to {JUDGED[-1]} (runs of hours: by the first three), which did not take
-part in choosing their values; rows of other seeds are marked. The last checkpoint decides: a bar is passed
-where the mean over seeds of their last checkpoints reaches it, and no run is longer than the bar's steps
-(half a percent is let pass). The best checkpoint, chosen by the evaluations of 10 episodes during training
-and not by the episodes shown, stands beside it as information. "IQM" is the interquartile mean, with a 95 %
+Sets are tuned on seeds 0 to 9 and judged by seeds {JUDGED[0]} to {JUDGED[-1]} (some by the first three, as
+the table says); rows of other seeds are marked. But sets that missed were changed, by tuning on 0 to 9 again,
+and judged by the same seeds again: so these took part in choosing the values of the sets that are named below
+as judged more than once. The last checkpoint decides: a bar is passed where the mean over seeds of their last
+checkpoints reaches it, and no run is longer than the bar's steps (half a percent is let pass). The best
+checkpoint, chosen by the evaluations of 10 episodes during training and not by the episodes shown, stands
+beside it as information. "IQM" is the interquartile mean, with a 95 %
 bootstrap interval over seeds; below {IQM_FROM} seeds the mean, with an interval that is little more than the
 range from the worst to the best. "Stale" says that the set has other values now than the row was trained
 with. Changes of the code it cannot see: for these there is the commit. Sets that learn from others are given
@@ -336,9 +348,9 @@ def write(folder: Path, names: Sequence[str] | None = None) -> None:
     except ModuleNotFoundError as error:
         print(f"no learning curves: {error.name} is missing, ./setup.sh --extra bench")
     rows = read_table(folder / "learning.csv")
-    (folder / "README.md").write_text(markdown(rows, folder))
+    shared.write(folder / "README.md", markdown(rows, folder))
     if folder == RESULTS:
-        MEASURED.write_text(measured(rows, folder))
+        shared.write(MEASURED, measured(rows, folder))
 
 
 def measured(rows: list[Row], folder: Path) -> str:
@@ -360,16 +372,14 @@ def measured(rows: list[Row], folder: Path) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--results", default=str(RESULTS), metavar="DIR")
-    folder = Path(parser.parse_args().results)
+    parser = shared.parser(__doc__)
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
+    folder = parser.parse_args().results
     if not read_table(folder / "learning.csv"):
-        raise SystemExit(f"there is no learning.csv in {folder}: run benchmarks/learning.py first")
+        raise UsageError(f"there is no learning.csv in {folder}: run benchmarks/learning.py first")
     write(folder)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.answer(main)

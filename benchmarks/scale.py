@@ -13,9 +13,7 @@ measured in processes of their own, and written to benchmarks/results/scale.csv.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import csv
 import datetime
 import json
 import os
@@ -27,9 +25,11 @@ from typing import Any, NamedTuple
 
 import measure
 import scaling_report
+import shared
+from shared import RESULTS, ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
+from rl.imports import import_tensorflow
+
 LENGTH = 100  # steps of a rollout, as in scaling.py
 WORKERS = (16, 128, 1000)
 SECONDS = (0.5, 5.0)  # that a rollout takes: 200 and 20 steps/s of a worker
@@ -148,8 +148,7 @@ def cpu_seconds() -> dict[str, float]:
 
 def measured(workers: int, seconds: float) -> dict[str, Any]:
     """One row: a run with so many workers, whose rollouts take `seconds`."""
-    import tensorflow as tf  # noqa: F401  before Ray, as train.py has it
-
+    import_tensorflow()  # before Ray, as train.py has it
     from rl.hparams.merge import resolve
     from rl.runners.build import build_runner
     from rl.workers.plan import Workers
@@ -192,11 +191,7 @@ def measured(workers: int, seconds: float) -> dict[str, Any]:
 
 def rows() -> list[dict[str, str]]:
     """Those of scale.csv."""
-    path = RESULTS / "scale.csv"
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+    return shared.read_table(RESULTS / "scale.csv")
 
 
 def missing(counts: list[int], durations: list[float]) -> Iterator[tuple[int, float]]:
@@ -214,14 +209,11 @@ def measure_missing(counts: list[int], durations: list[float], wait: float) -> N
         env = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
         found = measure.run(command, str(ROOT), env, wait, 900.0)
         if "error" in found:
-            sys.exit(f"{' '.join(command)}: {found['error']}\n{found['output']}")
+            print(f"{' '.join(command)}\n{found['output']}", file=sys.stderr)
+            raise shared.UsageError(f"{count} workers of {seconds:g} s: {found['error']}")
         row = {name: found.get(name, "") for name in FIELDS} | {"date": str(datetime.date.today())}
-        begun = path.exists()
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS)
-            if not begun:
-                writer.writeheader()
-            writer.writerow({name: f"{x:.4g}" if isinstance(x, float) else x for name, x in row.items()})
+        shown = {name: f"{x:.4g}" if isinstance(x, float) else x for name, x in row.items()}
+        shared.write_table(path, FIELDS, [*rows(), shown])
         taken, offered = row["rollouts_per_s"], row["offered_per_s"]
         print(f"{count} workers of {seconds} s: {taken:.1f} of {offered:g} rollouts/s", flush=True)
 
@@ -236,22 +228,19 @@ def report() -> None:
     days = sorted({row["date"] for row in ordered})
     idle = sum(row["idle"] == "True" for row in ordered)
     lines += ["", f"Rows of {' and '.join(days)}; {idle} of {len(ordered)} began on an idle machine."]
-    (RESULTS / "scale.md").write_text("\n".join(lines) + "\n")
+    shared.write(RESULTS / "scale.md", "\n".join(lines) + "\n")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser, above = shared.parser(__doc__), shared.number(0.0, above=True)
     add = parser.add_argument
-    add("--workers", type=int, nargs="+", default=list(WORKERS))
-    add("--seconds", type=float, nargs="+", default=list(SECONDS), help="that a rollout takes")
-    add("--wait", type=float, default=60.0, help="seconds to wait for an idle machine")
+    add("--workers", type=shared.integer(1), nargs="+", default=list(WORKERS))
+    add("--seconds", type=above, nargs="+", default=list(SECONDS), help="that a rollout takes")
+    add("--wait", type=shared.number(0.0), default=60.0, help="seconds to wait for an idle machine")
     add("--show", action="store_true", help="measure here and now, and print")
     add("--report", action="store_true")
     args = parser.parse_args()
     if args.show:
-        sys.path.insert(0, str(ROOT))
         for seconds in args.seconds:
             for count in args.workers:
                 print("JSON", json.dumps(measured(count, seconds)), flush=True)
@@ -262,4 +251,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    shared.answer(main)

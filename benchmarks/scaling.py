@@ -8,8 +8,9 @@ rate: an environment that sleeps 5 ms a step (sleeping_env.py), one for each wor
 not the limit; from some seconds after the moment when all workers play and the learner updates. learn: from
 the launch of the process until the mean return of the last 100 training episodes is 450, on CartPole-v1.
 
-In each round everything runs once. Rows that are in scaling.csv are not measured again, so that an
-interrupted run goes on (`--restart` forgets them). Writes scaling.csv, scaling.md and scaling.png in
+In each round everything runs once. Rows that are in scaling.csv, of the same seconds, niceness and `--awake`,
+are not measured again, so that an interrupted run goes on (`--restart` forgets all); the report pools no
+others. Writes scaling.csv, scaling.md and scaling.png in
 benchmarks/results. What each library runs is in ours_workers.py and peers/rllib_workers.py.
 """
 
@@ -17,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import datetime
 import os
 import subprocess
@@ -29,9 +29,10 @@ from typing import Any, NamedTuple
 import measure
 import peer_environments
 import scaling_report
+import shared
+from shared import RESULTS, ROOT, UsageError
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
+ALGOS = ("environment", "impala", "apex", "appo")
 WORKERS = (1, 2, 4, 8, 16)
 BEHIND = 5  # niceness of workers above that of their learner, as rl.workers.cluster has it
 OURS, RLLIB = "benchmarks/ours_workers.py", "benchmarks/peers/rllib_workers.py"
@@ -40,9 +41,9 @@ FIELDS = (
     "task", "library", "version", "algo", "env", "workers", "envs", "round", "env_steps_per_s",
     "updates_per_s", "learner_waits", "staleness", "trained_steps", "reached", "seconds_from_launch",
     "seconds_from_first_update", "best_return", "return_mean", "total_env_steps", "measured_s", "startup_s",
-    "memory_mb", "idle", "awake", "nice", "date", "command",
+    "memory_mb", "idle", *scaling_report.ALIKE, "date", "command",
 )  # fmt: skip
-KEY = ("task", "library", "algo", "env", "workers", "envs", "round")
+KEY = ("task", "library", "algo", "env", "workers", "envs", "round", *scaling_report.ALIKE)
 SHOWN = ("env_steps_per_s", "updates_per_s", "learner_waits", "reached", "seconds_from_launch",
          "seconds_from_first_update", "startup_s", "memory_mb")  # fmt: skip
 
@@ -66,10 +67,15 @@ class Run(NamedTuple):
             return [*words, "--warmup_s", f"{args.warmup_s:g}", "--measure_s", f"{args.measure_s:g}"]
         return [*words, "--limit_s", f"{args.limit_s:g}"]
 
-    def key(self, round_number: int) -> tuple[str, ...]:
+    def alike(self, args: argparse.Namespace) -> dict[str, str]:
+        """How it is measured: `ALIKE` of its row."""
+        seconds = [f"{each:g}" if self.task == "rate" else "" for each in (args.warmup_s, args.measure_s)]
+        return dict(zip(scaling_report.ALIKE, (str(args.awake), str(os.nice(0)), *seconds), strict=True))
+
+    def key(self, round_number: int, args: argparse.Namespace) -> tuple[str, ...]:
         """What tells its row from others, in the order of `KEY`."""
         values = (self.task, self.library, self.algo, self.env, self.workers, self.envs, round_number)
-        return tuple(str(value) for value in values)
+        return tuple(str(value) for value in (*values, *self.alike(args).values()))
 
 
 def plan(args: argparse.Namespace) -> list[Run]:
@@ -91,17 +97,7 @@ def plan(args: argparse.Namespace) -> list[Run]:
 
 def read_rows(path: Path) -> dict[tuple[str, ...], dict[str, Any]]:
     """The rows measured so far, by their keys."""
-    if not path.exists():
-        return {}
-    with path.open(newline="") as file:
-        return {tuple(row[name] for name in KEY): row for row in csv.DictReader(file)}
-
-
-def write_rows(path: Path, rows: dict[tuple[str, ...], dict[str, Any]]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n", extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows.values())
+    return {tuple(row[name] for name in KEY): row for row in shared.read_table(path)}
 
 
 @contextlib.contextmanager
@@ -129,6 +125,7 @@ def one_run(run: Run, round_number: int, args: argparse.Namespace) -> dict[str, 
     if run.library == "rllib":
         python = str(peer_environments.python_of(Path(args.venvs).resolve(), PLACE))
     environ = dict(os.environ, CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2")
+    environ["RL_PROGRAM_CACHE"] = "off"  # no programs that were compiled before
     # RLlib's workers too: Ray's own 15 would put them behind everyone's processes.
     environ["RAY_worker_niceness"] = str(min(os.nice(0) + BEHIND, 19))
     for name in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME", "OMP_NUM_THREADS"):
@@ -137,7 +134,7 @@ def one_run(run: Run, round_number: int, args: argparse.Namespace) -> dict[str, 
     with awake(args.awake):
         found = measure.run([python, *words], str(ROOT), environ, 0.0, args.timeout) | {"idle": idle}
     row = found | {name: getattr(run, name) for name in ("task", "library", "algo", "env", "workers", "envs")}
-    row |= {"round": round_number, "awake": args.awake, "nice": os.nice(0)}
+    row |= {"round": round_number, **run.alike(args)}
     row |= {"command": "python " + " ".join(words)}
     return row | {"date": datetime.datetime.now().isoformat(timespec="seconds")}
 
@@ -146,7 +143,7 @@ def measure_all(args: argparse.Namespace, path: Path) -> bool:
     """Measures what is missing, writing after every run; whether all went well."""
     rows = {} if args.restart else read_rows(path)
     runs = plan(args)
-    todo = [(i, run) for i in range(1, args.rounds + 1) for run in runs if run.key(i) not in rows]
+    todo = [(i, run) for i in range(1, args.rounds + 1) for run in runs if run.key(i, args) not in rows]
     well = True
     for done, (round_number, run) in enumerate(todo):
         row = one_run(run, round_number, args)
@@ -158,42 +155,43 @@ def measure_all(args: argparse.Namespace, path: Path) -> bool:
             well = False
             print(f"failed: {row.get('error')}: {row['output'][-800:]}", flush=True)
             continue
-        rows[run.key(round_number)] = {name: str(row.get(name, "")) for name in FIELDS}
-        write_rows(path, rows)
+        rows[run.key(round_number, args)] = {name: str(row.get(name, "")) for name in FIELDS}
+        shared.write_table(path, FIELDS, rows.values())
     return well
 
 
 def command_line() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser, count = shared.parser(__doc__), shared.integer(1)
+    number, above = shared.number(0.0), shared.number(0.0, above=True)
     add = parser.add_argument
     add("--task", choices=("both", "rate", "learn"), default="both")
-    add("--only", nargs="+", metavar="ALGO", help="of environment, impala, apex, appo")
-    add("--rounds", type=int, default=3)
-    add("--workers", type=int, nargs="+", default=list(WORKERS))
-    add("--peer_workers", type=int, nargs="+", default=[1, 4, 8, 16], help="of RLlib")
-    add("--learn_workers", type=int, nargs="+", default=[2])
+    add("--only", nargs="+", choices=ALGOS, metavar="ALGO", help=f"of {', '.join(ALGOS)}")
+    add("--rounds", type=count, default=3)
+    add("--workers", type=count, nargs="+", default=list(WORKERS))
+    add("--peer_workers", type=count, nargs="+", default=[1, 4, 8, 16], help="of RLlib")
+    add("--learn_workers", type=count, nargs="+", default=[2])
     add("--skip_peers", action="store_true", help="without RLlib")
     add("--venvs", default=str(ROOT / "build" / "peers"), metavar="DIR", help="where RLlib's environment is")
-    add("--warmup_s", type=float, default=5.0)
-    add("--measure_s", type=float, default=15.0)
-    add("--limit_s", type=float, default=240.0, help="longest training")
-    add("--timeout", type=float, default=420.0, help="longest process, seconds")
-    add("--wait", type=float, default=60.0, help="longest wait for an idle machine, seconds")
+    add("--warmup_s", type=number, default=5.0)
+    add("--measure_s", type=above, default=15.0)
+    add("--limit_s", type=above, default=240.0, help="longest training")
+    add("--timeout", type=above, default=420.0, help="longest process, seconds")
+    add("--wait", type=number, default=60.0, help="longest wait for an idle machine, seconds")
     add("--awake", action="store_true", help="keep the cores awake: for idle virtual machines, see awake()")
     add("--restart", action="store_true", help="forget the rows measured before")
     add("--report", action="store_true", help="only write the report")
-    add("--results", default=str(RESULTS), metavar="DIR")
+    add("--results", type=Path, default=RESULTS, metavar="DIR")
     return parser
 
 
 def main() -> int:
     args = command_line().parse_args()
-    folder = Path(args.results)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder, well = args.results, True
     path = folder / "scaling.csv"
-    well = True
+    if not args.report and not plan(args):
+        raise UsageError(f"--only {' '.join(args.only)}: of these nothing runs with the other arguments")
+    if args.report and not read_rows(path):
+        raise UsageError(f"there is no scaling.csv in {folder}: nothing to report")
     if not args.report:
         if not args.skip_peers:
             peer_environments.prepare(Path(args.venvs).resolve(), PLACE)
@@ -204,6 +202,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        shared.answer(main)
     except peer_environments.EnvironmentFailure as failure:
         sys.exit(f"error: {failure}")

@@ -8,7 +8,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import shared
+
 Row = dict[str, Any]
+ALIKE = ("awake", "nice", "warmup_s", "measure_s")  # rows that differ in one of these are not pooled
 LINEAR_BAR, PEER_BAR = 0.9, 1.5
 NAMES = {
     ("ours", "impala"): "IMPALA",
@@ -18,6 +21,22 @@ NAMES = {
     ("rllib", "appo"): "RLlib APPO",
 }
 Rates = dict[tuple[str, str], dict[int, list[float]]]  # (library, algo) -> workers -> steps/s of each round
+
+
+def groups(rows: Iterable[Row], task: str) -> dict[tuple[str, ...], list[Row]]:
+    """The rows of a task, by how they were measured: `ALIKE`."""
+    found: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row["task"] == task:
+            found.setdefault(tuple(row[name] for name in ALIKE), []).append(row)
+    return found
+
+
+def words(alike: tuple[str, ...]) -> str:
+    """How rows were measured."""
+    awake, nice, warmup, measured = alike
+    seconds = f", {measured} s measured after {warmup} s" if measured else ""
+    return f"Cores {'kept awake' if awake == 'True' else 'as they are'}, niceness {nice}{seconds}"
 
 
 def rates(rows: Iterable[Row]) -> Rates:
@@ -64,11 +83,11 @@ def _span(values: list[float]) -> str:
     return f"{median(values):,.0f}" + (f" ({min(values):,.0f} to {max(values):,.0f})" if values[1:] else "")
 
 
-def rate_lines(rows: list[Row]) -> list[str]:
-    """The curves as a table."""
+def rate_lines(rows: list[Row], alike: tuple[str, ...]) -> list[str]:
+    """The curves as a table, of rows that were measured alike."""
     found = rates(rows)
     alone = found.get(("environment", "environment"), {}).get(1)
-    lines = ["## Steps per second", ""]
+    lines = [f"### {words(alike)}", ""]
     if alone:
         lines += [f"The environment alone, in one process: {_span(alone)} steps/s.", ""]
     cells = []
@@ -103,15 +122,15 @@ def rate_lines(rows: list[Row]) -> list[str]:
 
 def learn_lines(rows: list[Row]) -> list[str]:
     """Time to solve CartPole."""
-    groups: dict[tuple[str, str, str, str, str], list[Row]] = {}
-    for row in rows:
-        if row["task"] == "learn":
-            key = (row["env"], row["algo"], row["workers"], row["envs"], row["library"])
-            groups.setdefault(key, []).append(row)
-    if not groups:
+    found: dict[tuple[str, ...], list[Row]] = {}
+    for alike, mine in groups(rows, "learn").items():
+        for row in mine:
+            key = (row["env"], row["algo"], row["workers"], row["envs"], row["library"], words(alike))
+            found.setdefault(key, []).append(row)
+    if not found:
         return []
     cells = []
-    for (env, algo, workers, envs, library), each in sorted(groups.items()):
+    for (env, algo, workers, envs, library, how), each in sorted(found.items()):
         good = [row for row in each if row["reached"] == "True"]
 
         def spread(field: str, chosen: list[Row] = good) -> str:
@@ -123,11 +142,11 @@ def learn_lines(rows: list[Row]) -> list[str]:
         cells.append(
             [
                 *(env, name, f"{workers} x {envs}", reached),
-                *(spread("seconds_from_launch"), spread("seconds_from_first_update"), steps),
+                *(spread("seconds_from_launch"), spread("seconds_from_first_update"), steps, how),
             ]
         )
     header = ["environment", "", "workers x environments", "reached"]
-    header += ["s from launch", "s from the first update", "steps"]
+    header += ["s from launch", "s from the first update", "steps", "how"]
     return ["## Time to 450 on CartPole", "", *table(header, cells), ""]
 
 
@@ -140,10 +159,10 @@ def notes(rows: list[Row]) -> list[str]:
     return [
         "## How",
         "",
-        "Medians over rounds; RLlib is compared within a round. In brackets the least and the most. "
-        f"{noisy} of {len(rows)} runs began while others used more than 0.3 of a core; niceness of all runs: "
-        f"{', '.join(map(str, nice))}. {kept} had the cores kept awake (`--awake`): on an "
-        f"idle virtual machine they are slow to come back to workers that sleep. Bars: {LINEAR_BAR:g} of "
+        "Medians over rounds that were measured alike; RLlib is compared within a round. In brackets the "
+        f"least and the most. {noisy} of {len(rows)} runs began while others used more than 0.3 of a core; "
+        f"niceness of all runs: {', '.join(map(str, nice))}. {kept} had the cores kept awake (`--awake`): on "
+        f"an idle virtual machine they are slow to come back to workers that sleep. Bars: {LINEAR_BAR:g} of "
         f"linear, {PEER_BAR:g} times RLlib's faster one of IMPALA and APPO.",
         "",
         "SleepingCartPole-v1 is CartPole whose step sleeps 5 ms first; one for each worker. of linear: "
@@ -167,10 +186,12 @@ def write(rows: list[Row], folder: Path) -> str:
     cores = len(os.sched_getaffinity(0))
     lines = ["# Scaling with workers", "", f"{cores} cores, no GPU. Written by "]
     lines[-1] += "`python benchmarks/scaling.py`; see ../README.md."
-    lines += ["", *rate_lines(rows), *learn_lines(rows), *notes(rows)]
+    curves = groups(rows, "rate")
+    tables = [line for alike, mine in sorted(curves.items()) for line in rate_lines(mine, alike)]
+    lines += ["", "## Steps per second", "", *tables, *learn_lines(rows), *notes(rows)]
     text = "\n".join(lines)
-    (folder / "scaling.md").write_text(text)
-    found = rates(rows)
+    shared.write(folder / "scaling.md", text)
+    found = rates(max(curves.values(), key=len, default=[]))
     if any(library == "ours" for library, _ in found):
         _draw(found, folder / "scaling.png")
     return text

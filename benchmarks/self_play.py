@@ -8,30 +8,25 @@ A win scores 1, a draw 0.5. Prints a line for each run and opponent; plays the l
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
-from pathlib import Path
+import shared
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-import rl
-from rl.runners.all_games import all_games
-from rl.runners.evaluate import Evaluator
+from rl.imports import import_tensorflow
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("runs", nargs="+", metavar="RUN_DIR")
+    parser = shared.parser(__doc__)
+    parser.add_argument("runs", nargs="+", type=shared.run_folder, metavar="RUN_DIR")
     parser.add_argument("--opponents", nargs="*", default=["random"], metavar="NAME")
-    parser.add_argument("--games", type=int, default=400, help="against each (default 400)")
-    parser.add_argument("--seed", type=int, default=1, help="of these games")
+    parser.add_argument("--games", type=shared.integer(1), default=400, help="against each (default 400)")
+    parser.add_argument("--seed", type=shared.integer(0), default=1, help="of these games")
     parser.add_argument("--which", default="last", choices=["last", "best"], help="checkpoint")
     parser.add_argument("--every_reply", action="store_true", help="small games alone")
     args = parser.parse_args()
+    import_tensorflow()
+    import rl
+    from rl.runners.all_games import all_games
+    from rl.runners.evaluate import Evaluator
+
     for run_dir in args.runs:
         agent = rl.load(run_dir, args.which).agent
         for opponent in args.opponents:
@@ -45,4 +40,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.answer(main)

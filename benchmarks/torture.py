@@ -29,16 +29,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+import shared
+from faulted import damage, environments, numbers, others, report, signals, system  # noqa: F401
+from faulted.cases import KINDS, judged
+from shared import RESULTS, ROOT, UsageError
+
+from rl.signals import end_with_parent
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-from faulted import damage, environments, numbers, others, report, signals, system  # noqa: E402, F401
-from faulted.cases import KINDS, judged  # noqa: E402
-
-from rl.signals import end_with_parent  # noqa: E402
-
-RESULTS = ROOT / "benchmarks" / "results"
 # What the runs import only where they need it.
 LAZY = ("agents.algos.ppo", "agents.algos.dqn", "agents.algos.grad_comp.backprop", "envs.graph.cartpole")
 LAZY += ("agents.algos.act_select.sample", "agents.algos.act_select.epsilon_greedy", "envs.gym_host")
@@ -129,11 +127,11 @@ def forget_undisturbed(folder: Path) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made, count = shared.parser(__doc__), shared.integer(1)
     made.add_argument("--kinds", nargs="+", metavar="KIND", help=f"of {', '.join(KINDS)}")
-    made.add_argument("--faults", type=int, help="how many in all (default: a whole campaign)")
-    made.add_argument("--jobs", type=int, default=2, help="faults at a time (default 2)")
-    made.add_argument("--seed", type=int, default=0, help="of moments and places (default 0)")
+    made.add_argument("--faults", type=count, help="how many in all (default: a whole campaign)")
+    made.add_argument("--jobs", type=count, default=2, help="faults at a time (default 2)")
+    made.add_argument("--seed", type=shared.integer(0), default=0, help="of moments and places (default 0)")
     made.add_argument("--work", type=Path, default=ROOT / "build" / "torture", help="folder for runs")
     made.add_argument("--results", type=Path, default=RESULTS, help="folder for torture.csv and torture.md")
     made.add_argument("--again", action="store_true", help="does those again that failed")
@@ -145,14 +143,14 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the campaign; the exit code is 1 where a fault failed."""
     args = parser().parse_args(argv)
-    unknown = set(args.kinds or []) - set(KINDS)
-    if unknown:
-        parser().error(f"--kinds: no {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
+    shared.check_known("--kinds", args.kinds or [], list(KINDS))
     args.work = args.work.resolve()
-    args.results.mkdir(parents=True, exist_ok=True)
     table = args.results / "torture.csv"
     if not args.report:
+        args.results.mkdir(parents=True, exist_ok=True)
         campaign(args, table)
+    if not read(table):
+        raise UsageError(f"there is no row in {table}: nothing to report")
     words = shlex.join(["python", "benchmarks/torture.py", *(sys.argv[1:] if argv is None else argv)])
     rows = read(table)
     report.written(rows, args.results / "torture.md", words.replace(" --report", ""))
@@ -160,4 +158,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.answer(main)

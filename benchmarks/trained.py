@@ -6,20 +6,18 @@ import hashlib
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+import shared
+from bars import WITH_WORKERS, given
+from shared import ROOT
 
-from bars import WITH_WORKERS, given  # noqa: E402
-
-from rl.errors import UsageError  # noqa: E402
-from rl.hparams.hparams import HParams  # noqa: E402
-from rl.hparams.merge import named  # noqa: E402
-from rl.report.runs import NOT_LEARNING  # noqa: E402
+from rl.errors import UsageError
+from rl.hparams.hparams import HParams
+from rl.hparams.merge import named
+from rl.report.runs import NOT_LEARNING
 
 FILE = "learning_hparams.json"  # fingerprint -> hparams as they were trained
 RESULT = ":!rl/hparams/measured.csv"  # git's word for all but that: learning.py writes it as it goes on
@@ -60,7 +58,7 @@ def write(folder: Path, new: Mapping[str, Values], fingerprints: Sequence[str], 
     known = {**read(folder, file), **new}
     kept = {each: known[each] for each in fingerprints if each in known}
     lines = [f"{json.dumps(each)}: {json.dumps(known[each], sort_keys=True)}" for each in kept]
-    (folder / file).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    shared.write(folder / file, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def stale(row: Mapping[str, Any], known: Mapping[str, Values]) -> str:
@@ -102,3 +100,18 @@ def version() -> str:
             return ""
         answers.append(done.stdout.strip())
     return answers[0] + ("-dirty" if answers[1] else "")
+
+
+def version_of_run(run_dir: Path, last: str) -> str:
+    """The commits that made a run, the first one first, joined by "+".
+
+    last: of the process that ended it. For each before, with other versions, the run has a
+        `versions_to_step_N.json`, whose `-dirty` is of any file of the checkout.
+    """
+    earlier = run_dir.glob("versions_to_step_*.json")
+    commits = []
+    for path in sorted(earlier, key=lambda path: int(path.stem.rpartition("_")[2])):
+        found = json.loads(path.read_text(encoding="utf-8")).get("git_commit")
+        if found:
+            commits.append(re.sub(r"^([0-9a-f]{7})[0-9a-f]+", r"\1", found))
+    return "+".join(filter(None, dict.fromkeys([*commits, last])))

@@ -10,15 +10,17 @@ take turns, `--rounds` times, each on one core (`--core`), and the medians are p
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+import shared
+
+from rl.imports import import_tensorflow
+
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE / "peers")]
+sys.path.insert(0, str(HERE / "peers"))
 
 import numpy as np  # noqa: E402
 from mctx_search import GAMMA, first_states, made_weights, options, simulations_per_second  # noqa: E402
@@ -26,6 +28,7 @@ from mctx_search import GAMMA, first_states, made_weights, options, simulations_
 
 def ours(args) -> dict:
     """What `mctx_search.py` prints, of our searches."""
+    import_tensorflow()  # as the command line does, so that XLA computes as in train.py
     import tensorflow as tf
 
     from rl.ops import random, search
@@ -55,21 +58,23 @@ def ours(args) -> dict:
 
 
 def main() -> None:
-    parser = options(__doc__)
+    parser = options(shared.parser(__doc__))
     parser.add_argument("--mctx", help="a Python with mctx; without it, ours alone is timed, here")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--core", type=int, default=0)
+    parser.add_argument("--rounds", type=shared.integer(1), default=5)
+    parser.add_argument("--core", type=shared.integer(0), default=0)
     args = parser.parse_args()
     if args.mctx is None:
         print("JSON " + json.dumps(ours(args)))
         return
-    shared = [
+    shared.check_program("--mctx", args.mctx)
+    shared.check_cores("--core", [args.core])
+    alike = [
         f"--{name}={getattr(args, name)}"
         for name in ("kind", "roots", "simulations", "moves", "width", "seconds")
     ]
     commands = {
-        "ours": [sys.executable, str(Path(__file__).resolve()), *shared],
-        "mctx": [args.mctx, str(HERE / "peers" / "mctx_search.py"), *shared],
+        "ours": [sys.executable, str(Path(__file__).resolve()), *alike],
+        "mctx": [args.mctx, str(HERE / "peers" / "mctx_search.py"), *alike],
     }
     found: dict[str, list[dict]] = {name: [] for name in commands}
     for _ in range(args.rounds):
@@ -88,4 +93,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    shared.answer(main)

@@ -10,24 +10,23 @@ for Thompson sampling (Thompson 1933; an arm's probability is Beta(1, 1) at firs
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import shared
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from rl.imports import import_tensorflow
 
-import tensorflow as tf
+import_tensorflow()  # as the command line does, so that XLA computes as in train.py
 
-from rl.envs.make import make_env
-from rl.ops import random
-from rl.saved_run import read_weights, saved_agent
+import tensorflow as tf  # noqa: E402
+
+from rl.envs.make import make_env  # noqa: E402
+from rl.ops import random  # noqa: E402
+from rl.saved_run import read_weights, saved_agent  # noqa: E402
 
 TRIALS = 4_000
 
@@ -83,15 +82,15 @@ def line(name: str, rewards: np.ndarray) -> str:
     quarter = len(rewards) // 4
     cells = []
     for each in (rewards[:quarter].mean(0), rewards[-quarter:].mean(0), rewards.sum(0)):
-        cells.append(f"{each.mean():7.3f} +- {1.96 * each.std() / np.sqrt(len(each)):.3f}")
+        cells.append(f"{each.mean():7.3f} +- {1.96 * each.std(ddof=1) / np.sqrt(len(each)):.3f}")
     return f"{name:32} {'  '.join(cells)}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
-    parser.add_argument("--trials", type=int, default=TRIALS)
-    parser.add_argument("--seed", type=int, default=7, help="of bandits and draws")
+    parser = shared.parser(__doc__)
+    parser.add_argument("runs", nargs="+", type=shared.run_folder, metavar="RUN")
+    parser.add_argument("--trials", type=shared.integer(2), default=TRIALS)
+    parser.add_argument("--seed", type=shared.integer(0), default=7, help="of bandits and draws")
     arguments = parser.parse_args()
     print(f"{'':32} first quarter      last quarter       return of the trial")
     for run in arguments.runs:
@@ -103,4 +102,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    shared.answer(main)

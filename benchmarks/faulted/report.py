@@ -9,6 +9,8 @@ from collections import Counter
 from datetime import date
 from pathlib import Path
 
+import shared
+
 from faulted.cases import KINDS, OUTCOMES
 from faulted.runs import ROOT
 
@@ -16,7 +18,7 @@ Row = dict[str, str]
 FIELDS = ("kind", "number", "seed", "outcome", "codes", "seconds", "commit", "date", "detail")
 HEAD = """# Faults
 
-{done} faults of {kinds} kinds were done to small runs, {failed}. Made by
+{done} faults of {kinds} kinds were done to small runs, {failed}; moments and places by seeds {seeds}. Made by
 
     {command}
 
@@ -48,13 +50,14 @@ def written(rows: list[Row], path: Path, command: str) -> None:
         done=len(struck),
         kinds=len({row["kind"] for row in struck}),
         failed=f"of which {len(failed)} failed" if failed else "none of which failed",
+        seeds=", ".join(map(str, sorted({int(row["seed"]) for row in rows}))),
         command=command,
         machine=f"{os.cpu_count()} cores, {platform.system()}, CPython {platform.python_version()}",
         days=days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
         commits=", ".join(dict.fromkeys(row["commit"] for row in rows)),
         columns="\n".join(f"* **{name}**: {what}" for name, what in OUTCOMES.items()),
     )
-    path.write_text(head + table(rows) + details(rows))
+    shared.write(path, head + table(rows) + details(rows))
 
 
 def table(rows: list[Row]) -> str:

@@ -16,9 +16,8 @@ import numpy as np
 GAMMA = 0.99
 
 
-def options(doc: str | None) -> argparse.ArgumentParser:
-    """What both sides take."""
-    parser = argparse.ArgumentParser(description=doc)
+def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Adds what both sides take."""
     parser.add_argument("--kind", choices=("gumbel", "puct"), default="gumbel")
     parser.add_argument("--roots", type=int, default=64, help="positions searched side by side")
     parser.add_argument("--simulations", type=int, default=32)
@@ -64,7 +63,7 @@ def main() -> None:
     import jax.numpy as jnp
     import mctx
 
-    args = options(__doc__).parse_args()
+    args = options(argparse.ArgumentParser(description=__doc__)).parse_args()
     weights = {name: jnp.array(x) for name, x in made_weights(args.moves, args.width).items()}
     state = jnp.array(first_states(args.roots, args.width))
 

@@ -12,7 +12,7 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from meter import process_age
 
@@ -28,9 +28,9 @@ class Mark(NamedTuple):
     updates: float  # gradient updates
 
 
-def parser(doc: str | None) -> argparse.ArgumentParser:
-    """The options that all these drivers take."""
-    found = argparse.ArgumentParser(description=doc)
+def parser(doc: str | None, kind: type[argparse.ArgumentParser] = argparse.ArgumentParser) -> Any:
+    """The options that all these drivers take, as a parser of that kind."""
+    found = kind(description=doc)
     add = found.add_argument
     add("algo")
     add("--task", choices=("rate", "learn"), default="rate")

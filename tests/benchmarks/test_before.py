@@ -64,6 +64,12 @@ def test_a_tree_that_cannot_run_the_workload_says_why(tmp_path):
         duel.duel(trees, ["dqn"], dict(os.environ), turns=1)
 
 
+def test_the_page_names_the_command_as_typed_and_there_is_none_without_rows():
+    text = before.page("python benchmarks/before.py HEAD~3 --rounds 2", ("aaa", "bbb"), ["| x |"])
+    assert "Written by `python benchmarks/before.py HEAD~3 --rounds 2`: aaa beside bbb" in text
+    assert text.endswith("| x |\n") and before.page("", ("aaa", "bbb"), []) == ""
+
+
 def test_a_tree_that_hangs_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(duel, "TIMEOUT_S", 1.0)
     trees = [a_tree(tmp_path / "before", 3600.0), a_tree(tmp_path / "after", 0.0)]

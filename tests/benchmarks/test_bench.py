@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -29,3 +30,38 @@ def test_what_limits_a_row_is_told_where_it_misses(passed):
     line |= {"passed": passed, "runs": 2, "noisy_runs": 0, "date": "2026-11-25"}
     text = bench.markdown([line], FACTS)
     assert row.limit and (f"* {row.title}: {row.limit}.\n" in text) == (passed is False)
+
+
+def run(name, number, value, **changes):
+    """A logged run of `ppo_8`."""
+    row = {"run": name, "round": number, "env_steps_per_s": value, "noisy": False, "date": "2026-11-25"}
+    return row | {"commit": "abc1234"} | changes
+
+
+def test_only_rounds_that_both_sides_finished_are_compared_and_failures_are_counted():
+    rows = [run("ours_ppo_8", 1, 100.0), run("purejaxrl_ppo_8", 1, 50.0)]
+    rows += [run("ours_ppo_8", 2, 900.0), run("purejaxrl_ppo_8", 2, 1.0, error="exit code 1")]
+    line = bench.compare("ppo_8", rows)
+    assert (line["ratio_of_medians"], line["runs"], line["failed_runs"]) == (2.0, 1, 1)
+    assert line["ours"] == [100.0] and line["commits"] == ["abc1234"]
+    assert "| 1 (0, 1) |" in bench.markdown([line], FACTS)
+    assert bench.compare("ppo_8", [rows[0], rows[3]]) is None
+
+
+def test_rows_without_a_result_are_on_the_page():
+    text = bench.markdown([], FACTS)
+    assert all(f"| {row.title} | - |" in text for row in ROWS.values())
+    assert text.count("| no result |") == len(ROWS)
+
+
+@pytest.mark.parametrize(("commit", "made"), [("abc1234", []), ("def5678", ["ours_ppo_8"])])
+def test_what_is_logged_counts_for_its_commit_alone(tmp_path, monkeypatch, commit, made):
+    done = []
+    monkeypatch.setattr(bench, "LOG", tmp_path / "runs.jsonl")
+    logged = run("ours_ppo_8", 1, 1.0, command=bench.RUNS["ours_ppo_8"].command)
+    (tmp_path / "runs.jsonl").write_text(json.dumps(logged) + "\n")
+    monkeypatch.setattr(bench, "one_run", lambda name, *rest: done.append(name) or run(name, 1, 2.0))
+    args = bench.command_line().parse_args(["--resume", "--runs", "1"])
+    args.commit = commit
+    bench.measure_all(["ours_ppo_8"], args)
+    assert done == made

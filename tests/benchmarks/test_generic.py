@@ -29,22 +29,68 @@ generic_envs.register_generic()
         ([5.0, 6.0, 7.0], [], [5.5], "**not above random play**"),
         ([5.0, 6.0, 7.0], [1.0, 2.0, 3.0], [], "better"),
         ([5.0, 6.0], [1.0, 2.0, 3.0], [0.0], "too few seeds"),
-        ([5.0, 6.0, 7.0], [1.0], [0.0], "too few seeds"),
+        ([5.0, 6.0, 7.0], [9.0], [0.0], "learns"),  # one seed of the peer says nothing of either
     ],
 )
 def test_verdict_compares_intervals(mine, theirs, chance, result):
     assert generic.verdict(mine, theirs, chance) == result
 
 
-def test_a_run_of_a_set_that_has_changed_is_stale_and_made_again(tmp_path):
+def test_pairs_that_learn_and_pairs_that_are_compared_are_counted_apart():
+    results = [
+        "learns",
+        "learns, **worse than** the peer",
+        "better",
+        "**not above random play**",
+        "too few seeds",
+    ]
+    said = generic.summary(results)
+    assert said.startswith("2 of 4 pairs") and "; 1 more have fewer. Compared" in said
+    assert said.endswith(": 2, 1 of them worse.")
+
+
+def test_rows_of_other_steps_values_or_seeds_do_not_count():
+    job = generic.jobs(["ours"], ["ppo"], [100], {})[0]
+    row = {name: str(value) for name, value in job._asdict().items()} | {"mean_return": "12.0"}
+    peer = row | {"library": "sb3", "settings": ""}
+    others = [row | {"steps": "7"}, row | {"settings": "0"}, row | {"seed": "7"}, peer | {"steps": "7"}]
+    returns, older = generic.of_now([row, peer, *others], {})
+    assert returns == {("ours", "ppo", job.env): [12.0], ("sb3", "ppo", job.env): [12.0]}
+    assert older == {"ppo": 3}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--first_seed 0",
+        "--first_seed 103 --seeds 3",
+        "--seeds 0",
+        "--jobs 0",
+        "--peer_only",
+        "--peer /nonexistent",
+        "--families ppoo",
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_made(words, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["generic.py", "--results", str(tmp_path), *words.split()])
+    with pytest.raises(generic.UsageError):
+        generic.main()
+    assert not list(tmp_path.iterdir())
+
+
+def table(folder):
+    return generic.report.read_table(folder / "generic.csv")
+
+
+def test_a_run_of_a_set_that_has_changed_is_left_out_and_made_again(tmp_path):
     job = generic.jobs(["ours"], ["ppo"], [100], {})[0]
     row = job._asdict() | {"mean_return": 12.0, "seconds": 1.0}
     generic.add_row(tmp_path / "generic.csv", row | {"settings": "0123456789"})
-    assert "**stale**" in generic.page(generic.report.read_table(tmp_path / "generic.csv"), {})
+    assert "**other values** than now, left out: 1" in generic.page(table(tmp_path), {})
     generic.add_row(tmp_path / "generic.csv", row)  # in its place
-    rows = generic.report.read_table(tmp_path / "generic.csv")
+    rows = table(tmp_path)
     assert [each["settings"] for each in rows] == [job.settings]
-    assert "**stale**" not in generic.page(rows, {})
+    assert "other values" not in generic.page(rows, {})
 
 
 def test_hparams_that_came_later_leave_a_run_what_it_was(tmp_path):
@@ -68,7 +114,7 @@ def test_every_player_begins_at_the_same_starts():
     seen = []
 
     def player(number):
-        return lambda observation: seen.append((number, *observation)) or np.zeros(1, np.float32)
+        return lambda observation, info: seen.append((number, *observation)) or np.zeros(1, np.float32)
 
     first, second = (generic_envs.play("IdentityBox-v0", player(i), 3) for i in range(2))
     assert list(first) == list(second) and len(set(first)) > 1

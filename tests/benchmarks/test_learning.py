@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,11 +15,13 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import bars
+import children
 import learning
 import make_data
 import report
 import trained
 
+from rl.errors import UsageError
 from rl.hparams import merge
 
 pytestmark = pytest.mark.slow  # of scripts that are run by hand
@@ -97,11 +103,31 @@ def test_sets_are_judged_by_five_seeds_that_tuning_has_not(parse):
     assert folders == {"tuning"}
 
 
-@pytest.mark.parametrize("text", ["--first_seed 98", "--seeds 6", "--seeds 0", "--tune --first_seed 3"])
-def test_seeds_of_both_kinds_are_refused(parse, text, capsys):
-    with pytest.raises(SystemExit):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("--first_seed 98", "tuned with others"),
+        ("--seeds 6", "tuned with others"),
+        ("--seeds 0", "needs an integer >= 1"),
+        ("--tune --first_seed 3", "leave out --first_seed"),
+        ("--episodes 10", "judged by 100"),
+        ("--train_steps 1000", "the steps that they have"),
+        ("--episodes 0", "needs an integer >= 1"),
+        ("--jobs 0", "needs an integer >= 1"),
+        ("--num_workers -1", "needs an integer >= 0"),
+        ("--seconds -1", "needs a number >= 0"),
+        ("--hparams nosuch", "unknown hparams name 'nosuch'"),
+        ("--hparams dqn", "names no task"),
+    ],
+)
+def test_what_is_no_judgement_is_refused(parse, text, said):
+    with pytest.raises(UsageError, match=said):
         parse(text)
-    assert "error: " in capsys.readouterr().err
+
+
+def test_tuning_may_have_other_episodes_and_steps(parse):
+    args = parse("--tune --episodes 10 --train_steps 1000")
+    assert not args.judged and (args.episodes, args.train_steps) == (10, 1000)
 
 
 def test_the_cheapest_sets_come_first_and_those_never_measured_last(parse, tmp_path, monkeypatch):
@@ -121,7 +147,7 @@ def do_all(args, name="ppo_cartpole"):
 
 
 def test_what_was_trained_with_the_present_values_is_not_trained_again(parse, runs, monkeypatch):
-    args = parse("--seeds 2 --episodes 10")
+    args = parse("--seeds 2")
     _, rows = do_all(args)
     assert runs == ["train.py", "train.py", "benchmarks/evaluate.py"]
     assert [row["last"] for row in rows] == [499.96, 499.96] and rows[0]["best_step"] == 200
@@ -131,7 +157,7 @@ def test_what_was_trained_with_the_present_values_is_not_trained_again(parse, ru
     change(monkeypatch, "ppo_cartpole", lr=0.0123)
     with pytest.raises(learning.Failed, match="--restart deletes it"):
         do_all(args)
-    again = parse("--seeds 1 --episodes 10 --restart")
+    again = parse("--seeds 1 --restart")
     assert do_all(again)[1][0]["fingerprint"] != rows[0]["fingerprint"] and len(runs) == 5
 
 
@@ -160,10 +186,13 @@ def test_judged_seeds_are_added_to_those_that_trained_the_same(parse, runs, tmp_
     assert learning.chosen(parse("--stale_only --hparams ppo_cartpole a2c_cartpole")) == ["a2c_cartpole"]
     change(monkeypatch, "ppo_cartpole", lr=0.0123)
     assert not report.up_to_date("ppo_cartpole", folder)
+    assert not (folder / report.JUDGEMENTS).exists()
     mine, rows = do_all(parse("--seeds 1 --restart"))
     learning.write_results("ppo_cartpole", rows, mine, folder)
     assert [row["seed"] for row in table(tmp_path)] == ["100"]
     assert list(trained.read(folder)) == [rows[0]["fingerprint"]]
+    assert table(tmp_path, report.JUDGEMENTS) == [{"hparams": "ppo_cartpole", "judgements": "2"}]
+    assert "different values: `ppo_cartpole` (2)." in (folder / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -180,7 +209,7 @@ def test_what_learns_from_others_is_told_from_whom_which_makes_no_row_stale(pars
     given = "data=build/data/cartpole-expert-ten-v0,expert=build/data/runs/cartpole-expert"
     job = learning.jobs("dagger_cartpole", parse("--seeds 1"))[0]
     assert job.command[-1] == given and job.hparams.expert == "build/data/runs/cartpole-expert"
-    job = learning.jobs("gail_cartpole", parse("--seeds 1 --train_steps 5000"))[0]
+    job = learning.jobs("gail_cartpole", parse("--tune --train_steps 5000"))[0]
     assert job.command[-2:] == ("--hparam_override", "data=build/data/cartpole-expert-ten-v0")
     mine, rows = do_all(parse("--seeds 2"), "bc_cartpole")
     learning.write_results("bc_cartpole", rows, mine, tmp_path / "results")
@@ -208,3 +237,35 @@ class Finished:
 
 def test_the_version_is_the_commit_of_the_checkout():
     assert trained.version() == "" or len(trained.version().removesuffix("-dirty")) >= 7
+
+
+def test_a_run_that_went_on_names_all_commits_that_made_it(tmp_path):
+    assert trained.version_of_run(tmp_path, "ccccccc") == "ccccccc"
+    for step, commit in ((2000, "b" * 40), (100, "a" * 40 + "-dirty"), (30000, "b" * 40)):
+        text = json.dumps({"python": "3.11", "git_commit": commit})
+        (tmp_path / f"versions_to_step_{step}.json").write_text(text)
+    assert trained.version_of_run(tmp_path, "ccccccc") == "aaaaaaa-dirty+bbbbbbb+ccccccc"
+
+
+SLEEPS = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); print(1); time.sleep(60)"
+
+
+def test_sigterm_ends_what_was_started_and_nothing_is_started_after(tmp_path):
+    outputs, codes = [tmp_path / str(i) for i in range(3)], []
+
+    def start(output):
+        codes.append(children.run(["-u", "-c", SLEEPS], output, 0))
+
+    with pytest.raises(SystemExit) as ended, children.ended_by_sigterm():
+        threads = [threading.Thread(target=start, args=[output]) for output in outputs[:2]]
+        for each in threads:
+            each.start()
+        while not all(output.exists() and output.read_text() for output in outputs[:2]):
+            time.sleep(0.01)
+        children.end()
+        start(outputs[2])
+        for each in threads:
+            each.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10.0)
+    assert sorted(codes) == [7, 7, 143] and ended.value.code == 143

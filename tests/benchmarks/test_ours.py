@@ -59,3 +59,10 @@ def test_one_iteration_which_compiles_comes_before_what_is_measured():
     assert ours.train(runner, meter, steps=38, window=3) == 3.0
     assert runner.calls == [1, 3, 3, 3]
     assert (meter.warm.steps, meter.warm.updates, meter.last.steps, meter.last.updates) == (4, 1, 40, 10)
+
+
+@pytest.mark.parametrize("algo", ["ppo", "pong", "coinrun"])
+def test_the_precision_is_said_whatever_the_set_has(monkeypatch, algo):
+    for words, precision in (([], "float32"), (["--bfloat16"], "bfloat16")):
+        monkeypatch.setattr(sys, "argv", ["ours.py", algo, *words])
+        assert ours.resolve_hparams(ours.parse()).model.precision == precision

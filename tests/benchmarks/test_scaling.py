@@ -25,11 +25,14 @@ import watch
 pytestmark = pytest.mark.slow  # of scripts that are run by hand
 
 
+ARGS = scaling.command_line().parse_args([])
+
+
 def rate(library, algo, workers, *steps):
     """Rows of the results, as a CSV file holds them: one for each round."""
     run = scaling.Run("rate", library, algo, workers)
     empty = dict.fromkeys(scaling.FIELDS, "")
-    names = dict(zip(scaling.KEY, run.key(1), strict=True))
+    names = dict(zip(scaling.KEY, run.key(1, ARGS), strict=True))
     return [empty | names | {"round": str(i), "env_steps_per_s": str(n), "idle": "True", "version": "1"}
             for i, n in enumerate(steps)]  # fmt: skip
 
@@ -117,7 +120,7 @@ def test_the_workloads_are_hyperparameters_of_their_sets(algo):
 def test_a_round_has_everything_once_and_peers_beside_ours():
     args = scaling.command_line().parse_args([])
     runs = scaling.plan(args)
-    assert len({run.key(1) for run in runs}) == len(runs)
+    assert len({run.key(1, args) for run in runs}) == len(runs)
     for count in scaling.WORKERS:
         assert {run.algo for run in runs if (run.library, run.workers) == ("ours", count)} >= {
             "impala",
@@ -135,7 +138,8 @@ def test_measured_rows_are_kept_and_failed_ones_repeated(tmp_path, monkeypatch):
 
     def one_run(run, round_number, args):
         done.append((run.workers, round_number))
-        row = dict(zip(scaling.KEY, run.key(round_number), strict=True)) | {"idle": True, "output": "no"}
+        row = dict(zip(scaling.KEY, run.key(round_number, args), strict=True))
+        row |= {"idle": True, "output": "no"}
         return row | ({"error": "exit code 1"} if run.workers == 2 else {"env_steps_per_s": 7.0})
 
     monkeypatch.setattr(scaling, "one_run", one_run)
@@ -151,6 +155,11 @@ def test_measured_rows_are_kept_and_failed_ones_repeated(tmp_path, monkeypatch):
     done.clear()
     scaling.measure_all(argparse.Namespace(**vars(args) | {"restart": True}), path)
     assert len(done) == 4
+    for changed in ({"awake": True}, {"warmup_s": 1.0}, {"measure_s": 9.0}):  # measured beside them
+        done.clear()
+        scaling.measure_all(argparse.Namespace(**vars(args) | changed), path)
+        assert len(done) == 4
+    assert len(scaling.read_rows(path)) == 8
 
 
 def test_fractions_are_of_so_many_times_one_worker():
@@ -171,6 +180,26 @@ def test_the_report_compares_with_the_faster_peer(tmp_path):
     assert "| IMPALA | 2 x 1 | 1 of 2 | 21.5 | 9.5 | 90,000 |" in text
     assert (tmp_path / "scaling.md").read_text() == text
     assert (tmp_path / "scaling.png").stat().st_size > 1000
+
+
+def test_rows_that_were_not_measured_alike_are_not_pooled(tmp_path):
+    rows = rate("ours", "impala", 1, 100.0) + rate("ours", "impala", 2, 200.0)
+    for changed in ({"awake": "True"}, {"nice": "7"}, {"warmup_s": "1"}, {"measure_s": "2"}):
+        others = [row | changed for row in rate("ours", "impala", 1, 900.0)]
+        text = scaling_report.write([*rows, *others], tmp_path)
+        assert "| IMPALA | 2 | 200 | 1.00 |" in text and "| IMPALA | 1 | 900 | 1.00 |" in text
+
+
+WRONG = ("--only nosuch", "--workers 0", "--rounds -1", "--measure_s 0", "--report")
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_wrong_arguments_are_refused_before_anything_is_measured(words, tmp_path, monkeypatch):
+    words = ["scaling.py", "--results", str(tmp_path), "--skip_peers", *words.split()]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(scaling.UsageError):
+        scaling.main()
+    assert not list(tmp_path.iterdir())
 
 
 def test_cores_are_kept_awake_at_idle_priority_for_as_long_as_asked():
