@@ -26,6 +26,10 @@ EXAMPLES = """examples:
 """
 
 FEW = 10.0  # effective episodes below which a word is said
+NO_DENSITY = (
+    "a policy of one action in a continuous space never takes the data's actions, which leaves no importance "
+    "ratios"
+)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -103,12 +107,7 @@ def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
     policy = DataPolicy(agent, data, args.data)
     fqe = default_hparams(agent.hparams, args.data, gamma, parse_overrides(args.hparam_override))
     notes, left = [], names
-    why = no_ratios(data)
-    if not policy.has_density:
-        why = (
-            "a policy of one action in a continuous space never takes the data's actions, which leaves no "
-            "importance ratios"
-        )
+    why = no_ratios(data) if policy.has_density else NO_DENSITY
     if why:
         note = f"{why}: take fitted Q evaluation (--estimators dm)"
         left = [name for name in names if name not in BY_RATIOS]

@@ -262,7 +262,7 @@ MUJOCO = dict(  # common to rl-baselines3-zoo's settings for MuJoCo
 
 @register
 def ppo_halfcheetah() -> PPOHParams:
-    """PPO on HalfCheetah-v5 (rl-baselines3-zoo's settings); not measured here."""
+    """PPO on HalfCheetah-v5 (rl-baselines3-zoo's settings)."""
     return PPOHParams.of(
         MUJOCO,
         env="HalfCheetah-v5",
