@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from rl.ops import evolution, random
+from rl.ops.affine import several_kernels
 from rl.parallel import replicas
 from rl.types import Nest, Tensor
 
@@ -88,7 +89,8 @@ def with_weights(
     shared = [(each, tf.convert_to_tensor(each)) for each in network.non_trainable_variables]
 
     def copy(own: tuple[Nest, list[Tensor]]) -> Nest:
-        with keras.StatelessScope(state_mapping=[*zip(trainable, own[1], strict=True), *shared]):
+        mapping = [*zip(trainable, own[1], strict=True), *shared]
+        with several_kernels(), keras.StatelessScope(state_mapping=mapping):
             return call(own[0])
 
     return tf.vectorized_map(copy, (inputs, weights))

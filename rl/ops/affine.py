@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+from collections.abc import Iterator
+
 import tensorflow as tf
 
 from rl.types import Tensor
 
 ROWS = 64  # from so many on a column of ones costs less than copies of the bias
+_SEVERAL = contextvars.ContextVar("several", default=False)
+
+
+@contextlib.contextmanager
+def several_kernels() -> Iterator[None]:
+    """Says that each kernel seen inside stands for several, as within `tf.vectorized_map`."""
+    token = _SEVERAL.set(True)
+    try:
+        yield
+    finally:
+        _SEVERAL.reset(token)
 
 
 def affine(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
@@ -15,7 +30,7 @@ def affine(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     Where rows are many and narrow, as those of observations are, the bias is one more row of the kernel, and
     every x has a 1 beside it. Else XLA on processors writes the bias once for each row, for YNNPACK to add:
     PPO and DQN with small networks take 4 to 13 % longer. In a batched product of several kernels it does not
-    pay.
+    pay (`several_kernels`): MB-MPO, whose tasks have policies of their own, took five times as long.
 
     Args:
         x: [N, F]; N may be unknown. Of other shapes, [..., N, F], it is the plain product.
@@ -23,6 +38,7 @@ def affine(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
         bias: [units].
     """
     rows, width = x.shape[-2:]
-    if x.shape.rank != 2 or rows is None or rows < ROWS or 4 * width > kernel.shape[1]:
+    narrow = rows is not None and rows >= ROWS and 4 * width <= kernel.shape[1]
+    if x.shape.rank != 2 or not narrow or _SEVERAL.get():
         return tf.matmul(x, kernel) + bias
     return tf.matmul(tf.concat([x, tf.ones([rows, 1], x.dtype)], 1), tf.concat([kernel, bias[None]], 0))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from rl.ops.affine import ROWS, affine
+from rl.models.layers import dense
+from rl.models.population import with_weights
+from rl.ops.affine import ROWS, affine, several_kernels
 
 
 def test_worked_by_hand():
@@ -39,3 +44,28 @@ def test_rows_may_be_unknown_or_in_groups_and_numbers_narrow():
     assert unknown(tf.ones([3, 2]), kernel, bias).numpy().tolist() == [[3.0] * 8] * 3
     found = affine(*(tf.cast(each, tf.bfloat16) for each in (tf.ones([ROWS, 2]), kernel, bias)))
     assert found.dtype == tf.bfloat16 and found.numpy().astype(float).tolist() == [[3.0] * 8] * ROWS
+
+
+def test_the_bias_is_no_row_of_the_kernel_where_that_stands_for_several():
+    def operations(around):
+        with around, tf.Graph().as_default() as graph:
+            affine(tf.ones([ROWS, 2]), tf.ones([2, 8]), tf.ones([8]))
+        return {each.type for each in graph.get_operations()}
+
+    assert "ConcatV2" in operations(contextlib.nullcontext())
+    assert "ConcatV2" not in operations(several_kernels())
+
+
+def test_copies_of_a_network_have_plain_products():
+    """Concatenations, and those of gradients, cost XLA on processors several times the products."""
+    network = keras.Sequential([dense(2, 16, "ones", "first")])
+    weights = [tf.ones([3, 2, 16]), tf.ones([3, 16])]
+
+    @tf.function(autograph=False)
+    def copies(x):
+        return with_weights(network, weights, x)
+
+    traced = copies.get_concrete_function(tf.TensorSpec([3, ROWS, 2]))
+    widths = [each.outputs[0].shape[-1] for each in traced.graph.get_operations() if "Concat" in each.type]
+    assert 3 not in widths  # of an x with a 1 beside it
+    np.testing.assert_array_equal(copies(tf.ones([3, ROWS, 2])), np.full((3, ROWS, 16), 3.0))
