@@ -57,7 +57,7 @@ class Logger:
             raise failure(f"cannot write logs in {run_dir}: {reason(error)}", error) from error
         resumed = resume_step is not None
         self._tracking = None if track is None else Tracking(track, run_dir, name or run_dir.name, resumed)
-        self._last_step = -1 if resume_step is None else resume_step
+        self._begins, self._last_step = resume_step is None, -1 if resume_step is None else resume_step
         self._warned: set[str] = set()
 
     def __enter__(self) -> Logger:
@@ -115,9 +115,11 @@ class Logger:
         self._events.animation(int(step), name, preview.gif(), height, width)
 
     def log_hparams(self, hparams: Mapping[str, Any]) -> None:
-        """Fills TensorBoard's HParams plugin; nested mappings become `a.b`, other values their text."""
-        self._events.hparams(_flat(hparams))
-        if self._tracking is not None:
+        """Fills TensorBoard's HParams plugin, of a run that begins, and a tracker that did not know the run;
+        nested mappings become `a.b`, other values their text."""
+        if self._begins:
+            self._events.hparams(_flat(hparams))
+        if self._tracking is not None and self._tracking.new:
             self._tracking.hparams(_flat(hparams))
 
     def log_graph(self, function: Any) -> None:

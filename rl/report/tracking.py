@@ -9,6 +9,7 @@ import json
 import logging
 import queue
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from rl.storage.files import text_if_sound, write_json_atomic
 FILE = "tracker.json"  # in a run's folder: name of a tracker -> the run's id there, and the last step sent
 WAITING = 10_000  # rows that may wait for a tracker
 PATIENCE = 30.0  # s that the end of a run waits for it
+PAUSES = 1.0, 4.0  # s before it is tried again to begin with a tracker
 _log = logging.getLogger("rl.logger")
 
 
@@ -32,6 +34,7 @@ class Tracking:
     def __init__(self, kind: str, folder: Path, name: str, resumed: bool):
         self._kind, self._folder, self._name = kind, folder, name
         self._known = _known(folder) if resumed else {}
+        self.new = kind not in self._known  # whether the tracker has not heard of the run
         self._waiting: queue.Queue[tuple[int | None, Mapping[str, Any]] | None] = queue.Queue(WAITING)
         self._given_up = False
         self._thread = threading.Thread(target=self._serve, name=f"rl-track-{kind}", daemon=True)
@@ -67,7 +70,7 @@ class Tracking:
     def _serve(self) -> None:
         try:
             mine = self._known.get(self._kind, {})
-            tracker = TRACKERS[self._kind](self._folder, self._name, mine.get("id"))
+            tracker = self._begun(mine.get("id"))
             sent = int(mine.get("step", -1))
             self._keep(tracker.id, sent)
             while (item := self._waiting.get()) is not None and not self._given_up:
@@ -82,6 +85,16 @@ class Tracking:
                 tracker.close()
         except Exception as error:
             self._give_up(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+
+    def _begun(self, run_id: str | None) -> Any:
+        """Returns the tracker, tried again where it fails: two runs that begin at once may both find that
+        there is no database yet, and the second one cannot make it."""
+        for pause in PAUSES:
+            try:
+                return TRACKERS[self._kind](self._folder, self._name, run_id)
+            except Exception:
+                time.sleep(pause)
+        return TRACKERS[self._kind](self._folder, self._name, run_id)
 
     def _keep(self, run_id: str, step: int) -> None:
         self._known[self._kind] = {"id": run_id, "step": step}

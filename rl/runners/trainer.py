@@ -145,8 +145,8 @@ class Trainer:
             evaluated = None if self.evaluator is None else self.evaluator.backend
             where = where_played(self.hparams.env, self.hparams.data, runner.backend, evaluated)
             progress.message(where + computes_in(self.hparams.model))
+            logger.log_hparams({"hparams": self.request.name, "seed": self.seed} | self.hparams.flat())
             if not self.resumed:
-                logger.log_hparams({"hparams": self.request.name, "seed": self.seed} | self.hparams.flat())
                 logger.log_graph(self._policy_graph())
             else:
                 progress.message(f"resumed at step {runner.step:,}")

@@ -101,6 +101,41 @@ def test_rows_that_a_killed_run_has_sent_are_not_sent_again(tmp_path, calls):
     assert [call[3] for call in calls() if call[0] == "init"] == [None]
 
 
+def test_a_tracker_that_comes_to_a_resumed_run_gets_its_hparams_once(tmp_path, calls):
+    with Logger(tmp_path / "run_0") as logger:
+        logger.log_hparams({"lr": 0.5})
+        logger.log(1, {"x": 1})
+    for step in (2, 3):
+        with Logger(tmp_path / "run_0", resume_step=step - 1, track="wandb") as logger:
+            logger.log_hparams({"lr": 0.5})
+            logger.log(step, {"x": step})
+    assert [call[:2] for call in calls()[1:]] == [
+        ["hparams", {"lr": 0.5}],
+        ["row", 2],
+        ["finish"],
+        ["init", "mine"],
+        ["row", 3],
+        ["finish"],
+    ]
+
+
+def test_a_tracker_that_cannot_begin_at_once_is_tried_again(tmp_path, calls, monkeypatch, caplog):
+    begin, tried = tracking.TRACKERS["wandb"], []
+
+    def second_time(*arguments):
+        tried.append(arguments)
+        if len(tried) == 1:
+            raise OSError("table experiments already exists")
+        return begin(*arguments)
+
+    monkeypatch.setitem(tracking.TRACKERS, "wandb", second_time)
+    monkeypatch.setattr(tracking, "PAUSES", (0.0,))
+    with Logger(tmp_path / "run_0", track="wandb") as logger:
+        logger.log(1, {"x": 1})
+    assert len(tried) == 2 and not caplog.messages
+    assert [call[0] for call in calls()] == ["init", "row", "finish"]
+
+
 def test_a_tracker_that_fails_costs_one_warning(tmp_path, calls, monkeypatch, caplog):
     monkeypatch.setenv("WANDB_BROKEN", "1")
     with Logger(tmp_path / "run_0", track="wandb") as logger:
@@ -131,7 +166,9 @@ def test_a_tracker_that_hangs_is_not_waited_for(tmp_path, monkeypatch, caplog):
 def test_a_tracker_that_is_not_there_is_one_line_and_writes_nothing(
     name, said, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr("rl.report.trackers.importlib.util.find_spec", lambda _: None)
+    find = importlib.util.find_spec  # which registries, too, look by
+    found = lambda wanted, *rest: None if wanted in tracking.TRACKERS else find(wanted, *rest)  # noqa: E731
+    monkeypatch.setattr("rl.report.trackers.importlib.util.find_spec", found)
     assert main(["--hparams", "ppo_identity", "--track", name, "--output_dir", str(tmp_path / "x")]) == 2
     err = capsys.readouterr().err
     assert said in err and err.startswith("error: ") and err.count("\n") == 1
