@@ -152,7 +152,8 @@ def _all_copies(
             rows += one_copy(request, storage, number, stop, kept)
         except (GivenUp, Unavailable) as error:  # the others may do better
             failed.append(error)
-            log.error("%s: %s", storage.address, error)
+            if len(storages) > 1:  # else the one line that ends the command says it
+                log.error("%s: %s", storage.address, error)
         if stop.requested:
             break
     kept.close()

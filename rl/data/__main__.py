@@ -75,11 +75,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     parser = build_parser()
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        if len(words) > 1 and not Path(words[0]).exists() and get_close_matches(words[0], COMMANDS):
+            raise UsageError(f"{words[0]} is neither a folder nor a command; {nearest(words[0], COMMANDS)}")
         flags = [word for word in words if word.startswith("-")]
         if flags:
             raise UsageError(f"unknown flag {flags[0]}: DIR ... are folders (all: --help)")
-        if len(words) > 1 and not Path(words[0]).exists() and get_close_matches(words[0], COMMANDS):
-            raise UsageError(f"{words[0]} is neither a folder nor a command; {nearest(words[0], COMMANDS)}")
         for i, folder in enumerate(words):
             lines = summary.summary(folder)
             title = [*([""] if i else []), f"{folder}:"] if len(words) > 1 else []
@@ -130,7 +130,7 @@ def _read_file(source: Path, env: str | None) -> Dataset:
         raise UsageError(
             f"there is no {source}: name a data set's folder, or a file ({', '.join(flat.FORMATS)})"
         )
-    if source.is_file() and source.suffix not in flat.FORMATS:
+    if source.is_file() and flat.kind(source) not in flat.FORMATS:
         raise UsageError(f"{source}: the name of a file that is read ends on {', '.join(flat.FORMATS)}")
     if env is None:
         dataset = flat.read_flat(source)
@@ -163,7 +163,7 @@ def _free(target: str, force: bool, *sources: str) -> Path:
         raise UsageError(f"--to {target}: what is in {there} is no data set; name another")
     if there.exists() and not force:
         raise UsageError(f"{there} is there already: name another, or replace it by --force")
-    if path.is_file() and path.suffix not in flat.FORMATS:
+    if path.is_file() and flat.kind(path) not in flat.FORMATS:
         raise UsageError(f"--to {target}: that is a file; name a folder")
     return path
 
@@ -183,7 +183,7 @@ def _start(dataset: Dataset) -> Any:
 
 
 def _write(target: Path, dataset: Dataset, force: bool) -> None:
-    if target.suffix in flat.FORMATS and not target.is_dir():
+    if flat.kind(target) in flat.FORMATS and not target.is_dir():
         flat.write_flat(target, dataset, _start(dataset))
     else:
         write(target, dataset, force=force)

@@ -42,6 +42,11 @@ _RLLIB = {  # RLlib's names for D4RL's columns, the newer one first
 Columns = dict[str, np.ndarray]  # D4RL's names
 
 
+def kind(path: Path) -> str:
+    """Returns how a file's name ends, as `FORMATS` has it."""
+    return path.suffix.lower()
+
+
 def read_flat(
     path: Path, observations: spaces.Space | None = None, actions: spaces.Space | None = None
 ) -> Dataset:
@@ -62,9 +67,9 @@ def read_flat(
 
 def _read(path: Path, observations: spaces.Space | None, actions: spaces.Space | None) -> Dataset:
     """As `read_flat`, but for the errors of libraries that read damaged files."""
-    if path.suffix in (".hdf5", ".h5"):
+    if kind(path) in (".hdf5", ".h5"):
         found = _of_hdf5(path)
-    elif path.suffix == ".npz":
+    elif kind(path) == ".npz":
         with np.load(path, allow_pickle=False) as file:
             found = {name: file[name] for name in _KNOWN if name in file}
     else:
@@ -284,11 +289,11 @@ def write_flat(path: Path, dataset: Dataset, start: Any = 0) -> None:
     temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix in (".hdf5", ".h5"):
+        if kind(path) in (".hdf5", ".h5"):
             with h5py.File(temporary, "w") as file:
                 for name, each in columns.items():
                     file.create_dataset(name, data=each, compression="gzip")
-        elif path.suffix == ".npz":
+        elif kind(path) == ".npz":
             with open(temporary, "wb") as file:
                 np.savez_compressed(file, **dict[str, Any](columns))
         else:

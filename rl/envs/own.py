@@ -106,12 +106,13 @@ def check_importable(env_id: str) -> None:
 
 
 def names_in(module: str, base: type) -> list[str]:
-    """Returns what an imported module of the caller's has of its own, as `module:name`: classes
-    derived from `base`, of environments also the ids that it has registered."""
+    """Returns what an imported module has, as `module:name`: classes derived from `base`, wrappers also of
+    other modules, as packages show theirs; of environments also the ids that it has registered."""
+    everyones = base is gymnasium.Wrapper
     found = [
         f"{module}:{name}"
         for name, each in vars(sys.modules.get(module, object)).items()
-        if isinstance(each, type) and issubclass(each, base) and each.__module__ == module
+        if isinstance(each, type) and issubclass(each, base) and (everyones or each.__module__ == module)
     ]
     if base is gymnasium.Env:
         for name, spec in gymnasium.registry.items():

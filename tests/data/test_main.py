@@ -74,6 +74,7 @@ def test_split_and_merge_lose_and_double_nothing(tmp_path, data, capsys):
     assert "both parts need one" in refused(capsys, *words[:-3], "3", "--force")
     assert "either --share X or --episodes N" in refused(capsys, *words[:5])
     assert "splt is neither a folder nor a command; did you mean split?" in refused(capsys, "splt", one)
+    assert "splt is neither" in refused(capsys, "splt", one, "--to", tmp_path / "x")
     write(tmp_path / "strange", Dataset.of(episodes(*SPACES["box"]), *SPACES["box"], {"env_id": "B-v0"}))
     line = refused(capsys, "merge", one, tmp_path / "strange", "--to", tmp_path / "new")
     assert "not merged, their environment differs: My-v0 and B-v0" in line
@@ -103,7 +104,7 @@ def test_files_of_other_libraries_keep_every_number(tmp_path, suffix, capsys):
     )
 
 
-@pytest.mark.parametrize("suffix", [".hdf5", ".npz", ".jsonl"])
+@pytest.mark.parametrize("suffix", [".hdf5", ".NPZ", ".jsonl"])
 def test_files_of_other_libraries_have_the_environments_own_numbers_of_actions(tmp_path, suffix, capsys):
     own = CARTPOLE[0], spaces.Discrete(2, start=-1)
     made = Dataset.of(episodes(*CARTPOLE), *CARTPOLE)
@@ -114,7 +115,7 @@ def test_files_of_other_libraries_have_the_environments_own_numbers_of_actions(t
         assert main(["convert", str(tmp_path / "data"), "--to", str(path)]) == 0
         assert main(["convert", str(path), "--to", str(back), "--env", "Minus-v0"]) == 0
     np.testing.assert_array_equal(read(back).action, made.action)
-    if suffix == ".npz":
+    if suffix == ".NPZ":
         assert set(np.unique(np.load(path)["actions"])) == {-1, 0}
     capsys.readouterr()
     write(tmp_path / "other", made, {"env_id": "strange:Env-v0"})

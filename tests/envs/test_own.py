@@ -176,6 +176,7 @@ def test_wrappers_are_in_the_name_of_a_runs_default_folder():
     ("values", "message"),
     [
         ({"env_wrappers": ("gymnasium.wrappers:Flatten",)}, "there is no gymnasium.wrappers:Flatten"),
+        ({"env_wrappers": (FLAT[:-1],)}, f"did you mean {FLAT}"),
         ({"env_wrappers": ("no_such_module:Wrapper",)}, "cannot find no_such_module:Wrapper: No module"),
         ({"env_wrappers": ("gymnasium.wrappers:FilterObservation",)}, "derive a class that gives them"),
         (
