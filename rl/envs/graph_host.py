@@ -85,7 +85,8 @@ def _check_options(env_id: str, env_class: type[GraphEnv], env_kwargs: dict[str,
         except PydanticSchemaGenerationError:  # a type that only its owner can check
             continue
         try:
-            adapter.validate_python(value, strict=True)  # strictly: an int is a float, no text is a number
+            # Strictly, an int is a float and no text is a number; a list stands for any sequence.
+            adapter.validate_python(value, strict=not isinstance(value, list))
         except ValidationError as error:
             said = error.errors()[0]["msg"]
             raise UsageError(f"in-graph {env_id}: option {key} cannot be {value!r}: {said}") from error

@@ -9,6 +9,8 @@ from gymnasium import spaces
 
 from rl.envs import make_env
 from rl.envs.checks import check_environment
+from rl.envs.graph.pendulum import Pendulum
+from rl.envs.graph_host import make_graph
 from rl.envs.gym_host import GymHost
 from rl.envs.host import action_view, observation_view
 from rl.envs.make import make_eval_envs
@@ -142,6 +144,23 @@ def test_options_of_another_type_are_one_line_in_the_graph(env, options, said):
     with pytest.raises(UsageError, match=said):
         make_env(env, "graph", 1, options)
     assert make_env("Pendulum-v1", "graph", 1, {"g": 9}).gravity == 9  # a whole number is a number
+
+
+class Wide(Pendulum):
+    """Declares a tuple, which `--hparam_override` and TOML write as a list."""
+
+    def __init__(
+        self, num_envs: int, max_episode_steps: int | None = None, size: tuple[int, int] = (1, 2)
+    ) -> None:
+        super().__init__(num_envs, max_episode_steps)
+        self.size = size
+
+
+def test_a_list_stands_for_a_tuple(monkeypatch):
+    monkeypatch.setattr("rl.envs.graph_host.get_env", lambda _: Wide)
+    assert make_graph("Wide-v0", 1, {"size": [3, 4]}, None).size == [3, 4]
+    with pytest.raises(UsageError, match=r"option size cannot be 'ab': .*valid tuple"):
+        make_graph("Wide-v0", 1, {"size": "ab"}, None)
 
 
 def longest(host, steps):
