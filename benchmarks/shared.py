@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import math
 import os
 import shutil
@@ -103,10 +104,10 @@ def check_cores(flag: str, numbers: Iterable[int]) -> None:
 
 def write(path: Path, text: str) -> None:
     """Writes a file whole, or not at all, in a folder that is made where it is missing."""
+    from rl.storage.files import write_text_atomic
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.tmp")
-    scratch.write_text(text, encoding="utf-8")
-    scratch.replace(path)
+    write_text_atomic(path, text)
 
 
 def read_table(path: Path) -> list[dict[str, Any]]:
@@ -118,11 +119,9 @@ def read_table(path: Path) -> list[dict[str, Any]]:
 
 
 def write_table(path: Path, fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Writes a CSV file whole, or not at all; of each row its `fields`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.tmp")
-    with scratch.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fields, lineterminator="\n", extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
-    scratch.replace(path)
+    """Writes a CSV file as `write` does; of each row its `fields`."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fields, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+    write(path, text.getvalue())

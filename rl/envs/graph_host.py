@@ -9,7 +9,7 @@ import numpy as np
 import optree
 import tensorflow as tf
 from pydantic import TypeAdapter, ValidationError
-from pydantic.errors import PydanticSchemaGenerationError
+from pydantic.errors import PydanticUserError
 
 from rl.envs.graph.base import GraphEnv, check_graph_env
 from rl.envs.graph.multi_agent import (
@@ -74,7 +74,7 @@ def _check_options(env_id: str, env_class: type[GraphEnv], env_kwargs: dict[str,
     options = [each for each in inspect.signature(env_class).parameters if each not in _ARGUMENTS]
     try:
         declared = get_type_hints(env_class.__init__)
-    except NameError:  # a user's own, whose types are imported for a type checker alone
+    except (NameError, AttributeError, TypeError):  # a user's own: types that only a type checker imports
         declared = {}
     for key, value in env_kwargs.items():
         if key not in options:
@@ -82,7 +82,7 @@ def _check_options(env_id: str, env_class: type[GraphEnv], env_kwargs: dict[str,
             raise UsageError(f"in-graph {env_id} has no option {key!r}: {hint} (or take env_backend gym)")
         try:
             adapter = TypeAdapter(declared.get(key, Any))
-        except PydanticSchemaGenerationError:  # a type that only its owner can check
+        except PydanticUserError:  # a type that only its owner can check
             continue
         try:
             # Strictly, an int is a float and no text is a number; a list stands for any sequence.

@@ -255,7 +255,7 @@ def _plan(asked: Asked) -> Plan:
 
     def overrides(values: Mapping[str, str]) -> str:
         tried = parse_overrides(",".join(f"{key}={text}" for key, text in values.items()))
-        return override_text({**periods, **given, **tried, "log_period": periods["log_period"]})
+        return override_text({**given, **periods, **tried})
 
     def command(number: int, values: Mapping[str, str]) -> Command:
         seeds = ("--seed", str(asked.own.seeds[0]), "--copies", str(len(asked.own.seeds)))
