@@ -14,7 +14,7 @@ from rl.envs.hints import tell_hints
 from rl.envs.of_data import with_environment
 from rl.envs.own import check_importable, give_env
 from rl.errors import NotSent, UsageError
-from rl.experiment import train_one
+from rl.experiment import check_unplayed, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
 from rl.policy import Policy, check_integers
@@ -159,6 +159,8 @@ def train(
         callbacks=callbacks,
         workers=workers,
     )
+    if not resolved.env:
+        check_unplayed(request, storage.folder)
     with StopRequest() as stop, storage.to_train():
         result = train_one(request, storage, stop)
     if storage.unsent:

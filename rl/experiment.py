@@ -113,7 +113,7 @@ def _check_storages(request: Request, storages: dict[int, Storage]) -> bool:
         with storage.glance() as run_dir:
             hparams = request.hparams or saved_hparams(run_dir)[0]
             if not hparams.env:
-                _check_unplayed(request, run_dir)
+                check_unplayed(request, run_dir)
             if request.render:
                 check_window(hparams.env)
             if request.training:
@@ -126,7 +126,7 @@ def _check_storages(request: Request, storages: dict[int, Storage]) -> bool:
     return begins
 
 
-def _check_unplayed(request: Request, run_dir: Path) -> None:
+def check_unplayed(request: Request, run_dir: Path) -> None:
     """Raises UsageError where something is asked for that needs an environment, of a run that has none."""
     flags = {"--record_video": request.record_video, "--render": request.render}
     given = [flag for flag, wanted in flags.items() if wanted]

@@ -30,7 +30,8 @@ def affine(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     Where rows are many and narrow, as those of observations are, the bias is one more row of the kernel, and
     every x has a 1 beside it. Else XLA on processors writes the bias once for each row, for YNNPACK to add:
     PPO and DQN with small networks take 4 to 13 % longer. In a batched product of several kernels it does not
-    pay (`several_kernels`): MB-MPO, whose tasks have policies of their own, took five times as long.
+    pay (`several_kernels`): MB-MPO and MAML, whose tasks have policies of their own, took 5 and 40 times as
+    long.
 
     Args:
         x: [N, F]; N may be unknown. Of other shapes, [..., N, F], it is the plain product.

@@ -36,26 +36,11 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     Raises:
         UsageError: parts that do not fit together.
     """
-    if hparams.offline:  # what follows reads files of a format that the rest need not know
-        if hparams.data_chunk:
-            from rl.runners.chunked import build_chunked
-
-            return build_chunked(hparams, seed, workers, strategy)
-        from rl.runners.offline import build_offline
-
-        return build_offline(hparams, seed, workers, strategy)
+    if hparams.offline:
+        return _from_data(hparams, seed, workers, strategy)
     make_agent = get_algo(hparams.algo)
     check_roles(make_agent, hparams, workers)
-    if hparams.demonstrated:
-        check_data(hparams)
-    if hparams.taught:
-        check_asked_here(hparams, workers, strategy)
-    if hparams.curiosity is not None:
-        check_curious_here(hparams, make_agent.experience, workers, strategy)
-    if hparams.searches:
-        check_searched_here(hparams, workers)
-    if hparams.adapts:
-        check_adapts_here(hparams, workers)
+    _check_here(hparams, make_agent.experience, workers, strategy)
     data = data_beside(hparams, workers, strategy)
     if workers is not None:
         from rl.workers.build_async import build_async
@@ -93,6 +78,31 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     if data is not None:
         runner.fingerprint = Fingerprint(fingerprint(data), hparams.data)
     return runner
+
+
+def _from_data(hparams: HParams, seed: int, workers: Workers | None, strategy: Any) -> Runner:
+    """Returns the runner of what plays nothing, as `build_runner`."""
+    if hparams.data_chunk:  # what is imported reads files of a format that the rest need not know
+        from rl.runners.chunked import build_chunked
+
+        return build_chunked(hparams, seed, workers, strategy)
+    from rl.runners.offline import build_offline
+
+    return build_offline(hparams, seed, workers, strategy)
+
+
+def _check_here(hparams: HParams, experience: str, workers: Workers | None, strategy: Any) -> None:
+    """Raises UsageError where something that is asked for is not done with these workers or devices."""
+    if hparams.demonstrated:
+        check_data(hparams)
+    if hparams.taught:
+        check_asked_here(hparams, workers, strategy)
+    if hparams.curiosity is not None:
+        check_curious_here(hparams, experience, workers, strategy)
+    if hparams.searches:
+        check_searched_here(hparams, workers)
+    if hparams.adapts:
+        check_adapts_here(hparams, workers)
 
 
 def _runner_class(hparams: HParams, in_graph: bool, options: dict[str, Any]) -> Any:

@@ -167,6 +167,9 @@ def test_without_an_environment_nothing_is_evaluated(tmp_path, capsys, caplog, m
         assert main(["--output_dir", "out", "--training", "False", *flags]) == 2
         assert "there is no environment to play in" in capsys.readouterr().err
     assert not Path("again").exists()
+    with pytest.raises(UsageError, match=r"--record_video: .* there is no environment to play in"):
+        rl.train("dqn", memory="dataset", data="data", record_video=True, output_dir="filmed")
+    assert not Path("filmed").exists()
 
 
 def refused(**settings):
