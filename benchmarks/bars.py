@@ -32,6 +32,7 @@ class Bar(NamedTuple):
 
 WITH_WORKERS = re.compile(r"_workers_(\d+)$")  # how results of a set with N workers are called
 JUDGED = range(100, 105)  # the seeds that sets are judged by; tuning has others, 0 to 9
+FRESH = range(105, 110)  # those of a second judgement, of sets that were changed after the first one
 DISTRIBUTIONAL = ("c51", "qrdqn", "iqn", "rainbow")
 
 BARS: dict[str, Bar] = {

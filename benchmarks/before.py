@@ -2,9 +2,11 @@
 
 Takes the runs of ours that `make bench` has (workloads.py), with the same interpreter and packages. A round
 of a workload of ours.py is two processes that take turns within the second (duel.py); one of another program
-is both trees' processes one after the other, in turn first. Prints the median of each and of the ratios round
-by round, and writes them to benchmarks/results/before.md (`--results`); nothing where no round ended. Rounds
-that are in build/bench/before.jsonl for the same two commits are not made again.
+is both trees' processes one after the other, in turn first. `--sets NAME...` takes named sets of hparams
+instead, each tree its own as they are there, for algorithms that have no row. Prints the median of each and
+of the ratios round by round, and writes them to before.md, or before_sets.md, in benchmarks/results
+(`--results`); nothing where no round ended. Rounds that are in build/bench/before.jsonl for the same two
+commits are not made again.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from workloads import ROWS, RUNS
 
 LOG = ROOT / "build" / "bench" / "before.jsonl"
 OURS = "benchmarks/ours.py"
+SET = "set "  # begins the run of a named set
 QUICK = (
     "ours_ppo_64", "ours_ppo_8", "ours_dqn_1", "ours_dqn_10", "ours_ppo_envpool", "ours_ppo_gym",
     "ours_dqn_gym", "ours_sac_pendulum", "ours_breakout", "ours_space_invaders",
@@ -38,9 +41,9 @@ HEAD = """\
 
 Written by `{command}`: {before} beside {after}, on the same machine with the same
 packages. ratio: after / before, the median of the rounds' ratios, then the least and the greatest of them;
-above 1 is faster now. In a round of a workload of ours.py two processes take turns every quarter of a second,
-{turns} times; other programs run one after the other, whole. compile: building, and the first iteration, in
-seconds.
+above 1 is faster now. In a round of a workload of ours.py, or of a named set, two processes take turns every
+quarter of a second, {turns} times at most; other programs run one after the other, whole. compile: building,
+and the first iteration, in seconds.
 
 | run | metric | before | after | ratio | compile before | compile after | rounds (noisy) |
 | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -58,13 +61,15 @@ def commit(name: str) -> str:
 
 def metric_of(run: str) -> tuple[str, bool]:
     """The field that a run is compared by, and whether less of it is better."""
+    if run.startswith(SET):
+        return "env_steps_per_s", False
     row = next(each for each in ROWS.values() if each.ours == run)
     return row.ours_metric or row.metric, row.at_most
 
 
 def one_round(name: str, number: int, trees: list[Path], args: argparse.Namespace) -> dict[str, Any]:
     """Runs `RUNS[name]` in both trees, (before, after)."""
-    words = RUNS[name].command.split()
+    words = [OURS, *name.split()] if name.startswith(SET) else RUNS[name].command.split()
     if words[0] == OURS:
         idle, others = measure.wait_until_idle(args.wait), measure.Others()
         workload = [str(number) if word == "SEED" else word for word in words[1:]]
@@ -136,11 +141,14 @@ def main() -> int:
         "--only", nargs="+", default=list(QUICK), choices=ours, metavar="RUN", help=" ".join(ours)
     )
     parser.add_argument("--rounds", type=shared.integer(1), default=5)
+    text = "named sets of hparams instead, as both trees have them, environments on this machine"
+    parser.add_argument("--sets", nargs="+", default=[], metavar="NAME", help=text)
     text = "longest wait for an idle machine"
     parser.add_argument("--wait", type=number, default=120.0, metavar="S", help=text)
     parser.add_argument("--timeout", type=number, default=300.0, metavar="S", help="longest run")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
     args = parser.parse_args()
+    args.only = [SET + name for name in args.sets] or args.only
     earlier, now = commit(args.commit), commit("HEAD")
     with tempfile.TemporaryDirectory() as scratch:
         tree = Path(scratch) / "tree"
@@ -154,7 +162,7 @@ def main() -> int:
     if not text:
         print("no round ended: nothing is written")
         return 1
-    shared.write(args.results / "before.md", text)
+    shared.write(args.results / ("before_sets.md" if args.sets else "before.md"), text)
     print(text)
     return 0
 

@@ -76,7 +76,7 @@ def environ(run: str) -> dict[str, str]:
     env["RL_PROGRAM_CACHE"] = "off"
     for name in ("OMP_NUM_THREADS", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME"):
         env.pop(name, None)
-    if RUNS[run].threads is not None:
+    if run in RUNS and RUNS[run].threads is not None:
         env["OMP_NUM_THREADS"] = str(RUNS[run].threads)
     return env
 

@@ -4,6 +4,7 @@ beside them falls on both alike, so that a few percent show on one whose speed d
 `before.py` calls `duel`; it starts this file once for each tree, as
 
     python benchmarks/duel.py TREE WORKLOAD...      # WORKLOAD: what TREE/benchmarks/ours.py takes
+    python benchmarks/duel.py TREE set NAME         # that tree's set of hparams, as it is there
 
 which builds the runner of that tree, makes its first iteration and those until it learns, prints how long
 both took, and then, for every number of iterations that it reads, how many seconds these took.
@@ -12,6 +13,7 @@ both took, and then, for every number of iterations that it reads, how many seco
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import statistics
@@ -21,13 +23,15 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 MARK = "DUEL "  # begins each line that is an answer: libraries print others
 WARM_STEPS = 12_000  # environment steps after which every workload's memory gives batches
 BURST_S = 0.25
 TIMEOUT_S = 900.0  # for one answer, compilation included, after which a process hangs
-TURNS = 40
+TURNS = 40  # at most
+TURNS_S = 90.0  # after which there are no more turns than `FEWEST_TURNS`: an iteration can take seconds
+FEWEST_TURNS = 6
 
 
 class Round(NamedTuple):
@@ -92,7 +96,10 @@ def duel(trees: Sequence[Path], workload: Sequence[str], env: Mapping[str, str],
             sides.append(Side(tree, workload, env))
         iterations = burst(sides[0])
         times: tuple[list[float], list[float]] = ([], [])
+        begun = time.perf_counter()
         for turn in range(turns):
+            if turn >= FEWEST_TURNS and time.perf_counter() - begun > TURNS_S:
+                break
             for i in (0, 1) if turn % 2 else (1, 0):
                 times[i].append(sides[i].seconds(iterations))
     finally:
@@ -121,11 +128,29 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {message}\n")
 
 
+def of_ours(workload: list[str]) -> tuple[Any, int, int]:
+    """Hparams, seed and environment steps before it is measured, of what ours.py takes."""
+    sys.argv = ["ours.py", *workload]
+    import ours
+
+    args = ours.parse()
+    return ours.resolve_hparams(args), args.seed, WARM_STEPS
+
+
+def named_set(name: str) -> tuple[Any, int, int]:
+    """The same of a named set: it is measured once its memory gives batches."""
+    from rl.hparams.merge import resolve
+
+    hparams = resolve(name, {})
+    filled = max(getattr(hparams, "min_replay_size", 0), getattr(hparams, "random_steps", 0))
+    return hparams, 1, filled + hparams.num_envs
+
+
 def main() -> None:
     """Plays one side: see the module's docstring."""
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tree", metavar="TREE", help="root of a checkout of this project")
-    text = "what its benchmarks/ours.py takes"
+    text = "what its benchmarks/ours.py takes, or set and the name of one"
     parser.add_argument("workload", nargs=argparse.REMAINDER, metavar="WORKLOAD", help=text)
     typed = parser.parse_args()
     tree, workload = typed.tree, typed.workload
@@ -136,18 +161,19 @@ def main() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     here = str(Path(__file__).parent)
     sys.path[:] = [f"{tree}/benchmarks", tree, *(each for each in sys.path if each != here)]
-    sys.argv = ["ours.py", *workload]
-    import ours
+    with contextlib.suppress(ImportError):  # of trees that have none
+        from rl.imports import import_tensorflow
 
+        import_tensorflow()  # as the command line does
+    hparams, seed, warm_steps = named_set(workload[1]) if workload[0] == "set" else of_ours(workload)
     from rl.runners.build import build_runner
 
-    args = ours.parse()
     begun = time.perf_counter()
-    runner = build_runner(ours.resolve_hparams(args), args.seed)
+    runner = build_runner(hparams, seed)
     runner.run(1)
     compiled = time.perf_counter() - begun
-    while runner.step < WARM_STEPS:
-        runner.run(max(WARM_STEPS // runner.steps_per_iteration // 4, 1))
+    while runner.step < warm_steps:
+        runner.run(max(warm_steps // runner.steps_per_iteration // 4, 1))
     print(f"{MARK}{compiled:.3f} {runner.steps_per_iteration}", flush=True)
     for line in sys.stdin:
         begun = time.perf_counter()

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import report
 import shared
+import verdicts
 from kills import Kills, Nodes, left_over
 from processes import Process, descendants
 from shared import RESULTS, ROOT, UsageError
@@ -54,7 +55,7 @@ class Outcome(NamedTuple):
     seconds: float
     kills: Kills
     log: str  # train.log
-    perf: list[report.Row]
+    perf: list[verdicts.Row]
     left: list[Process]
     memory: list[dict[str, Any]]  # rows of FIELDS
 
@@ -180,7 +181,7 @@ def check(args: argparse.Namespace, done: Outcome, slopes: dict[str, dict[str, f
     returns = play(args)
     name = f"{args.hparams}_workers_{args.num_workers}"
     row = {**returns, "steps": done.perf[-1]["step"], "best_step": 0, "seconds": done.seconds}
-    verdict = report.verdict(name, [row])
+    verdict = verdicts.verdict(name, [row])
     expected = 128 + int(signal.SIGTERM) if args.minutes else 0
     made = ", ".join(f"{count} {role}" for role, count in sorted(kills.made.items()))
     lines: list[tuple[bool | None, str]] = [
@@ -192,7 +193,7 @@ def check(args: argparse.Namespace, done: Outcome, slopes: dict[str, dict[str, f
             # Schedules run to the end of `train_steps`, where a run that is stopped never comes.
             None if args.minutes else "miss" not in verdict,
             f"best checkpoint {returns['best']:.1f}, last {returns['last']:.1f} over {args.episodes} "
-            f"episodes; bar {report.bar_text(name)}: {verdict}",
+            f"episodes; bar {verdicts.bar_text(name)}: {verdict}",
         ),
         (not done.left, f"{len(done.left)} processes left: {[each.title[:60] for each in done.left]}"),
     ]

@@ -6,7 +6,8 @@
     python benchmarks/learning.py --hparams ppo_cartpole --tune       # seeds 0 to 4, nothing is written
 
 Sets are judged by seeds 100 to 104, which no tuning may see, by 100 episodes, and for their own steps.
-With other seeds nothing is written: a table is printed. Each (set, seed) is a run of train.py in
+Those that were changed after it are judged once more by 105 to 109 (`--first_seed 105`; confirmed.csv). With
+other seeds nothing is written: a table is printed. Each (set, seed) is a run of train.py in
 build/learning/SET/seed_N (of other seeds in build/tuning). What has finished with the hparams that the set
 has now is not repeated, and an interrupted run is continued. The last and the best checkpoint are then played
 for 100 episodes on Gymnasium, which chose neither. Writes learning.csv (a line for each run),
@@ -34,7 +35,8 @@ import measure
 import report
 import shared
 import trained
-from bars import BARS, DATA, GIVEN, JUDGED, WITH_WORKERS, given
+import verdicts
+from bars import BARS, DATA, FRESH, GIVEN, JUDGED, WITH_WORKERS, given
 from children import end, ended_by_sigterm, run
 from shared import ROOT, UsageError, nearest
 
@@ -194,7 +196,7 @@ def write_json(path: Path, values: dict[str, Any]) -> None:
 
 def write_csv(
     path: Path, fields: Sequence[str], rows: list[dict[str, Any]], name: str, kept_seeds: set[int]
-) -> list[report.Row]:
+) -> list[verdicts.Row]:
     """Rows of `name` in place of those that a table holds of it, but for `kept_seeds`; the whole table."""
     kept = [
         row for row in report.read_table(path) if row["hparams"] != name or int(row["seed"]) in kept_seeds
@@ -224,7 +226,14 @@ def write_results(name: str, rows: list[dict[str, Any]], mine: list[Job], folder
     report.write(folder, [name])
 
 
-def other_values(row: report.Row, folder: Path, prints: dict[str, trained.Values]) -> bool:
+def write_confirmed(name: str, rows: list[dict[str, Any]], folder: Path) -> None:
+    """The lines of a set by the seeds of a second judgement, and the report."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_csv(folder / report.CONFIRMED, FIELDS, rows, name, set())
+    report.write(folder, [])
+
+
+def other_values(row: verdicts.Row, folder: Path, prints: dict[str, trained.Values]) -> bool:
     """Whether an earlier row is of other values than those trained now; hparams that came later count with
     their defaults."""
     found = trained.read(folder).get(row.get("fingerprint") or "")
@@ -250,7 +259,7 @@ def measured_seconds(folder: Path) -> dict[str, float]:
     well, unless that is there itself."""
     found: dict[str, list[float]] = {}
     for row in report.read_table(folder / "learning.csv"):
-        found.setdefault(row["hparams"], []).append(report.wall_seconds(row))
+        found.setdefault(row["hparams"], []).append(verdicts.wall_seconds(row))
     means = {name: sum(values) / len(values) for name, values in found.items()}
     return {WITH_WORKERS.sub("", name): seconds for name, seconds in means.items()} | means
 
@@ -279,7 +288,7 @@ def parse() -> argparse.Namespace:
     text = "default: those with a bar, cheapest first"
     add("--hparams", nargs="+", type=set_of_a_task, metavar="SET", help=text)
     add("--seeds", type=count, default=len(JUDGED), help=f"how many (default {len(JUDGED)})")
-    text = f"default {JUDGED[0]}; only {JUDGED[0]} to {JUDGED[-1]} are written"
+    text = f"default {JUDGED[0]}; only {JUDGED[0]} to {FRESH[-1]} are written"
     add("--first_seed", type=shared.integer(0), help=text)
     add("--tune", action="store_true", help="short for --first_seed 0 --restart")
     text = "as of train.py; results are of SET_workers_N"
@@ -324,9 +333,11 @@ def checked(args: argparse.Namespace) -> argparse.Namespace:
     elif args.first_seed is None:
         args.first_seed = JUDGED[0]
     seeds = range(args.first_seed, args.first_seed + args.seeds)
-    args.judged = set(seeds) <= set(JUDGED)
-    if not args.judged and set(seeds) & set(JUDGED):
-        kinds = f"sets are judged by {JUDGED[0]} to {JUDGED[-1]}, and tuned with others"
+    args.fresh = set(seeds) <= set(FRESH)
+    args.judged = args.fresh or set(seeds) <= set(JUDGED)
+    if not args.judged and set(seeds) & {*JUDGED, *FRESH}:
+        ranges = f"{JUDGED[0]} to {JUDGED[-1]}, once more by {FRESH[0]} to {FRESH[-1]}"
+        kinds = f"sets are judged by {ranges}, and tuned with others"
         raise UsageError(f"seeds {seeds[0]} to {seeds[-1]}: {kinds}")
     if args.judged and args.episodes != EPISODES:
         raise UsageError(f"--episodes {args.episodes}: sets are judged by {EPISODES}; add --tune for others")
@@ -374,12 +385,14 @@ def collect(name: str, mine: list[Job], futures: list[Future], args: argparse.Na
     except Failed as error:
         print(error, flush=True)
         return False
-    if args.judged:
+    if args.fresh:
+        write_confirmed(name, rows, args.results)
+    elif args.judged:
         write_results(name, rows, mine, args.results)
-    result = report.verdict(name, rows)
+    result = verdicts.verdict(name, rows)
     best, last = ([float(row[which]) for row in rows] for which in ("best", "last"))
     words = "" if args.judged else "tuning, not written: "
-    print(f"{words}{name}: last {last}  best {best}  bar {report.bar_text(name)}  {result}", flush=True)
+    print(f"{words}{name}: last {last}  best {best}  bar {verdicts.bar_text(name)}  {result}", flush=True)
     return "miss" not in result
 
 

@@ -13,13 +13,13 @@ import csv
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import shared
 import trained
-from bars import BARS, DATA, JUDGED, SOURCES, WITH_WORKERS, bar_of
+from bars import BARS, DATA, FRESH, JUDGED, SOURCES, WITH_WORKERS, bar_of
 from shared import RESULTS, ROOT, UsageError, read_table
+from verdicts import HEADER, Row, line, marks, verdict
 
 from rl.plot.figures import draw_curve
 from rl.report.runs import evaluations
@@ -29,9 +29,8 @@ MEASURED = ROOT / "rl" / "hparams" / "measured.csv"  # of the package: `train.py
 CHEETAH, STEP = "sac_halfcheetah", 20_000  # the set beside Stable-Baselines3's SAC; steps between lines
 PEER_LR = 3e-4  # peers/sb3_sac_learning.py
 JUDGEMENTS = "judgements.csv"  # of sets that were judged more than once: with how many different values
-ROUNDING = 1e-9  # of a mean of returns that have one decimal
+CONFIRMED = "confirmed.csv"  # lines as those of learning.csv, of seeds that took part in no choice
 
-Row = dict[str, Any]
 Curves = dict[str, dict[int, dict[int, float]]]  # set -> seed -> step -> mean return
 
 
@@ -74,53 +73,6 @@ def curve(run_dir: Path) -> list[tuple[int, float]]:
     return evaluations(run_dir)
 
 
-def bar_text(name: str) -> str:
-    bar = bar_of(name)
-    if bar is None:
-        return "-"
-    limits = [f">= {bar.mean_return:g}"]
-    limits += [f"within {bar.steps:,} steps"] if bar.steps else []
-    limits += [f"{bar.seconds:g} s"] if bar.seconds else []
-    return f"{', '.join(limits)} ({bar.source})"
-
-
-def verdict(name: str, rows: list[Row]) -> str:
-    """Pass, or what is missing and by how much; - for a set without a bar.
-
-    The plain mean over seeds of their last checkpoints decides; the slowest seed's steps and seconds count.
-    Iterations are whole, so that runs end a little after their train_steps: half a percent is let pass.
-    """
-    bar = bar_of(name)
-    if bar is None:
-        return "-"
-    wrong = []
-    last = [float(row["last"]) for row in rows]
-    short = bar.mean_return - sum(last) / len(last)
-    if short > ROUNDING:
-        wrong.append(f"return by {short:.2g}" if short < 1.0 else f"return by {short:.1f}")
-    made = max(int(row["steps"]) for row in rows)
-    if bar.steps is not None and made > 1.005 * bar.steps:
-        wrong.append(f"steps by {made - bar.steps:,}")
-    late = max(float(row["seconds"]) for row in rows) - (bar.seconds or np.inf)
-    if late > 0.0:
-        wrong.append(f"time by {late:.1f} s")
-    if wrong:
-        return "**miss**: " + ", ".join(wrong)
-    low = sum(value < bar.mean_return for value in last)
-    return f"pass ({low} of {len(rows)} seeds below)" if low else "pass"
-
-
-def marks(rows: list[Row], known: dict[str, trained.Values]) -> list[str]:
-    """What is to be said against the rows of a set, whatever they reached."""
-    if any(int(row["seed"]) not in JUDGED for row in rows):
-        found = ["judged on tuning seeds"]
-        rows = [row for row in rows if row.get("fingerprint")]  # none where nothing more is known
-    else:
-        found = []
-    reasons = sorted({trained.stale(row, known) for row in rows} - {""})
-    return [*found, *(f"stale: {reason}" for reason in reasons)]
-
-
 def up_to_date(name: str, folder: Path) -> bool:
     """Whether a set has been judged as it is now, on the seeds for it."""
     rows = [row for row in read_table(folder / "learning.csv") if row["hparams"] == name]
@@ -144,36 +96,6 @@ def summary(groups: dict[str, list[Row]], known: dict[str, trained.Values]) -> s
     return text
 
 
-def wall_seconds(row: Row) -> float:
-    """Of a run: training, its evaluations and compilation."""
-    return float(row["seconds"]) + float(row["first_window_s"])
-
-
-def busy(rows: list[Row]) -> bool:
-    """Whether one of the runs had to share the machine."""
-    return any(str(row["noisy"]) == "True" for row in rows)
-
-
-def line(name: str, rows: list[Row], known: dict[str, trained.Values]) -> list[str]:
-    """The cells of one set."""
-    last, best = ([float(row[which]) for row in rows] for which in ("last", "best"))
-    middle, lower, upper = interval(np.array(last))
-    steps = f"{max(int(row['steps']) for row in rows):,}"
-    by_seed = ", ".join(f"{value:.1f}" for value in last)
-    between = f"{middle:.1f} [{lower:.1f}, {upper:.1f}]"
-    reached = ", ".join(f"{int(row['best_step']):,}" for row in rows)
-    chosen = f"{np.mean(best):.1f} at {reached}"
-    wall = ", ".join(f"{wall_seconds(row):.0f}" for row in rows)
-    wall += f" ({core_count(rows)})" + (" busy" if busy(rows) else "")
-    result = "; ".join([verdict(name, rows), *(f"**{mark}**" for mark in marks(rows, known))])
-    counts = [str(len(rows)), steps, bar_text(name)]
-    return [f"`{name}`", *counts, by_seed, f"{np.mean(last):.1f}", between, chosen, wall, result]
-
-
-HEADER = ["set", "seeds", "steps", "bar", "last checkpoint, by seed", "mean", "IQM [95 %]",
-          "best checkpoint: mean, at step", "wall s, by seed", "result"]  # fmt: skip
-
-
 def markdown(rows: list[Row], folder: Path) -> str:
     """The report of all sets."""
     known = trained.read(folder)
@@ -183,7 +105,7 @@ def markdown(rows: list[Row], folder: Path) -> str:
     every = {name: group for groups in by_env.values() for name, group in groups.items()}
     lines = ["# Results", "", summary(every, known), "", NOTES]
     lines += [f"* {key}: {what}" for key, what in SOURCES.items()]
-    lines += again(folder)
+    lines += again(folder, known)
     for env in sorted(by_env):
         lines += ["", f"## {env}", "", "| " + " | ".join(HEADER) + " |", "|" + " --- |" * len(HEADER)]
         lines += ["| " + " | ".join(line(name, group, known)) + " |" for name, group in by_env[env].items()]
@@ -197,16 +119,35 @@ def markdown(rows: list[Row], folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def again(folder: Path) -> list[str]:
-    """Which sets were judged with several values one after the other, as learning.py has counted."""
+def again(folder: Path, known: dict[str, trained.Values]) -> list[str]:
+    """Which sets were judged with several values one after the other, as learning.py has counted, and what
+    they came to with seeds that took part in none of it."""
     rows = read_table(folder / JUDGEMENTS)
     if not rows:
         return []
     sets = ", ".join(f"`{row['hparams']}` ({row['judgements']})" for row in rows)
-    return [
+    lines = [
         "",
         f"Judged more than once by the same seeds, in brackets with how many different values: {sets}.",
     ]
+    groups: dict[str, list[Row]] = {}
+    for row in read_table(folder / CONFIRMED):
+        groups.setdefault(row["hparams"], []).append(row)
+    if not groups:
+        return lines
+    seeds = f"seeds {FRESH[0]} to {FRESH[-1]}"
+    missing = sum("miss" in verdict(name, group) for name, group in groups.items())
+    lines += [
+        "",
+        f"Of these, {len(groups)} were trained once with {seeds} too, which took part in no choice: "
+        f"{len(groups) - missing} of {len(groups)} reach their bar.",
+        "",
+        f"## By {seeds}",
+        "",
+        "| " + " | ".join(HEADER) + " |",
+        "|" + " --- |" * len(HEADER),
+    ]
+    return lines + ["| " + " | ".join(line(name, group, known)) + " |" for name, group in groups.items()]
 
 
 def judged_again(folder: Path, name: str) -> None:
@@ -255,12 +196,6 @@ def command(rows: list[Row]) -> str:
     text = re.sub(r"--seed \d+", "--seed $s", rows[0]["command"])
     text = re.sub(r"seed_[0-9]+", "seed_$s", text)
     return f"for s in {' '.join(map(str, seeds))}; do {text}; done{commit}"
-
-
-def core_count(rows: list[Row]) -> str:
-    """How many cores the runs of a set had, in words."""
-    count = int(rows[0]["cores"])
-    return "1 core" if count == 1 else f"{count} cores"
 
 
 def rates(rows: list[Row], known: dict[str, trained.Values]) -> str:

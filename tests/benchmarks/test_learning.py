@@ -107,7 +107,9 @@ def test_sets_are_judged_by_five_seeds_that_tuning_has_not(parse):
     ("text", "said"),
     [
         ("--first_seed 98", "tuned with others"),
-        ("--seeds 6", "tuned with others"),
+        ("--seeds 6", "once more by 105 to 109, and tuned with others"),
+        ("--first_seed 105 --seeds 6", "tuned with others"),
+        ("--first_seed 105 --episodes 10", "judged by 100"),
         ("--seeds 0", "needs an integer >= 1"),
         ("--tune --first_seed 3", "leave out --first_seed"),
         ("--episodes 10", "judged by 100"),
@@ -193,6 +195,23 @@ def test_judged_seeds_are_added_to_those_that_trained_the_same(parse, runs, tmp_
     assert list(trained.read(folder)) == [rows[0]["fingerprint"]]
     assert table(tmp_path, report.JUDGEMENTS) == [{"hparams": "ppo_cartpole", "judgements": "2"}]
     assert "different values: `ppo_cartpole` (2)." in (folder / "README.md").read_text()
+
+
+def test_a_second_judgement_by_other_seeds_stands_beside_the_first(parse, runs, tmp_path, monkeypatch):
+    folder = tmp_path / "results"
+    for rate in (0.0123, 0.0124):  # judged twice
+        change(monkeypatch, "ppo_cartpole", lr=rate)
+        mine, rows = do_all(parse("--seeds 2 --restart"))
+        learning.write_results("ppo_cartpole", rows, mine, folder)
+    before = table(tmp_path)
+    args = parse("--hparams ppo_cartpole --first_seed 105 --seeds 2")
+    monkeypatch.setattr(learning, "parse", lambda: args)
+    learning.main()
+    assert table(tmp_path) == before
+    assert [row["seed"] for row in table(tmp_path, report.CONFIRMED)] == ["105", "106"]
+    text = (folder / "README.md").read_text()
+    assert "seeds 105 to 109" in text and "0 of 1 reach their bar" in text  # 500; the stub says 499.96
+    assert "stale" not in text.partition("## By seeds 105 to 109")[2].partition("\n## ")[0]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import bars
 import report
 import trained
+import verdicts
 
 from rl.hparams.merge import named
 
@@ -52,14 +53,14 @@ def bar(monkeypatch):
 )
 def test_verdicts(bar, rows, expected):
     bar(100.0, "Z", 1000, 10.0)
-    assert report.verdict("some_set", rows) == expected
-    assert report.bar_text("some_set") == ">= 100, within 1,000 steps, 10 s (Z)"
-    assert report.verdict("a_set_without", rows) == report.bar_text("a_set_without") == "-"
+    assert verdicts.verdict("some_set", rows) == expected
+    assert verdicts.bar_text("some_set") == ">= 100, within 1,000 steps, 10 s (Z)"
+    assert verdicts.verdict("a_set_without", rows) == verdicts.bar_text("a_set_without") == "-"
 
 
 def test_a_mean_at_the_bar_is_no_miss_by_rounding(bar):
     bar(-69.1, "Z")
-    assert report.verdict("some_set", [row(last=-69.1)] * 3) == "pass"  # their mean is -69.10000000000001
+    assert verdicts.verdict("some_set", [row(last=-69.1)] * 3) == "pass"  # their mean is -69.10000000000001
 
 
 def test_every_bar_names_its_source():
@@ -80,7 +81,7 @@ def test_every_line_and_command_is_in_the_report(tmp_path):
 
 def test_five_seeds_show_mean_and_interquartile_mean():
     rows = [row(100 + i, last=value) for i, value in enumerate((0.0, 110.0, 110.0, 110.0, 120.0))]
-    shown = report.line("some_set", rows, {})
+    shown = verdicts.line("some_set", rows, {})
     assert shown[5] == "90.0" and shown[6].startswith("110.0 [")
 
 
@@ -99,7 +100,7 @@ def cartpole():
 
 
 def test_a_row_of_the_set_as_it_is_has_no_mark(cartpole):
-    assert report.marks([cartpole()[0]], cartpole()[1]) == []
+    assert verdicts.marks([cartpole()[0]], cartpole()[1]) == []
     rarely = cartpole(eval_period=77, log_period=999, checkpoint_period=5.0)
     assert rarely == cartpole()  # these change nothing that is learned
 
@@ -110,42 +111,42 @@ def test_a_row_of_the_set_as_it_is_has_no_mark(cartpole):
 )
 def test_a_row_older_than_its_set_is_stale(cartpole, overrides, names):
     old, known = cartpole(**overrides)
-    assert report.marks([old], known) == [f"stale: the set has changed since ({names})"]
+    assert verdicts.marks([old], known) == [f"stale: the set has changed since ({names})"]
 
 
 def test_train_steps_of_the_command_are_no_change_of_the_set(cartpole):
     short, known = cartpole(command=" --train_steps 1000", train_steps=1000)
-    assert report.marks([short], known) == []
+    assert verdicts.marks([short], known) == []
     longer, known = cartpole(command=" --train_steps 1000", train_steps=2000)
-    assert report.marks([longer], known) == ["stale: the set has changed since (train_steps)"]
+    assert verdicts.marks([longer], known) == ["stale: the set has changed since (train_steps)"]
 
 
 def test_how_workers_are_waited_for_is_no_change_of_a_set_without_them(cartpole):
     other, known = cartpole(sync_workers=False)
-    assert report.marks([other], known) == []
+    assert verdicts.marks([other], known) == []
     with_them = other | {"hparams": "ppo_cartpole_workers_2"}
-    assert report.marks([with_them], known) == ["stale: the set has changed since (sync_workers)"]
+    assert verdicts.marks([with_them], known) == ["stale: the set has changed since (sync_workers)"]
 
 
 def test_hparams_newer_than_a_row_count_with_their_defaults(cartpole):
     found, known = cartpole()
     values = dict(known[found["fingerprint"]])
     assert values.pop("previous_action_reward") is False
-    assert report.marks([found], {found["fingerprint"]: values}) == []
+    assert verdicts.marks([found], {found["fingerprint"]: values}) == []
     values["no_longer_there"] = 1
-    assert report.marks([found], {found["fingerprint"]: values}) == ["stale: the set has changed since"]
+    assert verdicts.marks([found], {found["fingerprint"]: values}) == ["stale: the set has changed since"]
 
 
 def test_rows_of_other_seeds_unknown_sets_and_unknown_values_are_marked(cartpole):
     found, known = cartpole()
     tuned = ["judged on tuning seeds"]
-    assert report.marks([row(0), row(1), row(2)], {}) == tuned
-    assert report.marks([cartpole()[0], cartpole(99)[0]], known) == tuned
+    assert verdicts.marks([row(0), row(1), row(2)], {}) == tuned
+    assert verdicts.marks([cartpole()[0], cartpole(99)[0]], known) == tuned
     old, more = cartpole(5, lr=0.0123)
-    assert report.marks([old], more) == [*tuned, "stale: the set has changed since (lr)"]
-    assert report.marks([row()], {}) == ["stale: what was trained was not kept"]
+    assert verdicts.marks([old], more) == [*tuned, "stale: the set has changed since (lr)"]
+    assert verdicts.marks([row()], {}) == ["stale: what was trained was not kept"]
     gone = found | {"hparams": "no_such_set_workers_2"}
-    assert report.marks([gone], known) == ["stale: there is no such set any more"]
+    assert verdicts.marks([gone], known) == ["stale: there is no such set any more"]
 
 
 def test_misses_and_marked_sets_are_counted(bar, cartpole, monkeypatch):
