@@ -62,7 +62,7 @@ def es_cartpole() -> ESHParams:
     """ES on CartPole-v1, a linear policy."""
     return es(
         PARAMETERS["CartPole-v1"],
-        eval_period=4_800,
+        eval_period=5_000,
         num_envs=2,  # the smallest population: many small steps
         rollout_length=160,  # what survives it may fall later; longer ones leave too few updates
         lr=0.04,

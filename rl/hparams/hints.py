@@ -22,7 +22,15 @@ PICTURE_LEAST = 10  # of MinAtar's boards; what is smaller is rather a table tha
 
 def hints(hparams: Any) -> list[str]:
     """Returns what there is to say of hparams alone, which are an algorithm's own class."""
-    looks = (_rounded_up, _nothing_learned, _all_random, _target_stays, _support, _hardly_stopped)
+    looks = (
+        _rounded_up,
+        _seldom_evaluated,
+        _nothing_learned,
+        _all_random,
+        _target_stays,
+        _support,
+        _hardly_stopped,
+    )
     found = (look(hparams) for look in looks)
     return [hint for hint in found if hint is not None]
 
@@ -136,6 +144,16 @@ def _rounded_up(hparams: Any) -> str | None:
     return (
         f"train_steps={hparams.train_steps} will be {made}: iterations are made whole, and one is "
         f"{'num_learners * ' if learners > 1 else ''}num_envs * rollout_length = {steps} steps"
+    )
+
+
+def _seldom_evaluated(hparams: Any) -> str | None:
+    period, rows = hparams.eval_period, min(hparams.log_period, hparams.train_steps)
+    if not 0 < period < rows:
+        return None
+    return (
+        f"eval_period={period} will be {rows}: evaluations are made where a row of metrics is written, every "
+        f"log_period={hparams.log_period} steps: lower that, too"
     )
 
 

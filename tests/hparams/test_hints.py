@@ -114,6 +114,18 @@ def test_steps_that_the_last_iteration_makes_more_are_told(overrides, made):
     assert not found if made is None else re.match(f"train_steps=\\d+ will be {made}", found[0])
 
 
+def test_evaluations_that_are_rarer_than_asked_for_are_told():
+    run = {"env": "CartPole-v1", "train_steps": 10_240}
+    assert hints(resolve("ppo", run | {"eval_period": 1_000, "log_period": 5_000})) == [
+        "eval_period=1000 will be 5000: evaluations are made where a row of metrics is written, every "
+        "log_period=5000 steps: lower that, too"
+    ]
+    assert hints(resolve("ppo", run | {"eval_period": 1_000, "log_period": 1_000})) == []
+    assert hints(resolve("ppo", run | {"eval_period": 0, "log_period": 5_000})) == [], "at the end alone"
+    short = run | {"train_steps": 512, "eval_period": 512, "log_period": 5_000}
+    assert hints(resolve("ppo", short)) == [], "there is one row"
+
+
 def test_a_run_of_random_actions_alone_is_told():
     overrides = {"env": "Pendulum-v1", "train_steps": 5_000, "random_steps": 5_000}
     assert hints(resolve("sac", overrides)) == [
