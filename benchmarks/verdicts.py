@@ -26,6 +26,11 @@ def bar_text(name: str) -> str:
     return f"{', '.join(limits)} ({bar.source})"
 
 
+def lasts(rows: list[Row]) -> list[float]:
+    """The mean return of each seed's last checkpoint."""
+    return [float(row["last"]) for row in rows]
+
+
 def verdict(name: str, rows: list[Row]) -> str:
     """Pass, or what is missing and by how much; - for a set without a bar.
 
@@ -36,7 +41,7 @@ def verdict(name: str, rows: list[Row]) -> str:
     if bar is None:
         return "-"
     wrong = []
-    last = [float(row["last"]) for row in rows]
+    last = lasts(rows)
     short = bar.mean_return - sum(last) / len(last)
     if short > ROUNDING:
         wrong.append(f"return by {short:.2g}" if short < 1.0 else f"return by {short:.1f}")
