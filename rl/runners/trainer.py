@@ -198,10 +198,10 @@ class Trainer:
     def _is_save_due(self, within: bool) -> bool:
         """Says whether a periodic checkpoint is due; within: in a window.
 
-        There never with `overlap`, where being at rest for it would change what is learned.
+        There never with `overlap`, where being at rest would change what is learned, nor twice of one state.
         """
         period = self.hparams.checkpoint_period
-        if within and (self.hparams.overlap or not period):
+        if within and (self.hparams.overlap or not period or self._is_saved()):
             return False
         if self._save_failed:
             period = min(period, AGAIN)

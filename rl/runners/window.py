@@ -52,12 +52,12 @@ class Window:
         def go_on(made: int) -> bool:
             nonlocal looked
             now = time.perf_counter()
-            if not self.begun:
+            if not self.begun and made:
                 progress.message(f"first iteration done after {now - at:.1f} s")
             elif now - looked >= LOOK:
                 self.gap = now - looked
-            if not self.begun or now - looked >= LOOK:
-                self.begun, looked = True, now
+            if (not self.begun and made) or now - looked >= LOOK:
+                self.begun, looked = self.begun or made > 0, now
                 progress.update(start + made * length)
             return not is_over()
 

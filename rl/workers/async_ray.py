@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import ray
 import tensorflow as tf
 
-from rl.errors import EnvironmentFailed, LearnerLost
+from rl.errors import EnvironmentFailed, LearnerLost, Stopped
 from rl.heartbeat import doing
 from rl.parallel import replicas
 from rl.runners.actor import Actor, flat_weights
@@ -76,6 +77,8 @@ class AsyncRunner(Runner):
         self._publisher: Publisher | None = None
         self._pool: WorkerPool | None = None
         self._buffers: Buffers | None = None
+        self._taken: list[Rollout] = []  # of the iteration under way, where it was left while it waited
+        self._is_over: Callable[[], bool] = bool
         self._restored: str | None = None
         self._staleness: list[int] = []
         self._sent: list[Sent] = []
@@ -88,6 +91,7 @@ class AsyncRunner(Runner):
             raise self.failed
         pool = self._pool or self._start()
         start = made = self.made
+        self._is_over = lambda: go_on is not None and not go_on(made - start)
         while made < start + iterations:
             begun = time.perf_counter()
             doing("rollouts of the workers")
@@ -97,7 +101,10 @@ class AsyncRunner(Runner):
             except EnvironmentFailed as error:
                 self.failed = error
                 break
-            self._waited["rollouts"] += time.perf_counter() - begun
+            except Stopped:
+                break
+            finally:
+                self._waited["rollouts"] += time.perf_counter() - begun
             for rollout in rollouts:
                 self._played = joined_sums(self._played, rollout.sums)
                 self._sent.append(rollout.sent)
@@ -106,14 +113,14 @@ class AsyncRunner(Runner):
             limit = self.agent.hparams.max_staleness
             if limit is not None and staleness > limit:
                 self._dropped += 1
-                continue
-            self._staleness.append(staleness)
-            learned = self._learn(made, rollouts)
-            made += 1
-            if learned is not None:
-                self._add([learned.metrics])
-            self._publish(made, None if learned is None else learned.weights)
-            if go_on is not None and not go_on(made - start):
+            else:
+                self._staleness.append(staleness)
+                learned = self._learn(made, rollouts)
+                made += 1
+                if learned is not None:
+                    self._add([learned.metrics])
+                self._publish(made, None if learned is None else learned.weights)
+            if self._is_over():
                 break
         return made - start
 
@@ -187,11 +194,19 @@ class AsyncRunner(Runner):
         self._cluster.close(keep_logs=lost or (self._buffers is not None and self._buffers.replaced > 0))
 
     def _rollouts(self, pool: WorkerPool, made: int) -> list[Rollout]:
-        """What an iteration learns from: a rollout of every worker, or one for every learner."""
+        """What an iteration learns from: a rollout of every worker, or one for every learner.
+
+        Raises:
+            EnvironmentFailed: environments fail.
+            Stopped: there is to be no more waiting; what has come is kept for the next call.
+        """
         if self.together:
             return pool.gather(made)
-        learners = replicas.count()
-        return [pool.next(rank, learners) for rank in range(learners)]
+        learners, taken = replicas.count(), self._taken
+        while len(taken) < learners:
+            taken.append(pool.next(len(taken), learners))
+        self._taken = []
+        return taken
 
     def _tell(self, rollout: Rollout) -> None:
         """Tells of the environments that a worker made anew."""
@@ -298,7 +313,10 @@ class AsyncRunner(Runner):
         return actor.remote(assignment, self._publisher.role, self._portable)
 
     def _tend(self) -> bool:
-        """Looks, while nothing arrives, at what workers depend on; whether they had to wait for it."""
+        """Looks, while nothing arrives, at what workers depend on; whether they had to wait for it. Raises
+        Stopped where the run is to be left, which then is at rest."""
+        if self._is_over():
+            raise Stopped
         assert self._publisher is not None, "_start makes it"
         self._cluster.check()
         return self._publisher.tend()

@@ -69,6 +69,7 @@ class WorkerPool:
         self._replaced = self._lost = 0
         self._failures = 0  # one after another, with no delivery between them
         self._turn = 0
+        self._gathered: dict[int, Rollout] = {}  # by worker, of the iteration under way
         self._arrived: dict[int, deque[Slot]] = {}  # by part: those with a rollout to be taken
         for slot in self._slots:
             self._start(slot)
@@ -114,7 +115,7 @@ class WorkerPool:
             UsageError: workers fail one after another; Unavailable where their processes are lost,
                 EnvironmentFailed where it is their environments.
         """
-        found: dict[int, Rollout] = {}
+        found = self._gathered  # more than none where the last call raised
         while len(found) < len(self._slots):
             missing = [slot for slot in self._slots if slot.index not in found]
             for slot in missing:
@@ -125,6 +126,7 @@ class WorkerPool:
                 rollout = self._take(slot)
                 if rollout is not None:
                     found[slot.index] = rollout
+        self._gathered = {}
         return [found[i] for i in range(len(self._slots))]
 
     def close(self) -> None:

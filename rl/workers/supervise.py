@@ -11,8 +11,6 @@ import time
 from rl.errors import AGAIN
 from rl.signals import end_with_parent
 
-_AWAITED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}
-_ASKED_FOR = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # a learner ended by these is not started again
 LEAST = 30.0  # seconds: a learner that lived less has probably met what will kill the next one too
 TRIES = 3  # such learners in a row, after which it is given up
 
@@ -26,24 +24,25 @@ def supervised() -> int | None:
     """
     if not hasattr(os, "fork"):
         return None
-    early = 0
+    early, asking = 0, _asking()
     while True:
         begun = time.monotonic()
         sys.stdout.flush()
         sys.stderr.flush()
         supervisor = os.getpid()
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)  # before the fork: none may be missed
+        # Before the fork: none may be missed.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*asking, signal.SIGCHLD})
         child = os.fork()
         if child == 0:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _become_learner(supervisor)
             return None
-        status, asked = _wait(child)
+        status, asked = _wait(child, asking)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         with contextlib.suppress(ProcessLookupError):  # what Ray's own processes leave behind
             os.killpg(child, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(status)  # minus the signal that ended it
-        if asked or (code != AGAIN and (code >= 0 or -code in _ASKED_FOR)):
+        if asked or (code != AGAIN and (code >= 0 or -code in asking)):
             return code if code >= 0 else 128 - code
         early = early + 1 if time.monotonic() - begun < LEAST else 0
         ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else "ended for the reason above"
@@ -60,7 +59,14 @@ def _become_learner(supervisor: int) -> None:
     end_with_parent(supervisor, signal.SIGTERM)
 
 
-def _wait(child: int) -> tuple[int, bool]:
+def _asking() -> set[signal.Signals]:
+    """The signals that ask a run to stop: a learner that they end is not started again. SIGHUP is not among
+    them where it is ignored (`nohup`); SIGINT, which shells have background jobs ignore, always."""
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return {signal.SIGINT, signal.SIGTERM} | (set() if ignored else {signal.SIGHUP})
+
+
+def _wait(child: int, asking: set[signal.Signals]) -> tuple[int, bool]:
     """The status a child ended with, and whether it had been asked to stop: signals that arrive meanwhile are
     handed to it.
 
@@ -69,7 +75,7 @@ def _wait(child: int) -> tuple[int, bool]:
     """
     asked = False
     while True:
-        number = signal.sigwait(_AWAITED)
+        number = signal.sigwait({*asking, signal.SIGCHLD})
         if number != signal.SIGCHLD:
             asked = True
             with contextlib.suppress(ProcessLookupError):

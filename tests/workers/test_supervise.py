@@ -31,6 +31,9 @@ if action == "sleep":
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
     print("asleep", flush=True)
     time.sleep(600)
+elif action == "doze":
+    print("asleep", flush=True)
+    time.sleep(600)
 elif action == "unable":  # asked to stop, it could not write its last checkpoint
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
     print("asleep", flush=True)
@@ -51,13 +54,14 @@ def start(tmp_path):
     """Starts a program whose lives follow a script; returns (process, the file with the learners' ids)."""
     started = []
 
-    def begin(script, least=0.0):
+    def begin(script, least=0.0, hang_up=signal.SIG_DFL):
         lives = tmp_path / "lives"
         words = [sys.executable, "-c", PROGRAM, lives, script, str(least)]
         root = Path(__file__).resolve().parents[2]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": root}
         # As from a terminal: in the background of a script, tests inherit an ignored SIGINT.
-        inherited = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGHUP)}
+        handlers = {signal.SIGINT: signal.SIG_DFL, signal.SIGHUP: hang_up}
+        inherited = {each: signal.signal(each, handler) for each, handler in handlers.items()}
         started.append(subprocess.Popen([str(word) for word in words], **pipes))
         for each, handler in inherited.items():
             signal.signal(each, handler)
@@ -68,6 +72,17 @@ def start(tmp_path):
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+def test_under_nohup_a_hang_up_ends_no_supervision(start):
+    process, lives = start("doze,0", hang_up=signal.SIG_IGN)
+    assert process.stdout.readline() == "asleep\n"
+    process.send_signal(signal.SIGHUP)
+    time.sleep(0.2)  # it would be taken by then
+    os.kill(int(lives.read_text()), signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and len(lives.read_text().split()) == 2
+    assert err == "the learner was ended by SIGKILL: going on from its last checkpoint\n"
 
 
 def test_a_killed_learner_is_started_again_until_it_ends_by_itself(start):
