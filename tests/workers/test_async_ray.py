@@ -125,6 +125,32 @@ def test_rollouts_that_are_too_old_are_not_learned_from(build):
     assert runner._dropped == 2 and max(runner._staleness) <= 2
 
 
+class Silent:
+    """A pool from which nothing comes."""
+
+    playing, counts = 0, Counts(0, 0)
+
+    def __init__(self, tend):
+        self.tend = tend
+
+    def next(self, part=0, parts=1):
+        while True:
+            self.tend()
+
+    def close(self):
+        """Nothing to end."""
+
+
+@pytest.mark.slow
+def test_a_run_that_waits_for_rollouts_may_be_left(build):
+    runner = build("ppo", env="CartPole-v1", workers=TWO, num_envs=2, rollout_length=8)
+    runner.run(1)
+    runner._pool.close()
+    runner._pool, asked = Silent(runner._tend), []
+    assert runner.advance(4, lambda made: asked.append(made) or len(asked) < 3) == 0
+    assert asked == [0, 0, 0] and runner.made == 1
+
+
 def test_a_run_with_workers_resumes_from_its_checkpoint(tmp_path, assert_same_bits):
     settings = {
         "env": "CartPole-v1",

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rl.errors import EnvironmentFailed, Unavailable, UsageError
+from rl.errors import EnvironmentFailed, Stopped, Unavailable, UsageError
 from rl.workers import pool as pools
 from rl.workers.pool import WorkerPool
 from rl.workers.worker import Rollout
@@ -28,6 +28,8 @@ class Scripted:
             os.kill(os.getpid(), signal.SIGKILL)
         if word == "hang":
             time.sleep(600)
+        if word == "nap":
+            time.sleep(1.0)
         if word == "fail":
             raise ValueError("the environment broke")
         if word == "faulty":
@@ -35,7 +37,7 @@ class Scripted:
         if word == "refuse":
             raise UsageError("there is no such environment")
         number = self.made if iteration is None else iteration
-        return Rollout(self.index, [], number, {"incarnation": self.incarnation})
+        return Rollout(self.index, [], number, {"incarnation": self.incarnation, "made": self.made})
 
 
 @pytest.fixture
@@ -96,6 +98,22 @@ def test_all_that_has_come_is_taken_before_the_next_look(pool_of, ray_here, monk
     ray_here.wait([slot.pending[0] for slot in pool._slots], num_returns=3, timeout=60.0)
     assert {pool.next().worker for _ in range(3)} == {0, 1, 2}
     assert [len(found) for found in looks] == [3]
+
+
+def test_who_waits_for_all_may_leave_and_come_back_and_what_has_come_is_kept(pool_of):
+    def wake():
+        raise Stopped
+
+    pool, left = pool_of((), ("nap",), wake=wake), 0
+    while True:
+        try:
+            found = pool.gather(7)
+            break
+        except Stopped:
+            left += 1
+    assert left > 0
+    assert [(each.worker, each.version, each.sums["made"]) for each in found] == [(0, 7, 1), (1, 7, 1)]
+    assert pool.counts == (0, 0) and not pool._gathered
 
 
 @pytest.mark.parametrize("word", ["die", pytest.param("fail", marks=pytest.mark.slow)])
