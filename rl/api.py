@@ -17,6 +17,7 @@ from rl.errors import NotSent, UsageError
 from rl.experiment import check_unplayed, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
+from rl.listing import callers_modules
 from rl.policy import Policy, check_integers
 from rl.report.callbacks import Callbacks
 from rl.report.runs import RETURN, find_runs, run_columns
@@ -201,12 +202,18 @@ def _default_output(name: str, overrides: dict[str, Any], seed: int, num_workers
 
 
 def _workers(hparams: HParams, number: int, address: str | None) -> Workers | None:
-    """Makes what a run is told of its workers. Raises UsageError where they cannot import its environment."""
+    """Makes what a run is told of its workers. Raises UsageError where they cannot import its environment, or
+    what the caller has registered for it."""
     if not number:
         return None
     check_importable(hparams.env)
-    home = type(hparams).__module__  # which they import, where it is the caller's
-    return Workers(number, address, () if home.partition(".")[0] == "rl" else (home,))
+    modules = callers_modules(hparams)
+    if "__main__" in modules:
+        raise UsageError(
+            "workers cannot import what this program itself registers for the run: move it to a module of its "
+            "own, and import that"
+        )
+    return Workers(number, address, modules)
 
 
 def load(
