@@ -17,7 +17,6 @@ from rl.errors import NotSent, UsageError
 from rl.experiment import check_unplayed, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
-from rl.listing import callers_modules
 from rl.policy import Policy, check_integers
 from rl.report.callbacks import Callbacks
 from rl.report.runs import RETURN, find_runs, run_columns
@@ -30,6 +29,7 @@ from rl.signals import StopRequest
 from rl.storage.address import check_recorded, default_output
 from rl.storage.storage import Storage, storages_of
 from rl.systems import use_system
+from rl.workers.imported import callers_modules
 from rl.workers.plan import Workers
 
 
@@ -210,8 +210,8 @@ def _workers(hparams: HParams, number: int, address: str | None) -> Workers | No
     modules = callers_modules(hparams)
     if "__main__" in modules:
         raise UsageError(
-            "workers cannot import what this program itself registers for the run: move it to a module of its "
-            "own, and import that"
+            "workers cannot import what this program itself registers for the run: move it to a module of "
+            "its own, and import that"
         )
     return Workers(number, address, modules)
 

@@ -6,7 +6,6 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rl.errors import Unavailable, UsageError, nearest
 from rl.registry import Registry
@@ -29,31 +28,6 @@ def registry_of(family: str) -> Registry:
         raise UsageError(f"unknown registry {family!r}: {nearest(family, FAMILIES)}")
     registry: Registry = importlib.import_module(f"{FAMILIES[family]}.registry").registry
     return registry
-
-
-def callers_modules(hparams: Any) -> tuple[str, ...]:
-    """Returns the modules outside this package that made what hparams name: their class, registered parts, and
-    the environment. What is imported here registers them elsewhere."""
-    import gymnasium  # which lists of names do not need
-
-    named = {
-        "algos": hparams.algo,
-        "models": hparams.model.name,
-        "memory": hparams.memory_name,
-        "act_select": hparams.act_select_name,
-        "grad_comp": hparams.grad_comp,
-    }
-    found = [type(hparams).__module__]
-    for family, name in named.items():
-        registry = registry_of(family)
-        found += [registry.entry(name).module] if name in registry else []
-    spec = gymnasium.registry.get(hparams.env or "")
-    made_by = "" if spec is None else spec.entry_point
-    found.append(
-        made_by.partition(":")[0] if isinstance(made_by, str) else getattr(made_by, "__module__", "")
-    )
-    known = ("", "rl", "gymnasium")
-    return tuple(dict.fromkeys(each for each in found if each.partition(".")[0] not in known))
 
 
 def list_names(words: Sequence[str]) -> int:

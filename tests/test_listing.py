@@ -8,16 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import gymnasium
 import pytest
-from gymnasium.envs.registration import EnvSpec
 
-from rl.agents.algos.act_select.registry import registry as act_selects
 from rl.cli import main
-from rl.hparams.merge import resolve
-from rl.listing import callers_modules
-from rl.models.registry import registry as models
-from rl.registry import Entry
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -61,15 +54,3 @@ def test_list_of_a_set_tells_every_value_and_its_meaning(capsys):
     assert rows["gamma"][1:4] == ["0.98", "0.99", "a number >= 0 and <= 1"]
     assert rows["model.hidden"][1] == "[64,64]"
     assert all(len(row) == 5 and row[4] for row in rows.values()), "a comment in rl/hparams is missing"
-
-
-def test_what_a_caller_has_registered_is_found_by_the_names_in_hparams(monkeypatch):
-    for registry, name, module in ((models, "mine", "my.nets"), (act_selects, "my_select", "my_select")):
-        entry = Entry(name, "", module, name, f"{module}.py")
-        monkeypatch.setitem(registry._entries(), name, entry)
-    for name, made_by in (("Mine-v0", "my_envs:Mine"), ("Yours-v0", pytest.Item)):
-        monkeypatch.setitem(gymnasium.registry, name, EnvSpec(name, made_by))
-    assert callers_modules(resolve("dqn_cartpole")) == ()
-    found = resolve("dqn", {"env": "Mine-v0", "model.name": "mine", "act_select": "my_select"})
-    assert callers_modules(found) == ("my.nets", "my_select", "my_envs")
-    assert callers_modules(resolve("dqn", {"env": "Yours-v0"})) == ("_pytest.nodes",)

@@ -1,0 +1,34 @@
+"""What workers must import before they build a run that a caller of `rl.train` has put together. Nothing here
+imports Ray."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+
+from rl.agents.algos.act_select.registry import registry as act_selects
+from rl.agents.algos.grad_comp.registry import registry as grad_comps
+from rl.agents.algos.registry import registry as algos
+from rl.memory.registry import registry as memories
+from rl.models.registry import registry as models
+
+NOT_CALLERS = ("", "rl", "gymnasium")  # packages that register their own wherever they are
+
+
+def callers_modules(hparams: Any) -> tuple[str, ...]:
+    """Returns the modules outside this package that made what hparams name: their class, registered parts,
+    the environment. Where these are imported, it is registered too."""
+    named = (
+        (algos, hparams.algo),
+        (models, hparams.model.name),
+        (memories, hparams.memory_name),
+        (act_selects, hparams.act_select_name),
+        (grad_comps, hparams.grad_comp),
+    )
+    found = [type(hparams).__module__]
+    found += [registry.entry(name).module for registry, name in named if name in registry]
+    spec = gymnasium.registry.get(hparams.env or "")
+    maker = "" if spec is None else spec.entry_point
+    found.append(maker.partition(":")[0] if isinstance(maker, str) else getattr(maker, "__module__", ""))
+    return tuple(dict.fromkeys(each for each in found if each.partition(".")[0] not in NOT_CALLERS))
