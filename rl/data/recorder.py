@@ -43,7 +43,7 @@ class Recorder:
         settings: tells this run from others that the same owner may have been before.
 
     Raises:
-        UsageError: the data set holds episodes of another environment. Nothing is written.
+        UsageError: the data set holds episodes of another environment, or the same ones. Nothing is written.
     """
 
     def __init__(
@@ -90,6 +90,11 @@ class Recorder:
             raise UsageError(
                 f"{self.folder} holds episodes of {here} with {before}, not with {now}: record into another "
                 "folder"
+            )
+        if not self._owner and self._head["policy"] in (found.get("policies") or []):
+            raise UsageError(
+                f"{self.folder} holds this policy's episodes already, and the same ones would be played again: "
+                "record into another folder, or others by another seed (rl.load(...).evaluate)"
             )
         if found.get("jpeg_encoding", True) and any(
             hdf5.is_picture(each) for _, each in parts(self._spaces[0])

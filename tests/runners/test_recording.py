@@ -141,7 +141,7 @@ def test_what_cannot_be_recorded_is_refused_before_a_run_begins(tmp_path, capsys
     assert not (tmp_path / "run").exists()
 
 
-def test_a_tested_policy_is_recorded_by_command_and_from_python(tmp_path):
+def test_a_tested_policy_is_recorded_once_by_command_and_from_python(tmp_path, capsys):
     run, data = tmp_path / "run", tmp_path / "data"
     hparams = resolve("dqn_cartpole", {**DQN, "num_envs": 4, "rollout_length": 1, "train_steps": 64})
     trained(run / "run_0", hparams)
@@ -165,3 +165,9 @@ def test_a_tested_policy_is_recorded_by_command_and_from_python(tmp_path):
     assert sorted(found.returns[5:]) == sorted(evaluation.returns)
     assert [each["policy"] for each in found.about] == [0] * 5 + [1] * 3
     assert found.metadata["policies"][1]["seed"] == 7
+    before = sorted((each, each.read_bytes()) for each in data.rglob("*") if each.is_file())
+    assert main([*words, "--record_data", str(data)]) == 2
+    assert "holds this policy's episodes already" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="the same ones would be played again: record into another folder"):
+        rl.load(run).evaluate(episodes=2, seed=7, record_data=data)
+    assert sorted((each, each.read_bytes()) for each in data.rglob("*") if each.is_file()) == before
