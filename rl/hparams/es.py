@@ -77,9 +77,9 @@ def es_acrobot() -> ESHParams:
     return es(
         PARAMETERS["Acrobot-v1"],
         num_envs=16,
-        lr=0.05,
+        lr=0.1,
         lr_schedule="linear",
-        perturbation_std=0.2,
+        perturbation_std=0.1,
         model=dict(hidden=()),
     )
 
