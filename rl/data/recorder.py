@@ -93,8 +93,8 @@ class Recorder:
             )
         if not self._owner and self._head["policy"] in (found.get("policies") or []):
             raise UsageError(
-                f"{self.folder} holds this policy's episodes already, and the same ones would be played again: "
-                "record into another folder, or others by another seed (rl.load(...).evaluate)"
+                f"{self.folder} holds this policy's episodes already, and the same ones would be played "
+                "again: record into another folder, or others by another seed (rl.load(...).evaluate)"
             )
         if found.get("jpeg_encoding", True) and any(
             hdf5.is_picture(each) for _, each in parts(self._spaces[0])
