@@ -25,11 +25,11 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import judgements
 import make_data
 import measure
 import report
@@ -42,11 +42,7 @@ from shared import ROOT, UsageError, nearest
 
 EPISODES = 100  # that a set is judged by
 RUNS, TUNING = ROOT / "build" / "learning", ROOT / "build" / "tuning"
-FIELDS = ("hparams", "env", "seed", "steps", "best_step", "last", "best", "episodes", "seconds",
-          "train_seconds", "eval_seconds", "first_window_s", "cores", "noisy", "fingerprint", "version",
-          "command")  # fmt: skip
 TRAINED, RESULT = "trained.json", "result.json"  # of a run: that it was trained, and its line of the results
-CURVE_FIELDS = ("hparams", "seed", "step", "return")
 EPOCH = time.monotonic()  # --seconds counts from here
 
 
@@ -194,55 +190,6 @@ def write_json(path: Path, values: dict[str, Any]) -> None:
     shared.write(path, json.dumps(values, indent=1) + "\n")
 
 
-def write_csv(
-    path: Path, fields: Sequence[str], rows: list[dict[str, Any]], name: str, kept_seeds: set[int]
-) -> list[verdicts.Row]:
-    """Rows of `name` in place of those that a table holds of it, but for `kept_seeds`; the whole table."""
-    kept = [
-        row for row in report.read_table(path) if row["hparams"] != name or int(row["seed"]) in kept_seeds
-    ]
-    merged = sorted([*kept, *rows], key=lambda row: (row["hparams"], int(row["seed"])))  # stable
-    shared.write_table(path, fields, merged)
-    return merged
-
-
-def write_results(name: str, rows: list[dict[str, Any]], mine: list[Job], folder: Path) -> None:
-    """The lines of a set, and the report of all. Other judged seeds stay where they trained the same."""
-    folder.mkdir(parents=True, exist_ok=True)
-    new = {job.seed for job in mine}
-    prints = {trained.fingerprint(job.hparams): trained.values(job.hparams) for job in mine}
-    before = [row for row in report.read_table(folder / "learning.csv") if row["hparams"] == name]
-    if any(other_values(row, folder, prints) for row in before if int(row["seed"]) in JUDGED):
-        report.judged_again(folder, name)
-    kept = {int(row["seed"]) for row in before if row.get("fingerprint") in prints} - new
-    table = write_csv(folder / "learning.csv", FIELDS, rows, name, kept)
-    trained.write(folder, prints, [row.get("fingerprint") or "" for row in table])
-    points = [
-        dict(zip(CURVE_FIELDS, (name, job.seed, step, round(value, 2)), strict=True))
-        for job in mine
-        for step, value in report.curve(job.folder / "run_0")
-    ]
-    write_csv(folder / "learning_curves.csv", CURVE_FIELDS, points, name, kept)
-    report.write(folder, [name])
-
-
-def write_confirmed(name: str, rows: list[dict[str, Any]], folder: Path) -> None:
-    """The lines of a set by the seeds of a second judgement, and the report."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_csv(folder / report.CONFIRMED, FIELDS, rows, name, set())
-    report.write(folder, [])
-
-
-def other_values(row: verdicts.Row, folder: Path, prints: dict[str, trained.Values]) -> bool:
-    """Whether an earlier row is of other values than those trained now; hparams that came later count with
-    their defaults."""
-    found = trained.read(folder).get(row.get("fingerprint") or "")
-    try:
-        return found is None or trained.revived(found) not in prints.values()
-    except UsageError:  # of hparams that are no more
-        return True
-
-
 def default_sets(folder: Path) -> list[str]:
     """The sets that have a bar and exist, cheapest first by the mean time of a run in the table; those that
     have never been measured last."""
@@ -386,9 +333,9 @@ def collect(name: str, mine: list[Job], futures: list[Future], args: argparse.Na
         print(error, flush=True)
         return False
     if args.fresh:
-        write_confirmed(name, rows, args.results)
+        judgements.write_confirmed(name, rows, mine, args.results)
     elif args.judged:
-        write_results(name, rows, mine, args.results)
+        judgements.write_results(name, rows, mine, args.results)
     result = verdicts.verdict(name, rows)
     best, last = ([float(row[which]) for row in rows] for which in ("best", "last"))
     words = "" if args.judged else "tuning, not written: "

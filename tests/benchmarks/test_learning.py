@@ -16,6 +16,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import bars
 import children
+import judgements
 import learning
 import make_data
 import report
@@ -89,7 +90,7 @@ def seconds_of(tmp_path, **seconds):
         for i in range(2)
     ]
     (tmp_path / "results").mkdir()
-    learning.write_csv(tmp_path / "results" / "learning.csv", learning.FIELDS, rows, "", set())
+    judgements.write_csv(tmp_path / "results" / "learning.csv", judgements.FIELDS, rows, "", set())
 
 
 def test_sets_are_judged_by_five_seeds_that_tuning_has_not(parse):
@@ -180,7 +181,7 @@ def test_judged_seeds_are_added_to_those_that_trained_the_same(parse, runs, tmp_
     seconds_of(tmp_path, ppo_cartpole=1.0)  # of seeds 0 and 1, without a fingerprint
     for text in ("--seeds 2", "--seeds 1 --first_seed 104"):
         mine, rows = do_all(parse(text))
-        learning.write_results("ppo_cartpole", rows, mine, folder)
+        judgements.write_results("ppo_cartpole", rows, mine, folder)
     assert [row["seed"] for row in table(tmp_path)] == ["100", "101", "104"]
     assert len(table(tmp_path, "learning_curves.csv")) == 6
     assert list(trained.read(folder)) == [rows[0]["fingerprint"]]
@@ -190,7 +191,7 @@ def test_judged_seeds_are_added_to_those_that_trained_the_same(parse, runs, tmp_
     assert not report.up_to_date("ppo_cartpole", folder)
     assert not (folder / report.JUDGEMENTS).exists()
     mine, rows = do_all(parse("--seeds 1 --restart"))
-    learning.write_results("ppo_cartpole", rows, mine, folder)
+    judgements.write_results("ppo_cartpole", rows, mine, folder)
     assert [row["seed"] for row in table(tmp_path)] == ["100"]
     assert list(trained.read(folder)) == [rows[0]["fingerprint"]]
     assert table(tmp_path, report.JUDGEMENTS) == [{"hparams": "ppo_cartpole", "judgements": "2"}]
@@ -202,8 +203,9 @@ def test_a_second_judgement_by_other_seeds_stands_beside_the_first(parse, runs, 
     for rate in (0.0123, 0.0124):  # judged twice
         change(monkeypatch, "ppo_cartpole", lr=rate)
         mine, rows = do_all(parse("--seeds 2 --restart"))
-        learning.write_results("ppo_cartpole", rows, mine, folder)
+        judgements.write_results("ppo_cartpole", rows, mine, folder)
     before = table(tmp_path)
+    change(monkeypatch, "ppo_cartpole", adam_epsilon=1e-5 + 1e-9)  # as a default that came later
     args = parse("--hparams ppo_cartpole --first_seed 105 --seeds 2")
     monkeypatch.setattr(learning, "parse", lambda: args)
     learning.main()
@@ -232,7 +234,7 @@ def test_what_learns_from_others_is_told_from_whom_which_makes_no_row_stale(pars
     job = learning.jobs("gail_cartpole", parse("--tune --train_steps 5000"))[0]
     assert job.command[-2:] == ("--hparam_override", "data=build/data/cartpole-expert-ten-v0")
     mine, rows = do_all(parse("--seeds 2"), "bc_cartpole")
-    learning.write_results("bc_cartpole", rows, mine, tmp_path / "results")
+    judgements.write_results("bc_cartpole", rows, mine, tmp_path / "results")
     assert report.up_to_date("bc_cartpole", tmp_path / "results")
 
 
