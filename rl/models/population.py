@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from rl.ops import evolution, random
-from rl.ops.affine import several_kernels
+from rl.ops.affine import bias_apart
 from rl.parallel import replicas
 from rl.types import Nest, Tensor
 
@@ -90,7 +90,7 @@ def with_weights(
 
     def copy(own: tuple[Nest, list[Tensor]]) -> Nest:
         mapping = [*zip(trainable, own[1], strict=True), *shared]
-        with several_kernels(), keras.StatelessScope(state_mapping=mapping):
+        with bias_apart(), keras.StatelessScope(state_mapping=mapping):
             return call(own[0])
 
     return tf.vectorized_map(copy, (inputs, weights))

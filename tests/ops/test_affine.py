@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from rl.models.layers import dense
 from rl.models.population import with_weights
-from rl.ops.affine import ROWS, affine, several_kernels
+from rl.ops.affine import ROWS, affine, bias_apart
 
 
 def test_worked_by_hand():
@@ -53,7 +53,7 @@ def test_the_bias_is_no_row_of_the_kernel_where_that_stands_for_several():
         return {each.type for each in graph.get_operations()}
 
     assert "ConcatV2" in operations(contextlib.nullcontext())
-    assert "ConcatV2" not in operations(several_kernels())
+    assert "ConcatV2" not in operations(bias_apart())
 
 
 def test_copies_of_a_network_have_plain_products():
