@@ -14,7 +14,6 @@ Switches of all of them, each its paper's whole contribution:
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, TypeVar
 
 import tensorflow as tf
@@ -25,12 +24,10 @@ from rl.agents.groups import grouped
 from rl.agents.targets import copy_weights, update_target
 from rl.hparams.dqn import DQNHParams
 from rl.models.networks import QNetwork
-from rl.ops.affine import bias_apart
 from rl.ops.policy import masked_mean
 from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor
 
 AnyDQN = TypeVar("AnyDQN", bound=DQNHParams)
-MANY = 10  # numbers for each action, from which on the bias is better added by itself
 
 
 class ValueAgent(Agent[AnyDQN]):
@@ -84,12 +81,11 @@ class ValueAgent(Agent[AnyDQN]):
             `target_network`.
         """
         self.resample_noise(seed)
-        with bias_apart() if self.values_per_action >= MANY else contextlib.nullcontext():
-            outputs = self.network(batch.observation, training=True)
-            next_outputs = self.target_network(batch.next_observation, training=True)
-            selector = next_outputs
-            if self.hparams.double:
-                selector = self.network(batch.next_observation, training=True)
+        outputs = self.network(batch.observation, training=True)
+        next_outputs = self.target_network(batch.next_observation, training=True)
+        selector = next_outputs
+        if self.hparams.double:
+            selector = self.network(batch.next_observation, training=True)
         values = self.q_values(selector, batch.next_observation)
         return outputs, tf.stop_gradient(next_outputs), tf.argmax(values, -1, output_type=tf.int32)
 

@@ -20,6 +20,7 @@ from rl.agents.algos.registry import register
 from rl.agents.value import ValueAgent, replay_loss
 from rl.hparams.c51 import C51HParams
 from rl.ops import distributional
+from rl.ops.affine import bias_apart
 from rl.types import Batch, Loss, Nest, Tensor
 
 
@@ -37,7 +38,8 @@ class C51(ValueAgent[C51HParams]):
         return self.encoder.mask_illegal(distributional.expectation(logits, self.atoms), observation)
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
-        logits, next_logits, next_action = self.outputs(batch, seed)  # [N, A, K] twice, [N]
+        with bias_apart():  # an eighth faster so, which others with distributions are not
+            logits, next_logits, next_action = self.outputs(batch, seed)  # [N, A, K] twice, [N]
         next_probabilities = tf.nn.softmax(distributional.select(next_logits, next_action))  # [N, K]
         target_atoms = batch.reward[:, None] + batch.discount[:, None] * self.atoms  # [N, K]
         target = distributional.categorical_projection(next_probabilities, target_atoms, self.atoms)  # [N, K]
