@@ -28,6 +28,8 @@ from bench import environ
 from shared import RESULTS, ROOT, UsageError
 from workloads import ROWS, RUNS
 
+from rl.hparams.merge import named
+
 LOG = ROOT / "build" / "bench" / "before.jsonl"
 OURS = "benchmarks/ours.py"
 SET = "set "  # begins the run of a named set
@@ -57,6 +59,12 @@ def commit(name: str) -> str:
     if not found:
         raise UsageError(f"{name} is no commit of this checkout: git log names them")
     return found
+
+
+def set_of_hparams(text: str) -> str:
+    """Is an argparse type: a named set of this tree. Raises UsageError, with the nearest names."""
+    named(text)
+    return text
 
 
 def metric_of(run: str) -> tuple[str, bool]:
@@ -142,7 +150,7 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=shared.integer(1), default=5)
     text = "named sets of hparams instead, as both trees have them, environments on this machine"
-    parser.add_argument("--sets", nargs="+", default=[], metavar="NAME", help=text)
+    parser.add_argument("--sets", nargs="+", default=[], type=set_of_hparams, metavar="NAME", help=text)
     text = "longest wait for an idle machine"
     parser.add_argument("--wait", type=number, default=120.0, metavar="S", help=text)
     parser.add_argument("--timeout", type=number, default=300.0, metavar="S", help="longest run")

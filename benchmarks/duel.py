@@ -156,6 +156,8 @@ def main() -> None:
     tree, workload = typed.tree, typed.workload
     if not Path(tree, "benchmarks", "ours.py").exists():
         parser.error(f"{tree} is no checkout of this project: there is no benchmarks/ours.py")
+    if workload == ["set"]:
+        parser.error("set: name one of that tree's sets of hparams, such as dqn_cartpole")
     if not workload:
         parser.error(f"name a workload of {tree}/benchmarks/ours.py, such as dqn")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

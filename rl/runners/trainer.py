@@ -201,13 +201,13 @@ class Trainer:
         There never with `overlap`, where being at rest would change what is learned, nor twice of one state.
         """
         period = self.hparams.checkpoint_period
-        if within and (self.hparams.overlap or not period or self._is_saved()):
+        if within and (self.hparams.overlap or not period):
             return False
         if self._save_failed:
             period = min(period, AGAIN)
         elif self.window.gap > SLOW:
             period = min(period, self._save_seconds / SHARE)
-        return time.monotonic() - self._saved_at >= period
+        return time.monotonic() - self._saved_at >= period and not (within and self._is_saved())
 
     def _after_window(self, logger: Logger, progress: Progress) -> Evaluation | None:
         """Evaluates, films, logs and saves, each where it is due; what an evaluation found.

@@ -52,7 +52,8 @@ class WorkerPool:
         count: how many.
         timeout: seconds without a delivery after which a worker is taken to hang.
         wake: called while nothing arrives, at most every `POLL` seconds; says whether that was for another
-            reason than the workers, whose time then begins anew.
+            reason than the workers, whose time then begins anew. What it raises ends the wait; what has come
+            by then is there in the next one.
         fetch: whether the arrays of rollouts are wanted here, or references to them.
     """
 

@@ -213,7 +213,7 @@ def test_a_second_judgement_by_other_seeds_stands_beside_the_first(parse, runs, 
     assert [row["seed"] for row in table(tmp_path, report.CONFIRMED)] == ["105", "106"]
     text = (folder / "README.md").read_text()
     found = "0 of 1 reach their bar, and 0 of the other 1 have it within their interval."
-    assert "seeds 105 to 109" in text and found in text  # 500; the stub says 499.96
+    assert "seeds 105 to 109" in text and found in text  # 500, and `runs` come to 499.96
     assert "stale" not in text.partition("## By seeds 105 to 109")[2].partition("\n## ")[0]
 
 

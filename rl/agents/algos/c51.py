@@ -38,7 +38,7 @@ class C51(ValueAgent[C51HParams]):
         return self.encoder.mask_illegal(distributional.expectation(logits, self.atoms), observation)
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
-        with bias_apart():  # an eighth faster so, which others with distributions are not
+        with bias_apart():  # an eighth faster; QR-DQN and Rainbow are not (docs/architecture.md)
             logits, next_logits, next_action = self.outputs(batch, seed)  # [N, A, K] twice, [N]
         next_probabilities = tf.nn.softmax(distributional.select(next_logits, next_action))  # [N, K]
         target_atoms = batch.reward[:, None] + batch.discount[:, None] * self.atoms  # [N, K]
