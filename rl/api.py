@@ -29,7 +29,7 @@ from rl.signals import StopRequest
 from rl.storage.address import check_recorded, default_output
 from rl.storage.storage import Storage, storages_of
 from rl.systems import use_system
-from rl.workers.imported import callers_modules
+from rl.workers.imported import callers_modules, registering_modules
 from rl.workers.plan import Workers
 
 
@@ -159,6 +159,7 @@ def train(
         command=f"rl.train({name!r})",
         callbacks=callbacks,
         workers=workers,
+        user_modules=tuple(each for each in registering_modules(resolved) if each != "__main__"),
     )
     if not resolved.env:
         check_unplayed(request, storage.folder)

@@ -379,15 +379,15 @@ class OwnHParams(HParams):
     algo: str = "ppo"
 
 
-def test_workers_import_the_module_of_the_callers_own_hparams(tmp_path, monkeypatch):
+def test_runs_and_their_workers_know_the_module_of_the_callers_own_hparams(tmp_path, monkeypatch):
     found = []
 
     def train_one(request, storage, stop):
-        found.append(request.workers.user_modules)
+        found.append((request.workers.user_modules, request.user_modules))
         raise UsageError("enough")
 
     monkeypatch.setattr("rl.api.train_one", train_one)
     for hparams in (OwnHParams(env="Identity-v0"), "ppo_identity"):
         with pytest.raises(UsageError, match="enough"):
             rl.train(hparams, output_dir=tmp_path, num_workers=1)
-    assert found == [(__name__,), ()]
+    assert found == [((__name__,), (__name__,)), ((), ())]

@@ -1,5 +1,5 @@
-"""What workers must import before they build a run that a caller of `rl.train` has put together. Nothing here
-imports Ray."""
+"""What other processes must import before they build a run that a caller of `rl.train` has put together. Nothing
+here imports Ray."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rl.models.registry import registry as models
 NOT_CALLERS = ("", "rl", "gymnasium")  # packages that register their own wherever they are
 
 
-def callers_modules(hparams: Any) -> tuple[str, ...]:
-    """Returns the modules outside this package that made what hparams name: their class, registered parts,
-    the environment. Where these are imported, it is registered too."""
+def registering_modules(hparams: Any) -> tuple[str, ...]:
+    """Returns the modules outside this package that made the class of hparams, or registered parts that they
+    name. Where these are imported, the parts are known."""
     named = (
         (algos, hparams.algo),
         (models, hparams.model.name),
@@ -28,7 +28,17 @@ def callers_modules(hparams: Any) -> tuple[str, ...]:
     )
     found = [type(hparams).__module__]
     found += [registry.entry(name).module for registry, name in named if name in registry]
+    return _callers(found)
+
+
+def callers_modules(hparams: Any) -> tuple[str, ...]:
+    """Returns `registering_modules`, and behind them the module outside this package that made the
+    environment."""
     spec = gymnasium.registry.get(hparams.env or "")
     maker = "" if spec is None else spec.entry_point
-    found.append(maker.partition(":")[0] if isinstance(maker, str) else getattr(maker, "__module__", ""))
+    made = maker.partition(":")[0] if isinstance(maker, str) else getattr(maker, "__module__", "")
+    return _callers([*registering_modules(hparams), made])
+
+
+def _callers(found: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for each in found if each.partition(".")[0] not in NOT_CALLERS))
