@@ -333,10 +333,13 @@ def _test(
         return tests
     if request.record_video:
         ensure_writable_dir(run_dir / "videos")  # before the episodes are played for nothing
-    with contextlib.suppress(Stopped):
+    with contextlib.suppress(Stopped), contextlib.ExitStack() as players:
         agent, episodes = kept.agent_of(request.hparams), request.test_episodes
         if agent is None or request.eval_policy not in (None, agent.hparams.eval_policy):
             agent = saved_agent(run_dir, request.hparams, request.eval_policy)
+        player = None
+        if request.record_video:  # what cannot be drawn is refused before all is played
+            player = players.enter_context(contextlib.closing(Player(agent, "rgb_array")))
         with kept.evaluator_of(agent, episodes) as evaluator:
             for which in ("last", "best"):  # the best one stays in the agent
                 step = read_weights(agent, run_dir, which)
@@ -346,16 +349,13 @@ def _test(
                 other = evaluator.other(purpose_seed(Purpose.TEST), stopped) if which == "last" else None
                 if other is not None:
                     tests[other[0]] = other[1]
-        if request.record_video:
-            with contextlib.closing(Player(agent, "rgb_array")) as player:
-                for episode in range(episodes):
-                    seed = purpose_seed(Purpose.FILM, number=episode)
-                    label = f"best_step_{step:09d}_episode_{episode}"
-                    player.film(seed, run_dir / "videos", label, stopped)
+        seeds = [purpose_seed(Purpose.FILM, number=episode) for episode in range(episodes)]
+        if player is not None:
+            player.film_all(seeds, run_dir / "videos", f"best_step_{step:09d}", stopped)
         if request.render:
             with contextlib.closing(Player(agent, "human")) as player:
-                for episode in range(episodes):
-                    player.play(purpose_seed(Purpose.FILM, number=episode), stopped)
+                for seed in seeds:
+                    player.play(seed, stopped)
     return tests
 
 

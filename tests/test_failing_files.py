@@ -85,6 +85,9 @@ def quick(monkeypatch, compiled):
         def film(self, *words):
             return self._player.film(*words)
 
+        def film_all(self, *words):
+            return self._player.film_all(*words)
+
         def close(self):
             pass
 

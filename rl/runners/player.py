@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from rl.agents.agent import Agent
 from rl.envs.faults import played, watched
 from rl.envs.make import eval_envs_of
-from rl.errors import Stopped, UsageError
+from rl.errors import Stopped, Unavailable, UsageError
 from rl.heartbeat import doing
 from rl.report.video import Preview, VideoWriter
 from rl.runners.actor import Actor
 from rl.runners.evaluate import BLOCK
+
+log = logging.getLogger("rl")
 
 
 class Film(NamedTuple):
@@ -70,6 +73,22 @@ class Player:
             Stopped: `stopped`, asked at each step, said so; there is no film then.
         """
         return played(lambda: self._play(seed, folder / f"{label}.mp4", stopped))
+
+    def film_all(
+        self, seeds: Sequence[int], folder: Path, label: str, stopped: Callable[[], bool] | None = None
+    ) -> None:
+        """Films an episode for each seed, `LABEL_episode_NUMBER`. One that cannot be written for now ends that
+        with a warning: what the caller has played before is worth more.
+
+        Raises:
+            UsageError, Stopped: as `film`, but not Unavailable.
+        """
+        for number, seed in enumerate(seeds):
+            try:
+                self.film(seed, folder, f"{label}_episode_{number}", stopped)
+            except Unavailable as error:
+                log.warning("%s; %d of %d films are left out", error, len(seeds) - number, len(seeds))
+                return
 
     def close(self) -> None:
         """Frees the environment, closes its window."""

@@ -15,7 +15,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import rl
 from rl.agents.algos.registry import get_algo
+from rl.cli import main
 from rl.envs.make import make_eval_envs
+from rl.errors import Unavailable
 from rl.hparams.merge import resolve
 from rl.report.video import Preview, headless_setup
 from rl.runners.player import Player
@@ -103,6 +105,21 @@ def test_what_cannot_be_drawn_is_said_before_training(tmp_path, monkeypatch):
     with pytest.raises(rl.UsageError, match="Identity-v0 cannot be drawn here: no GL here"):
         rl.train("ppo_identity", output_dir=tmp_path, record_video=True, train_steps=256)
     assert not any(tmp_path.iterdir())
+
+
+def test_a_film_that_cannot_be_written_leaves_the_results_of_the_test(tmp_path, monkeypatch, capsys, caplog):
+    rl.train("ppo_identity", output_dir=tmp_path, eval_episodes=1, **SHORT)
+    filmed = []
+
+    def fails(self, seed, folder, label, stopped):
+        filmed.append(label)
+        raise Unavailable("cannot write the film (No space left on device)")
+
+    monkeypatch.setattr(Player, "film", fails)
+    words = ["--training", "False", "--record_video", "True", "--test_episodes", "3"]
+    assert main([*words, "--output_dir", str(tmp_path)]) == 0
+    assert "return, best checkpoint" in capsys.readouterr().out and len(filmed) == 1
+    assert caplog.text.count("No space left on device); 3 of 3 films are left out") == 1
 
 
 def test_films_come_as_often_as_is_asked_for(tmp_path):
