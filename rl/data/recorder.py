@@ -163,7 +163,10 @@ class Recorder:
                 else:
                     self._fold(path, step)
             elif not owner and not journal.is_open(path):
-                self._fold(path, 0)
+                if head == self._head:  # it crashed, and the same episodes are played again now
+                    os.unlink(path)
+                else:
+                    self._fold(path, 0)
         return mine
 
     def _fold(self, path: Path, step: int) -> None:

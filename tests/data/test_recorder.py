@@ -95,7 +95,7 @@ def test_a_killed_recording_loses_its_running_episodes_alone(tmp_path):
         killed.add(*played.rows(1))
     killed.abandon()  # what is left of it when its process dies
     assert_equal(read(tmp_path / "killed", exact=True), expected)
-    with recorder(tmp_path / "killed", owner="") as again:  # whoever records there next makes it Minari's
+    with recorder(tmp_path / "killed", owner="", seed=1) as again:  # another one makes it Minari's
         again.begin()
         assert stored.journals(tmp_path / "killed" / "data") == [again._journal.path]
         assert len(read(tmp_path / "killed").lengths) == len(expected.lengths)
@@ -304,6 +304,15 @@ def test_a_full_disk_while_a_journal_becomes_a_shard_loses_nothing(tmp_path, mon
     again.add(*played.rows(10))
     again.close()
     assert_equal(read(tmp_path / "full", exact=True), expected)
+
+
+def test_what_a_killed_recording_left_is_not_there_twice_when_the_same_is_played_again(tmp_path):
+    expected = recorded(tmp_path / "whole", 23, owner="")
+    killed = recorder(tmp_path / "killed", owner="")
+    killed.begin()
+    killed.add(*Played().rows(11))
+    killed.abandon()
+    assert_equal(recorded(tmp_path / "killed", 23, owner=""), expected)
 
 
 def test_what_is_played_once_more_is_recorded_once(tmp_path):
