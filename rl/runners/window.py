@@ -30,7 +30,7 @@ class Window:
     def __init__(self, runner: Runner, hparams: HParams):
         self._runner, self._hparams = runner, hparams
         self.iterations, self.seconds, self.gap = 0, 0.0, 0.0
-        self.begun = False
+        self.begun = self._told = False  # the first iteration is made; that it begins is said
 
     @property
     def steps(self) -> int:
@@ -45,7 +45,8 @@ class Window:
         left = min(left, -(-(self._hparams.train_steps - start) // length))
         if left <= 0:  # it was left after its last iteration
             return True
-        if not self.begun:
+        if not self._told:
+            self._told = True
             progress.message(runner.starting)
         looked = at
 
