@@ -18,6 +18,12 @@ PATIENCE = (
 )
 
 
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Returns the signals that ask this process to stop. SIGHUP is not among them where it is ignored (`nohup`);
+    SIGINT, which shells have the background jobs of a script ignore, always is."""
+    return _SIGNALS[:2] if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else _SIGNALS
+
+
 def end_with_parent(parent: int, number: signal.Signals) -> None:
     """Has the system send this process a signal when its parent dies.
 
@@ -48,8 +54,7 @@ class StopRequest:
 
     Python runs signal handlers between two of its own instructions, so a request is seen when the
     compiled call under way returns. Outside the main thread nothing is installed and `requested` stays
-    False. The earlier handlers come back at exit. SIGHUP stays ignored where it was (`nohup`); SIGINT, which
-    shells have the background jobs of a script ignore, is heeded all the same.
+    False. The earlier handlers come back at exit. SIGHUP stays ignored where it was.
 
     Args:
         announce: whether a line says that the signal came.
@@ -92,9 +97,7 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         _ENTERED.append(self)
         if threading.current_thread() is threading.main_thread():
-            for each in _SIGNALS:
-                if each == signal.SIGHUP and signal.getsignal(each) == signal.SIG_IGN:
-                    continue
+            for each in stop_signals():
                 self._earlier[each] = signal.getsignal(each)
                 signal.signal(each, self._handle)
             if self._patience is not None:

@@ -9,7 +9,7 @@ import sys
 import time
 
 from rl.errors import AGAIN
-from rl.signals import end_with_parent
+from rl.signals import end_with_parent, stop_signals
 
 LEAST = 30.0  # seconds: a learner that lived less has probably met what will kill the next one too
 TRIES = 3  # such learners in a row, after which it is given up
@@ -24,7 +24,7 @@ def supervised() -> int | None:
     """
     if not hasattr(os, "fork"):
         return None
-    early, asking = 0, _asking()
+    early, asking = 0, set(stop_signals())
     while True:
         begun = time.monotonic()
         sys.stdout.flush()
@@ -57,13 +57,6 @@ def _become_learner(supervisor: int) -> None:
     supervisor, and Ray's processes not at all; and a request to stop if the supervisor dies."""
     os.setpgid(0, 0)
     end_with_parent(supervisor, signal.SIGTERM)
-
-
-def _asking() -> set[signal.Signals]:
-    """The signals that ask a run to stop: a learner that they end is not started again. SIGHUP is not among
-    them where it is ignored (`nohup`); SIGINT, which shells have background jobs ignore, always."""
-    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    return {signal.SIGINT, signal.SIGTERM} | (set() if ignored else {signal.SIGHUP})
 
 
 def _wait(child: int, asking: set[signal.Signals]) -> tuple[int, bool]:
