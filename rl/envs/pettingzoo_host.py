@@ -4,7 +4,7 @@
 `RowsHost` and `JointHost` are the two views of them, the same as in-graph (`rl/envs/graph/multi_agent.py`).
 
 An agent that has left sees zeros. What one does that has left, or is idle in a game by turns, is ignored, and
-its action mask allows the first action alone.
+its action mask allows the first action alone. One that was cut off is shown with the actions it could go on by.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class TeamEnvs:
             )
         self._alive[b], self._over[b], self._elapsed[b] = True, False, 0
         step.alive[b] = True
-        self._show(b, step, observations, infos)
+        self._show(b, step, observations, infos, self._alive[b])
 
     def _move(self, b: int, step: TeamStep, action: list[Any]) -> None:
         env, before = self.envs[b], self._alive[b].copy()
@@ -169,10 +169,14 @@ class TeamEnvs:
         step.truncated[b] = cut
         step.terminated[b] = ~self._alive[b] & ~cut
         step.alive[b] = self._alive[b] | (cut & over)
-        self._show(b, step, observations, infos)
+        # Who was cut off would have gone on: what its last observation is worth is of all that it might do.
+        self._show(b, step, observations, infos, self._alive[b] | cut)
 
-    def _show(self, b: int, step: TeamStep, observations: dict, infos: dict) -> None:
-        """Writes what environment b shows into row b."""
+    def _show(
+        self, b: int, step: TeamStep, observations: dict, infos: dict, can_act: np.ndarray
+    ) -> None:
+        """Writes what environment b shows into row b; can_act: [A] bool, others may take the first action
+        alone."""
         for a, (name, part) in enumerate(zip(self.agent_names, self._parts, strict=True)):
             mask = None
             if name in observations:
@@ -186,7 +190,7 @@ class TeamEnvs:
                 count = self._counts[a]
                 idle = (
                     name not in observations
-                    or not self._alive[b, a]
+                    or not can_act[a]
                     or (mask is not None and not np.any(mask))
                 )
                 step.legal[b, a, : 1 if idle else count] = 1 if idle or mask is None else mask

@@ -106,10 +106,12 @@ class RewardScale:
     ) -> None:
         """Takes in a rollout's rewards.
 
-        reward, episode_end (bool), mask [T, B]; worker: which one's rollout it is, int32 scalar.
+        reward, episode_end (bool), mask [T, B]; worker: which one's rollout it is, int32 scalar. Rows of mask 0
+        are of no episode: an agent that has left may still be paid what its team is.
         """
         # The forward recurrence R[t] = r[t] + gamma * R[t-1] * not_ended[t-1] is the reverse one on
         # time-reversed input.
+        reward = tf.where(mask > 0.0, reward, 0.0)
         keep = self.gamma * (1.0 - tf.cast(episode_end, tf.float32))  # [T, B]
         carried = tf.concat([keep[:1] * 0.0 + self.gamma, keep[:-1]], 0)  # [T, B]
         reversed_return = reverse_linear_recurrence(

@@ -92,7 +92,8 @@ def test_agents_leave_one_by_one_and_come_back_with_the_reset() -> None:
         observation, *rest = rows.step(np.array([1, 1, 2]))  # the third of c's actions is 3
         np.testing.assert_array_equal(observation["observation"], seen)
         np.testing.assert_array_equal(observation["state"], [[state]] * 3)
-        legal = [[1, 1 * alive[0], 0], [1, 1 * alive[1], 0], [1, alive[2], alive[2]]]
+        acts = np.add(alive, truncated)  # who was cut off would have gone on
+        legal = [[1, acts[0], 0], [1, acts[1], 0], [1, acts[2], acts[2]]]
         np.testing.assert_array_equal(observation["action_mask"], legal)
         for each, values in zip(rest, (reward, terminated, truncated), strict=True):
             np.testing.assert_array_equal(each, values)
@@ -112,9 +113,12 @@ def test_the_step_limit_cuts_those_who_are_there() -> None:
     observation, _, terminated, truncated = joint.step(np.array([[0, 0, 0]]))
     assert (terminated[0], truncated[0]) == (False, True)
     np.testing.assert_array_equal(observation["alive"], [[0, 1, 1]])  # values of b and c follow
-    _, _, terminated, truncated = rows.step(np.array([0, 0, 0]))
+    rows_seen, _, terminated, truncated = rows.step(np.array([0, 0, 0]))
     np.testing.assert_array_equal(terminated, [True, False, False])
     np.testing.assert_array_equal(truncated, [False, True, True])
+    masks = [[1, 0, 0], [1, 1, 0], [1, 1, 1]]  # values of b and c are of all that they might do next
+    np.testing.assert_array_equal(rows_seen["action_mask"], masks)
+    np.testing.assert_array_equal(observation["action_mask"][0], np.ravel(masks))
     stays = JointHost(TeamEnvs(LEAVING, 1, {"stays": True}, 7))
     stays.reset(0)
     assert [bool(stays.step(np.zeros((1, 3), np.int64))[3][0]) for _ in range(9)] == [False] * 6 + [True] + [

@@ -88,6 +88,17 @@ def test_an_episode_end_at_the_end_of_a_rollout_starts_the_return_anew():
     np.testing.assert_allclose(scale.discounted_return, [0.0, 3.5])
 
 
+def test_what_is_paid_after_an_agent_has_left_is_no_return_of_its_next_episode():
+    # It leaves in step 0 and is paid 1 a step, as its team is, until the reset in step 3.
+    reward = tf.constant([[1.0], [1.0], [1.0], [0.0], [1.0]])
+    ended = tf.constant([[True], [False], [False], [False], [False]])
+    scale = RewardScale(1, 0.5)
+    scale.observe(reward, ended, tf.constant([[1.0], [0.0], [0.0], [0.0], [1.0]]))
+    np.testing.assert_allclose(scale.moments.mean, [1.0])  # of the returns 1 and 1
+    np.testing.assert_allclose(scale.moments.variance, [0.0], atol=1e-7)
+    np.testing.assert_allclose(scale.discounted_return, [1.0])
+
+
 def test_scaled_rewards_keep_their_sign_and_are_clipped_at_10():
     scale = RewardScale(1, 0.0)
     reward = np.zeros((1000, 1), np.float32)

@@ -12,7 +12,8 @@ Deviations from the paper:
 2. Targets of the value are not normalised (PopArt); `normalize_reward` divides rewards by the deviation of
    the discounted return instead.
 3. The value's loss is half the squared error, the paper's is Huber's with a wide delta.
-4. Steps of agents that are gone count nowhere; the paper gives their value a state of zeros.
+4. Steps of agents that are gone count nowhere, and an agent's return ends when it leaves: what its team earns
+   later is not credited to it. The paper gives their value a state of zeros, and lets returns run on.
 5. No memory by default; `model.name=gru` is the paper's recurrent form.
 """
 
