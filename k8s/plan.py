@@ -190,7 +190,7 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
         hang_seconds=own.hang_seconds if train.training and not train.test_only else 0,
         tensorboard=_tensorboard(own, claim is not None, shared),
         copies=train.copies,
-        copies_at_once=min(train.parallel, train.copies) if train.parallel > 1 else train.copies,
+        copies_at_once=min(train.parallel or train.copies, train.copies),
         processes=train.num_workers and train.num_workers + hparams.num_learners - 1 + hparams.buffer_shards,
         processes_mount=buffers,
         keep_cluster=own.keep_cluster,
@@ -271,7 +271,7 @@ def _kind(train: argparse.Namespace, tpu: Slice | None) -> str:
         refused = (
             ("--num_workers", train.num_workers, 0),
             ("--copies", train.copies, 1),
-            ("--parallel", train.parallel, 1),
+            ("--parallel", train.parallel or 1, 1),
         )
         for flag, value, least in refused:
             if value > least:

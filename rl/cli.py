@@ -91,7 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
     switch("--test_only", False, "the same as --training False")
     number("--copies", 1, 1, "train or test N copies, run_0 to run_(N-1), each with its own seed (default 1)")
     number("--copy", None, 0, f"train copy N of --copies alone (default: {INDEX} where it is set)")
-    number("--parallel", 1, 1, "copies trained side by side, with cores of their own (default 1)")
+    number("--parallel", None, 1, "copies trained side by side, with cores of their own (default 1)")
     switch("--render", False, "show test episodes in a window")
     switch("--record_video", False, "write mp4s: of an episode at each evaluation, of each test episode")
     add("--record_data", metavar="DIR", help="data set to which the episodes of training, or of the test, go")
@@ -205,7 +205,7 @@ def _run(argv: Sequence[str]) -> int:
             seed=args.seed,
             copies=args.copies,
             copy=args.copy,
-            parallel=args.parallel,
+            parallel=args.parallel or 1,
             training=training,
             render=args.render,
             record_video=args.record_video,
@@ -252,7 +252,7 @@ def _machines(args: argparse.Namespace) -> tuple[Hosts, dict[str, str]] | None:
     hosts = hosts_here()
     if hosts is None:
         return None
-    for flag, value, least in (("--num_workers", args.num_workers, 0), ("--parallel", args.parallel, 1)):
+    for flag, value, least in (("--num_workers", args.num_workers, 0), ("--parallel", args.parallel or 1, 1)):
         if value > least:
             raise UsageError(
                 f"{flag} {value} and a TPU slice of {len(hosts.names)} machines: take a slice of one"
@@ -325,7 +325,7 @@ def _check_flags(args: argparse.Namespace, here: bool) -> None:
     elif args.ray_address is not None:
         raise UsageError("--ray_address is for workers: give --num_workers N with it")
     args.copy = _copy(args)
-    if args.parallel > 1 and (args.num_workers or args.render):
+    if (args.parallel or 1) > 1 and (args.num_workers or args.render):
         other = "--num_workers" if args.num_workers else "--render"
         raise UsageError(f"--parallel {args.parallel} and {other}: take one of them")
     if args.output_dir == "":
@@ -348,7 +348,7 @@ def _copy(args: argparse.Namespace) -> int | None:
     if copy >= args.copies:
         known = f"0 to {args.copies - 1}" if args.copies > 1 else "0 alone"
         raise UsageError(f"{what} and --copies {args.copies}: the copies are {known}")
-    if args.parallel > 1:
+    if (args.parallel or 1) > 1:
         raise UsageError(f"--parallel {args.parallel} and {what}: one copy alone has none beside it")
     return copy
 

@@ -27,7 +27,7 @@ from rl import cores
 FOLDER = "RL_PROGRAM_CACHE"  # environment variable: another folder than the user's cache, or "off"
 FLAG = "--tf_xla_persistent_cache_directory"
 FREE = 1 << 30  # bytes that must be free on the disk, since TensorFlow ends a run where one cannot be written
-LARGEST = 1 << 28  # bytes of all programs together; the oldest go
+LARGEST = 1 << 28  # bytes of a folder's programs together; the oldest go
 YOUNG = 600.0  # seconds in which a file without a checksum may be one that another process is still using
 OLD = 30 * 86_400.0  # seconds after which what other versions or settings kept is deleted
 SUM = ".crc32"  # a program's file and this: its checksum

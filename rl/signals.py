@@ -19,8 +19,8 @@ PATIENCE = (
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """Returns the signals that ask this process to stop. SIGHUP is not among them where it is ignored (`nohup`);
-    SIGINT, which shells have the background jobs of a script ignore, always is."""
+    """Returns the signals that ask this process to stop. SIGHUP is not among them where it is ignored
+    (`nohup`); SIGINT, which shells have the background jobs of a script ignore, always is."""
     return _SIGNALS[:2] if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else _SIGNALS
 
 

@@ -68,7 +68,7 @@ def quick(monkeypatch, compiled):
             compiled[name] = make()
         return compiled[name]
 
-    build = kept.build_runner
+    build = trainer.build_runner
 
     def runner(*words):
         found = once("runner", lambda: build(*words))
@@ -106,7 +106,7 @@ def quick(monkeypatch, compiled):
     # By a thread of its own, at any time: the walk would not be the same twice.
     monkeypatch.setattr(heartbeat.Watch, "_write", lambda self, what: None)
     monkeypatch.setattr(versions, "_git_commit", lambda _: None)
-    monkeypatch.setattr(kept, "build_runner", runner)
+    monkeypatch.setattr(trainer, "build_runner", runner)
     check, graph = health.FiniteCheck, trainer.Trainer._policy_graph
     monkeypatch.setattr(health, "FiniteCheck", lambda each: once("finite", lambda: check(each)))
     monkeypatch.setattr(trainer.Trainer, "_policy_graph", lambda self: once("graph", lambda: graph(self)))

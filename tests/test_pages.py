@@ -34,7 +34,7 @@ from rl.export import __main__ as export
 from rl.plot import __main__ as plot
 from rl.publish import __main__ as publish
 from rl.report.video import has_display
-from rl.runners import kept, trainer
+from rl.runners import trainer
 from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.player import Player
@@ -183,7 +183,7 @@ def nothing_is_trained(monkeypatch):
         return result
 
     monkeypatch.setattr(trainer.Trainer, "train", not_trained)
-    monkeypatch.setattr(kept, "build_runner", alone)
+    monkeypatch.setattr(trainer, "build_runner", alone)
     monkeypatch.setattr("rl.workers.copies.side_by_side", one_by_one)
     monkeypatch.setattr("rl.cli.supervised", lambda: None)
     for name in ("behaviour", "fqe"):

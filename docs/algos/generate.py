@@ -57,7 +57,8 @@ INTRODUCTION = f"""\
 
 One file each in `rl/agents/algos`, one page each here: the paper, numbered deviations, hyperparameters, the
 meaning of every metric. All of them run in-graph and, but for what searches or adapts to tasks there, on
-host environments, take any observations, resume exactly, and where actions are discrete honour action masks
+host environments, take any observations (`mbmpo`: no pictures; `vdn`, `qmix`, `maddpg` and `mappo`: those
+of several agents; `slateq`: slates), resume exactly, and where actions are discrete honour action masks
 (`world_models` refuses them). Returns that they reach:
 [benchmarks/results](../../benchmarks/results/README.md).
 

@@ -4,7 +4,7 @@
 `RowsHost` and `JointHost` are the two views of them, the same as in-graph (`rl/envs/graph/multi_agent.py`).
 
 An agent that has left sees zeros. What one does that has left, or is idle in a game by turns, is ignored, and
-its action mask allows the first action alone. One that was cut off is shown with the actions it could go on by.
+its action mask allows the first action alone. One that was cut off is shown with what it could go on by.
 """
 
 from __future__ import annotations
@@ -172,9 +172,7 @@ class TeamEnvs:
         # Who was cut off would have gone on: what its last observation is worth is of all that it might do.
         self._show(b, step, observations, infos, self._alive[b] | cut)
 
-    def _show(
-        self, b: int, step: TeamStep, observations: dict, infos: dict, can_act: np.ndarray
-    ) -> None:
+    def _show(self, b: int, step: TeamStep, observations: dict, infos: dict, can_act: np.ndarray) -> None:
         """Writes what environment b shows into row b; can_act: [A] bool, others may take the first action
         alone."""
         for a, (name, part) in enumerate(zip(self.agent_names, self._parts, strict=True)):
@@ -188,11 +186,7 @@ class TeamEnvs:
                 mask = infos.get(name, {}).get(ACTION_MASK) if mask is None else mask
             if step.legal is not None:
                 count = self._counts[a]
-                idle = (
-                    name not in observations
-                    or not can_act[a]
-                    or (mask is not None and not np.any(mask))
-                )
+                idle = name not in observations or not can_act[a] or (mask is not None and not np.any(mask))
                 step.legal[b, a, : 1 if idle else count] = 1 if idle or mask is None else mask
         if self.state_space is not None:
             step.state[b] = np.asarray(self.envs[b].state(), np.float32).ravel()

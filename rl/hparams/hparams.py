@@ -93,7 +93,9 @@ class HParams(Checked):
     env_wrappers: Annotated[tuple[str, ...], Field(strict=False)] = ()
     train_env_kwargs: dict[str, Any] = Field(default_factory=dict)  # further env_kwargs, in training only
     max_episode_steps: PositiveInt | None = None  # cuts episodes; None: the environment's own limit
-    reward_augmentation: str | None = None  # a change of the reward, in training only
+    # A change of the reward, in training only: clip_sign, scale:FACTOR, mountain_car_default or
+    # mountain_car_energy.
+    reward_augmentation: str | None = None
     frame_stack: PositiveInt | None = None  # pictures in an observation; None: as is the custom, 4 for Atari
     previous_action_reward: bool = False  # the observation also tells the last action and its reward
     normalize_observation: bool = False  # standardised by the running mean and deviation
@@ -174,7 +176,7 @@ class HParams(Checked):
     # Actions of evaluations, tests and films: the policy's best, or drawn as in training.
     eval_policy: Literal["greedy", "sample"] = "greedy"
     video_period: Count = 0  # with --record_video: environment steps between films; 0: one at each evaluation
-    checkpoint_period: Coefficient = 60.0  # seconds between checkpoints
+    checkpoint_period: Coefficient = 60.0  # seconds between checkpoints; 0: one after every row of metrics
     keep_checkpoints: PositiveInt = 3  # how many of the newest are kept
     histograms: str = ""  # regular expression: variables that get TensorBoard histograms; empty: none
 

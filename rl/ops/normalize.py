@@ -106,8 +106,8 @@ class RewardScale:
     ) -> None:
         """Takes in a rollout's rewards.
 
-        reward, episode_end (bool), mask [T, B]; worker: which one's rollout it is, int32 scalar. Rows of mask 0
-        are of no episode: an agent that has left may still be paid what its team is.
+        reward, episode_end (bool), mask [T, B]; worker: which one's rollout it is, int32 scalar. Rows of mask
+        0 are of no episode: an agent that has left may still be paid what its team is.
         """
         # The forward recurrence R[t] = r[t] + gamma * R[t-1] * not_ended[t-1] is the reverse one on
         # time-reversed input.

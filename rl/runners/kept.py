@@ -12,9 +12,7 @@ import tensorflow as tf
 from rl.agents.agent import Agent
 from rl.hparams.hparams import HParams
 from rl.runners.base import Runner
-from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluator
-from rl.workers.plan import Workers
 
 LARGEST = 1 << 28  # bytes of variables of a runner that is kept: the next one's are built beside them
 
@@ -28,17 +26,14 @@ class Kept:
         self._agent: Agent[Any] | None = None
         self._hparams: HParams | None = None
 
-    def runner_of(self, hparams: HParams, seed: int, workers: Workers | None, strategy: Any) -> Runner:
-        """Builds a runner, or has the one that is kept begin anew: a run to the bit as one built for it.
-
-        Raises:
-            UsageError: as `build_runner`.
-        """
+    def compiled(self, hparams: HParams, built: Runner) -> Runner:
+        """Returns the runner that is kept, which begins anew as the one just built for these hyperparameters
+        would, to the bit; that one itself where none is kept."""
         kept, self._runner = self._runner, None
         if kept is None or hparams is not self._hparams:
             self.close()
-            return build_runner(hparams, seed, workers, strategy)
-        kept.begin_as(build_runner(hparams, seed, workers, strategy))
+            return built
+        kept.begin_as(built)
         return kept
 
     def agent_of(self, hparams: HParams | None) -> Agent[Any] | None:

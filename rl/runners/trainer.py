@@ -28,6 +28,7 @@ from rl.report.progress import Progress, where_played
 from rl.report.video import Preview
 from rl.request import Request
 from rl.runners.beside import Beside
+from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluation
 from rl.runners.health import Health
 from rl.runners.kept import Kept
@@ -74,7 +75,8 @@ class Trainer:
         hparams, workers, run_dir = request.hparams, request.workers, storage.folder
         self.request, self.storage = request, storage
         self.hparams, self.run_dir, self.seed = hparams, run_dir, request.seed
-        self.runner = (kept := kept or Kept()).runner_of(hparams, request.seed, workers, systems.strategy())
+        kept, strategy = kept or Kept(), systems.strategy()
+        self.runner = kept.compiled(hparams, build_runner(hparams, request.seed, workers, strategy))
         self.agent = self.runner.agent
         # None where data are all there is, and no environment to play in.
         self.evaluator = kept.take_evaluator(self.agent, request.eval_episodes) if hparams.env else None

@@ -1,5 +1,5 @@
-"""What other processes must import before they build a run that a caller of `rl.train` has put together. Nothing
-here imports Ray."""
+"""What other processes must import before they build a run that a caller of `rl.train` has put together.
+Nothing here imports Ray."""
 
 from __future__ import annotations
 

@@ -80,6 +80,8 @@ def test_copies_are_an_indexed_job_with_all_of_the_command_but_parallel(generate
 def test_copies_all_go_on_at_once_unless_told_otherwise(generate):
     spec = one(generate("--hparams", "ppo_cartpole", "--copies", "3", *IMAGE, *BUCKET).objects, "Job")["spec"]
     assert (spec["completions"], spec["parallelism"]) == (3, 3)
+    words = ["--hparams", "ppo_cartpole", "--copies", "3", "--parallel", "1", *IMAGE, *BUCKET]
+    assert one(generate(*words).objects, "Job")["spec"]["parallelism"] == 1
 
 
 def test_new_claim_is_written_first_and_mounted_by_training_and_tensorboard(generate):

@@ -24,10 +24,10 @@ from rl.runners.kept import Kept
 def test_a_runner_that_begins_anew_makes_the_run_of_its_new_seed(name: str) -> None:
     hparams = resolve(name, {"compile": "graph"})
     kept = Kept()
-    first = kept.runner_of(hparams, 0, None, None)
+    first = kept.compiled(hparams, build_runner(hparams, 0))
     first.run(3)
     kept.keep(hparams, first, None)
-    again = kept.runner_of(hparams, 7, None, None)
+    again = kept.compiled(hparams, build_runner(hparams, 7))
     alone = build_runner(hparams, 7)
     assert again is first
     assert_same(state(again), state(alone))
@@ -37,17 +37,18 @@ def test_a_runner_that_begins_anew_makes_the_run_of_its_new_seed(name: str) -> N
 
 def test_other_hyperparameters_are_built_anew() -> None:
     kept, hparams = Kept(), resolve("ppo_identity", {})
-    first = kept.runner_of(hparams, 0, None, None)
+    first = build_runner(hparams, 0)
     kept.keep(hparams, first, None)
     assert kept.agent_of(hparams) is first.agent
     other = resolve("ppo_identity", {"lr": 0.5})
     assert kept.agent_of(other) is None
-    assert kept.runner_of(other, 0, None, None) is not first
+    built = build_runner(other, 0)
+    assert kept.compiled(other, built) is built
 
 
 def test_an_evaluator_is_lent_as_long_as_agent_and_episodes_are_the_same() -> None:
     kept, hparams = Kept(), resolve("ppo_identity", {})
-    runner = kept.runner_of(hparams, 0, None, None)
+    runner = build_runner(hparams, 0)
     mine = kept.take_evaluator(runner.agent, 2)
     kept.keep(hparams, runner, mine)
     with contextlib.closing(kept):

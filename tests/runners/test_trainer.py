@@ -17,7 +17,7 @@ from stop_after import StopAfter
 from rl.errors import Unavailable
 from rl.hparams.merge import resolve
 from rl.report.logger import MetricsTable
-from rl.runners import in_graph, kept, trainer, window
+from rl.runners import in_graph, trainer, window
 from rl.runners.evaluate import Evaluation, Evaluator
 from rl.storage import files
 from rl.storage.checkpoint import CheckpointError, CheckpointManager, read_manifest
@@ -178,8 +178,8 @@ def test_a_run_of_long_iterations_is_saved_within_its_windows_too(tmp_path, monk
 def test_a_run_with_workers_that_hangs_does_not_do_so_for_ever(
     tmp_path, monkeypatch, workers, overrides, limit
 ):
-    build = kept.build_runner
-    monkeypatch.setattr(kept, "build_runner", lambda hparams, seed, *_: build(hparams, seed))
+    build = trainer.build_runner
+    monkeypatch.setattr(trainer, "build_runner", lambda hparams, seed, *_: build(hparams, seed))
     given = []
     monkeypatch.setattr(
         trainer, "Watch", lambda _, step, limit: given.append(limit) or contextlib.nullcontext()
