@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,15 @@ from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.envs.make import eval_envs_of
 from rl.envs.own import check_imported_modules, check_trusted
-from rl.errors import UsageError
+from rl.errors import Unavailable, UsageError
 from rl.hparams.hparams import HParams
 from rl.report.runs import read_saved
 from rl.storage.checkpoint import CheckpointManager, read_manifest, read_single
 from rl.storage.files import patiently
+from rl.storage.manifest import BEST, check_data
 from rl.storage.storage import Storage, storage_at, storage_of
+
+log = logging.getLogger("rl")
 
 
 def saved_hparams(
@@ -96,6 +101,20 @@ def best_return(run_dir: Path) -> float | None:
     Raises UsageError where it is damaged."""
     path = run_dir / "checkpoints" / "best"
     return read_manifest(path).meta["return_mean"] if patiently(path.is_dir, f"cannot read {path}") else None
+
+
+def best_so_far(run_dir: Path) -> float | None:
+    """Reads `best_return` of a run that goes on: damage to what is kept costs a line, and that policy."""
+    try:
+        found = best_return(run_dir)
+        if found is not None:
+            check_data(run_dir / "checkpoints" / BEST)
+    except Unavailable:
+        raise
+    except UsageError as error:
+        log.warning("%s", error)
+        return None
+    return found if found is not None and math.isfinite(found) else None
 
 
 def read_weights(agent: Agent[Any], run_dir: Path, which: str) -> int:

@@ -157,7 +157,7 @@ class Runner:
 
     @property
     def repeatable(self) -> bool:
-        """Says whether it can begin anew (`begin_as`): nothing of it stands outside `variables`."""
+        """Says whether it can begin anew (`begin_as`): it is all in `variables` and the agent's guard."""
         return False
 
     def begin_as(self, fresh: Runner) -> None:
@@ -166,6 +166,7 @@ class Runner:
         start = fresh.variables
         for name, variable in self.variables.items():
             variable.assign(tf.convert_to_tensor(start[name]))
+        self.agent.guard.resume(fresh.agent.guard.saved())
         self.iteration.reseed(fresh.iteration.seed)
         self._kinds = {}
         self.begin_window()

@@ -34,12 +34,11 @@ from rl.runners.health import Health
 from rl.runners.kept import Kept
 from rl.runners.player import Player
 from rl.runners.window import Window
-from rl.saved_run import best_return
+from rl.saved_run import best_so_far
 from rl.signals import StopRequest
 from rl.spaces import space_spec
 from rl.storage.checkpoint import CheckpointManager
 from rl.storage.files import patiently, set_aside
-from rl.storage.manifest import BEST, check_data
 from rl.storage.storage import Storage
 
 _log = logging.getLogger("rl")
@@ -99,8 +98,10 @@ class Trainer:
         self.callbacks = request.callbacks or Callbacks()
         self._enough = False  # whether a callback asked for the end
         self.best_return: float | None = None
+        self._evaluated: float | None = None  # the best mean return whose row is written, or will be
         if meta is not None:
-            self.best_return = _best_so_far(run_dir)
+            self.best_return = best_so_far(run_dir)
+            self._evaluated = meta.get("evaluated", meta.get("best_return"))  # older ones tell the other
             self.health.resume(meta, self.runner.step)
             self.runner.restored(self.storage.address)
             self.window.resume(meta.get("window"))
@@ -186,10 +187,10 @@ class Trainer:
 
     def _is_complete(self) -> bool:
         """Says whether all steps are made, or as good a policy found as was asked for."""
-        asked, best = self.hparams.stop_at_return, self.best_return
+        asked, best = self.hparams.stop_at_return, self._evaluated
         good = asked is not None and best is not None and best >= asked
-        made = self.runner.step >= self.hparams.train_steps and not self.window.iterations
-        return made or good or self._enough
+        made = self.runner.step >= self.hparams.train_steps
+        return ((made or good) and not self.window.iterations) or self._enough
 
     def _tell(self, answer: bool | None) -> None:
         self._enough |= answer is True
@@ -310,6 +311,8 @@ class Trainer:
         if other is not None:
             row[f"eval/return_mean_{other[0]}"] = float(other[1].returns.mean())
         row["perf/eval_seconds"] = time.perf_counter() - begun
+        if math.isfinite(mean):
+            self._evaluated = mean if self._evaluated is None else max(self._evaluated, mean)
         if math.isfinite(mean) and (self.best_return is None or mean > self.best_return):
             policy, meta = self.agent.policy_variables, {"return_mean": mean}
             try:
@@ -355,8 +358,8 @@ class Trainer:
     def _write_checkpoint(self) -> None:
         doing("a checkpoint to be written")
         runner = self.runner
-        meta = {"seed": self.seed, "best_return": self.best_return} | self.health.saved()
-        meta["window"] = self.window.saved()
+        meta = {"seed": self.seed, "best_return": self.best_return, "evaluated": self._evaluated}
+        meta |= self.health.saved() | {"window": self.window.saved()}
         with self._stop.unhurried():
             if runner.recorder is not None:
                 runner.recorder.flush()
@@ -386,17 +389,3 @@ def _is_due(before: int, step: int, period: int, total: int) -> bool:
     """Says whether a multiple of `period` was passed since `before`, or the end reached; 0: at the end
     alone."""
     return step >= total or (period > 0 and before // period != step // period)
-
-
-def _best_so_far(run_dir: Path) -> float | None:
-    """Reads `best_return` of a run that goes on: damage to what is kept costs a line, and that policy."""
-    try:
-        found = best_return(run_dir)
-        if found is not None:
-            check_data(run_dir / "checkpoints" / BEST)
-    except Unavailable:
-        raise
-    except UsageError as error:
-        _log.warning("%s", error)
-        return None
-    return found if found is not None and math.isfinite(found) else None

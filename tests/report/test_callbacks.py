@@ -8,6 +8,8 @@ import pytest
 from small_runs import TINY
 
 import rl
+from rl.runners.trainer import Trainer
+from rl.saved_run import best_return
 
 
 class Kept(rl.Callbacks):
@@ -86,6 +88,23 @@ def test_a_return_that_is_good_enough_ends_the_run(tmp_path):
     assert run.step == 32 and run.best_return >= 0.0
     assert trained(tmp_path, stop_at_return=0.0).step == 32
     assert trained(tmp_path, stop_at_return=21.0).step == 64  # 20 at best
+
+
+def test_a_run_killed_after_the_evaluation_that_was_good_enough_makes_its_row_all_the_same(
+    tmp_path, monkeypatch
+):
+    def killed(trainer, *_):
+        if trainer.best_return is not None:  # the best policy is written, the row is not
+            raise KeyboardInterrupt
+
+    goal = {"stop_at_return": 0.0, "checkpoint_period": 0.0}
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Trainer, "_film", killed)
+        trained(tmp_path, **goal)
+    assert best_return(tmp_path / "run_0") >= 0.0
+    for _ in range(2):  # it goes on, and is over then
+        run = trained(tmp_path, **goal)
+        assert run.step == 32 and run.metrics()["eval/return_mean"].notna().tolist() == [False, True]
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ def test_a_runner_that_begins_anew_makes_the_run_of_its_new_seed(name: str) -> N
     kept = Kept()
     first = kept.compiled(hparams, build_runner(hparams, 0))
     first.run(3)
+    first.agent.guard.resume({"skipped": 1, "in_a_row": 1, "first": "x", "rollbacks": 3, "lr_scale": 0.125})
     kept.keep(hparams, first, None)
     again = kept.compiled(hparams, build_runner(hparams, 7))
     alone = build_runner(hparams, 7)
