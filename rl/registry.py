@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from rl.errors import UsageError, nearest
+from rl.errors import UsageError, nearest, where_raised
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -252,8 +252,10 @@ def import_user_modules(modules: Iterable[str] | str) -> tuple[str, ...]:
         except UsageError:
             raise
         except (Exception, SystemExit) as error:  # whatever a user's module raises: theirs to read, in a line
-            what = str(error) or "no message"
-            raise UsageError(f"cannot import user module {name!r}: {type(error).__name__}: {what}") from error
+            what = where_raised(error)
+            if "<frozen " in what:  # by the import itself: no such module, or no Python in it
+                what = f"{type(error).__name__}: {error or 'no message'}"
+            raise UsageError(f"cannot import user module {name!r}: {what}") from error
     return names
 
 

@@ -24,6 +24,7 @@ from rl.agents.contracts import (
     StatefulActSelect,
     StochasticActSelect,
     check_algorithm,
+    check_saved,
     checked_act_select,
     checked_choice,
 )
@@ -88,8 +89,7 @@ class Agent(Generic[AnyHParams]):
             action_space,
             precision=picture_precision(hparams.model),
         )
-        name = hparams.act_select_name
-        self.guard = Guard(hparams.nan_patience)
+        self.guard, name = Guard(hparams.nan_patience), hparams.act_select_name
         self.act_select = checked_act_select(get_act_select(name)(hparams), name)
         self.grad_comp = get_grad_comp(hparams.grad_comp)(hparams)
         self.networks: dict[str, keras.Model] = {}  # every network, by the name its variables are saved under
@@ -98,6 +98,7 @@ class Agent(Generic[AnyHParams]):
         self.build()
         if "network" not in self.networks:
             raise UsageError(f'algorithm {hparams.algo} has no acting network: add_network("network", ...)')
+        check_saved(self, self.variables)
         check_groups(hparams, self.networks)
         if not self.recurrent and tf.nest.flatten(self._network_state(1)):
             raise UsageError(

@@ -8,8 +8,10 @@ after `ActSelect` say, each of which it may fulfil or not.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
+import keras
 import tensorflow as tf
 
 from rl.errors import UsageError
@@ -79,6 +81,18 @@ class ActSelectForSome(Protocol):
 
     def act_for(self, first: int, count: int, total: int) -> None:
         """Says for which environments it acts (`Agent.act_for`)."""
+
+
+def check_saved(part: object, variables: Mapping[str, Any]) -> None:
+    """Raises UsageError where an attribute of an algorithm or a memory is a variable that is not among its
+    `variables`: no checkpoint would hold it, and the next of several copies would begin with it."""
+    saved = {id(each) for each in variables.values()}
+    for name, each in vars(part).items():
+        if isinstance(each, tf.Variable | keras.Variable) and id(each) not in saved:
+            kind = type(part).__name__
+            raise UsageError(
+                f"{kind}.{name} is a variable that no checkpoint holds: give it a name in {kind}.variables"
+            )
 
 
 def check_algorithm(kind: type, base: type, algo: str) -> None:

@@ -110,8 +110,6 @@ def _export(args: argparse.Namespace, target: Path) -> int:
                 print(line, file=sys.stderr)
                 return DIFFERENT
         write_json_atomic(folder / "policy.json", _described(policy, program, rows))
-        if target.exists():
-            remove_folder(target)
         commit_folder(folder, target)
     except OSError as error:
         raise failure(f"cannot write {target} ({reason(error)}): name another --to", error) from error

@@ -189,7 +189,7 @@ def _leaves(root: str, space: spaces.Space) -> list[tuple[str, spaces.Space]]:
     found, names = [], set[str]()
     for name, each in _named(root, space):
         short = name.removeprefix(f"{OBSERVATION}_")
-        name = re.sub(r"[^A-Za-z0-9_.\\/>-]", "_", short if short[:1].isalnum() else name)
+        name = re.sub(r"[^A-Za-z0-9_.\\/>-]", "_", short if re.match("[A-Za-z0-9]", short) else name)
         while name in names:
             name += "_"
         names.add(name)

@@ -31,6 +31,8 @@ def _schema_words(schema: dict[str, Any]) -> str:
         return f"{schema['const']} alone"
     if "enum" in schema:
         return "one of " + ", ".join(schema["enum"])
+    if schema.get("prefixItems"):
+        return "a list of " + ", ".join(map(_schema_words, schema["prefixItems"]))
     if schema.get("type") == "array":
         return f"a list, each item {_schema_words(schema.get('items', {}))}"
     words = {
@@ -40,7 +42,7 @@ def _schema_words(schema: dict[str, Any]) -> str:
         "string": "text",
         "null": "none",
         "object": "a mapping such as {key:value}",
-    }[schema["type"]]
+    }.get(schema.get("type", ""), "a value")
     limits = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
     bounds = [f"{sign} {schema[name]:g}" for name, sign in limits.items() if name in schema]
     return f"{words} {' and '.join(bounds)}" if bounds else words

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 import keras
+import tensorflow as tf
 
-from rl.errors import UsageError
+from rl.errors import UsageError, where_raised
 from rl.registry import lacking
 from rl.types import Nest, Tensor
 
@@ -43,11 +44,12 @@ class RecurrentTorsoLayer(KeepsState, Protocol):
         """
 
 
-def checked_torso(made: Any, name: str) -> Any:
-    """Returns the torso that the model `name` made.
+def checked_torso(made: Any, name: str, inputs: tuple[int, ...]) -> Any:
+    """Returns the torso that the model `name` made for inputs of that shape, built.
 
     Raises:
-        UsageError: it is no Keras layer (whose weights would not be found), or lacks what a torso has.
+        UsageError: it is no Keras layer (whose weights would not be found), lacks what a torso has, or does
+            not make features of its `size`.
     """
     if not isinstance(made, keras.layers.Layer):
         raise UsageError(f"model {name} made a {type(made).__name__}, not a Keras layer")
@@ -56,4 +58,19 @@ def checked_torso(made: Any, name: str) -> Any:
         raise UsageError(
             f"model {name}: its {type(made).__name__} lacks {', '.join(missing)}: see rl/models/contracts.py"
         )
+    if not type(made).__module__.startswith("rl.") and not isinstance(made, KeepsState):
+        _try_out(made, name, inputs)
     return made
+
+
+def _try_out(made: Any, name: str, inputs: tuple[int, ...]) -> None:
+    """Calls a torso once, which builds the layers that are not yet: within a compiled function they could
+    not be, nor would an optimizer know of their weights."""
+    what = f"model {name}: its {type(made).__name__}"
+    try:
+        found = made(tf.zeros([1, *inputs]))
+    except Exception as error:  # whatever a user's layer raises
+        raise UsageError(f"{what} fails for inputs of shape {[1, *inputs]}: {where_raised(error)}") from error
+    if not tf.is_tensor(found) or found.shape != [1, made.size]:
+        shape = found.shape.as_list() if tf.is_tensor(found) else type(found).__name__
+        raise UsageError(f"{what} makes {shape} of inputs {[1, *inputs]}, not [1, size] = [1, {made.size}]")

@@ -150,7 +150,7 @@ def image_torso(
     chosen = model.name if for_images(model.name) else model.image
     if chosen != "mlp" and not for_images(chosen):
         raise UsageError(f"hparam model.image={chosen!r}: needs a model for images, or mlp (--list models)")
-    return checked_torso(get_model(chosen)(model, inputs, initializers, name), chosen)
+    return checked_torso(get_model(chosen)(model, inputs, initializers, name), chosen, inputs)
 
 
 def _built(

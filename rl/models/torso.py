@@ -36,7 +36,7 @@ def make_torso(
     def make() -> keras.layers.Layer:
         if len(encoder.shapes) == 1:
             made = get_model(model.name)(model, encoder.shapes[0], initializers, name)
-            return checked_torso(made, model.name)
+            return checked_torso(made, model.name, encoder.shapes[0])
         return JoinedTorso(model, encoder.shapes, initializers, name)
 
     precision = precision_of(model)
@@ -83,7 +83,7 @@ class JoinedTorso(keras.layers.Layer):
             ]
             joined = (sum(part.size for part in self.parts),)
             joint = Torso if for_images(model.name) else get_model(model.name)
-            self.joint = checked_torso(joint(model, joined, initializers, "joint"), model.name)
+            self.joint = checked_torso(joint(model, joined, initializers, "joint"), model.name, joined)
         self.size = self.joint.size
         self.built = True
 

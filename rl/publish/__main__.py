@@ -110,8 +110,6 @@ def _write(args: argparse.Namespace, target: Path) -> None:
         # As the last checkpoint, which is "best" too where there is no other: train.py tests the last one.
         CheckpointManager(folder / "checkpoints").save(policy.agent.policy_variables, step, meta)
         write_text_atomic(folder / "README.md", card(facts))
-        if target.exists():
-            remove_folder(target)
         commit_folder(folder, target)
     except OSError as error:
         raise failure(f"cannot write {target} ({reason(error)}): name another --to", error) from error

@@ -179,6 +179,12 @@ def unbroken(stream: TextIO) -> Iterator[None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def say(line: str) -> None:
+    """Prints a line at once, into a pipe too; nothing is lost but it where its reader is gone."""
+    with unbroken(sys.stdout):
+        print(line, flush=True)
+
+
 class _Handler(logging.Handler):
     """Turns log records into messages of the progress display."""
 

@@ -204,9 +204,10 @@ def literally(folder: Path) -> Iterator[Path]:
 
 def commit_folder(temporary: Path, final: Path) -> None:
     """Renames a folder that is complete into its place; at any moment the old or the new one is there."""
-    old = final.with_name(OLD + final.name)  # `tidy` has seen to it that there is none
+    old = final.with_name(OLD + final.name)
     replaces = final.exists()
     if replaces:
+        shutil.rmtree(old, ignore_errors=True)  # of a process that was killed before it could
         os.rename(final, old)
     try:
         os.rename(temporary, final)

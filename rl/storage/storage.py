@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from rl.errors import NotSent, UsageError
+from rl.errors import NotSent, Unavailable, UsageError
 from rl.storage.address import check_whole, is_remote, join
 from rl.storage.checkpoint import CheckpointManager
 from rl.storage.files import PATIENCE, held_alone, patiently, reason
@@ -93,9 +93,11 @@ class Storage:
 
     def begin(self) -> None:
         """Is called when the folder is there, before the first file is written. Raises UsageError where a run
-        could not be written."""
+        could not be written, Unavailable where another process has begun one there meanwhile."""
         if not self._holds:
             self._hold()
+            if self.has("hparams.json"):  # it was not there when this process looked, and built a new run
+                raise Unavailable(f"another process has trained in {self.folder} meanwhile: look at its run")
 
     def saved(self) -> None:
         """Is called after a checkpoint or the best policy has been written: what is new may be sent.

@@ -19,7 +19,8 @@ from rl.errors import UsageError, nearest
 from rl.flags import Parser, flags_of, integer
 from rl.hparams.hparams import HParams
 from rl.registry import import_user_modules
-from rl.tune.runs import Command, check_local, tell
+from rl.report.progress import say
+from rl.tune.runs import Command, check_local
 from rl.workers.plan import check_address, check_ray
 
 if TYPE_CHECKING:
@@ -304,24 +305,25 @@ def _breed(asked: Asked, machines: Machines, stop: Any) -> int:
         return Command(words, asked.folder / f"member_{member:02d}")
 
     for key, each in asked.space.items():
-        tell(f"{key}={each.text()}")
+        say(f"{key}={each.text()}")
     plan = Plan(asked.hparams, asked.space, own.population, own.sampler_seed, command, own.eval_episodes)
     start = functools.partial(machines.start, program=GENERATION)
     population = Population(plan, asked.folder, machines.places, start)
     population.run(stop)
     if stop.requested:
-        tell(f"stopped: the same command goes on ({shlex.quote(str(asked.folder))})")
+        say(f"stopped: the same command goes on ({shlex.quote(str(asked.folder))})")
         return int(stop.exit_code)
     lines = population.lines()
     write_text_atomic(asked.folder / POPULATION, "\n".join(lines) + "\n")
-    tell("\n".join(lines))
+    say("\n".join(lines))
     best = command(population.best(), {}).folder / RUN
-    tell(f"python train.py --output_dir {shlex.quote(str(best))} --training False")
+    say(f"python train.py --output_dir {shlex.quote(str(best))} --training False")
     return 0
 
 
 def _search(asked: Asked, plan: Plan, machines: Machines, stop: Any) -> int:
     from rl.hparams.spaces import Choice
+    from rl.tune.database import kept
     from rl.tune.search import Search, make_pruner, open_study, values_of, winner
 
     own, hparams = asked.own, asked.hparams
@@ -336,10 +338,11 @@ def _search(asked: Asked, plan: Plan, machines: Machines, stop: Any) -> int:
         )
         trials = min(trials, math.prod(sizes))
     for name, each in asked.space.items():
-        tell(f"{name}={each.text()}")
-    Search(study, plan, trials, own.sampler, own.sampler_seed, *machines).run(stop)
+        say(f"{name}={each.text()}")
+    with kept(address):
+        Search(study, plan, trials, own.sampler, own.sampler_seed, *machines).run(stop)
     if stop.requested:
-        tell(f"stopped: the same command goes on ({shlex.quote(str(asked.folder))})")
+        say(f"stopped: the same command goes on ({shlex.quote(str(asked.folder))})")
         return stop.exit_code
     best = winner(study)
     return _judge(asked, values_of(best, asked.space), best.number, machines, stop)
@@ -359,9 +362,9 @@ def _judge(asked: Asked, values: Mapping[str, str], number: int, machines: Machi
     kept = {**found, **{key: value for key, value in flags.items() if value is not None}}
     file = asked.folder / WINNER
     write_set(file, name, kept, [f"Trial {number} of python -m rl.tune {asked.own.set}"])
-    tell(f"trial {number} is the best, kept in {file}")
+    say(f"trial {number} is the best, kept in {file}")
     if resolve(name, kept).to_dict() == resolve(name, given, **flags).to_dict():
-        tell(f"it is {asked.own.set} as it is: there is nothing to judge")
+        say(f"it is {asked.own.set} as it is: there is nothing to judge")
         return 0
     periods = _periods(asked.hparams)
     steps, sides = asked.hparams.train_steps, []
@@ -374,7 +377,7 @@ def _judge(asked: Asked, values: Mapping[str, str], number: int, machines: Machi
         sides.append(Side(side, commands(words, asked.own.judge_seeds, folder), steps))
     judged = judge(sides, *machines, stop)
     if judged is None:
-        tell("stopped: the same command goes on")
+        say("stopped: the same command goes on")
         return stop.exit_code
     _tell(asked, judged, file)
     return 0
@@ -385,8 +388,8 @@ def _tell(asked: Asked, judged: Judged, file: Path) -> None:
 
     lines = judged.lines(asked.own.judge_seeds)
     write_text_atomic(asked.folder / JUDGED, "\n".join(lines) + "\n")
-    tell("\n".join(lines))
-    tell(f"python train.py --hparams {shlex.quote(str(file))}")
+    say("\n".join(lines))
+    say(f"python train.py --hparams {shlex.quote(str(file))}")
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from rl.errors import AGAIN, GivenUp, UsageError
+from rl.report.progress import say
 from rl.report.statistics import IQM_FROM, Estimate, aggregate, estimated, probability_of_improvement
 from rl.signals import StopRequest
-from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Process, again, final, finish, outcome, tell
+from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Process, again, final, finish, outcome
 
 
 class Side(NamedTuple):
@@ -51,7 +52,7 @@ def judge(
     places: list[list[int]],
     start: Callable[[Command, list[int]], Process],
     stop: StopRequest,
-    say: Callable[[str], None] = tell,
+    say: Callable[[str], None] = say,
 ) -> Judged | None:
     """Trains what is not finished, as many runs side by side as there are places; returns what two sides came
     to, None where `stop` was asked for.

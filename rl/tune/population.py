@@ -27,11 +27,12 @@ from rl.errors import AGAIN, UsageError
 from rl.hparams.hparams import HParams
 from rl.hparams.overrides import parse_overrides, value_text
 from rl.hparams.spaces import Choice, Range, Space
+from rl.report.progress import say
 from rl.report.runs import evaluations, read_saved
 from rl.signals import StopRequest
 from rl.storage.checkpoint import CheckpointManager
 from rl.storage.files import patiently, write_text_atomic
-from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Process, again, finish, outcome, tell
+from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Process, again, finish, outcome
 
 STATE = "population.json"
 RUN = "run_0"  # of a member's folder
@@ -135,7 +136,7 @@ class Population:
         folder: Path,
         places: list[list[int]],
         start: Start,
-        say: Callable[[str], None] = tell,
+        say: Callable[[str], None] = say,
     ):
         self.plan, self._path, self._places, self._start, self._say = plan, folder / STATE, places, start, say
         self.values: list[Values]  # of each member, now

@@ -135,11 +135,6 @@ def finish(process: Process, seconds: float) -> int | None:
     return code
 
 
-def tell(line: str) -> None:
-    """Prints a line at once, into a pipe too."""
-    print(line, flush=True)
-
-
 def check_local(folder: str) -> None:
     """Raises UsageError where an output folder is none of this machine."""
     from rl.storage.address import check_whole, is_remote

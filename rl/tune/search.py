@@ -16,8 +16,10 @@ from rl.errors import AGAIN, UsageError, nearest
 from rl.hparams.hparams import HParams
 from rl.hparams.overrides import value_text
 from rl.hparams.spaces import Choice, Range, Space
+from rl.report.progress import say
 from rl.report.runs import evaluations
 from rl.signals import StopRequest
+from rl.tune.database import not_opened
 from rl.tune.runs import (
     PATIENCE,
     POLL,
@@ -29,7 +31,6 @@ from rl.tune.runs import (
     finish,
     outcome,
     points,
-    tell,
 )
 
 FIRST = 3  # trials that fail, and none that does not, after which a search is given up
@@ -116,8 +117,7 @@ def open_study(
         )
         there = study.user_attrs.get(SEARCH)
     except Exception as error:  # whatever its database raises
-        what = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UsageError(f"--study {address}: cannot open it ({what})") from error
+        raise not_opened(address, error) from error
     here, place = plan.described(), str(folder.absolute())
     if there is None:
         first, own = _as_it_is(plan)
@@ -181,7 +181,7 @@ class Search:
         seed: int,
         places: list[list[int]],
         start: Start,
-        say: Callable[[str], None] = tell,
+        say: Callable[[str], None] = say,
     ):
         self.study, self.plan, self.trials = study, plan, trials
         self._sampler, self._seed, self._start, self._say = sampler, seed, start, say

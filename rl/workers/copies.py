@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from rl.errors import GivenUp, Unavailable, UsageError
 from rl.imports import import_tensorflow
+from rl.report.progress import say
 from rl.request import Request
 from rl.signals import PATIENCE, StopRequest, end_with_parent
 from rl.storage.address import is_remote
@@ -139,7 +140,7 @@ def side_by_side(
                 copies.ask_to_stop()
             if time.monotonic() - told >= PERIOD:
                 told = time.monotonic()
-                print(copies.table(), flush=True)
+                say(copies.table())
     finally:
         copies.close()
     return [row for copy in sorted(copies.rows) for row in copies.rows[copy]], copies.failed
@@ -266,7 +267,7 @@ class _Copies:
             if self._asked:
                 saved = is_remote(storage.address) or any(storage.folder.glob("checkpoints/step_*"))
                 kept = "at its last checkpoint" if saved else "before its first checkpoint"
-                print(f"{storage.address}: ended within a long iteration, {kept}", flush=True)
+                say(f"{storage.address}: ended within a long iteration, {kept}")
             else:
                 self._was_lost(copy)
             return
@@ -275,7 +276,7 @@ class _Copies:
         if isinstance(answer, Done):
             self.rows[copy], storage.unsent = answer
         elif isinstance(answer, GivenUp | Unavailable):
-            print(f"{storage.address}: {answer}", flush=True)
+            say(f"{storage.address}: {answer}")
             self._errors[copy] = answer
         else:
             raise answer
@@ -287,9 +288,9 @@ class _Copies:
         self._lost[copy] += 1
         if self._lost[copy] >= TRIES:
             self._errors[copy] = Unavailable(f"{address}: its process was lost {TRIES} times")
-            print(self._errors[copy], flush=True)
+            say(str(self._errors[copy]))
             return
-        print(f"{address}: its process was lost, going on from its last checkpoint", flush=True)
+        say(f"{address}: its process was lost, going on from its last checkpoint")
         self._waiting.insert(0, copy)
 
 

@@ -154,9 +154,33 @@ class NoUnroll(NoSize):
         return tf.zeros([count, 3])
 
 
+class Unbuilt(keras.layers.Layer):
+    """Its layer is made, and is to be built when it is called first."""
+
+    def __init__(self, size=3):
+        super().__init__(name="torso")
+        self.size, self.dense = size, keras.layers.Dense(3, name="dense")
+
+    def call(self, x):
+        return self.dense(x)
+
+
+class Broken(Unbuilt):
+    def call(self, x):
+        raise ValueError("no such thing")
+
+
+def test_a_torsos_layers_are_built_before_anything_is_compiled(register):
+    register(models, "mine", lambda model, inputs, initializers, name: Unbuilt())
+    names = agent_of(**{"model.name": "mine"}).networks["network"].trainable_variables
+    assert sum("torso/dense" in each.path for each in names) >= 2  # kernel and bias, known to the optimizer
+
+
 @pytest.mark.parametrize(
     ("made", "words"),
     [
+        (lambda: Unbuilt(size=4), r"makes \[1, 3\] of inputs \[1, \d+\], not \[1, size\] = \[1, 4\]"),
+        (Broken, r"fails for inputs of shape \[1, \d+\]: ValueError: .*no such thing"),
         (NoSize, "its NoSize lacks size: see"),
         (NoUnroll, "its NoUnroll lacks unroll: see"),
         (object, "made a object, not a Keras layer"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from gymnasium import spaces
 from marked import few, rest
 
 from rl.envs import make_env
-from rl.envs.graph.base import GraphEnv
+from rl.envs.graph.base import GraphEnv, check_graph_env
 from rl.envs.registry import registry
 from rl.errors import UsageError
 from rl.ops import random
@@ -245,6 +246,22 @@ def test_two_state_chain_has_the_values_it_states() -> None:
 def test_impossible_sizes_are_refused(num_envs: int, limit: int | None) -> None:
     with pytest.raises(UsageError, match="must be at least 1"):
         registry.get("CartPole-v1")(num_envs, limit)
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (spaces.Discrete(2, start=5), "in the graph actions count from 0, Discrete(2, start=5) does not"),
+        (spaces.MultiDiscrete([2, 2], start=[0, 1]), "in the graph actions count from 0"),
+        (spaces.Box(0, 3, (1,), np.int32), "in the graph actions of a Box are floats"),
+    ],
+)
+def test_actions_that_would_be_given_otherwise_than_the_space_says_are_refused(space, message) -> None:
+    env = registry.get("CartPole-v1")(1)
+    check_graph_env("Mine-v0", env)
+    env.action_space = space
+    with pytest.raises(UsageError, match=re.escape(message)):
+        check_graph_env("Mine-v0", env)
 
 
 def test_a_newcomers_environment_needs_three_functions() -> None:

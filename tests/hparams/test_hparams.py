@@ -12,6 +12,7 @@ from rl.errors import UsageError
 from rl.hparams.dqn import DQNHParams, dqn_cartpole
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
+from rl.hparams.overrides import parse_overrides
 from rl.hparams.ppo import PPOHParams, ppo_cartpole
 from rl.hparams.registry import get_hparams, registry
 
@@ -83,6 +84,26 @@ def test_numbers_and_arrays_of_numpy_are_taken():
     json.dumps(hparams.to_dict())
     with pytest.raises(UsageError, match="num_envs=0: needs an integer >= 1"):
         hparams.num_envs = np.int64(0)
+
+
+class Newcomers(HParams):
+    """Of a user's own, with plain types."""
+
+    layers: tuple[int, ...] = (1, 2)
+    pair: tuple[float, float] = (0.0, 1.0)
+    rounds: int = 3
+
+
+def test_plain_types_of_a_users_own_class_take_what_files_and_overrides_say():
+    hparams = Newcomers(env="Identity-v0")
+    hparams.assign(parse_overrides("layers=[4,5,6],pair=[0.5,2.0],rounds=1e6"))
+    assert (hparams.layers, hparams.pair, hparams.rounds) == ((4, 5, 6), (0.5, 2.0), 1_000_000)
+    again = HParams.from_dict(json.loads(json.dumps(hparams.to_dict())))
+    assert again == hparams and again.layers == (4, 5, 6)
+    with pytest.raises(UsageError, match=r"pair.*: needs a list of a number, a number"):
+        hparams.pair = [0.5]
+    with pytest.raises(UsageError, match=r"layers.*: needs a list, each item an integer"):
+        hparams.layers = ["a"]
 
 
 def test_refused_assignment_leaves_the_old_value():

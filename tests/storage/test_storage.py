@@ -87,3 +87,11 @@ def test_a_folder_that_begins_is_held_from_its_first_file_on(tmp_path):
             second.begin()
     with storage_at(folder).to_train():
         pass
+
+
+def test_a_run_that_another_process_has_made_meanwhile_is_not_begun_anew(tmp_path):
+    late = storage_at(tmp_path / "run_0")
+    with late.to_train():  # nothing is there
+        made(tmp_path / "run_0")  # by one that has ended since
+        with pytest.raises(Unavailable, match=r"another process has trained in .*run_0 meanwhile"):
+            late.begin()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from gymnasium import spaces
 
@@ -161,6 +162,11 @@ def check_graph_env(env_id: str, env: object) -> None:
             lacking.append(name)
     if lacking:
         raise UsageError(f"environment {env_id}: {kind.__name__} lacks {', '.join(lacking)} (see {BASE})")
+    space = env.action_space
+    if np.any(getattr(space, "start", 0)):
+        raise UsageError(f"environment {env_id}: in the graph actions count from 0, {space} does not")
+    if isinstance(space, spaces.Box) and not np.issubdtype(space.dtype, np.floating):
+        raise UsageError(f"environment {env_id}: in the graph actions of a Box are floats, {space} is not")
 
 
 def merge_resets(resets: Tensor, fresh: Nest, moved: Nest) -> Nest:

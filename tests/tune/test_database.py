@@ -1,0 +1,48 @@
+"""A search's database that fails: what may pass ends with 75, in one line."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import optuna
+import pytest
+
+from rl.errors import Unavailable, UsageError
+from rl.tune.database import kept, not_opened
+
+
+def full(path):
+    """A study whose database takes no further page, as on a full disk."""
+    study = optuna.create_study(storage=f"sqlite:///{path}", study_name="s")
+    pages = sqlite3.connect(path).execute("PRAGMA page_count").fetchone()[0]
+    engine = study._storage._backend.engine
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+    return study
+
+
+def test_a_full_disk_met_by_a_study_is_one_line_after_which_the_same_command_goes_on(tmp_path):
+    study = full(tmp_path / "study.db")
+    with (
+        pytest.raises(
+            Unavailable, match=r"--study here: its database fails now \(database or disk is full\)"
+        ),
+        kept("here"),
+    ):
+        for _ in range(1000):
+            trial = study.ask()
+            trial.set_user_attr("text", "x" * 1000)
+            study.tell(trial, 0.0)
+
+
+def test_only_what_may_pass_is_unavailable():
+    with pytest.raises(KeyError), kept("here"):
+        raise KeyError("a fault of the program")
+    with pytest.raises(UsageError, match="all trials failed") as found, kept("here"):
+        raise UsageError("all trials failed: disk is full of them")
+    assert type(found.value) is UsageError
+    assert type(not_opened("there", ValueError("nosuch dialect"))) is UsageError
+    error = ValueError("of the library")
+    error.__cause__ = sqlite3.OperationalError("disk I/O error")
+    assert type(not_opened("there", error)) is Unavailable
+    assert str(not_opened("there", error)) == "--study there: cannot open it (disk I/O error)"
