@@ -24,7 +24,7 @@ from rl.agents.contracts import (
     StatefulActSelect,
     StochasticActSelect,
     check_algorithm,
-    check_saved,
+    check_built,
     checked_act_select,
     checked_choice,
 )
@@ -62,6 +62,7 @@ class Agent(Generic[AnyHParams]):
     action_spaces: ClassVar[tuple[type, ...]]  # kinds of action space it can act in
     hparams_type: ClassVar[type[HParams]] = HParams  # of its hyperparameters; `Agent[DQNHParams]` sets it
     trajectory_extras: tuple[str, ...] = ()  # what a rollout keeps beside the transition, [N] each
+    transient: ClassVar[tuple[str, ...]] = ()  # attributes: variables that need not outlive an iteration
     recurrent: ClassVar[bool] = False  # whether it can learn with models that keep state
     rows_of_env = 1  # how many of `hparams.num_envs` rows are one environment: its agents, each a row
 
@@ -96,9 +97,7 @@ class Agent(Generic[AnyHParams]):
         self.optimizers: dict[str, keras.optimizers.Optimizer] = {}
         self._rates: dict[str, float | None] = {}  # at the start of the schedule; None: hparams.lr
         self.build()
-        if "network" not in self.networks:
-            raise UsageError(f'algorithm {hparams.algo} has no acting network: add_network("network", ...)')
-        check_saved(self, self.variables)
+        check_built(self)
         check_groups(hparams, self.networks)
         if not self.recurrent and tf.nest.flatten(self._network_state(1)):
             raise UsageError(

@@ -8,7 +8,6 @@ after `ActSelect` say, each of which it may fulfil or not.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import keras
@@ -83,13 +82,17 @@ class ActSelectForSome(Protocol):
         """Says for which environments it acts (`Agent.act_for`)."""
 
 
-def check_saved(part: object, variables: Mapping[str, Any]) -> None:
-    """Raises UsageError where an attribute of an algorithm or a memory is a variable that is not among its
-    `variables`: no checkpoint would hold it, and the next of several copies would begin with it."""
-    saved = {id(each) for each in variables.values()}
-    for name, each in vars(part).items():
-        if isinstance(each, tf.Variable | keras.Variable) and id(each) not in saved:
-            kind = type(part).__name__
+def check_built(agent: Any) -> None:
+    """Raises UsageError where what `build` has made lacks a network that acts, or where an attribute is a
+    variable that is neither among `variables` nor named in `transient`: no checkpoint would hold it, and the
+    next of several copies would begin with it."""
+    if "network" not in agent.networks:
+        raise UsageError(f'algorithm {agent.hparams.algo} has no acting network: add_network("network", ...)')
+    saved = {id(each) for each in agent.variables.values()}
+    for name, each in vars(agent).items():
+        kept = id(each) in saved or name in agent.transient
+        if isinstance(each, tf.Variable | keras.Variable) and not kept:
+            kind = type(agent).__name__
             raise UsageError(
                 f"{kind}.{name} is a variable that no checkpoint holds: give it a name in {kind}.variables"
             )

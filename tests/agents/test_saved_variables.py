@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from rl.agents.algos.registry import get_algo
-from rl.agents.contracts import check_saved
+from rl.agents.contracts import check_built
 from rl.envs.make import make_eval_envs
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
@@ -31,10 +31,12 @@ def test_a_variable_of_an_algorithm_that_no_checkpoint_holds_is_told_in_a_line()
     env.close()
 
 
-def test_what_is_no_variable_is_nobodys_affair():
-    class Memory:
-        def __init__(self):
-            self.rows, self.size, self.name = tf.Variable([0.0]), 3, "mine"
+def test_what_is_no_variable_or_need_not_be_kept_is_nobodys_affair():
+    class Mine:
+        transient = ("sum",)
 
-    memory = Memory()
-    check_saved(memory, {"rows": memory.rows})
+        def __init__(self):
+            self.rows, self.sum, self.size = tf.Variable([0.0]), tf.Variable(0.0), 3
+            self.variables, self.networks = {"rows": self.rows}, {"network": None}
+
+    check_built(Mine())

@@ -70,6 +70,7 @@ class AlphaZero(Agent[AlphaZeroHParams]):
 
     experience = "rollout"
     action_spaces: ClassVar[tuple[type, ...]] = (spaces.Discrete,)
+    transient = ("threshold",)  # without ranked rewards nothing changes it, with them it is saved
 
     def build(self) -> None:
         hparams = self.hparams

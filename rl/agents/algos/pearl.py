@@ -68,6 +68,7 @@ class PEARL(SAC):
     hparams: PEARLHParams
     hparams_type = PEARLHParams
     experience = "sequence"
+    transient = ("returns",)  # a rollout sets them before its updates tell of them
 
     def build(self) -> None:
         hparams = self.hparams
