@@ -272,11 +272,13 @@ class Recorder:
     def _end(self, go_on: bool, reopen: bool = False) -> None:
         assert self._journal is not None
         with folder_lock(self._data, wait=True):
-            following = shards.fold(self._data, self._number, go_on and bool(self._owner))
+            following = shards.fold(self._data, self._number, reopen or (go_on and bool(self._owner)))
             self.abandon()
-            if reopen and following is not None:
-                path = stored.journal_path(self._data, following)
-                self._number, self._journal = following, journal.Journal(path, path.stat().st_size)
+            if following is not None and reopen:
+                self._number, self._journal = stored.number_of(following.path), following
+                self._begun = following.size
+            elif following is not None:
+                following.close()
 
     def __enter__(self) -> Recorder:
         return self

@@ -1,0 +1,78 @@
+"""What disks and kills do to data sets: nothing that was recorded is lost, doubled or taken for damage."""
+
+import logging
+
+import pytest
+from played import assert_equal
+from recordings import Played, recorded, recorder
+
+from rl.data import shards, stored
+from rl.data.dataset import read
+from rl.errors import Unavailable
+
+
+def failing(call, at):
+    """`call` as it is, but for the calls of these numbers (from 1), for which the disk is full."""
+    calls = []
+
+    def failed(*words):
+        calls.append(words)
+        if len(calls) in at:
+            raise Unavailable("no space left")
+        return call(*words)
+
+    return failed
+
+
+@pytest.mark.parametrize("owner", ["run", ""])
+def test_what_fails_after_a_journal_became_a_shard_loses_nothing(tmp_path, monkeypatch, caplog, owner):
+    expected = recorded(tmp_path / "whole", 40, owner=owner)
+    monkeypatch.setattr("rl.data.recorder.LARGE", 100)
+    played = Played()
+    with recorder(tmp_path / "full", owner=owner) as made, monkeypatch.context() as patch:
+        made.begin()
+        # The first call lists the policy, the second one counts, after main_data.hdf5 has the episodes.
+        patch.setattr(shards, "write_metadata", failing(shards.write_metadata, [2]))
+        for _ in range(4):
+            made.add(*played.rows(10))
+            made.flush()
+            with caplog.at_level(logging.WARNING, "rl.data"):
+                made.saved()
+    data = tmp_path / "full" / "data"
+    assert caplog.messages == [
+        f"{data / 'metadata.json'} does not count the episodes that are there: no space left"
+    ]
+    assert_equal(read(tmp_path / "full", exact=True), expected)
+    assert read(tmp_path / "full").metadata["total_episodes"] == len(expected.lengths)
+
+
+def test_episodes_that_nobody_counted_are_counted_by_repair(tmp_path, monkeypatch):
+    made, data = recorder(tmp_path), tmp_path / "data"
+    made.begin()
+    made.add(*Played().rows(20))
+    with monkeypatch.context() as patch:
+        patch.setattr(shards, "write_metadata", failing(shards.write_metadata, [2]))
+        made.close()
+    found = read(tmp_path)
+    assert found.metadata["total_episodes"] == 0 and len(found.lengths) == 12
+    assert shards.repair(data) == ["metadata.json counts the 12 episodes again"]
+    metadata = read(tmp_path).metadata
+    assert (metadata["total_episodes"], metadata["total_steps"]) == (12, found.lengths.sum())
+    assert shards.repair(data) == []
+
+
+def test_a_journal_that_has_more_than_its_shard_is_not_removed(tmp_path, monkeypatch, caplog):
+    made, played, data = recorder(tmp_path), Played(), tmp_path / "data"
+    made.begin()
+    made.add(*played.rows(20))
+    made.flush()
+    with monkeypatch.context() as patch:
+        patch.setattr(shards, "remove_quietly", lambda path: None)
+        shards.fold(data, made._number)
+    made.add(*played.rows(20))
+    with caplog.at_level(logging.WARNING, "rl.data"):
+        made.close()
+    assert "12 of its episodes are there twice" in caplog.messages[0]
+    found, expected = read(tmp_path, exact=True), recorded(tmp_path / "whole", 40)
+    assert len(found.lengths) == 12 + len(expected.lengths) and not stored.journals(data)
+    assert [each["step"] for each in found.about[12:]] == [each["step"] for each in expected.about]
