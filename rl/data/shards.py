@@ -208,7 +208,7 @@ def link(data: Path, new: dict[str, Shard]) -> None:
     for name, shard in new.items():
         shards[name] = shard
         links += [(name, f"/{GROUP}{i}") for i in range(shard.episodes)]
-    _write_main(data, shards, links)
+    write_main(data, shards, links)
 
 
 def _links(data: Path) -> tuple[dict[str, Shard], list[tuple[str, str]]]:
@@ -233,7 +233,14 @@ def _links(data: Path) -> tuple[dict[str, Shard], list[tuple[str, str]]]:
     return shards, [(own.name, f"/{GROUP}{i}") for i in inside] + links
 
 
-def _write_main(data: Path, shards: dict[str, Shard], links: list[tuple[str, str]]) -> None:
+def write_main(data: Path, shards: dict[str, Shard], links: list[tuple[str, str]]) -> None:
+    """Writes main_data.hdf5 anew, at once or not at all, and counts. Hold the folder's lock.
+
+    links: for each episode its shard and its place in it.
+
+    Raises:
+        UsageError: it cannot be written (Unavailable where that may pass).
+    """
     temporary = data / f".tmp-{MAIN}"
     try:
         with h5py.File(temporary, "w", libver=hdf5.FORMAT) as file:
@@ -295,7 +302,7 @@ def repair(data: Path) -> list[str]:
     for path in lost:
         kept[path.name], places = _as_found(path)
         links += [(path.name, place) for place in places]
-    _write_main(data, kept, links)
+    write_main(data, kept, links)
     return done
 
 

@@ -89,6 +89,21 @@ def listed_in(file: h5py.File) -> dict[str, Shard]:
         return {}
 
 
+def has_episodes(data: Path) -> bool:
+    """Says whether a folder may hold episodes: a crash may leave a main_data.hdf5 without any.
+
+    Raises:
+        UsageError: main_data.hdf5 cannot be read.
+    """
+    main = data / MAIN
+    if journals(data) or shard_files(data):
+        return True
+    if not main.exists() or not main.stat().st_size:
+        return False
+    with opened(main) as file:
+        return any(hdf5.number(name) is not None for name in file)
+
+
 def opened(path: Path) -> h5py.File:
     """Opens an HDF5 file to be read. Raises UsageError."""
     try:

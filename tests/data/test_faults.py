@@ -1,14 +1,16 @@
 """What disks and kills do to data sets: nothing that was recorded is lost, doubled or taken for damage."""
 
 import logging
+import os
 
+import h5py
 import pytest
 from played import assert_equal
 from recordings import Played, recorded, recorder
 
 from rl.data import shards, stored
 from rl.data.dataset import read
-from rl.errors import Unavailable
+from rl.errors import Unavailable, UsageError
 
 
 def failing(call, at):
@@ -76,3 +78,23 @@ def test_a_journal_that_has_more_than_its_shard_is_not_removed(tmp_path, monkeyp
     found, expected = read(tmp_path, exact=True), recorded(tmp_path / "whole", 40)
     assert len(found.lengths) == 12 + len(expected.lengths) and not stored.journals(data)
     assert [each["step"] for each in found.about[12:]] == [each["step"] for each in expected.about]
+
+
+@pytest.mark.parametrize("left", ["nothing", "metadata", "main", "empty"])
+def test_what_a_kill_left_of_a_new_data_set_is_as_if_nothing_were_there(tmp_path, monkeypatch, left):
+    expected, data = recorded(tmp_path / "whole", 20), tmp_path / "new" / "data"
+    with monkeypatch.context() as patch, pytest.raises(Unavailable):
+        patch.setattr("rl.data.recorder.write_metadata", failing(None, [1]))
+        if left == "metadata":
+            patch.undo()
+            patch.setattr(shards, "write_main", failing(None, [1]))
+        recorder(tmp_path / "new").begin()
+    assert sorted(os.listdir(data)) == (["metadata.json"] if left == "metadata" else [])
+    if left in ("main", "empty"):  # what versions before this one left
+        h5py.File(data / "main_data.hdf5", "w").close()
+        if left == "empty":
+            os.truncate(data / "main_data.hdf5", 0)
+    assert_equal(recorded(tmp_path / "new", 20), expected)
+    os.unlink(data / "metadata.json")
+    with pytest.raises(UsageError, match=r"has main_data.hdf5 but no metadata.json"):
+        recorder(tmp_path / "new")
