@@ -225,12 +225,20 @@ def _links(data: Path) -> tuple[dict[str, Shard], list[tuple[str, str]]]:
                 inside.append(i)
     if not inside:
         return shards, links
-    own = shard_path(data, next_number(data))
-    patiently(lambda: os.link(data / MAIN, own), f"cannot write {own}")
+    own = _second_name(data)
+    if own is None:
+        path = own = shard_path(data, next_number(data))
+        patiently(lambda: os.link(data / MAIN, path), f"cannot write {own}")
     metadata = read_metadata(data)
     counts = int(metadata.get("total_episodes", 0)), int(metadata.get("total_steps", 0))
     shards[own.name] = Shard(own.stat().st_size, checksum(own), *counts)
     return shards, [(own.name, f"/{GROUP}{i}") for i in inside] + links
+
+
+def _second_name(data: Path) -> Path | None:
+    """Returns the shard that is main_data.hdf5 itself by another name, which a crash may leave; None where
+    there is none."""
+    return next((path for path in shard_files(data) if os.path.samefile(path, data / MAIN)), None)
 
 
 def write_main(data: Path, shards: dict[str, Shard], links: list[tuple[str, str]]) -> None:
@@ -292,8 +300,15 @@ def repair(data: Path) -> list[str]:
             done.append(f"{path.name}: its episodes are part of the data set, as for all who read it")
     known, links = _links(data)
     troubles = {name: trouble_of(data / name, shard) for name, shard in known.items()}
+    # A file of the same content as a sound one is another name, or a copy, of it.
+    sound = {(shard.size, shard.crc) for name, shard in known.items() if not troubles[name]}
     lost = [path for path in shard_files(data) if path.name not in known and not trouble_of(path, None)]
+    lost = [path for path in lost if (path.stat().st_size, checksum(path)) not in sound]
+    # What is left of a fold that failed is in the journal, which goes on.
+    lost = [path for path in lost if not journal_path(data, number_of(path)).exists()]
     if not lost and not any(troubles.values()):
+        if (data / MAIN).exists() and (second := _second_name(data)) is not None:
+            remove_quietly(second)
         return done + _counted_again(data, *_counts(known, links))
     done += [f"{name} is damaged and left out: {trouble}" for name, trouble in troubles.items() if trouble]
     done += [f"{path.name}: its episodes are part of the data set again" for path in lost]

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 
 import h5py
 import pytest
@@ -9,7 +10,7 @@ from played import assert_equal
 from recordings import Played, recorded, recorder
 
 from rl.data import shards, stored
-from rl.data.dataset import read
+from rl.data.dataset import read, write
 from rl.errors import Unavailable, UsageError
 
 
@@ -98,3 +99,47 @@ def test_what_a_kill_left_of_a_new_data_set_is_as_if_nothing_were_there(tmp_path
     os.unlink(data / "metadata.json")
     with pytest.raises(UsageError, match=r"has main_data.hdf5 but no metadata.json"):
         recorder(tmp_path / "new")
+
+
+@pytest.mark.parametrize("after", ["repair", "record and repair", "copy and repair"])
+def test_a_kill_while_episodes_become_a_shard_doubles_none(tmp_path, monkeypatch, after):
+    expected, data = recorded(tmp_path / "recorded", 20), tmp_path / "one" / "data"
+    write(tmp_path / "one", expected)
+    killed = recorder(tmp_path / "one", seed=1)
+    killed.begin()
+    killed.add(*Played().rows(20))
+    with monkeypatch.context() as patch, pytest.raises(Unavailable):
+        patch.setattr(shards, "write_main", failing(None, [1]))
+        killed.close()
+    assert len(read(tmp_path / "one").lengths) == 24
+    if after == "record and repair":
+        recorded(tmp_path / "one", 20, seed=2)
+    elif after == "copy and repair":  # other files, of the same content
+        recorded(tmp_path / "one", 20, seed=2)
+        shutil.copy(data / "shard_000002.hdf5", data / "shard_000009.hdf5")
+    count = 24 if after == "repair" else 36
+    for _ in range(2):
+        shards.repair(data)
+        assert len(read(tmp_path / "one").lengths) == count
+    assert read(tmp_path / "one").metadata["total_episodes"] == count
+
+
+def test_a_look_for_damage_leaves_nothing_behind(tmp_path):
+    write(tmp_path / "one", recorded(tmp_path / "recorded", 20))
+    assert shards.repair(tmp_path / "one" / "data") == []
+    assert sorted(os.listdir(tmp_path / "one" / "data")) == ["main_data.hdf5", "metadata.json"]
+
+
+def test_repair_leaves_alone_what_a_recording_that_goes_on_will_fold(tmp_path, monkeypatch):
+    expected, played, made = recorded(tmp_path / "whole", 40), Played(), recorder(tmp_path / "live")
+    made.begin()
+    made.add(*played.rows(20))
+    made.flush()
+    with monkeypatch.context() as patch, pytest.raises(Unavailable):
+        patch.setattr("rl.data.recorder.LARGE", 100)
+        patch.setattr(shards, "link", failing(None, [1]))
+        made.saved()
+    assert shards.repair(tmp_path / "live" / "data") == []
+    made.add(*played.rows(20))
+    made.close()
+    assert_equal(read(tmp_path / "live", exact=True), expected)
