@@ -24,6 +24,7 @@ from rl.storage.files import checksum, failure, reason
 
 _log = logging.getLogger("rl.data")
 ENTRY = "shards"  # attribute of main_data.hdf5
+OPEN = 32  # shards that a reader keeps open: there may be more of them than files that a process may open
 _JOURNAL, _SHARD = re.compile(r"journal_\d{6}\.bin"), re.compile(r"shard_\d{6}\.hdf5")
 
 
@@ -147,7 +148,8 @@ class Reader:
     def __init__(self, data: Path):
         self._data, self._main = data, opened(data / MAIN)
         self._known = listed_in(self._main)
-        self._files: dict[str, h5py.File | None] = {}  # shards, None where one is damaged
+        self._sound: dict[str, bool] = {}  # shards that were looked at
+        self._files: dict[str, h5py.File] = {}  # those that are open, the one used last at the end
         self.numbers = sorted(i for i in map(hdf5.number, self._main) if i is not None)
 
     def group(self, i: int) -> h5py.Group | None:
@@ -161,18 +163,28 @@ class Reader:
             return self._main[f"{GROUP}{i}"]
         if not (isinstance(link, h5py.ExternalLink) and _SHARD.fullmatch(link.filename)):
             raise Damaged("it stands in no shard of this data set")
-        if link.filename not in self._files:
-            path = self._data / link.filename
-            trouble = trouble_of(path, self._known.get(link.filename))
-            if trouble:
-                _log.warning("%s is damaged and left out: %s", path, trouble)
-            self._files[link.filename] = None if trouble else h5py.File(path, "r")
-        shard = self._files[link.filename]
-        if shard is None:
+        if not self._is_sound(link.filename):
             return None
+        shard = self._shard(link.filename)
         if not isinstance(shard.get(link.path, getlink=True), h5py.HardLink):
             raise Damaged("it stands in another file")
         return shard[link.path]
+
+    def _is_sound(self, name: str) -> bool:
+        if name not in self._sound:
+            trouble = trouble_of(self._data / name, self._known.get(name))
+            if trouble:
+                _log.warning("%s is damaged and left out: %s", self._data / name, trouble)
+            self._sound[name] = not trouble
+        return self._sound[name]
+
+    def _shard(self, name: str) -> h5py.File:
+        """Returns a shard, open; of those before it the last ones stay open."""
+        file = self._files.pop(name, None)
+        while file is None and len(self._files) >= OPEN:
+            self._files.pop(next(iter(self._files))).close()
+        self._files[name] = file or h5py.File(self._data / name, "r")
+        return self._files[name]
 
     def length(self, i: int) -> int:
         """Returns the steps of an episode, without reading them; 0 where it is damaged, of which one line
@@ -187,7 +199,7 @@ class Reader:
 
     def close(self) -> None:
         """Closes the files."""
-        for each in filter(None, self._files.values()):
+        for each in self._files.values():
             each.close()
         self._main.close()
 

@@ -1,16 +1,20 @@
 """What disks and kills do to data sets: nothing that was recorded is lost, doubled or taken for damage."""
 
+import contextlib
 import logging
 import os
+import resource
 import shutil
 
 import h5py
+import numpy as np
 import pytest
 from played import assert_equal
 from recordings import Played, recorded, recorder
 
 from rl.data import shards, stored
 from rl.data.dataset import read, write
+from rl.data.pieces import Pieces
 from rl.errors import Unavailable, UsageError
 
 
@@ -25,6 +29,24 @@ def failing(call, at):
         return call(*words)
 
     return failed
+
+
+@contextlib.contextmanager
+def descriptors(count):
+    """Lets this process open so many more files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    end, taken = max(map(int, os.listdir("/dev/fd"))) + 1, []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (end, hard))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (end + count, hard))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for each in taken:
+            os.close(each)
 
 
 @pytest.mark.parametrize("owner", ["run", ""])
@@ -143,3 +165,16 @@ def test_repair_leaves_alone_what_a_recording_that_goes_on_will_fold(tmp_path, m
     made.add(*played.rows(20))
     made.close()
     assert_equal(read(tmp_path / "live", exact=True), expected)
+
+
+def test_more_shards_are_read_than_files_may_be_open(tmp_path, monkeypatch, caplog):
+    for seed in range(16):
+        expected = recorded(tmp_path / "many", 5, seed=seed)
+    monkeypatch.setattr(stored, "OPEN", 4, raising=False)
+    with caplog.at_level(logging.WARNING, "rl.data"), descriptors(10):
+        assert_equal(read(tmp_path / "many", exact=True), expected)
+        pieces = Pieces(tmp_path / "many")
+        pieces.group(np.random.default_rng(0).permutation(len(pieces.lengths)), 10)
+        lengths = [length for group in range(len(pieces.steps)) for length in pieces.read(group).lengths]
+    pieces.close()
+    assert sorted(lengths) == sorted(expected.lengths) and not caplog.messages
