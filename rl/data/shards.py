@@ -11,6 +11,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ from rl.data.stored import (
     listed_in,
     next_number,
     number_of,
+    numbers_in,
     opened,
+    reading,
     shard_files,
     shard_path,
     trouble_of,
@@ -217,8 +220,8 @@ def _links(data: Path) -> tuple[dict[str, Shard], list[tuple[str, str]]]:
         return {}, []
     with opened(data / MAIN) as main:
         shards, links, inside = listed_in(main), [], []
-        for i in sorted(i for i in map(hdf5.number, main) if i is not None):
-            found = main.get(f"{GROUP}{i}", getlink=True)
+        for i in numbers_in(main):
+            found = reading(data / MAIN, partial(main.get, f"{GROUP}{i}", getlink=True))
             if isinstance(found, h5py.ExternalLink):
                 links.append((found.filename, found.path))
             else:
@@ -289,11 +292,10 @@ def repair(data: Path) -> list[str]:
         UsageError: it cannot be read or written.
     """
     done = []
-    try:
-        listed(data)
-    except UsageError as error:
+    trouble = trouble_of(data / MAIN, None) if (data / MAIN).exists() else ""
+    if trouble:
         set_aside(data / MAIN)
-        done.append(f"{error}: set aside")
+        done.append(f"{MAIN} is damaged and set aside: {trouble}")
     for path in journals(data):
         if not journal.is_open(path):
             fold(data, number_of(path))
@@ -333,7 +335,7 @@ def _counted_again(data: Path, episodes: int, steps: int) -> list[str]:
 def _as_found(path: Path) -> tuple[Shard, list[str]]:
     """Returns what is to be said of a shard, and the places of its episodes."""
     with opened(path) as file:
-        found = sorted(i for i in map(hdf5.number, file) if i is not None)
+        found = numbers_in(file)
         steps = sum(len(file[f"{GROUP}{i}/rewards"]) for i in found)
     return Shard(path.stat().st_size, checksum(path), len(found), steps), [f"/{GROUP}{i}" for i in found]
 

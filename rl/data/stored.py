@@ -6,13 +6,14 @@ added, a number of episodes each. It says each shard's size and CRC-32.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import h5py
 from gymnasium import spaces
@@ -20,11 +21,16 @@ from gymnasium import spaces
 from rl.data import hdf5
 from rl.data.hdf5 import GROUP, Damaged, Episode
 from rl.data.metadata import MAIN
-from rl.storage.files import checksum, failure, reason
+from rl.errors import UsageError
+from rl.storage.files import MISSING, checksum, failure, patiently, reason
 
 _log = logging.getLogger("rl.data")
 ENTRY = "shards"  # attribute of main_data.hdf5
 OPEN = 32  # shards that a reader keeps open: there may be more of them than files that a process may open
+# What h5py raises of files that are damaged, and of those that cannot be read.
+READ = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError)
+_DAMAGE = {*MISSING, errno.EINVAL}  # the latter of places in a file that cannot be
+T = TypeVar("T")
 _JOURNAL, _SHARD = re.compile(r"journal_\d{6}\.bin"), re.compile(r"shard_\d{6}\.hdf5")
 
 
@@ -81,13 +87,25 @@ def listed(data: Path) -> dict[str, Shard]:
 
 
 def listed_in(file: h5py.File) -> dict[str, Shard]:
-    """Reads what an open main_data.hdf5 says of its shards, by their names."""
+    """Reads what an open main_data.hdf5 says of its shards, by their names. Raises UsageError where it cannot
+    be read."""
     try:
-        entries = json.loads(file.attrs.get(ENTRY, "{}"))
-        return {str(name): Shard(*map(int, values)) for name, values in entries.items()}
-    except (ValueError, TypeError, AttributeError, OSError):
+        # `get` takes an attribute that cannot be read for one that is not there.
+        there = reading(file.filename, lambda: ENTRY in file.attrs)
+        text = reading(file.filename, lambda: file.attrs[ENTRY]) if there else "{}"
+        return {str(name): Shard(*map(int, values)) for name, values in json.loads(text).items()}
+    except (Damaged, ValueError, TypeError, AttributeError):
         _log.warning("%s does not say what its shards are: they are not checked", file.filename)
         return {}
+
+
+def numbers_in(file: h5py.File) -> list[int]:
+    """Returns the numbers of the episodes in an open file, in their order. Raises UsageError."""
+    try:
+        names = reading(file.filename, lambda: list(file))
+    except Damaged as error:
+        raise UsageError(f"cannot read {file.filename}: {error} (python -m rl.data repair)") from error
+    return sorted(i for i in map(hdf5.number, names) if i is not None)
 
 
 def has_episodes(data: Path) -> bool:
@@ -102,15 +120,40 @@ def has_episodes(data: Path) -> bool:
     if not main.exists() or not main.stat().st_size:
         return False
     with opened(main) as file:
-        return any(hdf5.number(name) is not None for name in file)
+        return bool(numbers_in(file))
 
 
 def opened(path: Path) -> h5py.File:
-    """Opens an HDF5 file to be read. Raises UsageError."""
+    """Opens an HDF5 file to be read. Raises UsageError (Unavailable where that may pass)."""
     try:
-        return h5py.File(path, "r")
+        return patiently(lambda: h5py.File(path, "r"))
     except OSError as error:
         raise failure(f"cannot read {path}: {reason(error)} (python -m rl.data repair)", error) from error
+
+
+def reading(path: str | os.PathLike[str], call: Callable[[], T]) -> T:
+    """Calls what reads an HDF5 file, and again after a moment where that fails and may pass.
+
+    Returns:
+        What it returns.
+
+    Raises:
+        Damaged: the file is missing, or is not what it should be. Nothing else is damage: what is taken for
+            it is left out, and may be all that there is.
+        UsageError: it cannot be read (Unavailable where that may pass).
+    """
+
+    def attempt() -> T:
+        try:
+            return call()
+        except READ as error:
+            told = hdf5.system_error(error)
+            if told is None or told.errno in _DAMAGE:
+                raise Damaged(reason(told or error)) from error
+            told.filename = os.fspath(path)  # which the line of each try names
+            raise told from error
+
+    return patiently(attempt, f"cannot read {path}")
 
 
 def stored(data: Path, observations: spaces.Space, actions: spaces.Space, jpeg: bool) -> Iterator[Episode]:
@@ -120,7 +163,7 @@ def stored(data: Path, observations: spaces.Space, actions: spaces.Space, jpeg: 
     jpeg: whether pictures are stored as JPEG.
 
     Raises:
-        UsageError: main_data.hdf5 itself cannot be read.
+        UsageError: main_data.hdf5 itself, or what is not damaged, cannot be read.
     """
     if not (data / MAIN).exists():
         return
@@ -128,12 +171,12 @@ def stored(data: Path, observations: spaces.Space, actions: spaces.Space, jpeg: 
     try:
         for i in reader.numbers:
             try:
-                group = reader.group(i)
-                if group is not None:
-                    yield hdf5.read_episode(group, observations, actions, jpeg)
-            except (Damaged, KeyError, OSError) as error:
-                line = " ".join(str(error).split())
-                _log.warning("%s: episode %d is damaged and left out: %s", data / MAIN, i, line)
+                episode = reader.episode(i, observations, actions, jpeg)
+            except Damaged as error:
+                _log.warning("%s: episode %d is damaged and left out: %s", data / MAIN, i, error)
+                continue
+            if episode is not None:
+                yield episode
     finally:
         reader.close()
 
@@ -150,25 +193,58 @@ class Reader:
         self._known = listed_in(self._main)
         self._sound: dict[str, bool] = {}  # shards that were looked at
         self._files: dict[str, h5py.File] = {}  # those that are open, the one used last at the end
-        self.numbers = sorted(i for i in map(hdf5.number, self._main) if i is not None)
+        self.numbers = numbers_in(self._main)
 
-    def group(self, i: int) -> h5py.Group | None:
-        """Returns the group of an episode, None where its shard is damaged, of which one line warns.
+    def episode(
+        self, i: int, observations: spaces.Space, actions: spaces.Space, jpeg: bool
+    ) -> Episode | None:
+        """Reads an episode; None where its shard is damaged, of which one line warns.
 
         Raises:
-            Damaged, KeyError, OSError: there is none.
+            Damaged: it is.
+            UsageError: it cannot be read (Unavailable where that may pass).
         """
+        return self._of(i, lambda group: hdf5.read_episode(group, observations, actions, jpeg))
+
+    def length(self, i: int) -> int:
+        """Returns the steps of an episode, without reading them; 0 where it is damaged, of which one line
+        warns. Raises UsageError as `episode`."""
+        try:
+            return self._of(i, lambda group: int(group["rewards"].shape[0])) or 0
+        except Damaged as error:
+            _log.warning("%s: episode %d is damaged and left out: %s", self._data / MAIN, i, error)
+            return 0
+
+    def _of(self, i: int, use: Callable[[h5py.Group], T]) -> T | None:
+        name, place = reading(self._data / MAIN, lambda: self._place(i))
+        if name and not self._is_sound(name):
+            return None
+
+        def used() -> T:
+            try:
+                return use(self._group(name, place))
+            except READ:  # a file that was opened before the failure may be of no more use
+                self._close_shards()
+                raise
+
+        return reading(self._data / (name or MAIN), used)
+
+    def _place(self, i: int) -> tuple[str, str]:
+        """Returns the shard of an episode, empty for main_data.hdf5, and its place there. Raises Damaged."""
         link = self._main.get(f"{GROUP}{i}", getlink=True)
         if isinstance(link, h5py.HardLink):
-            return self._main[f"{GROUP}{i}"]
+            return "", f"{GROUP}{i}"
         if not (isinstance(link, h5py.ExternalLink) and _SHARD.fullmatch(link.filename)):
             raise Damaged("it stands in no shard of this data set")
-        if not self._is_sound(link.filename):
-            return None
-        shard = self._shard(link.filename)
-        if not isinstance(shard.get(link.path, getlink=True), h5py.HardLink):
+        return link.filename, link.path
+
+    def _group(self, name: str, place: str) -> h5py.Group:
+        if not name:
+            return self._main[place]
+        shard = self._shard(name)
+        if not isinstance(shard.get(place, getlink=True), h5py.HardLink):
             raise Damaged("it stands in another file")
-        return shard[link.path]
+        return shard[place]
 
     def _is_sound(self, name: str) -> bool:
         if name not in self._sound:
@@ -186,34 +262,34 @@ class Reader:
         self._files[name] = file or h5py.File(self._data / name, "r")
         return self._files[name]
 
-    def length(self, i: int) -> int:
-        """Returns the steps of an episode, without reading them; 0 where it is damaged, of which one line
-        warns."""
-        try:
-            group = self.group(i)
-            return 0 if group is None else int(group["rewards"].shape[0])
-        except (Damaged, KeyError, OSError, AttributeError, IndexError) as error:
-            line = " ".join(str(error).split())
-            _log.warning("%s: episode %d is damaged and left out: %s", self._data / MAIN, i, line)
-            return 0
-
     def close(self) -> None:
         """Closes the files."""
-        for each in self._files.values():
-            each.close()
+        self._close_shards()
         self._main.close()
+
+    def _close_shards(self) -> None:
+        while self._files:
+            self._files.popitem()[1].close()
 
 
 def trouble_of(path: Path, shard: Shard | None) -> str:
-    """Says what is wrong with a shard; empty where nothing is."""
-    try:
+    """Says what is wrong with a shard; empty where nothing is.
+
+    Raises:
+        UsageError: it cannot be read (Unavailable where that may pass), which says nothing of what is in it.
+    """
+
+    def look() -> None:
         if shard is not None:
             size = path.stat().st_size
             if size != shard.size:
-                return f"it has {size} bytes, not {shard.size}"
+                raise Damaged(f"it has {size} bytes, not {shard.size}")
             if checksum(path) != shard.crc:
-                return "its CRC-32 is another one"
+                raise Damaged("its CRC-32 is another one")
         h5py.File(path, "r").close()
-    except OSError as error:
-        return reason(error)
+
+    try:
+        reading(path, look)
+    except Damaged as error:
+        return str(error)
     return ""

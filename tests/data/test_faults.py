@@ -1,8 +1,10 @@
 """What disks and kills do to data sets: nothing that was recorded is lost, doubled or taken for damage."""
 
 import contextlib
+import errno
 import logging
 import os
+import pkgutil
 import resource
 import shutil
 
@@ -10,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 from played import assert_equal
-from recordings import Played, recorded, recorder
+from recordings import SPACES, Played, recorded, recorder
 
 from rl.data import shards, stored
 from rl.data.dataset import read, write
@@ -178,3 +180,66 @@ def test_more_shards_are_read_than_files_may_be_open(tmp_path, monkeypatch, capl
         lengths = [length for group in range(len(pieces.steps)) for length in pieces.read(group).lengths]
     pieces.close()
     assert sorted(lengths) == sorted(expected.lengths) and not caplog.messages
+
+
+def shaky(call, failures, code=errno.EIO):
+    """`call` as it is, but for its first `failures` calls, which fail as `code` says."""
+    left = [code] * failures
+
+    def failed(*words, **options):
+        if left:
+            code = left.pop()
+            raise OSError(code, os.strerror(code))
+        return call(*words, **options)
+
+    return failed
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("place", ["rl.data.stored.checksum", "rl.data.hdf5._array", "h5py.File"])
+def test_what_cannot_be_read_now_is_not_damaged(tmp_path, monkeypatch, caplog, place, code):
+    monkeypatch.setattr("rl.storage.files.PAUSES", (0.0,))
+    for seed in range(2):
+        expected = recorded(tmp_path / "two", 10, seed=seed)
+    count, call = len(expected.lengths), pkgutil.resolve_name(place)
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "rl.data"):
+        patch.setattr(place, shaky(call, 1, code))
+        assert_equal(read(tmp_path / "two", exact=True), expected)
+        patch.setattr(place, shaky(call, 1, code))
+        pieces = Pieces(tmp_path / "two")
+        assert len(pieces.lengths) == count
+        pieces.group(np.arange(count), 5)
+        patch.setattr(place, shaky(call, 1, code))
+        pieces.read(0)
+        patch.setattr(place, shaky(call, 1000, code))
+        with pytest.raises(Unavailable, match=r"cannot read .*hdf5"):
+            read(tmp_path / "two")
+        if place != "rl.data.hdf5._array":
+            with pytest.raises(Unavailable, match=r"cannot read .*hdf5"):
+                Pieces(tmp_path / "two")
+            with pytest.raises(Unavailable, match=r"cannot read .*hdf5"):
+                shards.repair(tmp_path / "two" / "data")
+    pieces.close()
+    assert not [line for line in caplog.messages if "damaged" in line]
+    assert_equal(read(tmp_path / "two", exact=True), expected)
+
+
+@pytest.mark.parametrize("kind", ["itself", "shards"])
+def test_a_descriptor_that_fails_within_hdf5_is_no_damage(tmp_path, monkeypatch, caplog, kind):
+    monkeypatch.setattr("rl.storage.files.PAUSES", (0.0,))
+    expected = recorded(tmp_path / "shards", 20)
+    write(tmp_path / "itself", expected)
+    reader = stored.Reader(tmp_path / kind / "data")
+    reader.length(0)  # which opens its shard
+    file = reader._main if kind == "itself" else next(iter(reader._files.values()))
+    other = os.open(os.devnull, os.O_WRONLY)  # of which every read fails
+    os.dup2(other, file.id.get_vfd_handle())
+    os.close(other)
+    with caplog.at_level(logging.WARNING, "rl.data"):
+        if kind == "itself":
+            for call in (reader.length, lambda i: reader.episode(i, *SPACES, False)):
+                with pytest.raises(Unavailable, match=r"cannot read .*main_data.hdf5: Bad file descriptor"):
+                    call(9)
+        else:  # a shard is opened again
+            assert [reader.length(i) for i in reader.numbers] == expected.lengths.tolist()
+    assert caplog.messages and all(line.endswith("trying again") for line in caplog.messages)
