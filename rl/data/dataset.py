@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 from gymnasium import spaces
 
-from rl.data import cache, hdf5, journal, shards, stored
+from rl.data import cache, hdf5, shards, stored
 from rl.data.hdf5 import Episode
 from rl.data.metadata import MAIN, METADATA, env_id_of, read_metadata, totals, write_metadata
 from rl.data.spaces import (
@@ -229,11 +229,8 @@ def stored_episodes(
     data: Path, observations: spaces.Space, actions: spaces.Space, metadata: dict[str, Any]
 ) -> Iterator[Episode]:
     """Yields the whole episodes of the folder `data`; warns of what is damaged, which is left out."""
-    yield from stored.stored(data, observations, actions, bool(metadata.get("jpeg_encoding", True)))
-    for path in stored.journals(data):
-        if not stored.is_folded(data, stored.number_of(path)):
-            for whole in journal.episodes(path):
-                yield shards.episode_of(whole, observations, actions, {})
+    for each in stored.stored(data, observations, actions, bool(metadata.get("jpeg_encoding", True))):
+        yield each if isinstance(each, Episode) else shards.episode_of(each, observations, actions, {})
 
 
 def data_folder(folder: str | os.PathLike[str]) -> Path:

@@ -6,21 +6,24 @@ added, a number of episodes each. It says each shard's size and CRC-32.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import logging
 import os
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import h5py
 from gymnasium import spaces
 
-from rl.data import hdf5
+from rl.data import hdf5, journal
 from rl.data.hdf5 import GROUP, Damaged, Episode
 from rl.data.metadata import MAIN
+from rl.data.rows import Whole
 from rl.errors import UsageError
 from rl.storage.files import MISSING, checksum, failure, patiently, reason
 
@@ -156,29 +159,45 @@ def reading(path: str | os.PathLike[str], call: Callable[[], T]) -> T:
     return patiently(attempt, f"cannot read {path}")
 
 
-def stored(data: Path, observations: spaces.Space, actions: spaces.Space, jpeg: bool) -> Iterator[Episode]:
-    """Yields the episodes of main_data.hdf5; warns, in one line each, of damaged shards and episodes, which
-    are left out.
+def stored(
+    data: Path, observations: spaces.Space, actions: spaces.Space, jpeg: bool
+) -> Iterator[Episode | Whole]:
+    """Yields the episodes of main_data.hdf5, then those of journals that are no shards of it; warns, in one
+    line each, of damaged shards and episodes, which are left out.
 
     jpeg: whether pictures are stored as JPEG.
 
     Raises:
         UsageError: main_data.hdf5 itself, or what is not damaged, cannot be read.
     """
-    if not (data / MAIN).exists():
-        return
-    reader = Reader(data)
-    try:
-        for i in reader.numbers:
-            try:
-                episode = reader.episode(i, observations, actions, jpeg)
-            except Damaged as error:
-                _log.warning("%s: episode %d is damaged and left out: %s", data / MAIN, i, error)
-                continue
-            if episode is not None:
-                yield episode
-    finally:
-        reader.close()
+    with contextlib.ExitStack() as files:
+        # Journals first: one that becomes a shard meanwhile is in them, in main_data.hdf5, or in both, and
+        # the main_data.hdf5 that was opened says which. Open, they stay what they are when they are removed.
+        running = [(path, files.enter_context(file)) for path, file in _opened_journals(data)]
+        known: dict[str, Shard] = {}
+        if (data / MAIN).exists():
+            reader = files.enter_context(contextlib.closing(Reader(data)))
+            known = reader.known
+            yield from reader.episodes(observations, actions, jpeg)
+        for path, file in running:
+            if shard_path(data, number_of(path)).name not in known:
+                yield from journal.episodes(path, opened=file)
+
+
+def _opened_journals(data: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """Yields the journals of a folder, open; those that are gone are shards. Raises UsageError."""
+    for path in patiently(lambda: journals(data), f"cannot read {data}"):
+        try:
+            file = patiently(partial(_bytes_of, path))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise failure(f"cannot read {path}: {reason(error)}", error) from error
+        yield path, file
+
+
+def _bytes_of(path: Path) -> BinaryIO:
+    return open(path, "rb")
 
 
 class Reader:
@@ -190,10 +209,21 @@ class Reader:
 
     def __init__(self, data: Path):
         self._data, self._main = data, opened(data / MAIN)
-        self._known = listed_in(self._main)
+        self.known = listed_in(self._main)
         self._sound: dict[str, bool] = {}  # shards that were looked at
         self._files: dict[str, h5py.File] = {}  # those that are open, the one used last at the end
         self.numbers = numbers_in(self._main)
+
+    def episodes(self, observations: spaces.Space, actions: spaces.Space, jpeg: bool) -> Iterator[Episode]:
+        """Yields the episodes; warns of what is damaged, which is left out. Raises as `episode`."""
+        for i in self.numbers:
+            try:
+                found = self.episode(i, observations, actions, jpeg)
+            except Damaged as error:
+                _log.warning("%s: episode %d is damaged and left out: %s", self._data / MAIN, i, error)
+                continue
+            if found is not None:
+                yield found
 
     def episode(
         self, i: int, observations: spaces.Space, actions: spaces.Space, jpeg: bool
@@ -248,7 +278,7 @@ class Reader:
 
     def _is_sound(self, name: str) -> bool:
         if name not in self._sound:
-            trouble = trouble_of(self._data / name, self._known.get(name))
+            trouble = trouble_of(self._data / name, self.known.get(name))
             if trouble:
                 _log.warning("%s is damaged and left out: %s", self._data / name, trouble)
             self._sound[name] = not trouble

@@ -15,8 +15,10 @@ from played import assert_equal
 from recordings import SPACES, Played, recorded, recorder
 
 from rl.data import shards, stored
-from rl.data.dataset import read, write
+from rl.data.dataset import data_folder, read, stored_episodes, write
+from rl.data.metadata import read_metadata
 from rl.data.pieces import Pieces
+from rl.data.summary import played
 from rl.errors import Unavailable, UsageError
 
 
@@ -243,3 +245,58 @@ def test_a_descriptor_that_fails_within_hdf5_is_no_damage(tmp_path, monkeypatch,
         else:  # a shard is opened again
             assert [reader.length(i) for i in reader.numbers] == expected.lengths.tolist()
     assert caplog.messages and all(line.endswith("trying again") for line in caplog.messages)
+
+
+def kinds(folder):
+    """The readers of all that there is: each gives the lengths of the episodes, one at a time."""
+    data = data_folder(folder)
+    metadata = read_metadata(data)
+    both = metadata["observation_space"], metadata["action_space"]
+    return {
+        "read": (each.length for each in stored_episodes(data, *both, metadata)),
+        "tell": (each.length for each in played(data)),
+    }
+
+
+@pytest.mark.parametrize("kind", ["read", "tell"])
+@pytest.mark.parametrize("when", ["after the first episode", "after the journals", "before the journals"])
+def test_who_reads_while_a_recording_ends_has_each_episode_once(tmp_path, monkeypatch, kind, when):
+    recorded(tmp_path, 20, seed=1)
+    live, journals, ended = recorder(tmp_path), stored.journals, []
+    live.begin()
+    live.add(*Played().rows(20))
+    live.flush()
+    expected = sorted(read(tmp_path).lengths.tolist())
+
+    def listed(data):
+        if ended:
+            return journals(data)
+        ended.append(True)
+        found = journals(data) if when == "after the journals" else None
+        live.close()
+        return journals(data) if found is None else found
+
+    lengths = kinds(tmp_path)[kind]
+    if when == "after the first episode":
+        found = [next(lengths)]
+        live.close()
+        found += lengths
+    else:
+        monkeypatch.setattr(stored, "journals", listed)
+        found = list(lengths)
+    assert sorted(found) == expected
+
+
+def test_a_folder_that_cannot_be_written_is_read_with_its_journals(tmp_path):
+    live, data = recorder(tmp_path), tmp_path / "data"
+    live.begin()
+    live.add(*Played().rows(20))
+    live.flush()
+    before = {path: path.stat().st_mtime_ns for path in (data, *data.iterdir())}
+    data.chmod(0o555)
+    try:
+        assert len(read(tmp_path).lengths) == 12
+    finally:
+        data.chmod(0o755)
+    assert {path: path.stat().st_mtime_ns for path in (data, *data.iterdir())} == before
+    live.close()
