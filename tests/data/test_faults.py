@@ -7,6 +7,9 @@ import os
 import pkgutil
 import resource
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -20,6 +23,8 @@ from rl.data.metadata import read_metadata
 from rl.data.pieces import Pieces
 from rl.data.summary import played
 from rl.errors import Unavailable, UsageError
+
+ROOT = Path(__file__).parents[2]
 
 
 def failing(call, at):
@@ -300,3 +305,47 @@ def test_a_folder_that_cannot_be_written_is_read_with_its_journals(tmp_path):
         data.chmod(0o755)
     assert {path: path.stat().st_mtime_ns for path in (data, *data.iterdir())} == before
     live.close()
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize(
+    "place",
+    ["rl.data.dataset.ensure_writable_dir", "rl.data.hdf5.write_episode", "rl.data.dataset.write_metadata"],
+)
+def test_of_two_that_write_one_data_set_the_second_is_refused(tmp_path, monkeypatch, place, force):
+    one, other = recorded(tmp_path / "one", 10), recorded(tmp_path / "other", 20)
+    if force:
+        write(tmp_path / "target", one)
+    call, begun = pkgutil.resolve_name(place), []
+
+    def interrupted(*words):
+        if not begun:  # the other one begins, and ends, while this one writes
+            begun.append(True)
+            write(tmp_path / "target", other, force=force)
+        call(*words)
+
+    monkeypatch.setattr(place, interrupted)
+    with pytest.raises(UsageError, match=r"another process has written .*data meanwhile: name another"):
+        write(tmp_path / "target", one, force=force)
+    found = read(tmp_path / "target", exact=True)
+    assert_equal(found, other)
+    assert found.metadata["total_episodes"] == len(other.lengths)
+    assert os.listdir(tmp_path / "target") == ["data"]
+
+
+KILLED = """
+import os, sys
+from rl.data import dataset
+dataset.write_metadata = lambda *_: os.kill(os.getpid(), 9)
+dataset.write(sys.argv[2], dataset.read(sys.argv[1]))
+"""
+
+
+def test_what_killed_writers_left_is_removed_by_the_next_one(tmp_path):
+    one = recorded(tmp_path / "one", 10)
+    paths = tmp_path / "one", tmp_path / "target"
+    assert subprocess.run([sys.executable, "-c", KILLED, *map(str, paths)], cwd=ROOT).returncode == -9
+    (left,) = os.listdir(tmp_path / "target")
+    assert left != "data"
+    write(tmp_path / "target", one)
+    assert os.listdir(tmp_path / "target") == ["data"]
