@@ -309,9 +309,11 @@ def repair(data: Path) -> list[str]:
     # What is left of a fold that failed is in the journal, which goes on.
     lost = [path for path in lost if not journal_path(data, number_of(path)).exists()]
     if not lost and not any(troubles.values()):
-        if (data / MAIN).exists() and (second := _second_name(data)) is not None:
-            remove_quietly(second)
-        return done + _counted_again(data, *_counts(known, links))
+        second = _second_name(data) if (data / MAIN).exists() else None
+        if second is None:
+            return done + _counted_again(data, *_counts(known, links))
+        remove_quietly(second)  # main_data.hdf5 holds the episodes itself, whose author counted them
+        return done
     done += [f"{name} is damaged and left out: {trouble}" for name, trouble in troubles.items() if trouble]
     done += [f"{path.name}: its episodes are part of the data set again" for path in lost]
     kept = {name: shard for name, shard in known.items() if not troubles[name]}

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import logging
 import os
 import pkgutil
@@ -157,8 +158,13 @@ def test_a_kill_while_episodes_become_a_shard_doubles_none(tmp_path, monkeypatch
 
 def test_a_look_for_damage_leaves_nothing_behind(tmp_path):
     write(tmp_path / "one", recorded(tmp_path / "recorded", 20))
+    path = tmp_path / "one" / "data" / "metadata.json"
+    metadata = json.loads(path.read_text())
+    del metadata["total_steps"]  # by an author who does not count them
+    path.write_text(json.dumps(metadata))
     assert shards.repair(tmp_path / "one" / "data") == []
     assert sorted(os.listdir(tmp_path / "one" / "data")) == ["main_data.hdf5", "metadata.json"]
+    assert json.loads(path.read_text()) == metadata
 
 
 def test_repair_leaves_alone_what_a_recording_that_goes_on_will_fold(tmp_path, monkeypatch):
