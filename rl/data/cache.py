@@ -18,7 +18,6 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.data import stored
-from rl.data.hdf5 import number
 from rl.data.metadata import MAIN
 from rl.data.spaces import nest_of, part, parts
 from rl.errors import UsageError
@@ -113,7 +112,7 @@ def _is_whole(data: Path, count: int) -> bool:
     if not (data / MAIN).exists() or stored.journals(data):
         return False
     with stored.opened(data / MAIN) as main:
-        return sum(number(name) is not None for name in main) == count
+        return len(stored.numbers_in(main)) == count
 
 
 def _nest(found: dict[str, np.ndarray], name: str, space: spaces.Space) -> Nest:

@@ -6,8 +6,11 @@ each episode, and `DIR/data/metadata.json`. Nothing in it is code, and nothing i
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import shutil
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ import h5py
 import numpy as np
 from gymnasium import spaces
 
-from rl.data import cache, hdf5, journal, shards, stored
+from rl.data import cache, hdf5, shards, stored
 from rl.data.hdf5 import Episode
 from rl.data.metadata import MAIN, METADATA, env_id_of, read_metadata, totals, write_metadata
 from rl.data.spaces import (
@@ -30,13 +33,15 @@ from rl.data.spaces import (
 )
 from rl.errors import UsageError, nearest
 from rl.storage.files import (
-    TEMPORARY,
     commit_folder,
     ensure_writable_dir,
+    folder_lock,
     fsync_path,
     tidy,
 )
 from rl.types import Nest
+
+_TEMPORARY = ".tmp-data-"  # before the names of folders that are written
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,11 +234,8 @@ def stored_episodes(
     data: Path, observations: spaces.Space, actions: spaces.Space, metadata: dict[str, Any]
 ) -> Iterator[Episode]:
     """Yields the whole episodes of the folder `data`; warns of what is damaged, which is left out."""
-    yield from stored.stored(data, observations, actions, bool(metadata.get("jpeg_encoding", True)))
-    for path in stored.journals(data):
-        if not stored.is_folded(data, stored.number_of(path)):
-            for whole in journal.episodes(path):
-                yield shards.episode_of(whole, observations, actions, {})
+    for each in stored.stored(data, observations, actions, bool(metadata.get("jpeg_encoding", True))):
+        yield each if isinstance(each, Episode) else shards.episode_of(each, observations, actions, {})
 
 
 def data_folder(folder: str | os.PathLike[str]) -> Path:
@@ -270,25 +272,60 @@ def write(
     force: whether it replaces one that is there.
 
     Raises:
-        UsageError: something is there; it cannot be written (Unavailable, where that may pass).
+        UsageError: something is there, or another process has put it there meanwhile; it cannot be written
+            (Unavailable, where that may pass).
     """
     folder = Path(folder)
-    final, temporary = folder / "data", folder / f"{TEMPORARY}data"
-    if not force and final.exists():
-        raise UsageError(f"{final} is there already: name another folder")
-    ensure_writable_dir(folder)
+    final = folder / "data"
+    spaces_of = dataset.observation_space, dataset.action_space
     try:
-        tidy(folder)
-        temporary.mkdir()
-        with h5py.File(temporary / MAIN, "w", libver=hdf5.FORMAT) as file:
-            for i, episode in enumerate(dataset.episodes()):
-                hdf5.write_episode(file, i, episode, dataset.observation_space, dataset.action_space)
-        described = {**dataset.metadata, "dataset_id": None, **(metadata or {}), "jpeg_encoding": False}
-        described |= {"observation_space": dataset.observation_space, "action_space": dataset.action_space}
-        described |= totals(len(dataset.lengths), int(dataset.lengths.sum()), temporary)
-        write_metadata(temporary, described)
-        fsync_path(temporary / MAIN)
-        fsync_path(temporary)
-        commit_folder(temporary, final)
+        before = _which(final)
+        if before is not None and not force:
+            raise UsageError(f"{final} is there already: name another folder")
+        ensure_writable_dir(folder)
+        with _own_folder(folder) as temporary:
+            with h5py.File(temporary / MAIN, "w", libver=hdf5.FORMAT) as file:
+                for i, episode in enumerate(dataset.episodes()):
+                    hdf5.write_episode(file, i, episode, *spaces_of)
+            described = {**dataset.metadata, "dataset_id": None, **(metadata or {}), "jpeg_encoding": False}
+            described |= {"observation_space": spaces_of[0], "action_space": spaces_of[1]}
+            described |= totals(len(dataset.lengths), int(dataset.lengths.sum()), temporary)
+            write_metadata(temporary, described)
+            fsync_path(temporary / MAIN)
+            fsync_path(temporary)
+            with folder_lock(folder, wait=True):
+                if _which(final) != before:
+                    raise UsageError(f"another process has written {final} meanwhile: name another folder")
+                tidy(folder)
+                commit_folder(temporary, final)
     except (OSError, RuntimeError) as error:
         raise shards.unwritten(final, error) from error
+
+
+def _which(folder: Path) -> tuple[int, int] | None:
+    """Returns what tells a folder from another one in its place; None where there is none. Raises OSError."""
+    try:
+        found = folder.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+@contextlib.contextmanager
+def _own_folder(folder: Path) -> Iterator[Path]:
+    """Gives a new folder in `folder` that is of this process alone, and is gone at the end; removes those of
+    processes that are gone. Raises OSError."""
+    with contextlib.ExitStack() as held:
+        with folder_lock(folder, wait=True):  # so that nobody removes it before it is held
+            tidy(folder)
+            for path in folder.glob(f"{_TEMPORARY}*"):
+                with contextlib.suppress(FileNotFoundError), folder_lock(path, wait=False) as left:
+                    if left:
+                        shutil.rmtree(path, ignore_errors=True)
+            temporary = folder / f"{_TEMPORARY}{uuid.uuid4().hex[:12]}"
+            temporary.mkdir()
+            held.enter_context(folder_lock(temporary, wait=True))
+        try:
+            yield temporary
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)

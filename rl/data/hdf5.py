@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import io
+import os
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -45,6 +47,15 @@ class Episode(NamedTuple):
 
 class Damaged(Exception):
     """An episode, or a file of them, that is not what its metadata say; the text is part of a line."""
+
+
+def system_error(error: BaseException) -> OSError | None:
+    """Returns what the operating system said where that is why reading failed: HDF5 tells it in words, in
+    exceptions of all kinds. None where it said nothing, as of what is no HDF5."""
+    told = error.errno if isinstance(error, OSError) else None
+    found = re.search(r"\berrno = (\d+)", str(error))
+    code = told or (int(found[1]) if found else 0)
+    return OSError(code, os.strerror(code)) if code else None
 
 
 def is_picture(space: spaces.Space) -> bool:
@@ -122,6 +133,7 @@ def read_episode(group: h5py.Group, observations: spaces.Space, actions: spaces.
 
     Raises:
         Damaged: it is none, or none of these spaces.
+        OSError: the operating system cannot read it.
     """
     try:
         reward, terminated, truncated = (_array(group, name) for name in COLUMNS)
@@ -131,6 +143,9 @@ def read_episode(group: h5py.Group, observations: spaces.Space, actions: spaces.
         about = {key: _number(group, key) for key in ABOUT if h5a.exists(group.id, key.encode())}
         log_prob = _array(group, LOG_PROB) if LOG_PROB in group else None
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+        told = system_error(error)
+        if told is not None:
+            raise told from error
         raise Damaged(" ".join(str(error).split())) from error
     shapes = {each.shape for each in (reward, terminated, truncated)}
     if not steps or shapes != {(steps,)} or reward.dtype.kind not in "iuf":

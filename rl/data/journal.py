@@ -14,7 +14,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -114,14 +114,16 @@ class Journal:
         os.ftruncate(self._file, self.size)
 
 
-def records(path: Path) -> Iterator[Record]:
+def records(path: Path, opened: BinaryIO | None = None) -> Iterator[Record]:
     """Yields the records of a journal; warns, in one line, of what is damaged, which is left out.
+
+    opened: the file, which is closed then; None: it is opened.
 
     Raises:
         UsageError: it cannot be read.
     """
     try:
-        with open(path, "rb") as file:
+        with opened or open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             while (begins := file.tell()) < size:
                 start = file.read(_START.size)
@@ -198,13 +200,16 @@ def until(path: Path, step: int) -> int | None:
     return size
 
 
-def episodes(path: Path, assembler: Assembler | None = None) -> Iterator[Whole]:
+def episodes(
+    path: Path, assembler: Assembler | None = None, opened: BinaryIO | None = None
+) -> Iterator[Whole]:
     """Yields the whole episodes of a journal.
 
     assembler: which then has those that were running at its end.
+    opened: as of `records`.
     """
     assembler = Assembler() if assembler is None else assembler
-    for record in records(path):
+    for record in records(path, opened):
         if record.kind == RUNNING:
             assembler.step, assembler.running = record.about["step"], _running(record)
         elif record.kind == ROWS:

@@ -8,7 +8,7 @@ import numpy as np
 
 from rl.data import stored
 from rl.data.dataset import Dataset, as_seen, data_folder
-from rl.data.hdf5 import Damaged, Episode, read_episode
+from rl.data.hdf5 import Damaged, Episode
 from rl.data.metadata import read_metadata
 from rl.data.spaces import from_zero, map_space, narrow_space
 from rl.errors import UsageError
@@ -70,21 +70,21 @@ class Pieces:
         return self.steps + np.array([len(each) for each in self._groups])
 
     def read(self, group: int) -> Dataset:
-        """Returns the episodes of a group as agents see them. Raises UsageError where one is damaged."""
+        """Returns the episodes of a group as agents see them. Raises UsageError where one is damaged, or
+        cannot be read (Unavailable where that may pass)."""
         episodes = [self._episode(int(self._numbers[place])) for place in self._groups[group]]
         return Dataset.of(episodes, self.observation_space, self.action_space, self.metadata)
 
     def _episode(self, number: int) -> Episode:
         try:
-            group = self._reader.group(number)
-            if group is None:
-                raise Damaged("its shard is")
             jpeg = bool(self.metadata.get("jpeg_encoding", True))
-            return as_seen(read_episode(group, self._seen, self._acted, jpeg), self._seen, self._acted)
-        except (Damaged, KeyError, OSError) as error:
-            line = " ".join(str(error).split())
+            found = self._reader.episode(number, self._seen, self._acted, jpeg)
+            if found is None:
+                raise Damaged("its shard is")
+            return as_seen(found, self._seen, self._acted)
+        except Damaged as error:
             raise UsageError(
-                f"episode {number} in {self.folder} is damaged: {line}; a data set without it is made by "
+                f"episode {number} in {self.folder} is damaged: {error}; a data set without it is made by "
                 f"python -m rl.data convert {self.folder} --to DIR"
             ) from error
 

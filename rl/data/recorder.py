@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 from gymnasium import spaces
 
@@ -23,7 +22,7 @@ from rl.data.metadata import MAIN, METADATA, options_of, read_metadata, totals, 
 from rl.data.rows import Rows, join
 from rl.data.spaces import from_zero, map_space, part, parts, to_json
 from rl.errors import UsageError
-from rl.storage.files import PATIENCE, ensure_writable_dir, folder_lock, patiently
+from rl.storage.files import PATIENCE, ensure_writable_dir, folder_lock
 from rl.types import Nest
 
 _log = logging.getLogger("rl.data")
@@ -73,8 +72,7 @@ class Recorder:
 
     def _check(self) -> None:
         if not (self._data / METADATA).exists():
-            inside = sorted(os.listdir(self._data)) if self._data.is_dir() else []
-            if MAIN in inside:
+            if (self._data / MAIN).exists() and stored.has_episodes(self._data):
                 raise UsageError(f"{self._data} has {MAIN} but no {METADATA}: record into another folder")
             return
         found = read_metadata(self._data)
@@ -136,14 +134,12 @@ class Recorder:
             self._journal.cut(self._begun)
 
     def _make(self) -> None:
-        def empty() -> None:
-            h5py.File(self._data / MAIN, "w", libver=hdf5.FORMAT).close()
-
-        patiently(empty, f"cannot write {self._data / MAIN}")
+        """Writes the metadata first: a data set without main_data.hdf5 is one without episodes."""
         observations, actions = self._spaces
         spaces_of = {"observation_space": observations, "action_space": actions}
         described = {**self._metadata, **spaces_of, "jpeg_encoding": False}
         write_metadata(self._data, {**described, **totals(0, 0, self._data)})
+        shards.write_main(self._data, {}, [])
 
     def _own_journal(self, step: int) -> tuple[int, int] | None:
         """Returns the number of the journal to go on with, and what of it stays; folds those that nobody goes
@@ -272,11 +268,13 @@ class Recorder:
     def _end(self, go_on: bool, reopen: bool = False) -> None:
         assert self._journal is not None
         with folder_lock(self._data, wait=True):
-            following = shards.fold(self._data, self._number, go_on and bool(self._owner))
+            following = shards.fold(self._data, self._number, reopen or (go_on and bool(self._owner)))
             self.abandon()
-            if reopen and following is not None:
-                path = stored.journal_path(self._data, following)
-                self._number, self._journal = following, journal.Journal(path, path.stat().st_size)
+            if following is not None and reopen:
+                self._number, self._journal = stored.number_of(following.path), following
+                self._begun = following.size
+            elif following is not None:
+                following.close()
 
     def __enter__(self) -> Recorder:
         return self

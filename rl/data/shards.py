@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from gymnasium import spaces
 
 from rl.data import hdf5, journal
 from rl.data.hdf5 import GROUP, Episode
-from rl.data.metadata import MAIN, read_metadata, totals, write_metadata
+from rl.data.metadata import MAIN, METADATA, read_metadata, totals, write_metadata
 from rl.data.rows import Assembler, Whole
 from rl.data.spaces import nest_of, parts
 from rl.data.stored import (
@@ -32,7 +34,9 @@ from rl.data.stored import (
     listed_in,
     next_number,
     number_of,
+    numbers_in,
     opened,
+    reading,
     shard_files,
     shard_path,
     trouble_of,
@@ -40,19 +44,23 @@ from rl.data.stored import (
 from rl.errors import UsageError
 from rl.storage.files import checksum, failure, fsync_path, patiently, reason, remove_quietly, set_aside
 
+_log = logging.getLogger("rl.data")
 
-def fold(data: Path, number: int, go_on: bool = False) -> int | None:
+
+def fold(data: Path, number: int, go_on: bool = False) -> journal.Journal | None:
     """Makes a shard of a journal, whose episodes main_data.hdf5 then has, and removes the journal. Hold the
     folder's lock.
 
     go_on: whether a new journal has the episodes that were running at its end.
 
     Returns:
-        The number of the new journal, None where there is none.
+        The new journal, open; None where there is none. Once main_data.hdf5 has the episodes nothing that
+        fails is raised: a journal that went on after that would be taken for one that is a shard already.
 
     Raises:
         UsageError: a file cannot be written (Unavailable where that may pass); what was there is as it was.
     """
+    number = _number_of_its_own(data, number)
     path, shard = journal_path(data, number), shard_path(data, number)
     following = None
     if not is_folded(data, number):
@@ -62,17 +70,43 @@ def fold(data: Path, number: int, go_on: bool = False) -> int | None:
         spaces_of = metadata["observation_space"], metadata["action_space"]
         written = write_shard(shard, journal.episodes(path, assembler), *spaces_of, index)
         if go_on:
-            following = next_number(data)
-            _carry(head, assembler, journal_path(data, following))
+            following = _carry(head, assembler, journal_path(data, next_number(data)))
         try:
             if written is not None:
                 link(data, {shard.name: written})
-        except BaseException:  # the old journal goes on, and has all that the new one has
-            if following is not None and not is_folded(data, number):
-                remove_quietly(journal_path(data, following))
+        except BaseException as error:
+            folded = _is_surely_folded(data, number)
+            if folded and isinstance(error, Exception):  # perhaps not durable: the old journal stays as well
+                _log.warning("%s has the episodes of %s, but %s", data / MAIN, path.name, error)
+                return following
+            if following is not None:
+                following.close()
+                if not folded:  # the old journal goes on, and has all that the new one has
+                    remove_quietly(following.path)
             raise
     remove_quietly(path)
     return following
+
+
+def _number_of_its_own(data: Path, number: int) -> int:
+    """Returns the number of a journal: a new one, by which its file is called then, where it went on after it
+    had become a shard. What it has from before is there twice then, and nothing is lost. Raises as `fold`."""
+    path, known = journal_path(data, number), listed(data).get(shard_path(data, number).name)
+    if known is None or sum(1 for _ in journal.episodes(path)) <= known.episodes:
+        return number
+    other = next_number(data)
+    patiently(lambda: os.rename(path, journal_path(data, other)), f"cannot rename {path}")
+    _log.warning(
+        "%s went on after it had become a shard: %d of its episodes are there twice", path, known.episodes
+    )
+    return other
+
+
+def _is_surely_folded(data: Path, number: int) -> bool:
+    try:
+        return is_folded(data, number)
+    except UsageError:
+        return False
 
 
 def _check_room(data: Path, path: Path) -> None:
@@ -96,7 +130,7 @@ def _with_policy(data: Path, policy: dict[str, Any] | None) -> tuple[dict[str, A
     return metadata, {"policy": policies.index(policy)}
 
 
-def _carry(head: dict[str, Any], assembler: Assembler, path: Path) -> None:
+def _carry(head: dict[str, Any], assembler: Assembler, path: Path) -> journal.Journal:
     temporary = path.with_name(f".tmp-{path.name}")
     remove_quietly(temporary)
     following = journal.Journal(temporary)
@@ -107,10 +141,11 @@ def _carry(head: dict[str, Any], assembler: Assembler, path: Path) -> None:
         following.sync()
         os.rename(temporary, path)
     except BaseException:
+        following.close()
         remove_quietly(temporary)
         raise
-    finally:
-        following.close()
+    following.path = path
+    return following
 
 
 def write_shard(
@@ -164,7 +199,8 @@ def episode_of(
 
 
 def link(data: Path, new: dict[str, Shard]) -> None:
-    """Adds the episodes of shards to main_data.hdf5 and counts them in the metadata.
+    """Adds the episodes of shards to main_data.hdf5 and counts them in the metadata; where they cannot be
+    counted, one line warns.
 
     Episodes that main_data.hdf5 holds itself become a shard first.
 
@@ -175,7 +211,7 @@ def link(data: Path, new: dict[str, Shard]) -> None:
     for name, shard in new.items():
         shards[name] = shard
         links += [(name, f"/{GROUP}{i}") for i in range(shard.episodes)]
-    _write_main(data, shards, links)
+    write_main(data, shards, links)
 
 
 def _links(data: Path) -> tuple[dict[str, Shard], list[tuple[str, str]]]:
@@ -184,23 +220,38 @@ def _links(data: Path) -> tuple[dict[str, Shard], list[tuple[str, str]]]:
         return {}, []
     with opened(data / MAIN) as main:
         shards, links, inside = listed_in(main), [], []
-        for i in sorted(i for i in map(hdf5.number, main) if i is not None):
-            found = main.get(f"{GROUP}{i}", getlink=True)
+        for i in numbers_in(main):
+            found = reading(data / MAIN, partial(main.get, f"{GROUP}{i}", getlink=True))
             if isinstance(found, h5py.ExternalLink):
                 links.append((found.filename, found.path))
             else:
                 inside.append(i)
     if not inside:
         return shards, links
-    own = shard_path(data, next_number(data))
-    patiently(lambda: os.link(data / MAIN, own), f"cannot write {own}")
+    own = _second_name(data)
+    if own is None:
+        path = own = shard_path(data, next_number(data))
+        patiently(lambda: os.link(data / MAIN, path), f"cannot write {own}")
     metadata = read_metadata(data)
     counts = int(metadata.get("total_episodes", 0)), int(metadata.get("total_steps", 0))
     shards[own.name] = Shard(own.stat().st_size, checksum(own), *counts)
     return shards, [(own.name, f"/{GROUP}{i}") for i in inside] + links
 
 
-def _write_main(data: Path, shards: dict[str, Shard], links: list[tuple[str, str]]) -> None:
+def _second_name(data: Path) -> Path | None:
+    """Returns the shard that is main_data.hdf5 itself by another name, which a crash may leave; None where
+    there is none."""
+    return next((path for path in shard_files(data) if os.path.samefile(path, data / MAIN)), None)
+
+
+def write_main(data: Path, shards: dict[str, Shard], links: list[tuple[str, str]]) -> None:
+    """Writes main_data.hdf5 anew, at once or not at all, and counts. Hold the folder's lock.
+
+    links: for each episode its shard and its place in it.
+
+    Raises:
+        UsageError: it cannot be written (Unavailable where that may pass).
+    """
     temporary = data / f".tmp-{MAIN}"
     try:
         with h5py.File(temporary, "w", libver=hdf5.FORMAT) as file:
@@ -214,7 +265,16 @@ def _write_main(data: Path, shards: dict[str, Shard], links: list[tuple[str, str
         raise unwritten(data / MAIN, error) from error
     finally:
         remove_quietly(temporary)
-    _count(data, len(links), sum(each.steps for each in shards.values()))
+    try:
+        _count(data, *_counts(shards, links))
+    except (OSError, UsageError) as error:
+        # The episodes are there: whoever adds to them, or repairs, counts them again.
+        _log.warning("%s does not count the episodes that are there: %s", data / METADATA, error)
+
+
+def _counts(shards: dict[str, Shard], links: list[tuple[str, str]]) -> tuple[int, int]:
+    """Returns the episodes and their steps."""
+    return len(links), sum(each.steps for each in shards.values())
 
 
 def _count(data: Path, episodes: int, steps: int) -> None:
@@ -232,19 +292,27 @@ def repair(data: Path) -> list[str]:
         UsageError: it cannot be read or written.
     """
     done = []
-    try:
-        listed(data)
-    except UsageError as error:
+    trouble = trouble_of(data / MAIN, None) if (data / MAIN).exists() else ""
+    if trouble:
         set_aside(data / MAIN)
-        done.append(f"{error}: set aside")
+        done.append(f"{MAIN} is damaged and set aside: {trouble}")
     for path in journals(data):
         if not journal.is_open(path):
             fold(data, number_of(path))
             done.append(f"{path.name}: its episodes are part of the data set, as for all who read it")
     known, links = _links(data)
     troubles = {name: trouble_of(data / name, shard) for name, shard in known.items()}
+    # A file of the same content as a sound one is another name, or a copy, of it.
+    sound = {(shard.size, shard.crc) for name, shard in known.items() if not troubles[name]}
     lost = [path for path in shard_files(data) if path.name not in known and not trouble_of(path, None)]
+    lost = [path for path in lost if (path.stat().st_size, checksum(path)) not in sound]
+    # What is left of a fold that failed is in the journal, which goes on.
+    lost = [path for path in lost if not journal_path(data, number_of(path)).exists()]
     if not lost and not any(troubles.values()):
+        second = _second_name(data) if (data / MAIN).exists() else None
+        if second is None:
+            return done + _counted_again(data, *_counts(known, links))
+        remove_quietly(second)  # main_data.hdf5 holds the episodes itself, whose author counted them
         return done
     done += [f"{name} is damaged and left out: {trouble}" for name, trouble in troubles.items() if trouble]
     done += [f"{path.name}: its episodes are part of the data set again" for path in lost]
@@ -253,14 +321,23 @@ def repair(data: Path) -> list[str]:
     for path in lost:
         kept[path.name], places = _as_found(path)
         links += [(path.name, place) for place in places]
-    _write_main(data, kept, links)
+    write_main(data, kept, links)
     return done
+
+
+def _counted_again(data: Path, episodes: int, steps: int) -> list[str]:
+    """Counts anew where the metadata count something else; returns a line of that."""
+    metadata = read_metadata(data)
+    if (metadata.get("total_episodes"), metadata.get("total_steps")) == (episodes, steps):
+        return []
+    _count(data, episodes, steps)
+    return [f"{METADATA} counts the {episodes:,} episodes again"]
 
 
 def _as_found(path: Path) -> tuple[Shard, list[str]]:
     """Returns what is to be said of a shard, and the places of its episodes."""
     with opened(path) as file:
-        found = sorted(i for i in map(hdf5.number, file) if i is not None)
+        found = numbers_in(file)
         steps = sum(len(file[f"{GROUP}{i}/rewards"]) for i in found)
     return Shard(path.stat().st_size, checksum(path), len(found), steps), [f"/{GROUP}{i}" for i in found]
 

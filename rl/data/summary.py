@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from rl.data import journal, stored
+from rl.data import stored
 from rl.data.dataset import data_folder
 from rl.data.hdf5 import Episode
 from rl.data.metadata import env_id_of, read_metadata
@@ -38,11 +38,7 @@ def played(data: Path) -> Iterator[Played]:
     """
     nothing = spaces.Dict({})
     for each in stored.stored(data, nothing, nothing, jpeg=False):
-        yield _played(each)
-    for path in stored.journals(data):
-        if not stored.is_folded(data, stored.number_of(path)):
-            for whole in journal.episodes(path):
-                yield _played(whole.episode)
+        yield _played(each if isinstance(each, Episode) else each.episode)
 
 
 def _played(episode: Episode) -> Played:
