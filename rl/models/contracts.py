@@ -74,3 +74,7 @@ def _try_out(made: Any, name: str, inputs: tuple[int, ...]) -> None:
     if not tf.is_tensor(found) or found.shape != [1, made.size]:
         shape = found.shape.as_list() if tf.is_tensor(found) else type(found).__name__
         raise UsageError(f"{what} makes {shape} of inputs {[1, *inputs]}, not [1, size] = [1, {made.size}]")
+    if made.losses:
+        raise UsageError(
+            f"{what} has losses of its own (regularizers), which no algorithm adds: take weight_decay"
+        )

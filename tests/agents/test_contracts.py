@@ -165,6 +165,12 @@ class Unbuilt(keras.layers.Layer):
         return self.dense(x)
 
 
+class Regularized(Unbuilt):
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(3, name="dense", kernel_regularizer="l2")
+
+
 class Broken(Unbuilt):
     def call(self, x):
         raise ValueError("no such thing")
@@ -180,6 +186,7 @@ def test_a_torsos_layers_are_built_before_anything_is_compiled(register):
     ("made", "words"),
     [
         (lambda: Unbuilt(size=4), r"makes \[1, 3\] of inputs \[1, \d+\], not \[1, size\] = \[1, 4\]"),
+        (Regularized, r"has losses of its own \(regularizers\), which no algorithm adds: take weight_decay"),
         (Broken, r"fails for inputs of shape \[1, \d+\]: ValueError: .*no such thing"),
         (NoSize, "its NoSize lacks size: see"),
         (NoUnroll, "its NoUnroll lacks unroll: see"),
