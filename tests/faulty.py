@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 
@@ -32,6 +33,8 @@ class Faulty(gymnasium.Env):
         if Faulty.at is not None and Faulty.steps in Faulty.at:
             if Faulty.wrong == "raise":
                 raise ValueError("the simulator is gone")
+            if Faulty.wrong == "library":
+                json.loads("")
             if Faulty.wrong == "exit":
                 raise SystemExit(0)
             if Faulty.wrong == "hang":

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import math
 import signal
+import sysconfig
 import threading
 import time
 import traceback
@@ -32,8 +33,16 @@ from rl.hparams.hparams import HParams
 from rl.types import Nest
 
 log = logging.getLogger("rl")
+FIRST = 2  # times that environments of which no step was well yet are made anew because of a step
 LOOK = 1.0  # seconds between two looks at what may hang, at most
 Played = TypeVar("Played")
+# Where Python's own modules are, installed packages, and this one.
+_LIBRARIES = tuple(
+    {
+        *(sysconfig.get_path(each) for each in ("stdlib", "platstdlib", "purelib", "platlib")),
+        str(Path(__file__).parents[1]),
+    }
+)
 
 
 class Redo(Exception):
@@ -80,7 +89,8 @@ class Watched(HostWrapper):
         told: a line for each time, until its reader clears them.
 
     Raises:
-        UsageError: by the first reset or step, of an environment that is none of Gymnasium's.
+        UsageError: by the first reset or step, of an environment that is none of Gymnasium's; by a first step
+            that fails each time they have been made anew.
         EnvironmentFailed: by a reset or step that failed after `restarts` others.
     """
 
@@ -175,6 +185,9 @@ class Watched(HostWrapper):
         at = error.row // self.agents if isinstance(error, _Unfit) else self.at
         which = "" if at is None else f"environment {at} of {self.num_envs // self.agents}, "
         line = f"{self._name}: {which}{doing}: {self._in_words(error)}"
+        raised = doing != "reset" and not isinstance(error, _Hangs)
+        if raised and not self._worked and self.rebuilt >= FIRST:
+            raise UsageError(f"{line}; no step was well yet, and making it anew does not help") from error
         if self.rebuilt >= self._restarts:
             before = f"; made anew {self.rebuilt} times before (env_restarts)" if self.rebuilt else ""
             raise EnvironmentFailed(f"{line}{before}") from error
@@ -197,7 +210,10 @@ class Watched(HostWrapper):
         if isinstance(error, UsageError | _Unfit):
             return text
         frames = traceback.extract_tb(error.__traceback__)
-        return f"{type(error).__name__}: {text} ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
+        # The last line of the user's own code says more than one within a library that it called.
+        own = [each for each in frames if not each.filename.startswith((*_LIBRARIES, "<"))]
+        frame = (own or frames)[-1]
+        return f"{type(error).__name__}: {text} ({Path(frame.filename).name}:{frame.lineno})"
 
     def _refuse_unfit(self, observation: Nest, reward: np.ndarray) -> None:
         """Raises `_Unfit` where a number of an observation [B, ...] or of a reward [B] is NaN or infinite."""

@@ -89,6 +89,16 @@ def test_what_never_was_an_environment_is_not_made_anew():
     env.close()
 
 
+def test_what_fails_in_its_first_step_each_time_is_not_made_anew_again_and_again():
+    env = host(set(range(100)), "library", restarts=10)
+    env.reset(0)
+    said = r"step 1: JSONDecodeError: .* \(faulty.py:\d+\); no step was well yet"  # the user's own line
+    with pytest.raises(UsageError, match=said):
+        play(env, 9)
+    assert len(env.told) == 2
+    env.close()
+
+
 def test_an_evaluation_is_played_again():
     env = host({9}, "raise", redo=True)
     calls = []
