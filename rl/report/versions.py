@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import logging
 import os
 import platform
 import re
 import subprocess
+import sys
 from collections.abc import Mapping
 from datetime import datetime
 from importlib import metadata
@@ -39,6 +42,9 @@ _DISTRIBUTIONS = {
 }
 
 
+CODE = "code of "  # before the names of the user's own modules
+
+
 def collect_versions() -> dict[str, str | None]:
     """Returns versions by name, None for what is not installed; nothing is imported for it."""
     versions: dict[str, str | None] = {"python": platform.python_version(), "platform": platform.platform()}
@@ -66,12 +72,26 @@ def write_run_files(
     except OSError as error:
         raise failure(f"cannot read {error.filename or run_dir} ({reason(error)})", error) from error
     now = datetime.now().astimezone().isoformat(timespec="seconds")
-    current = collect_versions()
+    current = collect_versions() | _own_code(hparams)
     write_json_atomic(run_dir / "hparams.json", hparams)
     if before is not None and resumed_at is not None:
         _keep_versions(versions, before, current, resumed_at)
     write_json_atomic(versions, current)
     write_text_atomic(commands, f"{earlier}{command}  # {now}\n")
+
+
+def _own_code(hparams: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the beginnings of the SHA-256 of the user's own modules, as far as these are files: those that
+    registered parts, and that of an environment `module:name`."""
+    named = [*hparams.get("user_modules", ()), str(hparams.get("hparams", {}).get("env")).partition(":")[0]]
+    found = {}
+    for name in named:
+        module = sys.modules.get(Path(name).stem if name.endswith(".py") else name)
+        file = getattr(module, "__file__", None)
+        if file is not None:
+            with contextlib.suppress(OSError):
+                found[f"{CODE}{name}"] = hashlib.sha256(Path(file).read_bytes()).hexdigest()[:10]
+    return found
 
 
 def _keep_versions(path: Path, before: str, current: dict[str, str | None], step: int) -> None:
@@ -82,7 +102,8 @@ def _keep_versions(path: Path, before: str, current: dict[str, str | None], step
         why = "cannot be read: it is written anew, and what was there"
         patiently(lambda: set_aside(path, why), f"cannot rename {path}")
         return
-    changed = [name for name in current if name != "platform" and there.get(name) != current[name]]
+    known = [name for name in current if name in there or not name.startswith(CODE)]  # older files have none
+    changed = [name for name in known if name != "platform" and there.get(name) != current[name]]
     if not changed:
         return
     kept = path.with_name(f"versions_to_step_{step}.json")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
 import resource
 import shlex
 import subprocess
@@ -172,6 +174,22 @@ def test_a_run_that_goes_on_with_other_versions_says_so_and_keeps_both(tmp_path,
     assert "keras was 3.14.0, is 3.15.1" in line
     assert "git_commit was aaaaaaaaaa, is bbbbbbbbbb-dirty" in line
     assert "see versions_to_step_20480.json" in line and "platform" not in line and "numpy" not in line
+
+
+def test_a_run_that_goes_on_with_other_code_of_the_users_own_says_so(tmp_path, monkeypatch, caplog):
+    monkeypatch.syspath_prepend(tmp_path)
+    for number in range(2):
+        (tmp_path / "my_parts.py").write_text(f"FACTOR = {number}\n")
+        monkeypatch.delitem(sys.modules, "my_parts", raising=False)
+        importlib.invalidate_caches()
+        importlib.import_module("my_parts")
+        for _ in range(2):  # the same is not told
+            saved = {"user_modules": ["my_parts"], "hparams": {"env": "CartPole-v1"}}
+            write_run_files(tmp_path / "run", saved, "train", 16 if number else None)
+    (line,) = caplog.messages
+    assert re.search(
+        r"goes on from step 16 with other versions \(code of my_parts was \w{10}, is \w{10}\)", line
+    )
 
 
 def test_versions_that_left_no_step_do_not_replace_those_that_did(tmp_path, monkeypatch):
