@@ -96,7 +96,8 @@ class Agent(Generic[AnyHParams]):
         self.networks: dict[str, keras.Model] = {}  # every network, by the name its variables are saved under
         self.optimizers: dict[str, keras.optimizers.Optimizer] = {}
         self._rates: dict[str, float | None] = {}  # at the start of the schedule; None: hparams.lr
-        self.build()
+        with self.initializers.within():
+            self.build()
         check_built(self)
         check_groups(hparams, self.networks)
         if not self.recurrent and tf.nest.flatten(self._network_state(1)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random as python_random
 from collections.abc import Iterator
@@ -30,7 +31,17 @@ class Initializers:
 
     def __init__(self, seed: int, hidden: str = "orthogonal"):
         self._seeds = python_random.Random(seed)
-        self._hidden = hidden
+        self._hidden, self._root = hidden, seed
+
+    @contextlib.contextmanager
+    def within(self) -> Iterator[None]:
+        """Seeds what Keras draws by itself meanwhile, of layers that were given no initialiser of these."""
+        before = python_random.getstate()  # from which Keras draws the seeds that nobody gave
+        python_random.seed(f"Keras, {self._root}")
+        try:
+            yield
+        finally:
+            python_random.setstate(before)
 
     def _seed(self) -> int:
         return self._seeds.randrange(2**31)
