@@ -313,8 +313,7 @@ class Agent(Generic[AnyHParams]):
             self.act_select(output, select_seed, step, training or sampled, *before),
             tf.nest.flatten(observation)[0].shape[0],
             stateful,
-            "log_prob" in self.trajectory_extras,
-            self.hparams.act_select_name,
+            self,
         )
         if training and self.random_steps:
             start_seed, legal = random.fold_in(seed, 2), output.action_mask

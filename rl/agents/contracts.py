@@ -17,6 +17,7 @@ from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.ops.loops import value_of
 from rl.ops.search import Model
+from rl.spaces import space_spec
 from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory
 
 EXPERIENCES = {  # what an algorithm may learn from
@@ -131,15 +132,14 @@ def checked_act_select(made: Any, name: str) -> Any:
     return made
 
 
-def checked_choice(
-    chosen: Any, count: int, stateful: bool, kept: bool, name: str
-) -> tuple[Nest, Tensor, Nest]:
-    """Returns (action, log_prob, state) as the act_select `name` chose them for `count` observations; a state
-    of () unless it is stateful. kept: whether the log_prob is used.
+def checked_choice(chosen: Any, count: int, stateful: bool, agent: Any) -> tuple[Nest, Tensor, Nest]:
+    """Returns (action, log_prob, state) as an agent's act_select chose them for `count` observations; a state
+    of () unless it is stateful. Integers of another width become those of the action space.
 
     Raises:
         UsageError: it did not return what `ActSelect` or `StatefulActSelect` says.
     """
+    name, kept = agent.hparams.act_select_name, "log_prob" in agent.trajectory_extras
     wanted = "(action, log_prob, state)" if stateful else "(action, log_prob)"
     if not isinstance(chosen, tuple) or len(chosen) != wanted.count(",") + 1:
         raise UsageError(f"act_select {name} returned {_described(chosen)}, not {wanted}")
@@ -150,7 +150,15 @@ def checked_choice(
             f"act_select {name} returned action {_described(action)} and log_prob {_described(log_prob)} for "
             f"{count} observations: each needs one for every observation, log_prob [{count}]"
         )
-    return action, log_prob, state
+    specs = tf.nest.flatten(space_spec(agent.action_space, (count,)))
+    found = tf.nest.flatten(action)
+    if [each.dtype.is_integer for each in found] != [each.dtype.is_integer for each in specs]:
+        is_, wanted = (", ".join(each.dtype.name for each in leaves) for leaves in (found, specs))
+        raise UsageError(
+            f"act_select {name} returned an action of {is_}, {agent.action_space} takes {wanted}"
+        )
+    found = [tf.cast(x, each.dtype) for x, each in zip(found, specs, strict=True)]
+    return tf.nest.pack_sequence_as(action, found), log_prob, state
 
 
 def checked_loss(returned: Any, examples: Tensor, algo: str) -> Loss:

@@ -102,6 +102,17 @@ class NoThird:
         return tf.argmax(output.q_values, -1), state
 
 
+def test_an_act_select_may_choose_by_argmax_whose_integers_are_of_64_bits(register):
+    register(
+        act_selects,
+        "mine",
+        lambda hparams: lambda output, *_: (tf.argmax(output.q_values, -1), tf.zeros([6])),
+    )
+    agent = agent_of(act_select="mine")
+    found = agent.act(tf.zeros([6, 3]), agent.initial_state(6), SEED, tf.constant(0, tf.int64), True)
+    assert found[0].dtype == tf.int32 and found[0].shape == [6]
+
+
 @pytest.mark.parametrize(
     ("made", "words"),
     [
@@ -110,6 +121,10 @@ class NoThird:
         (NoPair(), r"returned \[6\], not \(action, log_prob\)"),
         (NoThird(), r"returned 2 values, not \(action, log_prob, state\)"),
         (lambda output, *_: (tf.argmax(output.q_values), tf.zeros([6])), r"action \[3\] and .* for 6 obs"),
+        (
+            lambda output, *_: (output.q_values[:, 0], tf.zeros([6])),
+            r"action of float32, Discrete\(3\) takes int32",
+        ),
     ],
 )
 def test_an_act_select_returns_an_action_and_its_log_prob_for_each_observation(register, made, words):
