@@ -8,6 +8,7 @@ the run ends, with a checkpoint. Nothing here imports TensorFlow: workers use it
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import math
 import signal
@@ -60,13 +61,18 @@ def watched(make: Callable[[], Any], hparams: HParams, redo: bool = False) -> An
     return Watched(env, make, hparams.env, hparams.env_timeout, hparams.env_restarts, redo)
 
 
-def played(play: Callable[[], Played]) -> Played:
-    """Returns what `play` does, which is called again after each `Redo`."""
-    while True:
+def played(play: Callable[[int], Played], seed: int) -> Played:
+    """Returns what `play` does, which is called with a seed, and again after each `Redo`: once with the same
+    one, then with others, since what fails by its seed would do so each time."""
+    now = seed
+    for tries in itertools.count(1):
         try:
-            return play()
+            return play(now)
         except Redo:
-            continue
+            if tries > 1:
+                now = int(np.random.SeedSequence((seed, tries)).generate_state(1, np.uint64)[0])
+                log.warning("the same episodes failed again: others are played")
+    raise AssertionError  # it counts for ever
 
 
 class Watched(HostWrapper):

@@ -104,7 +104,7 @@ class Evaluator:
         Raises:
             Stopped: `stopped`, asked at each step, said so.
         """
-        return played(lambda: self._play(self._actors[self._sampled], seed, stopped, recorder))
+        return played(lambda now: self._play(self._actors[self._sampled], now, stopped, recorder), seed)
 
     def other(self, seed: int, stopped: Callable[[], bool] | None = None) -> tuple[str, Evaluation] | None:
         """Plays what `eval_policy` did not ask for; returns its name, "sampled" or "greedy", and its
@@ -116,7 +116,7 @@ class Evaluator:
             doing("a policy's conversion, for an evaluation")
             self._actors[other] = self._actor(other)
         return "sampled" if other else "greedy", played(
-            lambda: self._play(self._actors[other], seed, stopped)
+            lambda now: self._play(self._actors[other], now, stopped), seed
         )
 
     def _play(

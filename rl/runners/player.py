@@ -63,7 +63,7 @@ class Player:
 
     def play(self, seed: int, stopped: Callable[[], bool] | None = None) -> Film:
         """Plays one episode, not filmed. Raises Stopped where `stopped`, asked at each step, says so."""
-        return played(lambda: self._play(seed, None, stopped))
+        return played(lambda now: self._play(now, None, stopped), seed)
 
     def film(self, seed: int, folder: Path, label: str, stopped: Callable[[], bool] | None = None) -> Film:
         """Films one episode as `folder/LABEL_return_RETURN.mp4`, drawn by the environment itself.
@@ -72,7 +72,7 @@ class Player:
             UsageError: the film cannot be written; Unavailable where that may pass.
             Stopped: `stopped`, asked at each step, said so; there is no film then.
         """
-        return played(lambda: self._play(seed, folder / f"{label}.mp4", stopped))
+        return played(lambda now: self._play(now, folder / f"{label}.mp4", stopped), seed)
 
     def film_all(
         self, seeds: Sequence[int], folder: Path, label: str, stopped: Callable[[], bool] | None = None

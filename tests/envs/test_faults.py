@@ -100,16 +100,19 @@ def test_what_fails_in_its_first_step_each_time_is_not_made_anew_again_and_again
 
 
 def test_an_evaluation_is_played_again():
-    env = host({9}, "raise", redo=True)
+    env = host({9}, "raise", restarts=9, redo=True)
     calls = []
 
-    def evaluation():
-        calls.append(env.reset(7).tolist())
+    def evaluation(seed):
+        calls.append(env.reset(seed).tolist())
         results = play(env, 5)
         return sum(sum(reward) for reward, *_ in results)
 
-    assert played(evaluation) == 10.0
+    assert played(evaluation, 7) == 10.0
     assert len(calls) == 2 and calls[0] == calls[1]  # the same episodes
+    Faulty.at = {Faulty.steps + 3, Faulty.steps + 6, Faulty.steps + 9}  # in the same place each time
+    assert played(evaluation, 7) == 10.0
+    assert calls[2] == calls[3] == calls[0] and calls[4] != calls[0] and calls[5] != calls[4]
     with pytest.raises(Redo):
         Faulty.at = {Faulty.steps + 1}
         play(env, 2)
