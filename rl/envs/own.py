@@ -129,12 +129,6 @@ def wrapper(name: str) -> type[gymnasium.Wrapper]:
         UsageError: there is none, or it is no Gymnasium wrapper.
     """
     module, _, qualname = name.partition(":")
-    own = NORMALISERS.get(qualname) if module.partition(".")[0] == "gymnasium" else None
-    if own is not None:
-        raise UsageError(
-            f"env_wrappers: {name} keeps statistics of its own in every environment, which evaluations and "
-            f"checkpoints do not have: take {own}=true"
-        )
     try:
         found = getattr(importlib.import_module(module), qualname)
     except AttributeError as error:
@@ -285,8 +279,6 @@ def _kept(space: spaces.Space, observation: Any) -> Any:
 
 
 # What wrappers raise where they do not fit, or lack arguments.
-# Wrappers of Gymnasium whose statistics evaluations would not share, and what keeps them here.
-NORMALISERS = {"NormalizeObservation": "normalize_observation", "NormalizeReward": "normalize_reward"}
 _MISTAKES = (
     TypeError,
     ValueError,

@@ -15,6 +15,8 @@ from gymnasium import spaces
 from rl.hparams.merge import explicit
 from rl.spaces import channels_first
 
+# Wrappers of Gymnasium, and the hyperparameters that do the same.
+NORMALISERS = {"NormalizeObservation": "normalize_observation", "NormalizeReward": "normalize_reward"}
 NATURE_LEAST = 36  # pixels of a side that the convolutions of nature_cnn need
 ROUNDED = 0.02  # of train_steps: what more the last iteration may make without a word
 PICTURE_LEAST = 10  # of MinAtar's boards; what is smaller is rather a table than a picture
@@ -30,6 +32,7 @@ def hints(hparams: Any) -> list[str]:
         _target_stays,
         _support,
         _hardly_stopped,
+        _normalises_apart,
     )
     found = (look(hparams) for look in looks)
     return [hint for hint in found if hint is not None]
@@ -40,6 +43,18 @@ def _hardly_stopped(hparams: Any) -> str | None:
     if hparams.stop_at_return is None or 0 < hparams.eval_period < hparams.train_steps:
         return None
     return f"stop_at_return={hparams.stop_at_return:g} is asked at the end alone: take an eval_period"
+
+
+def _normalises_apart(hparams: Any) -> str | None:
+    """Says that Gymnasium's normalising wrappers begin anew in every evaluation, and are in no checkpoint."""
+    for name in hparams.env_wrappers:
+        own = NORMALISERS.get(name.rpartition(":")[2]) if name.startswith("gymnasium.") else None
+        if own is not None:
+            return (
+                f"env_wrappers: {name} keeps statistics in every environment that evaluations and checkpoints "
+                f"do not have, so that returns are wrong there: take {own}=true in its place"
+            )
+    return None
 
 
 def picture_hint(hparams: Any, observation_space: spaces.Space) -> str | None:

@@ -183,7 +183,6 @@ def test_wrappers_are_in_the_name_of_a_runs_default_folder():
             {"env": "Corridor-v0", "env_wrappers": (FLAT,)},
             "NotImplementedError (rl.envs.own:WithoutText before it leaves text out)",
         ),
-        ({"env_wrappers": ("gymnasium.wrappers:NormalizeReward",)}, "take normalize_reward=true"),
         ({"env_wrappers": ("subprocess:run",)}, "subprocess:run is no class derived from gymnasium.Wrapper"),
         ({"env_wrappers": ("Flatten",)}, "needs module:Wrapper, such as gymnasium.wrappers:FlattenObs"),
         ({"env_wrappers": (DOUBLED,), "env_backend": "graph"}, "take env_backend gym"),

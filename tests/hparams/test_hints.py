@@ -126,6 +126,13 @@ def test_evaluations_that_are_rarer_than_asked_for_are_told():
     assert hints(resolve("ppo", short)) == [], "there is one row"
 
 
+def test_wrappers_that_normalise_apart_from_evaluations_are_told():
+    flat, reward = "gymnasium.wrappers:FlattenObservation", "gymnasium.wrappers:NormalizeReward"
+    assert not hints(resolve("ppo", {"env": "Pendulum-v1", "env_wrappers": (flat,)}))
+    (hint,) = hints(resolve("ppo", {"env": "Pendulum-v1", "env_wrappers": (flat, reward)}))
+    assert reward in hint and hint.endswith("take normalize_reward=true in its place")
+
+
 def test_a_run_of_random_actions_alone_is_told():
     overrides = {"env": "Pendulum-v1", "train_steps": 5_000, "random_steps": 5_000}
     assert hints(resolve("sac", overrides)) == [
