@@ -51,8 +51,8 @@ def _normalises_apart(hparams: Any) -> str | None:
         own = NORMALISERS.get(name.rpartition(":")[2]) if name.startswith("gymnasium.") else None
         if own is not None:
             return (
-                f"env_wrappers: {name} keeps statistics in every environment that evaluations and checkpoints "
-                f"do not have, so that returns are wrong there: take {own}=true in its place"
+                f"env_wrappers: {name} keeps statistics in every environment, which evaluations and "
+                f"checkpoints do not have, so that returns are wrong there: take {own}=true in its place"
             )
     return None
 

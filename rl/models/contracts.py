@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Protocol, runtime_checkable
 
 import keras
@@ -10,6 +11,8 @@ import tensorflow as tf
 from rl.errors import UsageError, where_raised
 from rl.registry import lacking
 from rl.types import Nest, Tensor
+
+_log = logging.getLogger("rl")
 
 
 @runtime_checkable
@@ -75,6 +78,6 @@ def _try_out(made: Any, name: str, inputs: tuple[int, ...]) -> None:
         shape = found.shape.as_list() if tf.is_tensor(found) else type(found).__name__
         raise UsageError(f"{what} makes {shape} of inputs {[1, *inputs]}, not [1, size] = [1, {made.size}]")
     if made.losses:
-        raise UsageError(
-            f"{what} has losses of its own (regularizers), which no algorithm adds: take weight_decay"
+        _log.warning(
+            "%s has losses of its own (regularizers), which no algorithm adds: take weight_decay", what
         )
