@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import shared
 import trained
-from bars import BARS, DATA, FRESH, JUDGED, SOURCES, WITH_WORKERS, bar_of
+from bars import BARS, DATA, FRESH, JUDGED, SOURCES, TRIED, WITH_WORKERS, bar_of
 from shared import RESULTS, ROOT, UsageError, read_table
 from verdicts import HEADER, Row, lasts, line, marks, verdict
 
@@ -105,6 +105,7 @@ def markdown(rows: list[Row], folder: Path) -> str:
     every = {name: group for groups in by_env.values() for name, group in groups.items()}
     lines = ["# Results", "", summary(every, known), "", NOTES]
     lines += [f"* {key}: {what}" for key, what in SOURCES.items()]
+    lines += tried(every)
     lines += again(folder, known)
     for env in sorted(by_env):
         lines += ["", f"## {env}", "", "| " + " | ".join(HEADER) + " |", "|" + " --- |" * len(HEADER)]
@@ -117,6 +118,16 @@ def markdown(rows: list[Row], folder: Path) -> str:
     for groups in (by_env[env] for env in sorted(by_env)):
         lines += [f"    {command(group)}" for group in groups.values()]
     return "\n".join(lines) + "\n"
+
+
+def tried(judged: dict[str, list[Row]]) -> list[str]:
+    """What was tried where sets miss their bar."""
+    lines = []
+    for name, rows in judged.items():
+        _, miss, short = verdict(name, rows).partition("**miss**: ")
+        if miss:
+            lines.append(f"* `{name}` ({short}): {TRIED.get(name, 'nothing yet')}.")
+    return ["", "Sets that miss their bar, and what was tried:", "", *lines] if lines else []
 
 
 def again(folder: Path, known: dict[str, trained.Values]) -> list[str]:

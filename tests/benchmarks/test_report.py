@@ -58,6 +58,15 @@ def test_verdicts(bar, rows, expected):
     assert verdicts.verdict("a_set_without", rows) == verdicts.bar_text("a_set_without") == "-"
 
 
+def test_sets_that_miss_say_what_was_tried(bar, monkeypatch):
+    bar(100.0, "Z", None, None)
+    monkeypatch.setitem(report.TRIED, "some_set", "larger steps")
+    assert report.tried({"some_set": [row(last=100.0)], "a_set_without": [row(last=0.0)]}) == []
+    lines = report.tried({"some_set": [row(last=99.0)]})
+    assert lines[3:] == ["* `some_set` (return by 1.0): larger steps."]
+    assert all(bars.bar_of(name) is not None for name in report.TRIED)
+
+
 def test_a_mean_at_the_bar_is_no_miss_by_rounding(bar):
     bar(-69.1, "Z")
     assert verdicts.verdict("some_set", [row(last=-69.1)] * 3) == "pass"  # their mean is -69.10000000000001
