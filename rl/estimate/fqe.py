@@ -77,6 +77,7 @@ class FQE(Agent[FQEHParams]):
         seed: of the initial weights.
     """
 
+    transient = ("_following",)  # what it is given, of the data
     experience = "transition"
     action_spaces = (spaces.Discrete, spaces.Box)
 
