@@ -34,7 +34,7 @@ from rl.saved_run import read_saved, read_weights, saved_agent, saved_hparams
 from rl.signals import PATIENCE, StopRequest
 from rl.storage.address import join
 from rl.storage.checkpoint import CheckpointManager
-from rl.storage.files import ensure_writable_dir
+from rl.storage.files import ensure_writable_dir, patiently
 from rl.storage.storage import Storage, storages_of
 from rl.systems import use_system
 
@@ -201,7 +201,9 @@ def train_one(request: Request, storage: Storage, stop: StopRequest, kept: Kept 
     hparams, run_dir = request.hparams, storage.folder
     assert hparams is not None
     _check_same_run(request, run_dir)
-    made = [each for each in (run_dir, run_dir.parent) if type(storage) is Storage and not each.exists()]
+    there = [patiently(each.exists, f"cannot read {each}") for each in (run_dir, run_dir.parent)]
+    made = [each for each, is_there in zip((run_dir, run_dir.parent), there, strict=True) if not is_there]
+    made = made if type(storage) is Storage else []
     trainer = Trainer(request, storage, kept)
     first_step, began = trainer.first_step, False
     try:
