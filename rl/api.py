@@ -140,8 +140,6 @@ def train(
     use_system(sys)
     if record_video:
         headless_setup()
-    if output_dir == "":
-        raise UsageError("output_dir is empty: name a folder, such as runs/dqn_cartpole")
     if output_dir is None:
         output_dir = _default_output(name, overrides, seed, num_workers)
     (storage,) = storages_of(output_dir, [0]).values()

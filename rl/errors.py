@@ -4,8 +4,10 @@ is gone, a remote output that cannot be reached any more, numbers that are none,
 from __future__ import annotations
 
 import difflib
+import sysconfig
 import traceback
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 AGAIN = 75  # exit code where the same command goes on from the last checkpoint (EX_TEMPFAIL)
 
@@ -62,9 +64,18 @@ class NotSent(Exception):
     """A run is over, but its last state is on this machine only; the text is one line that says where."""
 
 
+def raised_at(error: BaseException) -> traceback.FrameSummary:
+    """The last line of a user's own code on the way to an error, which says more than one within a library
+    that it called; the last one of all where there is none."""
+    libraries = (*map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), str(Path(__file__).parent), "<")
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if not each.filename.startswith(libraries)]
+    return (own or frames)[-1]
+
+
 def where_raised(error: BaseException) -> str:
-    """Words for what the code of somebody else raised: its kind, its text, and the line that raised it."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    """Words for what the code of somebody else raised: its kind, its text, and where in that code."""
+    last = raised_at(error)
     text = " ".join([f"{type(error).__name__}:", *str(error).split()])
     return f"{text} ({last.filename}, line {last.lineno})"
 

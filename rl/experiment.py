@@ -201,9 +201,8 @@ def train_one(request: Request, storage: Storage, stop: StopRequest, kept: Kept 
     hparams, run_dir = request.hparams, storage.folder
     assert hparams is not None
     _check_same_run(request, run_dir)
-    there = [patiently(each.exists, f"cannot read {each}") for each in (run_dir, run_dir.parent)]
-    made = [each for each, is_there in zip((run_dir, run_dir.parent), there, strict=True) if not is_there]
-    made = made if type(storage) is Storage else []
+    own = (run_dir, run_dir.parent) if type(storage) is Storage else ()
+    made = [each for each in own if not patiently(each.exists, f"cannot read {each}")]
     trainer = Trainer(request, storage, kept)
     first_step, began = trainer.first_step, False
     try:

@@ -8,14 +8,11 @@ the run ends, with a checkpoint. Nothing here imports TensorFlow: workers use it
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import math
 import signal
-import sysconfig
 import threading
 import time
-import traceback
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +25,7 @@ import optree
 from gymnasium import spaces
 
 from rl.envs.host import HostEnv, HostStep, HostWrapper
-from rl.errors import EnvironmentFailed, UsageError
+from rl.errors import EnvironmentFailed, UsageError, raised_at
 from rl.heartbeat import end_at_once
 from rl.hparams.hparams import HParams
 from rl.types import Nest
@@ -37,13 +34,6 @@ log = logging.getLogger("rl")
 FIRST = 2  # times that environments of which no step was well yet are made anew because of a step
 LOOK = 1.0  # seconds between two looks at what may hang, at most
 Played = TypeVar("Played")
-# Where Python's own modules are, installed packages, and this one.
-_LIBRARIES = tuple(
-    {
-        *(sysconfig.get_path(each) for each in ("stdlib", "platstdlib", "purelib", "platlib")),
-        str(Path(__file__).parents[1]),
-    }
-)
 
 
 class Redo(Exception):
@@ -64,15 +54,15 @@ def watched(make: Callable[[], Any], hparams: HParams, redo: bool = False) -> An
 def played(play: Callable[[int], Played], seed: int) -> Played:
     """Returns what `play` does, which is called with a seed, and again after each `Redo`: once with the same
     one, then with others, since what fails by its seed would do so each time."""
-    now = seed
-    for tries in itertools.count(1):
+    now, failed = seed, 0
+    while True:
         try:
             return play(now)
         except Redo:
-            if tries > 1:
-                now = int(np.random.SeedSequence((seed, tries)).generate_state(1, np.uint64)[0])
+            failed += 1
+            if failed > 1:
+                now = int(np.random.SeedSequence((seed, failed)).generate_state(1, np.uint64)[0])
                 log.warning("the same episodes failed again: others are played")
-    raise AssertionError  # it counts for ever
 
 
 class Watched(HostWrapper):
@@ -215,10 +205,7 @@ class Watched(HostWrapper):
         text = " ".join(str(error).split())
         if isinstance(error, UsageError | _Unfit):
             return text
-        frames = traceback.extract_tb(error.__traceback__)
-        # The last line of the user's own code says more than one within a library that it called.
-        own = [each for each in frames if not each.filename.startswith((*_LIBRARIES, "<"))]
-        frame = (own or frames)[-1]
+        frame = raised_at(error)
         return f"{type(error).__name__}: {text} ({Path(frame.filename).name}:{frame.lineno})"
 
     def _refuse_unfit(self, observation: Nest, reward: np.ndarray) -> None:

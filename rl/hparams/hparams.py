@@ -51,12 +51,12 @@ class ModelHParams(Checked):
     prefix: ClassVar[str] = "model."
 
     name: str = "mlp"  # in the registry models
-    hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = (64, 64)  # units of each hidden layer
+    hidden: tuple[PositiveInt, ...] = (64, 64)  # units of each hidden layer
     recurrent_units: PositiveInt = 64  # lstm, gru: units of the layer that remembers, behind the hidden ones
-    filters: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = ()  # convolutions'; empty: the model's
+    filters: tuple[PositiveInt, ...] = ()  # convolutions'; empty: the model's
     image: str = "nature_cnn"  # lstm, gru: the model that images go through before the layer that remembers
     # Dict and Tuple observations: units of the layers that each part has alone, before the parts are joined
-    part_hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = (64,)
+    part_hidden: tuple[PositiveInt, ...] = (64,)
     activation: Literal["relu", "tanh", "elu", "gelu", "silu"] = "tanh"  # of hidden layers
     layer_norm: bool = False  # dense layers' outputs are normalised (Ba et al. 2016), before the activation
     shared: bool = False  # policy and value share the hidden layers
@@ -90,7 +90,7 @@ class HParams(Checked):
     env_backend: Literal["auto", "graph", "envpool", "gym"] = "auto"  # steps training; evaluation prefers gym
     env_kwargs: dict[str, Any] = Field(default_factory=dict)  # its options, as gymnasium.make takes them
     # Gymnasium wrappers, `module:Class` each, in training and evaluation alike; the last one is outermost.
-    env_wrappers: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    env_wrappers: tuple[str, ...] = ()
     train_env_kwargs: dict[str, Any] = Field(default_factory=dict)  # further env_kwargs, in training only
     max_episode_steps: PositiveInt | None = None  # cuts episodes; None: the environment's own limit
     # A change of the reward, in training only: clip_sign, scale:FACTOR, mountain_car_default or

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import Field
+from typing import Any, ClassVar, Literal
 
 from rl.errors import UsageError
 from rl.hparams.checked import Checked, Coefficient, Fraction, PositiveInt
@@ -28,7 +26,7 @@ class LeagueHParams(Checked):
     sampling: Literal["uniform", "pfsp"] = "pfsp"
     pfsp_power: Coefficient = 2.0  # of f_hard (Vinyals et al. 2019)
     # Opponents that evaluations are against beside env_kwargs.opponent, for their scores alone.
-    also_against: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    also_against: tuple[str, ...] = ()
 
     def check_played(self, env_kwargs: Mapping[str, Any], train_env_kwargs: Mapping[str, Any]) -> None:
         """Raises UsageError where there would be a league in evaluations, or no opponent."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
-
-from pydantic import Field
+from typing import ClassVar
 
 from rl.errors import UsageError
 from rl.hparams.hparams import PositiveFloat, PositiveInt
@@ -37,7 +35,7 @@ class MBMPOHParams(MetaHParams):
     updates_per_iteration: PositiveInt = 30  # meta-updates after each rollout
     members: PositiveInt = 5  # networks of the ensemble, each a task of `task_episodes` imagined episodes
     # Units of each one's hidden layers.
-    dynamics_hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = (200, 200)
+    dynamics_hidden: tuple[PositiveInt, ...] = (200, 200)
     dynamics_lr: PositiveFloat = 1e-3  # learning rate of the ensemble
     dynamics_steps: PositiveInt = 40  # gradient steps of the ensemble before each meta-update
     dynamics_batch_size: PositiveInt = 256  # transitions of such a step, drawn from those of the update

@@ -28,7 +28,7 @@ class MBPOHParams(SACHParams):
     members: PositiveInt = 7  # networks of the ensemble
     elites: PositiveInt = 5  # of them those that predict, with the least errors on what is held out
     # Units of each one's hidden layers.
-    dynamics_hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = (200, 200, 200, 200)
+    dynamics_hidden: tuple[PositiveInt, ...] = (200, 200, 200, 200)
     dynamics_lr: PositiveFloat = 1e-3  # learning rate of the ensemble
     dynamics_period: PositiveInt = 4  # updates of the policy for each of the ensemble
     # Updates at the start in which the ensemble learns every time, and nothing that it imagines is used.

@@ -235,8 +235,10 @@ def storages_of(output_dir: str | os.PathLike[str], copies: Sequence[int]) -> di
     itself is, as the summary names it: `OUTPUT_DIR/run_2` is copy 2, a run of another name copy 0.
 
     Raises:
-        UsageError: it is one run, and others are asked for; an address that cannot be one.
+        UsageError: it is empty, or one run, and others are asked for; an address that cannot be one.
     """
+    if output_dir == "":
+        raise UsageError("output_dir is empty: name a folder, such as runs/dqn_cartpole")
     text = os.fspath(output_dir).rstrip("/") or "/"
     itself = storage_at(text)
     if not itself.has("hparams.json") or storage_of(output_dir, 0).has("hparams.json"):

@@ -40,3 +40,6 @@ def test_what_is_no_variable_or_need_not_be_kept_is_nobodys_affair():
             self.variables, self.networks = {"rows": self.rows}, {"network": None}
 
     check_built(Mine())
+    Mine.transient = ()
+    with pytest.raises(UsageError, match=r"Mine\.sum is a variable"):
+        check_built(Mine())

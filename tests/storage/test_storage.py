@@ -57,6 +57,11 @@ def test_a_run_is_found_by_its_own_path_too(tmp_path):
         storages_of(run, range(2))
 
 
+def test_an_empty_output_folder_is_not_the_root_of_the_disk():
+    with pytest.raises(UsageError, match="output_dir is empty: name a folder"):
+        storages_of("", [0])
+
+
 def test_a_run_that_holds_runs_is_an_output_folder(tmp_path):
     made(tmp_path / "run_0")
     inside = made(tmp_path / "run_0" / "run_0")
