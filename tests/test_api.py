@@ -106,12 +106,12 @@ def test_a_policy_is_loaded_from_the_run_or_from_the_folder_above(trained, which
 
 
 def test_training_again_only_goes_on_where_steps_are_missing(trained, tmp_path):
-    _, run = trained
-    before = rows(run.run_dir)
-    for output_dir in (run.run_dir.parent, run.run_dir):
+    run_dir = shutil.copytree(trained[0] / "run_0", tmp_path / "run_0")
+    before = rows(run_dir)
+    for output_dir in (tmp_path, run_dir):
         again = rl.train("ppo_identity", output_dir=output_dir, seed=4, **QUICK)
-        assert again.step == 2_048 and rows(run.run_dir) == before and again.best_return == run.best_return
-        assert again.run_dir == run.run_dir
+        assert again.step == 2_048 and rows(run_dir) == before
+        assert again.run_dir == run_dir and again.best_return == trained[1].best_return
 
 
 def test_other_settings_in_the_same_folder_are_refused_and_change_nothing(trained):
@@ -343,13 +343,13 @@ def test_incompatible_hparams_for_a_trained_folder_exit_2_and_change_nothing(tra
         (["--hparams", "ppo_identity", "--seed", "4", "--train_steps", "2048"], "run_0"),  # goes on: it ended
     ],
 )
-def test_a_run_is_found_by_its_folder_and_by_its_own_path(trained, words, where, capsys):
-    folder, run = trained
+def test_a_run_is_found_by_its_folder_and_by_its_own_path(trained, words, where, tmp_path, capsys):
+    folder = shutil.copytree(trained[0], tmp_path / "copy")
     files = set(snapshot(folder))
     words = [*words, "--output_dir", str(folder / where), "--test_episodes", "1", "--eval_episodes", "1"]
     assert main(words) == 0
     shown = capsys.readouterr().out
-    assert f" {run.run_dir}\n" in shown and "return, best checkpoint" in shown
+    assert f" {folder / 'run_0'}\n" in shown and "return, best checkpoint" in shown
     assert f"tensorboard --logdir {folder}\n" in shown
     assert {path for path in snapshot(folder) if ".tfevents." not in path.name} <= files
 
