@@ -7,7 +7,7 @@ processes by the group's `exchange`. Each learner must call them in the same ord
 back what they were given, and leave nothing in the graph.
 
 Called by all that takes something over a batch or counts steps: `grad_comp`, some algorithms (PPO, ES, ARS),
-normalisers, priorities, random numbers by rows, `rl.runners.iteration`, and metrics (`rl.ops.loops`).
+normalisers, priorities, random numbers by rows, `rl.runners.seeds`, and metrics (`rl.ops.loops`).
 """
 
 from __future__ import annotations

@@ -22,9 +22,10 @@ from rl.ops.rows import Rows
 from rl.parallel import replicas
 from rl.parallel.devices import Devices
 from rl.runners.base import GoOn, Runner
-from rl.runners.iteration import Iteration, first_seed, rollout_seeds
+from rl.runners.iteration import Iteration
 from rl.runners.parts import start_mode
 from rl.runners.recording import RecordedLoop
+from rl.runners.seeds import first_seed, rollout_seeds
 from rl.spaces import space_spec
 from rl.types import Nest, Tensor, TimeStep, Trajectory
 

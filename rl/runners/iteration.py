@@ -3,8 +3,8 @@
     rollout -> episode sums -> reward -> memory.add -> sample -> update -> metrics -> next seeds
 
 A runner says where its rollouts come from, and compiles `Iteration.run`. All is of tensors: it runs eagerly,
-or within one compiled function. Random numbers are folded from (run seed, iteration, purpose); the functions
-at the end are that whole protocol. A run restored to iteration 700 draws what it would have drawn.
+or within one compiled function. Random numbers are folded from (run seed, iteration, purpose), as
+`rl/runners/seeds.py` says: a run restored to iteration 700 draws what it would have drawn.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rl.memory.samples import Samples
 from rl.ops import episodes, loops, random
 from rl.ops.normalize import RewardScale, scaled_rewards
 from rl.ops.trajectories import augmented, closed, newest
-from rl.parallel import replicas
+from rl.runners.seeds import iteration_seeds, update_seeds
 from rl.types import Tensor, Trajectory
 
 
@@ -138,35 +138,3 @@ def _summed(metrics: loops.Metrics) -> loops.Metrics:
     """Returns means over updates as sums; "updates" then are those that were made, not left out."""
     found = loops.summed(metrics)
     return found if "finite" not in found else found | {"updates": found.pop("finite")}
-
-
-def first_seed(root: Tensor, device: int = 0) -> Tensor:
-    """Returns that of a device's in-graph environments at the start; elsewhere, of the first noise."""
-    seed = random.fold_in(root, 0)
-    return random.fold_in(seed, device) if device else seed
-
-
-def iteration_seeds(root: Tensor, number: Any) -> list[Tensor]:
-    """Returns [acting (elsewhere: noise of the next rollout), learning] of iteration `number`, from 0."""
-    return random.split(random.fold_in(root, number + 1), 2)
-
-
-def rollout_seeds(seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns (noise, the same for all learners; steps; fresh episodes) of an in-graph rollout."""
-    noise, steps = random.split(seed, 2)
-    return noise, _of_this_learner(steps), _of_this_learner(random.fold_in(seed, 2))
-
-
-def update_seeds(seed: Tensor, i: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns (sampling; the update, the same for all learners) of an iteration's i-th update."""
-    sample, update = random.split(random.fold_in(seed, i), 2)
-    return _of_this_learner(sample), update
-
-
-def buffer_seed(root: Tensor, number: Tensor, i: Tensor) -> Tensor:
-    """Returns that of the i-th batch of a buffer's `number`-th draw."""
-    return random.fold_in(random.fold_in(root, number), i)
-
-
-def _of_this_learner(seed: Tensor) -> Tensor:
-    return seed if replicas.count() == 1 else random.fold_in(seed, replicas.rank())

@@ -23,7 +23,8 @@ from rl.runners.actor import Actor, flat_weights
 from rl.runners.base import GoOn, Runner
 from rl.runners.blocks import BlockContent, BlockLayout
 from rl.runners.collect import Block, Collector, host_seed
-from rl.runners.iteration import Iteration, first_seed
+from rl.runners.iteration import Iteration
+from rl.runners.seeds import first_seed
 from rl.spaces import space_spec
 from rl.types import Tensor, Trajectory
 

@@ -11,7 +11,7 @@ from rl.agents.algos.registry import get_algo
 from rl.ops import random
 from rl.runners.acting import split_flat
 from rl.runners.actor import Actor, flat_weights
-from rl.runners.iteration import first_seed, iteration_seeds
+from rl.runners.seeds import first_seed, iteration_seeds
 from rl.types import Tensor
 
 

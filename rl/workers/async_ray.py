@@ -30,7 +30,7 @@ from rl.parallel import replicas
 from rl.runners.actor import Actor, flat_weights
 from rl.runners.base import GoOn, Runner
 from rl.runners.collect import host_seed, joined_sums
-from rl.runners.iteration import first_seed
+from rl.runners.seeds import first_seed
 from rl.storage.address import join
 from rl.workers.buffer import BufferAssignment
 from rl.workers.buffers import Buffers

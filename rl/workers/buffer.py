@@ -124,7 +124,7 @@ class Buffer:
         from rl.ops.trajectories import augmented, closed
         from rl.parallel.devices import compiled
         from rl.runners.blocks import BlockLayout
-        from rl.runners.iteration import buffer_seed
+        from rl.runners.seeds import buffer_seed
 
         with contextlib.suppress(RuntimeError):  # TensorFlow is in use here already: a test
             tf.config.threading.set_intra_op_parallelism_threads(1)
