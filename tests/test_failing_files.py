@@ -187,9 +187,11 @@ class Lives:
             code = repr(traceback.format_exception(raised)[-12:])
         places = faults.places
         faults.begin(-1)
+        lines = self.tell()  # before TensorBoard reads, which has words of its own
         came_to = code or found(there, self.runner)
+        self.tell()
         faults.places = places
-        return came_to, self.tell()
+        return came_to, lines
 
     def wrong_ever_after(self, operations):
         """The operations from which on all fail, so that the same command does not go on afterwards."""

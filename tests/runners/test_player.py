@@ -37,7 +37,8 @@ CASES = [  # environment, frame [H, W, 3], frames a second
 
 
 def agent_for(env_id, limit=None):
-    limit = {"max_episode_steps": STEPS} if limit is None else limit  # which Procgen does not heed
+    if limit is None:  # Procgen takes none
+        limit = {} if env_id == "coinrun" else {"max_episode_steps": STEPS}
     hparams = resolve("ppo", {"env": env_id, "env_kwargs": limit, "model": {"hidden": (4,)}})
     env = make_eval_envs(env_id, 1, limit)
     agent = get_algo("ppo")(hparams, env.observation_space, env.action_space, 0)
