@@ -110,6 +110,8 @@ BARS: dict[str, Bar] = {
     "appo_cartpole": Bar(450.0, "R", 2_000_000),
     "appo_acrobot": Bar(-83.4, "Z, A2C", 500_000),
     "appo_pendulum": Bar(-163.0, "Z, A2C", 1_000_000),
+    "vmpo_cartpole": Bar(500.0, "Z, A2C", 500_000),
+    "vmpo_pendulum": Bar(-163.0, "Z, A2C", 1_000_000),
     # Q-function policy gradient.
     "ddpg_cartpole": Bar(475.0, "G"),
     "ddpg_mountaincar": Bar(-110.0, "G"),

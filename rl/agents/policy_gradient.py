@@ -155,9 +155,13 @@ class VTraceAgent(PolicyGradient[AnyVTrace]):
                 epoch, place = i // hparams.minibatches, i % hparams.minibatches
                 order = random.permutation(random.fold_in(seed, epoch), hparams.num_envs)
                 part = trajectories.take(batch, tf.gather(order, place * size + tf.range(size)))
-            metrics = self.gradient_step(part, random.fold_in(seed, i)).metrics
-            self.after_update()
-            return metrics
+            return self.learn_part(part, random.fold_in(seed, i))
 
         metrics, made = loops.repeat(self.updates_per_iteration(), one_update)
         return Update(metrics | {"updates": made})
+
+    def learn_part(self, batch: Trajectory, seed: Tensor) -> dict[str, Tensor]:
+        """One update on a group of environments' rollouts; returns its metrics."""
+        metrics = self.gradient_step(batch, seed).metrics
+        self.after_update()
+        return metrics

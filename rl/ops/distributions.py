@@ -233,6 +233,22 @@ class Shaped:
         return tf.reshape(action, [action.shape[0], *self.shape])
 
 
+def kl_parts(one: Any, other: Any) -> dict[str, Tensor]:
+    """Returns KL(one || other) in nats, [N], as "kl"; of normals in two parts, as V-MPO (section 4.2) and MPO
+    have it: "kl_mean" to a normal with the other's mean, "kl_std" to one with the other's deviation.
+
+    Both are distributions of the same kind and shape.
+    """
+    if isinstance(one, Shaped):
+        return kl_parts(one.flat, other.flat)
+    if not isinstance(one, DiagonalGaussian):
+        return {"kl": one.kl(other)}
+    return {
+        "kl_mean": one.kl(DiagonalGaussian(other.mean, one.log_std)),
+        "kl_std": one.kl(DiagonalGaussian(one.mean, other.log_std)),
+    }
+
+
 def of_space(space: Any, parameters: Tensor, log_std: Tensor | None = None) -> Distribution:
     """The distribution over `space` that a head's output [N, `parameter_count(space)`] describes."""
     from gymnasium import spaces

@@ -161,6 +161,21 @@ def test_kl_of_shaped_and_squashed_actions_is_that_of_what_they_are_made_of():
         np.testing.assert_allclose(one.kl(other), [2.5])
 
 
+def test_kl_of_normals_in_parts_is_by_the_mean_and_by_the_deviation():
+    # 0.5 (1 / 2)^2 = 0.125 at the first's deviation 2; ln(4 / 2) + 4 / 32 - 1/2 = 0.31815.
+    one = distributions.DiagonalGaussian(tf.constant([[0.0]]), tf.math.log([[2.0]]))
+    other = distributions.DiagonalGaussian(tf.constant([[1.0]]), tf.math.log([[4.0]]))
+    for pair in ((one, other), (distributions.Shaped(one, (1, 1)), distributions.Shaped(other, (1, 1)))):
+        parts = distributions.kl_parts(*pair)
+        assert list(parts) == ["kl_mean", "kl_std"]
+        np.testing.assert_allclose([parts["kl_mean"][0], parts["kl_std"][0]], [0.125, 0.31815], atol=1e-5)
+    coins = (
+        distributions.Categorical(tf.constant([[0.0, 0.0]])),
+        distributions.Categorical(tf.constant([[1.0, 0.0]])),
+    )
+    np.testing.assert_array_equal(distributions.kl_parts(*coins)["kl"], coins[0].kl(coins[1]))
+
+
 def test_what_a_mask_forbids_adds_nothing_to_kl():
     one, other = (distributions.Categorical(tf.constant([[*x, -1e9]])) for x in (HALF, QUARTER))
     np.testing.assert_allclose(one.kl(other), [COIN], rtol=1e-5)

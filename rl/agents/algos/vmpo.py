@@ -1,0 +1,121 @@
+"""V-MPO: maximum a posteriori policy optimisation from rollouts, with a learned state value.
+
+Song et al. 2019, "V-MPO: On-policy maximum a posteriori policy optimization for discrete and continuous
+control", https://arxiv.org/abs/1909.12238. The better half of the steps, by advantage A, gets the weights
+psi = exp(A / temperature) / sum of these. The policy is fitted to them by maximum likelihood, and pulled back
+to the one that acted:
+
+    -sum psi log pi(a|s) + penalty * mean KL(old || pi) + value_coef * value loss
+
+`penalty` (alpha in the paper) grows while the divergence is above `max_kl`. The temperature (eta) grows while
+psi is further than `weights_kl` from equal weights. Of Gaussian actions, mean and standard deviation have a
+penalty each, against divergences in which the other one is the old policy's (section 4.2).
+
+Deviations from the paper:
+
+1. Value targets and advantages are V-trace's of the old policy: for rollouts by that policy they are its
+   lambda-returns, n-step returns where `trace_lambda` is 1. Rollouts of older weights are corrected.
+2. Temperature and penalties are learned as logarithms, by Adam with `dual_lr` of their own; their gradients,
+   `weights_kl` less the weights' divergence and `max_kl` less the policy's, are in closed form.
+3. The old policy is renewed after each rollout's updates, which stand for the paper's T_target.
+4. The half, and its weights, are of a minibatch, or of a microbatch (`grad_comp=accumulate`).
+5. Gradients are clipped by their global norm (`max_grad_norm`), rewards may be scaled by the deviation of
+   returns (`normalize_reward`) in place of PopArt, and an entropy bonus can be added (`entropy_coef`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+import tensorflow as tf
+from gymnasium import spaces
+
+from rl.agents.algos.grad_comp.backprop import apply_gradients
+from rl.agents.algos.registry import register
+from rl.agents.groups import grouped
+from rl.agents.policy_gradient import VTraceAgent
+from rl.agents.targets import copy_weights
+from rl.hparams.vmpo import VMPOHParams
+from rl.ops.best_half import improved
+from rl.ops.distributions import kl_parts
+from rl.ops.nests import flatten_time
+from rl.ops.policy import masked_mean, mean_of_all
+from rl.types import Loss, Tensor, Trajectory, Update
+
+
+@register
+class VMPO(VTraceAgent[VMPOHParams]):
+    """V-MPO: discrete, multi-discrete, multi-binary and continuous actions."""
+
+    def build(self) -> None:
+        super().build()
+        hparams, size = self.hparams, len(self.limits)
+        target_network = grouped(self, self.make_network, "target_network")
+        self.target_network = self.add_network("target_network", target_network)
+        copy_weights(self.network, self.target_network, 1.0)
+        self.log_temperature = keras.Variable(math.log(hparams.temperature), name="log_temperature")
+        self.log_penalty = keras.Variable([math.log(hparams.penalty)] * size, name="log_penalty")
+        self.add_optimizer("duals", [self.log_temperature, self.log_penalty], hparams.dual_lr)
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Of each divergence from the old policy, in nats."""
+        mean, std = self.hparams.max_kl, self.hparams.max_std_kl
+        gaussian = isinstance(self.action_space, spaces.Box)
+        return {"kl_mean": mean, "kl_std": std} if gaussian else {"kl": mean}
+
+    def loss(self, batch: Trajectory, seed: Tensor) -> Loss:
+        hparams, mask = self.hparams, tf.reshape(batch.mask, [-1])  # [T * B]
+        output = self.unroll_whole(self.network, batch)
+        old = self.unroll_whole(self.target_network, batch).distribution
+        action = flatten_time(batch.action)
+        log_prob = output.distribution.log_prob(action)
+        lag = tf.reshape(old.log_prob(action), batch.mask.shape) - batch.extras["log_prob"]
+        target, advantage = self.vtrace(batch, lag, output.value)
+        temperature = tf.exp(tf.convert_to_tensor(self.log_temperature))
+        weights = improved(tf.reshape(advantage, [-1]), mask, temperature)
+        policy_loss = -weights.weight * log_prob
+        divergences = kl_parts(old, output.distribution)
+        penalty = tf.exp(tf.convert_to_tensor(self.log_penalty))  # [1] or [2]
+        penalties = dict(zip(divergences, tf.unstack(penalty), strict=True))
+        pull = tf.add_n([penalties[name] * each for name, each in divergences.items()])
+        value_loss = tf.reshape(0.5 * tf.square(output.value[:-1] - target), [-1])
+        entropy = output.distribution.entropy()
+        loss = policy_loss + pull + hparams.value_coef * value_loss - hparams.entropy_coef * entropy
+        metrics = {
+            "policy_loss": masked_mean(policy_loss, mask),
+            "value_loss": masked_mean(value_loss, mask),
+            "entropy": masked_mean(entropy, mask),
+            "temperature": temperature,
+            "weights_kl": weights.kl,
+        }
+        metrics |= {name: masked_mean(each, mask) for name, each in divergences.items()}
+        metrics |= {name.replace("kl", "penalty"): each for name, each in penalties.items()}
+        return tf.reshape(loss * mask, batch.mask.shape), metrics, None
+
+    def learn_part(self, batch: Trajectory, seed: Tensor) -> dict[str, Tensor]:
+        """A step of the network, then one of temperature and penalties."""
+        metrics = super().learn_part(batch, seed)
+        temperature = tf.exp(tf.convert_to_tensor(self.log_temperature))
+        slack = tf.stack(
+            [limit - mean_of_all(metrics[name], batch.mask) for name, limit in self.limits.items()]
+        )
+        gradients = [
+            temperature * (self.hparams.weights_kl - metrics["weights_kl"]),
+            tf.exp(tf.convert_to_tensor(self.log_penalty)) * slack,
+        ]
+        apply_gradients(gradients, [self.log_temperature, self.log_penalty], self.optimizers["duals"], None)
+        return metrics
+
+    def update(self, batch: Trajectory, seed: Tensor) -> Update:
+        """As of every V-trace agent; then the policy is the old one."""
+        update = super().update(batch, seed)
+        copy_weights(self.network, self.target_network, 1.0)
+        return update
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        own = {"log_temperature": self.log_temperature, "log_penalty": self.log_penalty}
+        return super().variables | own
