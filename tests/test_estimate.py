@@ -19,7 +19,7 @@ from rl.estimate import behaviour
 from rl.estimate.__main__ import cautions, main
 from rl.estimate.behaviour import clone
 from rl.estimate.estimators import TITLES, Estimated, estimates
-from rl.estimate.fqe import default_hparams, fitted
+from rl.estimate.fqe import FQE, default_hparams, fitted
 from rl.estimate.policy import DataPolicy, in_blocks
 from rl.hparams.merge import resolve
 
@@ -134,6 +134,38 @@ def test_values_of_continuous_actions_are_fitted_to_the_policys_own():
     np.testing.assert_allclose(values.q, data.action[:, 0], atol=0.1)
 
 
+def test_actions_beyond_a_bound_are_valued_as_the_bound_that_is_played():
+    """A policy whose mean is 2 in a space that ends at 1: of reward a, each step is worth 1."""
+    box = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    over, going = np.array([True]), np.array([False])
+    episodes = [
+        Episode(np.zeros((2, 1), np.float32), a[None], a, over, going)
+        for a in np.random.default_rng(0).uniform(-1, 1, (100, 1)).astype(np.float32)
+    ]
+    data = Dataset.of(episodes, spaces.Box(-1.0, 1.0, (1,), np.float32), box)
+    for eval_policy, least in (("greedy", 1.0), ("sample", 0.2)):
+        agent = agent_of(data, "ppo", eval_policy)
+        agent.network.policy.kernel.assign(tf.zeros_like(agent.network.policy.kernel))
+        agent.network.policy.bias.assign([2.0])
+        actions = DataPolicy(agent, data, "data").actions()
+        assert actions.max() == 1.0 and actions.min() >= -1.0 and (actions == 1.0).mean() > 0.5
+        assert actions.min() <= least
+    fit = default_hparams(agent.hparams, "data", 0.9, QUICK | {"train_steps": 1})
+    values = FQE(fit, data, actions, 0)
+    beyond, bound = (values.q(tf.zeros([1, 1]), tf.constant([[a]])).numpy() for a in (2.0, 1.0))
+    np.testing.assert_array_equal(beyond, bound)
+
+
+def test_the_mean_ratio_of_an_episode_is_by_hand(data):
+    log_ratio = np.where(data.action == 0, np.log(1.6), np.log(0.4))
+    first = np.repeat(np.arange(len(data.lengths)), data.lengths)
+    by_hand = np.exp(np.bincount(first, log_ratio)).mean()
+    found = estimates(["is"], data, 0.9, log_ratio, None)
+    assert list(found) == ["data", "is", "episode_ratio"]
+    np.testing.assert_allclose(found["episode_ratio"].estimate, by_hand)
+    assert found["episode_ratio"].low < by_hand < found["episode_ratio"].high
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run on the chain of a few steps."""
@@ -181,8 +213,16 @@ def test_the_command_prints_a_table_or_json(run, folder, capsys, monkeypatch):
 
 
 def test_what_makes_estimates_doubtful_is_said():
-    few, many = (Estimated(1.0, 0.5, 1.5, size) for size in (3.2, 30.0))
-    assert cautions({"data": many, "wis": many}, 100) == []
+    few, many = (Estimated(1.0, 0.5, 1.5, size) for size in (3.2, 51.0))
+    assert cautions({"data": many, "wis": many}, 1000) == []
+    assert cautions({"data": many, "is": many}, 100, Estimated(0.9, 0.7, 1.1, 51.0)) == []
+    lacking = Estimated(0.33, 0.21, 0.48, 51.0)
+    assert cautions({"data": many, "wis": many, "wpdis": many}, 100, lacking) == []
+    (line,) = cautions({"data": many, "is": many, "pdis": many, "wis": many}, 100, lacking)
+    assert line.startswith(
+        "the importance ratios of episodes average 0.33 (0.21 to 0.48), where they should 1:"
+    )
+    assert "is, pdis are wrong by more than their intervals" in line
     assert [line[:40] for line in cautions({"data": few, "wis": few}, 100)] == [
         "importance ratios rest on 3.2 episodes: "
     ]

@@ -25,7 +25,7 @@ EXAMPLES = """examples:
   python -m rl.estimate --run runs/dqn_cartpole --data data/cartpole --estimators dm --json
 """
 
-FEW = 10.0  # effective episodes below which a word is said
+FEW = 50.0  # effective episodes below which a word is said, where they are not half of all
 NO_DENSITY = (
     "a policy of one action in a continuous space never takes the data's actions, which leaves no importance "
     "ratios"
@@ -97,7 +97,7 @@ def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
     """Returns what is printed, by name."""
     from rl.api import load
     from rl.estimate.behaviour import clone, no_ratios, recorded
-    from rl.estimate.estimators import BY_RATIOS, BY_VALUES, TITLES, chosen, estimates
+    from rl.estimate.estimators import BY_RATIOS, BY_VALUES, RATIO, TITLES, chosen, estimates
     from rl.estimate.fqe import FQE, default_hparams, fitted
     from rl.estimate.policy import DataPolicy
 
@@ -132,7 +132,7 @@ def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
         values, error = fitted(policy, data, fqe, args.seed)
         notes.append(f"fitted Q evaluation: mean temporal difference error {error:.3g}")
     rows = estimates(left, data, gamma, log_ratio, values, args.resamples, args.seed)
-    notes += cautions(rows, len(data.lengths))
+    notes += cautions(rows, len(data.lengths), rows.pop(RATIO, None))
     cut = int((~data.terminated[data.starts + data.lengths - 1]).sum())
     if cut and set(left) & set(BY_VALUES) and gamma ** int(data.lengths.max()) > 1e-3:
         notes.append(
@@ -153,17 +153,28 @@ def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
     }
 
 
-def cautions(rows: dict[str, Any], episodes: int) -> list[str]:
-    """Returns what must be known of the estimates, by name, before they are believed. episodes: of the
-    data."""
+def cautions(rows: dict[str, Any], episodes: int, ratio: Any = None) -> list[str]:
+    """Returns what must be known of the estimates, by name, before they are believed.
+
+    episodes: of the data.
+    ratio: the mean importance ratio of an episode, with its interval; None where there are no ratios.
+    """
     found = []
     if episodes == 1:
         found.append("one episode does not tell how far returns spread: there are no intervals")
     sizes = [row.effective_sample_size for name, row in rows.items() if name not in ("data", "dm")]
-    if sizes and min(sizes) < min(FEW, episodes):
+    if sizes and min(sizes) < min(FEW, 0.5 * episodes):
         found.append(
             f"importance ratios rest on {min(sizes):.1f} episodes: the policy acts unlike those that played, "
-            "and even its fitted values are guesses there (own data of it would tell: --record_data)"
+            "intervals are too narrow, and even its fitted values are guesses there (own data of it would "
+            "tell: --record_data)"
+        )
+    unbiased = [name for name in ("is", "pdis", "dr") if name in rows]
+    if unbiased and ratio is not None and episodes > 1 and not ratio.low <= 1.0 <= ratio.high:
+        found.append(
+            f"the importance ratios of episodes average {_number(ratio.estimate)} ({_number(ratio.low)} to "
+            f"{_number(ratio.high)}), where they should 1: the data lack episodes that the policy would "
+            f"play, and {', '.join(unbiased)} are wrong by more than their intervals (wis and wpdis less)"
         )
     if any(name in rows for name in ("dm", "dr", "wdr")):
         found.append("the intervals of dm, dr and wdr do not hold what fitted Q evaluation gets wrong")

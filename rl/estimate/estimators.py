@@ -22,6 +22,7 @@ TITLES = {
     "wdr": "weighted doubly robust",
 }
 BY_RATIOS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")  # those that need importance ratios
+RATIO = "episode_ratio"
 BY_VALUES = ("dm", "dr", "wdr")  # those that need the policy's values
 
 
@@ -55,7 +56,8 @@ def estimates(
     seed: int = 0,
     coverage: float = 0.95,
 ) -> dict[str, Estimated]:
-    """Returns what each estimator comes to, and under "data" what the data's own returns do.
+    """Returns what each estimator comes to, under "data" what the data's own returns do, and under `RATIO`,
+    where there are ratios, the mean importance ratio of an episode.
 
     Args:
         log_ratio: [N], log pi(a | s) - log b(a | s) of the data's steps, for those `BY_RATIOS`.
@@ -85,9 +87,11 @@ def estimates(
         if log_ratio is not None:
             sums["dr"] = estimation.doubly_robust(ratios, reward, q, value, gamma)
             sums["wdr"] = estimation.weighted_doubly_robust(ratios, reward, q, value, gamma)
+    if "is" in sums:
+        sums[RATIO], sizes[RATIO] = estimation.episode_ratio(ratios), size
     counts = estimation.bootstrap_counts(len(lengths), resamples, seed)
     found = {}
-    for name in ("data", *names):
+    for name in ("data", *names, *({RATIO} & sums.keys())):
         low, high = estimation.bootstrap_interval(sums[name], counts, coverage)
         numbers = float(estimation.estimate(sums[name])), float(low), float(high)
         found[name] = Estimated(*numbers, sizes.get(name, size))

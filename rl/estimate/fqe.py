@@ -141,9 +141,9 @@ class FQE(Agent[FQEHParams]):
         return tf.reduce_mean(tf.reshape(values, [values.shape[0], policy.shape[0], count]), -1)
 
     def _code(self, action: Tensor) -> Tensor:
-        """Actions as the critics see them, [N, K]."""
+        """Actions as the critics see them, [N, K]; those beyond a bound are what was played."""
         if self._bounded is not None:
-            return self._bounded.encode(action)
+            return tf.clip_by_value(self._bounded.encode(action), -1.0, 1.0)
         return tf.reshape(action, [action.shape[0], int(np.prod(self.action_space.shape))])
 
 

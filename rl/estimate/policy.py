@@ -93,7 +93,7 @@ class DataPolicy:
 
     def actions(self) -> np.ndarray:
         """Its actions at all observations, [N + E, M, ...]: the one that it takes, or M of those that it
-        draws."""
+        draws; those beyond a bound of the action space are what is played, the bound."""
         seeds = range(SAMPLES if self.sampled else 1)
         drawn = self._drawn(lambda *row: row[2], self._data.observation, (), seeds, self.sampled)
         return np.stack(drawn, 1)
@@ -124,6 +124,8 @@ class DataPolicy:
             output = agent.policy(observed, (), key, False)
             output = output._replace(action_mask=agent.encoder.action_mask(observed))
             own = agent.act(observed, (), key, tf.constant(0, tf.int64), False, sampled)[0]
+            if isinstance(agent.action_space, spaces.Box):
+                own = tf.clip_by_value(own, agent.action_space.low, agent.action_space.high)
             return function(output, done, own)
 
         done = space_spec(agent.action_space) if np.size(action) else ()

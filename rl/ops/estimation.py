@@ -55,6 +55,12 @@ def importance_sampling(log_ratio: np.ndarray, reward: np.ndarray, gamma: float)
     return mean(_ratio(log_ratio)[..., -1] * discounted(reward, gamma))
 
 
+def episode_ratio(log_ratio: np.ndarray) -> Sums:
+    """The mean of the whole episodes' ratios: 1 in expectation, and far below it where the episodes that the
+    policy would play are not among those that were played."""
+    return mean(_ratio(log_ratio)[..., -1])
+
+
 def weighted_importance_sampling(log_ratio: np.ndarray, reward: np.ndarray, gamma: float) -> Sums:
     """The average of the returns, weighed by the ratios of the episodes: consistent, of less variance."""
     weight = _relative_ratio(log_ratio)[..., -1:]
