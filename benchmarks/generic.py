@@ -57,10 +57,11 @@ CONTINUOUS = (
     "LunarLanderContinuous-v3",
 )
 ENVS = {
-    **dict.fromkeys(("vpg", "trpo", "a2c", "ppo", "impala", "appo", "es", "ars"), BOTH),
+    **dict.fromkeys(("vpg", "trpo", "a2c", "ppo", "impala", "appo", "vmpo", "es", "ars"), BOTH),
     **dict.fromkeys(("dqn", "c51", "qrdqn", "iqn", "rainbow", "r2d2", "sac_discrete"), DISCRETE),
     **dict.fromkeys(("ddpg", "td3", "sac"), CONTINUOUS),
 }
+IDLE = {"Taxi-v4": -200.0, "CliffWalking1000-v0": -1000.0}  # of a policy that moves against a wall to the end
 PEERS = ("ppo", "a2c", "ars", "trpo", "dqn", "sac", "td3", "ddpg", "qrdqn")  # that have our algorithm
 
 
@@ -249,7 +250,8 @@ Written by `python benchmarks/generic.py --report` from generic.csv; measured by
 Each number is of the last policies' mean returns over 100 episodes without exploration, with the same starts
 for everybody: the mean over seeds (from 5 seeds on the interquartile mean); brackets are its 95 % bootstrap
 interval. (Our runs with discrete actions and seeds 100 to 102 played other starts, but for the newest.) A set
-*learns* where its interval lies above random play, and is *no worse* than the peer where its interval does
+*learns* where its interval lies above random play, and above what standing still brings (-200 in Taxi, -1000
+in CliffWalking, where random play falls), and is *no worse* than the peer where its interval does
 not lie below the peer's; of fewer than {ENOUGH} seeds, of ours or of the peer, nothing is said. In Taxi ours
 sees `action_mask`, which names the moves that do something, and Stable-Baselines3 does not. CliffWalking1000
 is CliffWalking with a limit of 1,000 steps, which Gymnasium leaves out.
@@ -291,7 +293,7 @@ def page(rows: list[dict[str, Any]], known: Known) -> str:
         for env in mine:
             keys = (("ours", family, env), ("sb3", family, env), ("random", "random", env))
             ours, theirs, chance = (returns.get(key, []) for key in keys)
-            results.append(verdict(ours, theirs, chance))
+            results.append(verdict(ours, theirs, chance, IDLE.get(env)))
             shown = [f"{chance[0]:.1f}" if chance else "", text(ours), str(len(ours)), text(theirs),
                      str(len(theirs) or ""), results[-1]]  # fmt: skip
             lines.append(f"| {env} | " + " | ".join(shown) + " |")
@@ -319,15 +321,20 @@ def text(returns: list[float]) -> str:
     return f"{middle:.1f} [{lower:.1f}, {upper:.1f}]"
 
 
-def verdict(mine: list[float], theirs: list[float], chance: list[float]) -> str:
+def verdict(mine: list[float], theirs: list[float], chance: list[float], idle: float | None = None) -> str:
     """Whether ours learns, by our seeds alone, and how it stands to the peer; what is not measured, or by too
-    few of the peer's seeds, is left out."""
+    few of the peer's seeds, is left out.
+
+    idle: what standing still brings, where that is more than random play does.
+    """
     if len(mine) < ENOUGH:
         return FEW
     _, lower, upper = report.interval(np.array(mine))
     parts = []
     if chance:
-        parts.append("learns" if lower > chance[0] else "**not above random play**")
+        still = idle is not None and lower <= idle
+        above = "**not above standing still**" if still else "learns"
+        parts.append(above if lower > chance[0] else "**not above random play**")
     if len(theirs) >= ENOUGH:
         _, their_lower, their_upper = report.interval(np.array(theirs))
         if upper < their_lower:

@@ -222,7 +222,7 @@ def job_of(row: dict[str, Any]) -> Job:
 
 
 def cell(values: list[float], digits: int = 1) -> str:
-    """The mean over seeds and its interval."""
+    """The mean over seeds, from 5 on the interquartile mean, and its interval."""
     middle, lower, upper = report.interval(np.array(values))
     return f"{middle:.{digits}f} [{lower:.{digits}f}, {upper:.{digits}f}]"
 

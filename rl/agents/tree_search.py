@@ -36,12 +36,12 @@ def found_by(
     noise_seed, search_seed = seeds
     if hparams.search == "gumbel":
         noise = random.gumbel(noise_seed, prior.shape) if explores else tf.zeros_like(prior)
-        options = hparams.considered_moves, hparams.value_scale
+        options = hparams.considered_moves, hparams.value_scale, hparams.least_value_range
         return gumbel(recurrent, root, prior, value, hparams.simulations, noise, search_seed, *options)
     if explores:
         prior = search.noisy(prior, hparams.noise_share, hparams.noise_concentration, noise_seed)
-    known = None if within_unit else value
-    return search.puct(recurrent, root, prior, hparams.simulations, search_seed, hparams.c_puct, known)
+    options = hparams.c_puct, None if within_unit else value, hparams.least_value_range
+    return search.puct(recurrent, root, prior, hparams.simulations, search_seed, *options)
 
 
 def acting_logits(hparams: TreeSearchHParams, acting: Tensor) -> Tensor:

@@ -84,7 +84,7 @@ def muzero_cartpole() -> MuZeroHParams:
         n_step=20,
         unroll_length=40,
         updates_per_iteration=16,
-        value_scale=0.03,  # far from a fall, moves differ by noise alone
+        least_value_range=1.0,  # far from a fall, moves differ by noise alone
         lr_schedule="linear",
     )
 

@@ -18,3 +18,5 @@ class TreeSearchHParams(HParams):
     temperature: PositiveFloat = 1.0  # puct: actions are drawn by visits to the power of 1 / temperature
     considered_moves: PositiveInt = 16  # gumbel: how many moves share the simulations at the root
     value_scale: PositiveFloat = 0.1  # gumbel: weight of completed values beside logits, c_scale
+    # Values of a node's moves are rescaled by their range, or by this where it is more; not in puct of games.
+    least_value_range: PositiveFloat = 1e-8

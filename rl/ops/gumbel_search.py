@@ -33,6 +33,7 @@ def gumbel(
     seed: Tensor,
     considered: int = 16,
     value_scale: float = 0.1,
+    least_range: float = 1e-8,
     visit_offset: float = 50.0,
 ) -> Found:
     """Returns what the search finds in the positions [B, ...]: `weights` is the improved policy, `value` the
@@ -48,6 +49,7 @@ def gumbel(
         seed: of what `recurrent` draws.
         considered: how many moves share the simulations at most.
         value_scale, visit_offset: of sigma, c_scale and c_visit in the paper.
+        least_range: see `rl.ops.search.rescaled`.
     """
     most = min(considered, int(prior.shape[1]))
     table = tf.constant(np.concatenate([considered_visits(m, simulations) for m in range(most + 1)]))
@@ -59,7 +61,7 @@ def gumbel(
         """Completed values, and sigma of them, both [B, A]."""
         q = completed(node)
         scale = (visit_offset + tf.reduce_max(node.visits, -1, keepdims=True)) * value_scale
-        return q, scale * rescaled(q)
+        return q, scale * rescaled(q, least_range)
 
     def root_score(node: Node) -> Tensor:
         done = tf.cast(tf.reduce_sum(node.visits, -1), tf.int32)

@@ -198,6 +198,7 @@ def puct(
     seed: Tensor,
     c_puct: float,
     value: Tensor | None = None,
+    least_range: float = 1e-8,
 ) -> Found:
     """Returns what a tree search with priors of moves and values of positions, both of a network mostly,
     finds in the positions [B, ...], whose moves' prior is [B, A].
@@ -210,11 +211,13 @@ def puct(
     greatest among the node's moves and its own mean value (as mctx has it; MuZero, equation 5 of
     https://arxiv.org/abs/1911.08265, takes the least and greatest of the whole tree). None: values are within
     [-1, 1], which Q then is as well.
+
+    least_range: see `rescaled`.
     """
 
     def score(node: Node) -> Tensor:
         every = 1.0 + tf.reduce_sum(node.visits, -1, keepdims=True)
-        q = node.q if value is None else _within_unit(node)
+        q = node.q if value is None else _within_unit(node, least_range)
         return q + c_puct * node.prior * tf.sqrt(every) / (1.0 + node.visits)
 
     tree = search(recurrent, root, prior, simulations, score, seed, value)
@@ -223,18 +226,19 @@ def puct(
     return Found(visits, weights, mean, weights)
 
 
-def rescaled(q: Tensor) -> Tensor:
-    """Returns values [B, A] with the least of every row at 0 and the greatest at 1; all 0 where all are the
-    same."""
+def rescaled(q: Tensor, least_range: float = 1e-8) -> Tensor:
+    """Returns values [B, A] with the least of every row at 0 and the greatest at 1, or below 1 where they are
+    less than `least_range` apart: then they are divided by that, so that noise is not taken for a difference
+    (EfficientZero's `value_delta_max`, https://github.com/YeWR/EfficientZero)."""
     low, high = (f(q, -1, keepdims=True) for f in (tf.reduce_min, tf.reduce_max))
-    return (q - low) / tf.maximum(high - low, 1e-8)
+    return (q - low) / tf.maximum(high - low, least_range)
 
 
-def _within_unit(node: Node) -> Tensor:
+def _within_unit(node: Node, least_range: float) -> Tensor:
     """Q [B, A] from 0 to 1 among a node's moves and its own value, 0 where a move was never tried."""
     mean = (node.value + tf.reduce_sum(node.total, -1)) / (1.0 + tf.reduce_sum(node.visits, -1))
     known = tf.where(node.visits > 0.0, node.q, mean[:, None])
-    scaled = rescaled(tf.concat([known, mean[:, None]], -1))[:, :-1]
+    scaled = rescaled(tf.concat([known, mean[:, None]], -1), least_range)[:, :-1]
     return tf.where(node.visits > 0.0, scaled, 0.0)
 
 

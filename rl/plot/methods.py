@@ -12,6 +12,7 @@ import numpy as np
 from rl.errors import UsageError, nearest
 from rl.report.runs import NOT_LEARNING, RETURN, RunData, flat, metric, table, wall_seconds
 from rl.report.statistics import (
+    FEW_RUNS,
     IQM_FROM,
     Estimate,
     aggregate,
@@ -124,6 +125,8 @@ def comparison(methods: Sequence[Method]) -> list[str]:
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     if unlike:
         lines += ["", "Runs of one method are not equally long: values are of the last step of each."]
+    if any(1 < len(method.runs) < IQM_FROM for method in methods):
+        lines += ["", FEW_RUNS]
     return lines
 
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 RESAMPLES = 10_000
-IQM_FROM = 5  # runs; a quarter of fewer is none
+IQM_FROM = 5  # runs; of fewer the bootstrap says little, and a quarter is one run or none
+FEW_RUNS = f"Of fewer than {IQM_FROM} runs an interval is little more than their range: too narrow for 95 %."
 _BLOCK = 500  # resamples that are computed at once
 _NUMBERS = 10_000_000  # that a curve's interval is computed from at once
 

@@ -11,7 +11,14 @@ import numpy as np
 
 from rl.errors import AGAIN, GivenUp, UsageError
 from rl.report.progress import say
-from rl.report.statistics import IQM_FROM, Estimate, aggregate, estimated, probability_of_improvement
+from rl.report.statistics import (
+    FEW_RUNS,
+    IQM_FROM,
+    Estimate,
+    aggregate,
+    estimated,
+    probability_of_improvement,
+)
 from rl.signals import StopRequest
 from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Process, again, final, finish, outcome
 
@@ -44,7 +51,8 @@ class Judged(NamedTuple):
             found.append(f"| `{name}` | {self.estimates[name].text()} | {by_seed} |")
         first, second = self.returns
         likely = self.improvement.text(2)
-        return [*found, "", f"A run of `{second}` is above one of `{first}` with probability {likely}."]
+        found += ["", f"A run of `{second}` is above one of `{first}` with probability {likely}."]
+        return found + ([] if len(seeds) >= IQM_FROM else [FEW_RUNS])
 
 
 def judge(

@@ -36,6 +36,14 @@ def test_verdict_compares_intervals(mine, theirs, chance, result):
     assert generic.verdict(mine, theirs, chance) == result
 
 
+def test_who_stands_still_where_random_play_falls_does_not_learn():
+    still = "**not above standing still**"
+    assert generic.verdict([-1000.0] * 3, [], [-9687.5], -1000.0) == still
+    assert generic.verdict([-1000.0, -13.0, -13.0], [], [-9687.5], -1000.0) == still  # one of three does
+    assert generic.verdict([-15.0, -13.0, -13.0], [], [-9687.5], -1000.0) == "learns"
+    assert generic.verdict([-9999.0] * 3, [], [-9687.5], -1000.0) == "**not above random play**"
+
+
 def test_pairs_that_learn_and_pairs_that_are_compared_are_counted_apart():
     results = [
         "learns",

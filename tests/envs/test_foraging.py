@@ -1,4 +1,5 @@
-"""Level-based foraging against the package lbforaging, one step at a time, and its rules worked by hand."""
+"""Level-based foraging: its rules worked by hand, and one step at a time against the package lbforaging where
+that is installed (`--no-deps` and its sources: it asks for another Gymnasium)."""
 
 from __future__ import annotations
 

@@ -74,6 +74,11 @@ def test_with_fewer_moves_than_there_are_it_finds_what_mctx_finds():
     np.testing.assert_allclose(without.weights[0], [0.035868, 0.034645, 0.074025, 0.855462], atol=2e-6)
 
 
+def test_values_nearer_together_than_the_least_range_leave_the_prior_as_it_is():
+    found = grown(False, simulations=16, considered=4, least_range=1e9)
+    np.testing.assert_allclose(found.weights, prior_of(LEGAL), atol=1e-6)
+
+
 def test_puct_with_values_of_any_size_finds_what_mctx_finds():
     def grow():
         root = tf.constant([0, 1, 2], tf.int64)

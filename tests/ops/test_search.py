@@ -200,3 +200,10 @@ def test_moves_that_a_search_never_tried_are_never_played_however_hot() -> None:
     found = tf.nn.softmax(acting_logits(SimpleNamespace(temperature=50.0), shares)).numpy()
     expected = np.array([0.5, 0.25, 0.0, 0.25]) ** 0.02
     np.testing.assert_allclose(found[0], np.where([1, 1, 0, 1], expected, 0.0) / expected[[0, 1, 3]].sum())
+
+
+def test_values_are_rescaled_by_their_range_or_by_the_least_one() -> None:
+    q = tf.constant([[1.0, 3.0, 2.0], [5.0, 5.0, 5.0], [0.0, 0.2, 0.1]])
+    np.testing.assert_allclose(search.rescaled(q), [[0, 1, 0.5], [0, 0, 0], [0, 1, 0.5]], atol=1e-6)
+    np.testing.assert_allclose(search.rescaled(q, 1.0), [[0, 1, 0.5], [0, 0, 0], [0, 0.2, 0.1]], atol=1e-6)
+    np.testing.assert_allclose(search.rescaled(q, 4.0)[0], [0, 0.5, 0.25], atol=1e-6)

@@ -16,6 +16,10 @@ Deviations from the paper:
 3. The policy climbs its critics from the first update on; the authors' begins as behaviour cloning in some
    tasks.
 4. Those of SAC (`rl/agents/algos/sac.py`) that are not about playing.
+
+The authors' code has other units. Its squared error has no 1/2, which equation 4 and SAC here have: its
+`min_q_weight` of 5 is a `conservative_weight` of 2.5. It does not divide the estimated sum by its number of
+actions: its thresholds are larger than `lagrange_threshold` by log(3 `sampled_actions`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ straight-through Gumbel-softmax sample; each critic is linear in its own agent's
 Deviations from the paper:
 
 1. Agents do not learn models of one another (section 4.2), and have no ensembles of policies (section 4.3).
-2. Others' actions in a critic's target are their target policies' likeliest, without noise.
+2. In a critic's target all agents' actions, its own too, are their target policies' likeliest, without noise.
 3. What an agent that is gone would do is coded by zeros, and its critic and policy learn nothing then.
 4. Box actions are explored by Gaussian noise, discrete ones by sampling; `act_select` may say otherwise.
 5. Truncated episodes bootstrap from the last observation; an agent's values end where it leaves.

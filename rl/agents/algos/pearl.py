@@ -26,7 +26,8 @@ Deviations from the paper:
 2. In an update the context is drawn from the first k parts of a trial, k random in 1 ... `inner_steps`: what
    the policy's own belief is from. The paper draws it from what was collected last, of all of a task.
 3. SAC is the later one, with a learned temperature and without a network for state values; the mean over a
-   task's transitions is its loss, and the mean over tasks that of an update.
+   task's transitions is its loss, and the mean over tasks that of an update. The critics' squared error has
+   SAC's 1/2, so `kl_lambda` weighs twice what the paper's does (the authors' code sums KL over the tasks).
 4. Encoder and critics make one step of one optimizer, so that `max_grad_norm` is of both together.
 5. Rewards are learned from as they are. The authors' code multiplies them by 5 or more, so that errors count
    as many times more, squared, beside the KL: where rewards are small, `kl_lambda` has to be.
