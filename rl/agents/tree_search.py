@@ -40,8 +40,8 @@ def found_by(
         return gumbel(recurrent, root, prior, value, hparams.simulations, noise, search_seed, *options)
     if explores:
         prior = search.noisy(prior, hparams.noise_share, hparams.noise_concentration, noise_seed)
-    options = hparams.c_puct, None if within_unit else value, hparams.least_value_range
-    return search.puct(recurrent, root, prior, hparams.simulations, search_seed, *options)
+    known, weight, least = None if within_unit else value, hparams.c_puct, hparams.least_value_range
+    return search.puct(recurrent, root, prior, hparams.simulations, search_seed, weight, known, least)
 
 
 def acting_logits(hparams: TreeSearchHParams, acting: Tensor) -> Tensor:
