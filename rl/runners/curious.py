@@ -30,7 +30,7 @@ def check_curious_here(hparams: HParams, experience: str, workers: Any, strategy
 
 
 def curiosity_of(agent: Agent[Any], seed: int) -> Curiosity | None:
-    """Returns the module that an agent's hparams name, None for none.
+    """Returns the curiosity module that an agent's hparams name; None if they name none.
 
     Raises:
         UsageError: the environment is one of many agents.
