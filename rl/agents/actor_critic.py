@@ -1,6 +1,6 @@
-"""What DDPG and its kin share: an actor and a critic, learned from replayed transitions, and target networks.
+"""Bases of DDPG and related algorithms: an actor and critics that learn from replay, and target networks.
 
-`SoftActorCritic` adds the temperature of SAC and its kin.
+`SoftActorCritic` adds the learned temperature of SAC and related algorithms.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ AnySoft = TypeVar("AnySoft", bound=TemperatureHParams)
 
 
 class ReplayActorCritic(Agent[AnyActorCritic]):
-    """Base of policies that climb a critic; `network` is the actor, `critic` one critic or several.
+    """Base of policies that maximise a critic; `network` is the actor, `critic` one critic or several.
 
-    A subclass sets `actions` (how actions are coded) before `build` goes on, and writes `policy`, `loss` (the
-    critics') and `policy_loss`.
+    A subclass sets `actions` (how actions are encoded) before it calls this `build`, and implements `policy`,
+    `loss` (the critics') and `policy_loss`.
     """
 
     experience = "transition"
@@ -40,7 +40,7 @@ class ReplayActorCritic(Agent[AnyActorCritic]):
     actions: BoxActions | DiscreteActions
 
     def build(self) -> None:
-        """Makes actor, critics, their target networks, alike at first, and the optimizers."""
+        """Makes actor, critics, target networks with the same weights, and the optimizers."""
         for name in ("network", "target_network")[: 1 + self.target_policy]:
             self.add_network(name, grouped(self, self.make_actor, name))
         for name in ("critic", "target_critic"):
@@ -54,7 +54,7 @@ class ReplayActorCritic(Agent[AnyActorCritic]):
         self.follow(1.0)
 
     def make_actor(self, name: str) -> Actor:
-        """Returns an actor that gives one number for each of the action's code."""
+        """Returns an actor with one output for each number of the action's code."""
         return Actor(self.hparams, self.encoder, self.actions.size, self.initializers, name)
 
     def make_critic(self, name: str) -> Critic:
@@ -74,7 +74,7 @@ class ReplayActorCritic(Agent[AnyActorCritic]):
         return self.hparams.random_steps
 
     def update(self, batch: Batch, seed: Tensor) -> Update:
-        """A step of the critics, one of the actor, and what follows them."""
+        """A step of the critics, one of the actor, and `after_update`."""
         critic_seed, policy_seed = random.split(seed, 2)
         critic = self.gradient_step(batch, critic_seed, "critic")
         kept = self.policy_step(batch, policy_seed)
@@ -98,10 +98,10 @@ class ReplayActorCritic(Agent[AnyActorCritic]):
 
 
 class SoftActorCritic(ReplayActorCritic[AnySoft]):
-    """Base of policies that are rewarded for their entropy too, times a temperature. That is learned through
-    its logarithm, with the loss log(temperature) (entropy - target).
+    """Base of maximum-entropy policies: the objective adds temperature times entropy. The temperature is
+    learned through its logarithm, with the loss log(temperature) (entropy - target).
 
-    A subclass writes `excess_entropy` as well; the metrics of its `policy_loss` have "entropy".
+    A subclass implements `excess_entropy` as well; the metrics of its `policy_loss` have "entropy".
     """
 
     target_policy = False
@@ -127,7 +127,7 @@ class SoftActorCritic(ReplayActorCritic[AnySoft]):
         kept = {"policy_loss": metrics["policy_loss"], "policy_grad_norm": metrics["grad_norm"]}
         kept |= {"entropy": metrics["entropy"], "temperature": self.temperature}
         if self.hparams.learn_temperature:
-            # The gradient of log_temperature * excess: one number, of which grad_comp could make no parts.
+            # The gradient of log_temperature * excess is one number, which grad_comp cannot split into parts.
             excess = mean_of_all(self.excess_entropy(metrics), batch.mask)
             optimizer = self.optimizers["temperature"]
             apply_gradients([excess], [self.log_temperature], optimizer, self.hparams.max_grad_norm)

@@ -1,4 +1,4 @@
-"""What IQL and AWAC share: critics, and a policy that makes better actions of the data likelier."""
+"""Base of IQL and AWAC: critics, and advantage-weighted regression of the policy on the data's actions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AdvantageWeighted(ReplayActorCritic[AnyWeighted]):
         return PolicyOutput(distribution=self.network(observation))
 
     def advantage(self, batch: Batch, seed: Tensor) -> Tensor:
-        """By how much the data's actions are better than others, [N]."""
+        """The advantage of the data's actions, [N]."""
         raise NotImplementedError
 
     def target(self, batch: Batch, seed: Tensor) -> Tensor:
@@ -53,7 +53,8 @@ class AdvantageWeighted(ReplayActorCritic[AnyWeighted]):
         raise NotImplementedError
 
     def code(self, action: Nest) -> Tensor:
-        """What critics see of actions [N, ...]: [N, K]; those beyond a bound are what was played."""
+        """The codes [N, K] of actions [N, ...] for the critics, clipped to the bounds as the environment
+        does."""
         return tf.clip_by_value(self.actions.encode(action), -1.0, 1.0)
 
     def least(self, critic: Critic, observation: Nest, action: Tensor) -> Tensor:

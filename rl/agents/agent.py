@@ -61,10 +61,10 @@ class Agent(Generic[AnyHParams]):
     experience: str  # what it learns from, of rl.agents.contracts.EXPERIENCES; `build` may choose another
     action_spaces: ClassVar[tuple[type, ...]]  # kinds of action space it can act in
     hparams_type: ClassVar[type[HParams]] = HParams  # of its hyperparameters; `Agent[DQNHParams]` sets it
-    trajectory_extras: tuple[str, ...] = ()  # what a rollout keeps beside the transition, [N] each
-    transient: ClassVar[tuple[str, ...]] = ()  # attributes: variables that need not outlive an iteration
-    recurrent: ClassVar[bool] = False  # whether it can learn with models that keep state
-    rows_of_env = 1  # how many of `hparams.num_envs` rows are one environment: its agents, each a row
+    trajectory_extras: tuple[str, ...] = ()  # names of what trajectories store in addition, [N] each
+    transient: ClassVar[tuple[str, ...]] = ()  # attributes: variables that checkpoints need not hold
+    recurrent: ClassVar[bool] = False  # whether it can learn with recurrent models
+    rows_of_env = 1  # rows (of `hparams.num_envs`) that form one environment: one for each of its agents
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -108,16 +108,16 @@ class Agent(Generic[AnyHParams]):
         if hparams.eval_policy == "sample":
             self._check_stochastic()
 
-    # -- what an algorithm writes ---------------------------------------------------------------------
+    # -- what an algorithm implements -----------------------------------------------------------------
 
     def build(self) -> None:
         """Makes networks and optimizers (`add_network`, `add_optimizer`)."""
         raise NotImplementedError
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
-        """What the current policy says of observations `[N, ...]`.
+        """The current policy's output for observations `[N, ...]`.
 
-        recurrent_state: of the network before them, as `initial_state` gave it or the last output held it.
+        recurrent_state: the network's state before them, from `initial_state` or the last output.
         """
         raise NotImplementedError
 
@@ -136,15 +136,16 @@ class Agent(Generic[AnyHParams]):
         return update
 
     def learn(self, batch: Any, seed: Tensor) -> Update:
-        """`update`, as runners call it. From where something is NaN or infinite no variable changes, and what
-        is returned counts nowhere: the metrics are none, the priorities NaN (`rl.agents.guard`)."""
+        """Calls `update` under the guard, for runners. Once something is NaN or infinite, no variable changes
+        any more, and the result has no effect: its metrics are empty, its priorities NaN
+        (`rl.agents.guard`)."""
         others = unguarded(self.variables, self.optimizers, self.networks)
         before = [(each, tf.convert_to_tensor(each)) for each in others]
         with self.guard.update(batch):
             return self.guard.finish(self.update(batch, seed), before)
 
     def after_update(self) -> None:
-        """What follows every gradient step: target networks, temperature."""
+        """Is called after every gradient step: updates target networks, the temperature."""
 
     def scalars(self, step: int) -> dict[str, float]:
         """What else is logged with every row, read from Python: learning rates and exploration."""
@@ -163,7 +164,7 @@ class Agent(Generic[AnyHParams]):
         learners = 1 if self.experience == "parameters" else replicas.count()  # a population is one
         return int(learners * self.hparams.num_envs // self.rows_of_env * self.hparams.rollout_length)
 
-    # -- what it is given -----------------------------------------------------------------------------
+    # -- what an algorithm uses -----------------------------------------------------------------------
 
     def add_network(self, name: str, network: keras.Model) -> keras.Model:
         self.networks[name] = network
@@ -179,8 +180,8 @@ class Agent(Generic[AnyHParams]):
         """An optimizer by hparams, built for `variables` so that nothing is created inside a loop.
 
         lr: learning rate in place of `hparams.lr`; the schedule is the same.
-        decayed: the variables whose kernels its weight decay is for, by default all: one that two optimizers
-            have is to decay by one of them.
+        decayed: the variables whose kernels get its weight decay, by default all: a kernel that two
+            optimizers share must be decayed by only one of them.
         """
         hparams = self.hparams
         optimizer = OPTIMIZERS[hparams.optimizer](hparams.lr if lr is None else lr, hparams)
@@ -210,8 +211,8 @@ class Agent(Generic[AnyHParams]):
         """One `grad_comp` call on `loss` (default: the agent's own) for the optimizer called `name` and
         `variables` (default: the trainable ones of the network of that name).
 
-        unless: of the loss's metrics, a bool scalar that is the same for all learners. Where it is true
-        nothing is applied, and the metric "refused" is 1 instead of 0.
+        unless: a function from the loss's metrics to a bool scalar, the same for all learners. If it is true,
+        no gradient is applied, and the metric "refused" is 1 instead of 0.
         """
         loss = self.loss if loss is None else loss
         variables = self.networks[name].trainable_variables if variables is None else variables
@@ -226,9 +227,9 @@ class Agent(Generic[AnyHParams]):
         return update
 
     def initial_state(self, count: int) -> Nest:
-        """What acting carries from step to step, at the start of `count` episodes: zeros `[count, ...]`.
+        """The recurrent state at the start of `count` episodes: zeros `[count, ...]`.
 
-        {"network": ..., "act_select": ...}, or () where neither keeps state.
+        {"network": ..., "act_select": ...}, or () if neither has a state.
         """
         select, chosen = self.act_select, ()
         if isinstance(select, StatefulActSelect):
@@ -252,12 +253,12 @@ class Agent(Generic[AnyHParams]):
 
     @property
     def stochastic(self) -> bool:
-        """Whether the policy that is learned is a distribution, of which actions are drawn in training."""
+        """Whether the policy is a distribution from which training samples its actions."""
         return isinstance(self.act_select, StochasticActSelect) and self.act_select.stochastic
 
     @property
     def evaluates_with_noise(self) -> bool:
-        """Whether what the policy does in evaluations depends on random numbers."""
+        """Whether the policy uses random numbers in evaluations."""
         return self.hparams.eval_policy == "sample" or getattr(self.hparams, "evaluation_epsilon", 0.0) > 0.0
 
     def _check_stochastic(self) -> None:
@@ -275,8 +276,8 @@ class Agent(Generic[AnyHParams]):
         return 0
 
     def act_for(self, first: int, count: int, total: int) -> None:
-        """Says which environments this agent acts for: `count` from the first-th on, of `total` that are
-        played at the same time in several processes. Without this call, for all `num_envs`."""
+        """Sets which environments this agent acts for: `count` environments from index `first` on, of the
+        `total` in all processes. Without this call, all `num_envs`."""
         if isinstance(self.act_select, ActSelectForSome):
             self.act_select.act_for(first, count, total)
 
@@ -293,7 +294,7 @@ class Agent(Generic[AnyHParams]):
 
         `recurrent_state`: as `initial_state` or the last call returned it; `step`: environment steps so far,
         for exploration schedules. In training, the first `random_steps` are uniformly random. `sampled`:
-        actions are drawn as in training where this is not training.
+        samples the actions as in training, although `training` is false.
 
         Raises:
             UsageError: `sampled`, of a policy that is not `stochastic`.
@@ -322,11 +323,11 @@ class Agent(Generic[AnyHParams]):
         return action, self._extras(log_prob, output), state if tf.nest.flatten(recurrent_state) else ()
 
     def carried(self, state: Nest, action: Nest) -> Nest:
-        """The network's state after a step in which it was `state` and `action` [N, ...] was chosen."""
+        """The network's state after a step that had the output state `state` and chose `action` [N, ...]."""
         return state
 
     def _extras(self, log_prob: Tensor, output: PolicyOutput) -> dict[str, Tensor]:
-        """What a rollout keeps beside the transition, as `trajectory_extras` asks."""
+        """The extras that trajectories store, by the names in `trajectory_extras`."""
         kept = {"log_prob": log_prob, "value": output.value} | (output.extras or {})
         lacking = [name for name in self.trajectory_extras if kept.get(name) is None]
         if lacking:
@@ -336,7 +337,7 @@ class Agent(Generic[AnyHParams]):
         return {name: kept[name] for name in self.trajectory_extras}
 
     def values(self, trajectory: Trajectory, seed: Tensor) -> Tensor:
-        """What the present network values a trajectory's observations at, but for the last one: [T, B]."""
+        """The present network's values of a trajectory's observations without the last one, [T, B]."""
         observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)  # [T, B, ...]
         if tf.nest.flatten(trajectory.recurrent_state):
             output = self.networks["network"].unroll(observation, trajectory.recurrent_state, trajectory.mask)
@@ -345,27 +346,27 @@ class Agent(Generic[AnyHParams]):
         return tf.reshape(output.value, trajectory.mask.shape)
 
     def observe(self, trajectory: Trajectory) -> None:
-        """Takes a rollout into the observation normaliser, but for the rows of agents that have left."""
+        """Updates the observation normaliser with a rollout, except rows of agents that have left."""
         if self.encoder.normalize:
             rows = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)  # [T, B, ...]
             seen = trajectory.mask if self.rows_of_env > 1 else tf.ones_like(trajectory.mask)  # [T, B]
             self.encoder.observe(flatten_time(rows), tf.reshape(seen, [-1]))
 
     def remembered(self, trajectory: Trajectory, seed: Tensor) -> Trajectory:
-        """What a memory takes in of a rollout: by default the rollout as it was played."""
+        """The trajectory that the memory stores for a rollout: by default the rollout itself."""
         return trajectory
 
     # -- its state ------------------------------------------------------------------------------------
 
     @property
     def policy_variables(self) -> dict[str, Any]:
-        """What acting needs: no optimizer, no target network."""
+        """The variables that acting needs: no optimizers, no target networks."""
         found = named_variables("network", self.networks["network"].variables)
         return found | named_variables("encoder", self.encoder.variables)
 
     @property
     def acting_variables(self) -> dict[str, Any]:
-        """What acting in training reads: `policy_variables`, then what else there is."""
+        """The variables that acting in training reads: `policy_variables` first, then all others."""
         own = self.act_select.variables if isinstance(self.act_select, ActSelectWithVariables) else {}
         return self.policy_variables | own
 

@@ -1,4 +1,4 @@
-"""What BC and its kin share: a policy that repeats the data's actions, some of them more than others."""
+"""Base of behaviour cloning and related algorithms: a policy that imitates the data's actions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AnyCloning = TypeVar("AnyCloning", bound=CloningHParams)
 
 
 class Cloning(Agent[AnyCloning]):
-    """Base of policies that make the data's actions likely; a subclass writes `loss`."""
+    """Base of policies that imitate the data's actions; a subclass implements `loss`."""
 
     experience = "transition"
     action_spaces = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)

@@ -1,8 +1,8 @@
-"""What an agent asks of the parts it is built from, and the one line that a part gets which does otherwise.
+"""Contracts of the parts of an agent, and the checks that report a violation in one line.
 
-The contracts are `typing.Protocol`s: a part of a user's own needs no base class. An act_select is a function;
-what it can do beyond choosing actions (keep state, log, act for a part of the environments ...) the protocols
-after `ActSelect` say, each of which it may fulfil or not.
+The contracts are `typing.Protocol`s: a user's part needs no base class. An act_select is a function; the
+protocols after `ActSelect` are optional abilities (to keep a state, to log, to act for some of the
+environments, ...).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EXPERIENCES = {  # what an algorithm may learn from
 
 
 class ActSelect(Protocol):
-    """Turns what a policy says into actions."""
+    """Chooses actions from a policy's output."""
 
     def __call__(
         self, output: PolicyOutput, seed: Tensor, step: Tensor, training: bool
@@ -50,7 +50,8 @@ class StatefulActSelect(Protocol):
     def __call__(
         self, output: PolicyOutput, seed: Tensor, step: Tensor, training: bool, state: Nest
     ) -> tuple[Nest, Tensor, Nest]:
-        """As `ActSelect`, with the state before the step, and the state after it as third."""
+        """As `ActSelect`, but takes the state before the step, and returns the state after it as third
+        value."""
 
 
 @runtime_checkable
@@ -65,7 +66,7 @@ class LoggedActSelect(Protocol):
     """An act_select with something to log."""
 
     def scalars(self, step: int) -> dict[str, float]:
-        """What stands in every row of metrics, by tag."""
+        """The values that every row of metrics contains, by tag."""
 
 
 @runtime_checkable
@@ -77,16 +78,16 @@ class ActSelectWithVariables(Protocol):
 
 @runtime_checkable
 class ActSelectForSome(Protocol):
-    """An act_select in which environments differ."""
+    """An act_select that explores differently in each environment."""
 
     def act_for(self, first: int, count: int, total: int) -> None:
         """Says for which environments it acts (`Agent.act_for`)."""
 
 
 def check_built(agent: Any) -> None:
-    """Raises UsageError where what `build` has made lacks a network that acts, or where an attribute is a
-    variable that is neither among `variables` nor named in `transient`: no checkpoint would hold it, and the
-    next of several copies would begin with it."""
+    """Raises UsageError where a built agent has no acting network, or has an attribute that is a variable but
+    is neither in `variables` nor named in `transient`: no checkpoint would hold it, and the next of several
+    copies would start with its value."""
     if "network" not in agent.networks:
         raise UsageError(f'algorithm {agent.hparams.algo} has no acting network: add_network("network", ...)')
     saved = {id(each) for each in agent.variables.values()}
@@ -100,8 +101,8 @@ def check_built(agent: Any) -> None:
 
 
 def check_algorithm(kind: type, base: type, algo: str) -> None:
-    """Raises UsageError for a class `kind`, derived from `base` (rl.agents.agent.Agent), of the algorithm
-    `algo`, that leaves out what it must say."""
+    """Raises UsageError where `kind`, the class of the algorithm `algo` and a subclass of `base`
+    (rl.agents.agent.Agent), lacks a required attribute or method."""
     said = {name for each in kind.__mro__[: kind.__mro__.index(base)] for name in vars(each)}
     missing = {"experience", "action_spaces", "build", "policy", "updates_per_iteration"} - said
     missing |= set() if said & {"loss", "update"} else {"loss"}
@@ -162,11 +163,13 @@ def checked_choice(chosen: Any, count: int, stateful: bool, agent: Any) -> tuple
 
 
 def checked_loss(returned: Any, examples: Tensor, algo: str) -> Loss:
-    """Returns what an algorithm's loss returned for a batch with that tensor of one number per example.
+    """Returns the result of an algorithm's loss function, after checking it.
+
+    examples: a tensor of the batch with one number per example.
 
     Raises:
-        UsageError: it is not one number per example (a loss that averages would train with gradients that are
-            a batch's size too small), or has metrics that are no scalars.
+        UsageError: the loss is not one number per example (gradients of an averaged loss would be too small
+            by a factor of the batch size), or a metric is no scalar.
     """
     if not isinstance(returned, tuple) or len(returned) != 3:
         raise UsageError(
@@ -190,7 +193,7 @@ def checked_loss(returned: Any, examples: Tensor, algo: str) -> Loss:
 
 
 def needed_hparam(hparams: HParams, name: str, part: str, instead: str) -> Any:
-    """Returns the hyperparameter `name`, which a part ("act_select ou_noise") reads and not every set has.
+    """Returns the hyperparameter `name`, which `part` ("act_select ou_noise") reads but not every set has.
 
     Raises:
         UsageError: the hparams have none of that name; the line ends with `instead`.
@@ -213,7 +216,7 @@ def _described(x: Any) -> str:
 
 @runtime_checkable
 class Imitates(Protocol):
-    """An algorithm that learns from rollouts, and from what others have played beside."""
+    """An algorithm that learns from rollouts and from demonstrations."""
 
     def take_demonstrations(self, memory: Any) -> None:
         """Takes a memory of transitions to sample from (rl.memory.contract.Memory)."""
@@ -221,7 +224,7 @@ class Imitates(Protocol):
 
 @runtime_checkable
 class AsksExpert(Protocol):
-    """An algorithm that learns from what another agent would do where it goes itself."""
+    """An algorithm that learns from an expert's actions for the observations that it meets itself."""
 
     def take_expert(self, expert: Any) -> None:
         """Takes a trained agent of the same spaces, whose policy keeps no state (rl.agents.agent.Agent)."""
@@ -235,8 +238,8 @@ class Adapts(Protocol):
     hparams: Any
 
     def adapt(self, trajectory: Trajectory) -> None:
-        """Acts otherwise from now on, by what was played since it adapted last, or since
-        `Agent.resample_noise`; rows are of the same task in groups of `task_episodes`."""
+        """Adapts the acting policies to a trajectory: the steps since the last call, or since
+        `Agent.resample_noise`. Each group of `task_episodes` rows has the same task."""
 
 
 @runtime_checkable
@@ -246,7 +249,7 @@ class Searches(Protocol):
     def plan(
         self, model: Model, position: Nest, seed: Tensor, step: Tensor
     ) -> tuple[Nest, dict[str, Tensor]]:
-        """Returns actions for every row that is played, and what a rollout keeps beside the transition."""
+        """Returns the actions of all rows, and the extras that trajectories store."""
 
     def planned(self) -> dict[str, tuple[int, ...]]:
-        """Returns the shapes, of one row, of what `plan` has a rollout keep, float32."""
+        """Returns the shapes, of one row, of the extras that `plan` returns, float32 each."""

@@ -1,14 +1,14 @@
-"""Curiosity: rewards for what is new, beside those of the environment, for algorithms that know of none.
+"""Curiosity: intrinsic rewards for novelty, added to the environment's, for any algorithm.
 
 * ICM, Pathak et al. 2017, https://arxiv.org/abs/1705.05363: the error of a forward model in a space of
   features that an inverse model learns.
 * RND, Burda et al. 2018, https://arxiv.org/abs/1810.12894: the error in predicting the features that a fixed
   random network has of an observation.
 
-It is part of the "reward" step of `rl/runners/iteration.py`. A rollout that is learned from at once is
-rewarded before the modules have learned from it, then they do, in `curiosity_minibatches` parts. Of a memory,
-each batch is rewarded when it is sampled, by what is new now: a bonus that was stored would go on to draw the
-policy to where nothing is new any more. The modules then learn from that batch.
+It is part of the "reward" step of `rl/runners/iteration.py`. A rollout of an on-policy algorithm gets its
+bonus first; then the modules learn from it, in `curiosity_minibatches` parts. With a replay memory, each
+batch gets its bonus when it is sampled, by the present modules: a stored bonus would keep drawing the policy
+to states that are no longer new. The modules then learn from that batch.
 
 Deviations from the papers:
 
@@ -58,9 +58,9 @@ class Moves(NamedTuple):
 
 
 class Curiosity:
-    """Base of both: what is common to rewarding and learning.
+    """Base of ICM and RND: adds the bonus to rewards, and trains the networks.
 
-    A subclass makes its networks in `build`, and writes `bonus` and `loss`.
+    A subclass makes its networks in `build`, and implements `bonus` and `loss`.
 
     Args:
         hparams: `curiosity_*`, and `model` for the networks' shapes.
@@ -80,7 +80,7 @@ class Curiosity:
         self.optimizer = OPTIMIZERS["adam"](hparams.curiosity_lr, hparams)
         self.optimizer.build(self.trained)
         self.optimizer.part = "curiosity"
-        # Its steps of NaN are left out, too; that nothing but them comes is the agent's guard to say.
+        # It skips steps with NaN, too, but never gives up: that is left to the agent's guard.
         self._guard = Guard(patience=2**62)
 
     def build(self, initializers: Initializers) -> None:
@@ -92,11 +92,12 @@ class Curiosity:
         raise NotImplementedError
 
     def loss(self, moves: Moves) -> Tensor:
-        """Returns what is to be minimised of each move, float32 [N]."""
+        """Returns the loss of each move, float32 [N]."""
         raise NotImplementedError
 
     def observe(self, trajectory: Trajectory) -> None:
-        """Takes a rollout [T, B], each once, into statistics; there are none unless a subclass has some."""
+        """Updates statistics with a rollout [T, B], once for each; does nothing unless a subclass has
+        some."""
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -122,7 +123,7 @@ class Curiosity:
             found = experience._replace(reward=experience.reward + tf.reshape(bonus, experience.reward.shape))
         parts = self.hparams.curiosity_minibatches if isinstance(experience, Trajectory) else 1
         loss = self._learn(moves, parts, seed)
-        finite = tf.where(tf.math.is_finite(bonus), bonus, 0.0)  # of NaN, the agent's guard tells
+        finite = tf.where(tf.math.is_finite(bonus), bonus, 0.0)  # the agent's guard reports NaN
         return found, {"intrinsic_reward": masked_mean(finite, moves.mask), "curiosity_loss": loss}
 
     def _learn(self, moves: Moves, parts: int, seed: Tensor) -> Tensor:
@@ -130,7 +131,7 @@ class Curiosity:
         if parts == 1:
             return self._step(moves)
         count = moves.mask.shape[0]
-        size = -(-count // parts)  # what the last part lacks is taken from the first
+        size = -(-count // parts)  # the last part is filled up from the first
         order = random.permutation(random.fold_in(seed, SHUFFLE), count)
 
         def one(i: Tensor) -> loops.Metrics:
@@ -141,7 +142,7 @@ class Curiosity:
         return metrics["loss"]
 
     def _step(self, moves: Moves) -> Tensor:
-        """Makes one gradient step, unless it is of NaN or infinity; returns the loss, 0 of those."""
+        """Makes one gradient step; returns the loss. Skips the step and returns 0 on NaN or infinity."""
         with self._guard.update(moves):
             with tf.GradientTape() as tape:
                 loss = masked_mean(self.loss(moves), moves.mask)
@@ -161,7 +162,7 @@ class Curiosity:
 
 
 class ICM(Curiosity):
-    """Rewards what a forward model in learned features did not foresee."""
+    """Rewards the prediction error of a forward model in learned features."""
 
     learning = ("features", "inverse", "forward")
 
@@ -221,8 +222,8 @@ class RND(Curiosity):
         return curiosity.distillation_error(self.predictor(x), tf.stop_gradient(self.target(x)))
 
     def observe(self, trajectory: Trajectory) -> None:
-        """Takes a rollout's observations into their mean and deviation, then its intrinsic returns, which go
-        on across the ends of episodes."""
+        """Updates the mean and deviation of observations, then the deviation of intrinsic returns, which
+        continue across the ends of episodes."""
         moves = moves_of(trajectory)
         before = Moments(*(each.value() for each in self.moments))
         rows = self.encoder(moves.next_observation)
@@ -257,7 +258,7 @@ def rewarded(curious: Curiosity | None, experience: Any, seed: Tensor) -> tuple[
 def make_curiosity(
     hparams: HParams, observation_space: Any, action_space: Any, seed: int
 ) -> Curiosity | None:
-    """Returns the module that the hparams name, None for none."""
+    """Returns the curiosity module that the hparams name; None if they name none."""
     kinds: dict[str, type[Curiosity]] = {"icm": ICM, "rnd": RND}
     name = hparams.curiosity
     return None if name is None else kinds[name](hparams, observation_space, action_space, seed)

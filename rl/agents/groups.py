@@ -29,10 +29,10 @@ def agents_of(space: spaces.Space, hparams: Any, part: str) -> OfAgents:
 
 
 def grouped(agent: Any, make: Callable[[str], Any], name: str, axis: int = 0) -> Any:
-    """Returns what `make(name)` makes, or one for each group of agents that the hparams name.
+    """Returns the network that `make(name)` makes, or one such network for each group of agents.
 
-    agent: whose hparams and observation space say what groups there are.
-    axis: of the rows in what such a network gives.
+    agent: its hparams and observation space define the groups.
+    axis: of the rows in the network's output.
 
     Raises:
         UsageError: the environment has no such agents.
@@ -51,8 +51,8 @@ def grouped(agent: Any, make: Callable[[str], Any], name: str, axis: int = 0) ->
 def groups_of(hparams: Any, space: spaces.Space) -> list[str]:
     """Returns the group of each agent, in the order of agents.
 
-    `policies` is "independent", each agent its own, or a comma list of PATTERN:GROUP, of which the first
-    whose pattern (as of file names) an agent's name fits says its group.
+    `policies` is "independent" (each agent is a group) or a comma list of PATTERN:GROUP, with patterns like
+    those of file names; the first pattern that matches an agent's name gives its group.
 
     Raises:
         UsageError: there is one agent; an item that is none; a pattern that fits no agent; an agent that

@@ -1,16 +1,15 @@
-"""Updates of NaN or infinity are not made: the one place through which every update goes.
+"""Skips updates with NaN or infinity: every update of an agent passes through this guard.
 
-An update is what one call of `Agent.learn` does: of algorithms that learn from rollouts, all that they learn
-from one. Four things of it are looked at: the observations and the rewards that it learns from, then in each
-of its gradient steps the loss with its metrics (`note_loss`, called by grad_comps) and the norm of the
-gradients (`note_gradient`, called by every optimizer of `rl/agents/optimizers.py`). From the first of them
-that is NaN or infinite, which is noted, the update changes nothing more: what optimizers and target networks
-assign is `unless_closed`, which costs nothing beside their arithmetic, and all else that an agent has is put
-back at the end. (Steps that the update made before, of other minibatches or networks, were finite and stay.)
-Several learners exchange what they find, and so decide alike.
-
-After `nan_patience` such updates in a row none is made any more, until the trainer has gone back to a
-checkpoint (`rl/runners/health.py`): what follows does not depend on when that looks.
+An update is one call of `Agent.learn`: for on-policy algorithms, all learning from one rollout. The guard
+checks the observations and the rewards, and in each gradient step the loss with its metrics (`note_loss`,
+called by grad_comps) and the norm of the gradients (`note_gradient`, called by every optimizer of
+`rl/agents/optimizers.py`). It records the first one that is NaN or infinite, and from there on the update
+changes nothing more: assignments of optimizers and target networks go through `unless_closed`, which costs
+nothing beside their arithmetic, and all other variables of the agent are restored at the end. (Earlier
+gradient steps of the update, of other minibatches or networks, were finite and are kept.) Several learners
+exchange their findings, and so decide alike.
+After `nan_patience` skipped updates in a row all further ones are skipped, until the trainer has gone back to
+a checkpoint (`rl/runners/health.py`): the outcome does not depend on when the trainer checks.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ from rl.types import Batch, Nest, SequenceBatch, Tensor, Trajectory, Update
 COUNTS = ("made", "skipped", "in_a_row", "first", "bad")  # one variable: each costs microseconds per call
 _MADE, _SKIPPED, _IN_A_ROW, _FIRST, _BAD = range(len(COUNTS))
 
-# Of the update that is traced, or made eagerly; None outside of one.
+# The guard of the update that is being traced or run eagerly; None outside of an update.
 _current: contextvars.ContextVar[Guard | None] = contextvars.ContextVar("guard", default=None)
 
 
 class Guard:
-    """Counts an agent's updates, leaves out those that are not finite, and knows why.
+    """Counts an agent's updates, skips those that are not finite, and records the reason.
 
     Args:
-        patience: how many updates in a row may be left out before all are.
+        patience: how many updates in a row may be skipped before all further ones are.
 
     Attributes:
-        lr_scale: by what all learning rates are multiplied; 1 before the run has gone back.
-        rollbacks: times that it has.
+        lr_scale: factor of all learning rates; 1 until the run goes back to a checkpoint.
+        rollbacks: how often the run went back.
     """
 
     def __init__(self, patience: int):
@@ -71,11 +70,12 @@ class Guard:
 
     @property
     def closed(self) -> Tensor:
-        """Whether the update under way changes nothing more, bool scalar."""
+        """Whether the current update must change nothing more, bool scalar."""
         return self._now()[_BAD] > 0
 
     def note_loss(self, name: str, metrics: loops.Metrics, flags: Tensor) -> None:
-        """Takes in what `unfit(metrics)` says, by all learners, of a step of the optimizer `name`."""
+        """Records `flags`, which is `unfit(metrics)` summed over all learners, of a step of the optimizer
+        `name`."""
         if metrics:
             words = [f"the loss of {name}" if each == "loss" else f"{each}, in the loss of {name}"
                      for each in metrics]  # fmt: skip
@@ -89,9 +89,9 @@ class Guard:
         self._note(self._first_of([f"the gradient of {name}"], _unfit([norm])[None]))
 
     def finish(self, update: Update, before: list[tuple[Any, Tensor]]) -> Update:
-        """Ends an update; returns what counts of it.
+        """Ends an update; returns it, without metrics and with NaN as priorities if it was skipped.
 
-        before: variables whose changes are not `unless_closed`, and what they were when it began.
+        before: the variables that do not go through `unless_closed`, each with its value before the update.
         """
         made, skipped, in_a_row, first, part = self._now()
         bad = part > 0
@@ -129,7 +129,7 @@ class Guard:
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """What several learners have alike, and further updates depend on."""
+        """The variables that are the same for all learners and that later updates depend on."""
         return [self._counts, self.lr_scale]
 
     @property
@@ -144,11 +144,12 @@ class Guard:
 
     @property
     def in_a_row(self) -> int:
-        """Those of them that no other one has followed."""
+        """Updates that were skipped since the last one that was made."""
         return self._host(_IN_A_ROW)
 
     def go_on(self, lr_scale: float) -> None:
-        """Begins anew, as after a way back, with another factor of the learning rates."""
+        """Resets the counts after the run went back to a checkpoint, and sets the factor of learning
+        rates."""
         self.lr_scale.assign(lr_scale)
         self._set({"in_a_row": 0})
 
@@ -158,7 +159,7 @@ class Guard:
         return self._told or (self._parts[number - 1] if number else "")
 
     def begin_window(self) -> None:
-        """Forgets what was found and counted for a row of metrics."""
+        """Resets the findings and counts of a row of metrics."""
         self._told = ""
         self._set({"skipped": 0, "first": 0})
 
@@ -168,7 +169,7 @@ class Guard:
         return {**counts, "first": self.first(), "rollbacks": self.rollbacks, "lr_scale": scale}
 
     def resume(self, found: dict[str, Any] | None) -> None:
-        """Goes on with what `saved` gave; None: in a checkpoint of a version that knew of none."""
+        """Restores what `saved` returned; None: the checkpoint is of a version without a guard."""
         if found is not None:
             self.rollbacks, self._told = found["rollbacks"], found["first"]
             self.lr_scale.assign(found["lr_scale"])
@@ -190,7 +191,7 @@ def current() -> Guard | None:
 
 
 def unless_closed(value: Tensor, instead: Any) -> Tensor:
-    """Returns the value, or where the update under way changes nothing more, the one `instead`."""
+    """Returns the value, or `instead` if the current update must change nothing more."""
     guard = current()
     return value if guard is None else tf.where(guard.closed, tf.cast(instead, value.dtype), value)
 
@@ -198,8 +199,9 @@ def unless_closed(value: Tensor, instead: Any) -> Tensor:
 def unguarded(
     variables: Mapping[str, Any], optimizers: Mapping[str, Any], networks: Mapping[str, Any]
 ) -> list[Any]:
-    """Returns those of an agent's variables that an update may change without asking `unless_closed`: all but
-    its optimizers' own, what these learn, target networks, and what is counted of observations."""
+    """Returns an agent's variables that updates may assign without `unless_closed`: all except its
+    optimizers' variables, the variables that these train, target networks, and the statistics of
+    observations."""
     asks: set[int] = set()
     for optimizer in optimizers.values():
         asks |= {id(each) for each in (*optimizer.variables, *optimizer._trainable_variables)}
@@ -211,8 +213,8 @@ def unguarded(
 
 @contextlib.contextmanager
 def checked_numerics(on: bool) -> Iterator[None]:
-    """Lets, where `on`, the first operation that gives NaN or infinity within raise, at its line; for code
-    that runs eagerly."""
+    """If `on`, makes the first operation inside that returns NaN or infinity raise at its line; for eager
+    code."""
     if not on:
         yield
         return
@@ -224,8 +226,8 @@ def checked_numerics(on: bool) -> Iterator[None]:
 
 
 def unfit(metrics: loops.Metrics) -> Tensor:
-    """Returns which metrics are NaN or infinite, float32 [K] of 0 and 1. The greatest, least or last of some
-    is infinite where there was none, which is well."""
+    """Returns which metrics are NaN or infinite, float32 [K] of 0 and 1. A `Max`, `Min` or `Last` without any
+    value is infinite, which does not count."""
     if not metrics:
         return tf.zeros([1])
     values = tf.stack([tf.cast(loops.value_of(each), tf.float32) for each in metrics.values()])
@@ -237,7 +239,7 @@ def unfit(metrics: loops.Metrics) -> Tensor:
 
 
 def _experienced(experience: Any) -> dict[str, list[Tensor]]:
-    """Returns what of an update's experience is looked at, by its name in words."""
+    """Returns the tensors of an update's experience that are checked, by readable names."""
     rows = experience.trajectory if isinstance(experience, SequenceBatch) else experience
     if not isinstance(rows, Batch | Trajectory):
         return {"the observation": []}

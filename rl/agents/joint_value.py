@@ -1,7 +1,8 @@
-"""What VDN and QMIX share: DQN whose head values all agents' actions, and their team's by those.
+"""Base of VDN and QMIX: DQN with a network of all agents' action values, from which the team's value is
+computed.
 
-One network is shared by the agents: what an agent observes and its number to the values of its actions. The
-values of the actions that agents choose make the team's value, and that is what is fitted:
+The agents share one network, from an agent's observation and its number to the values of its actions. The
+values of the agents' chosen actions are combined into the team's value, which is fitted:
 
     (r + discount * Q_total_target(s', argmax_a Q_i(s', a) of each i) - Q_total(s, a))^2
 
@@ -32,7 +33,7 @@ class JointValueAgent(ValueAgent[AnyJoint]):
     action_spaces = (spaces.MultiDiscrete,)
 
     def build(self) -> None:
-        """Makes what DQN has; UsageError where the environment is not of agents who work together."""
+        """Makes the networks of DQN. Raises UsageError where the environment has no cooperating agents."""
         hparams, self.agents = self.hparams, agents_of(self.observation_space, self.hparams, "alive")
         if not self.agents.cooperative:
             raise UsageError(
@@ -49,8 +50,8 @@ class JointValueAgent(ValueAgent[AnyJoint]):
         return AgentsQNetwork(self.hparams, encoder, actions, initializers, name=name, **switches)
 
     def total(self, values: Tensor, observation: Nest, target: bool) -> Tensor:
-        """The team's value [N] of its agents' [N, A] (0 of those that are gone); as the target networks have
-        it where `target`."""
+        """The team's value [N] from its agents' values [N, A] (0 for agents that are gone); by the target
+        networks if `target`."""
         raise NotImplementedError
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:

@@ -21,23 +21,23 @@ class Who(NamedTuple):
     """Opponents of B environments."""
 
     member: Tensor  # [B] int32, K: the present self
-    memory: Nest  # [B, ...] what it carries from step to step
+    memory: Nest  # [B, ...] its recurrent state
 
 
 class League:
-    """Past selves of an agent, of which the first is the untrained one; `rl.envs.graph.versus.Opponents`.
+    """Past selves of an agent, first the untrained one; implements `rl.envs.graph.versus.Opponents`.
 
-    They draw their actions as in training, and explore as the learner does at that time. A member that leaves
-    does so in the midst of games, too: the new one plays on, and has these games counted.
+    They sample their actions as in training, and explore as the learner does at that time. When a member is
+    replaced during a game, the new one plays on, and the game counts for it.
 
     Args:
         agent: who learns.
 
     Attributes:
         win_rate: [K] the learner's mean score against each member, over about the last 100 games.
-        elo: [K] ratings of the members, which stay as the learner's was when they entered.
-        rating: of the learner; that of the untrained policy is 0.
-        entered: int64, members ever; member k is the last whose number is k modulo K.
+        elo: [K] ratings of the members: the learner's rating when they entered, which does not change.
+        rating: of the learner; the untrained policy has 0.
+        entered: int64, how many members ever entered; the n-th one, from 0, has place n modulo K.
     """
 
     def __init__(self, agent: Agent[Any]):
@@ -63,7 +63,7 @@ class League:
         return tables | {f"league/weights/{name}": each for name, each in self.weights.items()}
 
     def there(self) -> Tensor:
-        """Returns which members there are, bool [K]."""
+        """Returns which places have a member, bool [K]."""
         return tf.range(self.size, dtype=tf.int64) < self.entered
 
     def start(self, count: int, seed: Tensor) -> Who:
@@ -77,7 +77,7 @@ class League:
         return Who(member, self.agent.initial_state(count))
 
     def act(self, physics: Nest, observation: Nest, who: Who, seed: Tensor) -> tuple[Tensor, Who]:
-        """Returns the opponents' actions [B], each by its own weights, and what they remember then."""
+        """Returns the opponents' actions [B], each by its own weights, and their new recurrent states."""
         live = list(self._live.values())
         # Read here: the scope below would hide the one in which a caller may have replaced them.
         stacks = [tf.convert_to_tensor(each) for each in self.weights.values()]
@@ -120,14 +120,14 @@ class League:
         self.entered.assign_add(tf.cast(due, tf.int64))
 
     def take(self, games: Tensor, score: Tensor) -> None:
-        """Takes in games [K + 1] that have ended, and the sums of their scores; those against the present
-        self, the last ones, say nothing."""
+        """Updates win rates and ratings with the numbers of games [K + 1] that have ended against each
+        opponent and the sums of their scores; games against the present self (the last entry) are ignored."""
         games, score = games[: self.size], score[: self.size]
         self.win_rate.assign(updated_win_rate(self.win_rate, games, score))
         self.rating.assign(updated_elo(self.rating, self.elo, games, score))
 
     def scalars(self) -> dict[str, float]:
-        """Returns what is logged with every row: the tables' members by number."""
+        """Returns the values for every row of metrics; members are named by their number."""
         there = int(min(self.size, int(self.entered)))
         rate, elo = self.win_rate.numpy()[:there], self.elo.numpy()[:there]
         found = {

@@ -1,4 +1,4 @@
-"""What linear bandits share: each arm's reward is linear in what is observed, its parameters have a posterior
+"""Base of linear bandits: each arm's reward is linear in the observation, and its parameters have a posterior
 in closed form."""
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ AnyLinearBandit = TypeVar("AnyLinearBandit", bound=LinearBanditHParams)
 
 
 class LinearBandit(Agent[AnyLinearBandit]):
-    """Base of linear bandits. What follows a reward is not looked at: each step is an episode of its own.
+    """Base of linear bandits. Later rewards and observations are ignored: each step counts as an episode.
 
-    A subclass writes `valued`.
+    A subclass implements `valued`.
     """
 
     experience = "rollout"
@@ -49,7 +49,8 @@ class LinearBandit(Agent[AnyLinearBandit]):
         return PolicyOutput(q_values=self.encoder.mask_illegal(values, observation))
 
     def valued(self, expected: Tensor, deviation: Tensor, seed: Tensor) -> Tensor:
-        """Returns what arms are chosen by, [N, K], of their expected rewards and the deviations of these."""
+        """Returns the scores [N, K] by which arms are chosen, from their expected rewards and the deviations
+        of these."""
         raise NotImplementedError
 
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
@@ -70,7 +71,8 @@ class LinearBandit(Agent[AnyLinearBandit]):
         return Update(metrics | {"updates": tf.constant(1.0)})
 
     def note_posterior(self) -> None:
-        """Has an update left out that made the posterior NaN or infinite: no gradient's norm would tell."""
+        """Reports a posterior with NaN or infinity to the guard, which skips the update: no gradient shows
+        it."""
         found = {"the posterior": tf.reduce_sum(self.network.root) + tf.reduce_sum(self.network.mean)}
         current = guard.current()
         if current is not None:

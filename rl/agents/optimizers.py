@@ -11,7 +11,7 @@ import tensorflow as tf
 from rl.agents.guard import current, unless_closed
 from rl.types import Tensor
 
-# Named, or Keras would number them, and a run that was the second in its process could not be resumed.
+# Names are given: Keras would number them, and a run that was the second in its process could not be resumed.
 OPTIMIZERS: dict[str, Any] = {
     "adam": lambda rate, hparams: _local(keras.optimizers.Adam, _adam_step)(
         rate, epsilon=hparams.adam_epsilon, name="adam"
@@ -24,7 +24,7 @@ OPTIMIZERS: dict[str, Any] = {
     ),
     "sgd": lambda rate, hparams: _local(keras.optimizers.SGD)(rate, name="sgd"),
 }
-# What weight decay is for, by the variables' names: not biases, scales, noise, log_std, log_temperature.
+# Names of the variables that weight decay applies to: not biases, scales, noise, log_std, log_temperature.
 KERNELS = ("kernel", "recurrent_kernel")
 
 
@@ -34,8 +34,8 @@ def _step(optimizer: Any, gradients: list[Tensor], variables: list[Any], learnin
 
 
 def _adam_step(optimizer: Any, gradients: list[Tensor], variables: list[Any], learning_rate: Tensor) -> None:
-    """As Keras's Adam, to the bit (Kingma & Ba 2015, section 2); what does not depend on the variable is
-    traced once, which halves the operations."""
+    """Makes the same step as Keras's Adam, to the bit (Kingma & Ba 2015, section 2), with half the
+    operations: terms that do not depend on the variable are computed once."""
     count = tf.cast(optimizer.iterations + 1, tf.float32)
     rest_1, rest_2 = (1.0 - tf.pow(tf.constant(beta), count) for beta in (optimizer.beta_1, optimizer.beta_2))
     rate = tf.convert_to_tensor(learning_rate) * tf.sqrt(rest_2) / rest_1
@@ -56,10 +56,12 @@ def _adam_step(optimizer: Any, gradients: list[Tensor], variables: list[Any], le
 
 
 def _local(optimizer: type, step: Callable[..., None] = _step) -> type:
-    """Keras sums gradients over devices and waits for all of them, which no loop allows: here each device
-    takes the step by itself, with gradients that are the same on all (`rl.parallel.replicas`). Likewise the
-    weight decay, which Keras's would make on all devices, once for each. The `Guard` of the update under way
-    sees all gradients, and may let no step be made."""
+    """Returns an optimizer class whose devices each apply the step by themselves.
+
+    Keras sums gradients over devices and waits for all of them, which does not work inside a loop. Here the
+    gradients are the same on all devices already (`rl.parallel.replicas`). So is the weight decay, which
+    Keras would apply once for each device. The `Guard` of the current update checks the gradients, and may
+    prevent the step."""
 
     def decay(self: Any, variables: list[Any]) -> None:
         if not self.weight_decay:

@@ -1,4 +1,4 @@
-"""What A2C and its kin share: a policy and a value that learn from rollouts."""
+"""Bases of A2C and related algorithms: a policy and a value function that learn from rollouts."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ AnyVTrace = TypeVar("AnyVTrace", bound=IMPALAHParams)
 
 
 class PolicyGradient(Agent[AnyPolicyGradient]):
-    """Base of algorithms that learn from rollouts, with models that keep state or without.
+    """Base of policy gradients that learn from rollouts, with recurrent models or without.
 
-    A subclass writes `loss` and `update`.
+    A subclass implements `loss` and `update`.
     """
 
     experience = "rollout"
@@ -61,7 +61,7 @@ class PolicyGradient(Agent[AnyPolicyGradient]):
         return self.output(self.network(observation, recurrent_state))
 
     def output(self, output: ActorCriticOutput) -> PolicyOutput:
-        """What the network's output says of actions."""
+        """The distribution over actions, and the value, from the network's output."""
         distribution = distributions.of_space(self.action_space, output.parameters, output.log_std)
         return PolicyOutput(distribution=distribution, value=output.value, recurrent_state=output.state)
 
@@ -77,7 +77,7 @@ class PolicyGradient(Agent[AnyPolicyGradient]):
         )
 
     def rollout_values(self, trajectory: Trajectory) -> Tensor:
-        """The values [T+1, B] of a rollout: those that it was acted with, and the last observation's."""
+        """The values [T+1, B] of a rollout: those noted while acting, and the last observation's."""
         value, last = trajectory.extras["value"], self.network.last_value(trajectory)  # [T, B], [B]
         return tf.concat([value, last[None]], 0)
 
@@ -109,9 +109,10 @@ def shuffled(data: Nest, size: int, parts: int, seed: Tensor) -> Nest:
 
 
 class VTraceAgent(PolicyGradient[AnyVTrace]):
-    """Base of policy gradients that correct for the lag of the policy that acted (Espeholt et al. 2018).
+    """Base of policy gradients with V-trace, which corrects for the lag of the acting policy (Espeholt et al.
+    2018).
 
-    A subclass writes `loss`, of a group of environments' rollouts.
+    A subclass implements `loss` for the rollouts of a group of environments.
     """
 
     trajectory_extras = ("log_prob",)

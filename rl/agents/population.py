@@ -1,4 +1,4 @@
-"""What evolution strategies share: a population of perturbed networks that plays, and its scores."""
+"""Base of evolution strategies: a population of perturbed networks that plays, and its scores."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Members(NamedTuple):
 class PopulationAgent(Agent[AnyES]):
     """Base of algorithms that compare perturbed parameters, each played in an environment of its own.
 
-    A subclass writes `loss`, of `Members`: of each member its shaped score, the better the lower. It is never
-    differentiated.
+    A subclass implements `loss` for `Members`: each member's shaped score, lower for a better member. It is
+    never differentiated.
     """
 
     experience = "parameters"
@@ -89,11 +89,11 @@ class PopulationAgent(Agent[AnyES]):
         return Update(update.metrics | metrics)
 
     def scored_reward(self, batch: Trajectory) -> Tensor:
-        """The rewards [T, B] that scores are sums of."""
+        """The rewards [T, B] that are summed to scores."""
         return batch.reward
 
     def selected(self, score: Tensor) -> Members:
-        """The members that are followed, of all scores [P]."""
+        """The members whose directions the step uses, from all scores [P]."""
         return Members(score, tf.convert_to_tensor(self.population.noise))
 
     @property

@@ -1,5 +1,4 @@
-"""What algorithms that search trees share: the search by their hyperparameters (`rl.ops.search`,
-`rl.ops.gumbel_search`)."""
+"""The tree search that hyperparameters choose (`rl.ops.search`, `rl.ops.gumbel_search`)."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ def found_by(
         value: [B] of the positions.
         seeds: of noise, and of what `recurrent` draws.
         explores: whether there is noise at the root.
-        within_unit: whether values are within [-1, 1] already, where puct needs them.
+        within_unit: whether values are within [-1, 1] already; otherwise puct rescales them.
     """
     noise_seed, search_seed = seeds
     if hparams.search == "gumbel":
@@ -45,6 +44,7 @@ def found_by(
 
 
 def acting_logits(hparams: TreeSearchHParams, acting: Tensor) -> Tensor:
-    """Returns logits of shares [N, A] by which to act, to the power of 1 / `temperature`; 0 stays 0."""
+    """Returns logits of the shares `acting` [N, A] to the power of 1 / `temperature`; a share of 0 stays
+    0."""
     logits = tf.math.log(tf.maximum(acting, 1e-30)) / hparams.temperature
     return tf.where(acting > 0.0, logits, search.NEVER)

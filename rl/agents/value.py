@@ -1,13 +1,13 @@
-"""What DQN and its kin share: two networks, what they say of a batch, the target network's updates, metrics.
+"""Base of DQN and related algorithms: two networks, their outputs for a batch, target updates, metrics.
 
-Switches of all of them, each its paper's whole contribution:
+All of them have these switches, each the whole contribution of a paper:
 
 * `double`: van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461 (`ValueAgent.outputs`)
 * `dueling`: Wang et al. 2016, https://arxiv.org/abs/1511.06581 (the head, in `rl/models/networks.py`)
-* `noisy`: Fortunato et al. 2018, https://arxiv.org/abs/1706.10295 (explores in place of epsilon-greedy; drawn
-  anew for every rollout, all environments together, and for every update; evaluation has the mean weights;
-  `random_steps` fills the memory by a uniformly random policy first, as in Mnih et al. 2015: noise alone may
-  never try an action that the first weights do not choose)
+* `noisy`: Fortunato et al. 2018, https://arxiv.org/abs/1706.10295 (explores in place of epsilon-greedy; the
+  noise is drawn again for every rollout, the same for all environments, and for every update; evaluation uses
+  the mean weights; `random_steps` fills the memory with uniformly random actions first, as in Mnih et al.
+  2015, since noise alone may never try an action that the first weights do not choose)
 * `prioritized`: Schaul et al. 2016, https://arxiv.org/abs/1511.05952 (the memory)
 * `n_step`: Sutton 1988, as in Rainbow, https://arxiv.org/abs/1710.02298 (the memory)
 """
@@ -33,8 +33,8 @@ AnyDQN = TypeVar("AnyDQN", bound=DQNHParams)
 class ValueAgent(Agent[AnyDQN]):
     """Base of algorithms that act by action values: `network`, and `target_network` that follows it.
 
-    A subclass writes `loss`. Where its network gives more than a value for each action it sets
-    `values_per_action` before `build` goes on, and writes `q_values`.
+    A subclass implements `loss`. If its network has more outputs than a value for each action, it sets
+    `values_per_action` before it calls this `build`, and implements `q_values`.
     """
 
     experience = "transition"
@@ -42,7 +42,7 @@ class ValueAgent(Agent[AnyDQN]):
     values_per_action = 1  # how many numbers the network gives for each action
 
     def build(self) -> None:
-        """Makes both networks, alike at first, the optimizer, and the count of updates."""
+        """Makes both networks with the same weights, the optimizer, and the count of updates."""
         for name in ("network", "target_network"):
             self.add_network(name, grouped(self, self.make_network, name))
         self.network, self.target_network = self.networks["network"], self.networks["target_network"]
@@ -73,7 +73,7 @@ class ValueAgent(Agent[AnyDQN]):
         return outputs
 
     def outputs(self, batch: Batch, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What both networks say of a batch, with new noise.
+        """Both networks' outputs for a batch, with new noise.
 
         Returns:
             `network`'s outputs for the observations, [N, A] or [N, A, K]; `target_network`'s for the next
@@ -111,10 +111,10 @@ class ValueAgent(Agent[AnyDQN]):
 
 
 def replay_loss(loss: Tensor, q_value: Tensor, error: Tensor, batch: Batch) -> Loss:
-    """What `Agent.loss` returns of sampled transitions: the loss weighed by the memory, two metrics, and the
-    sizes of the errors as priorities.
+    """The result of `Agent.loss` for replayed transitions: the loss times sample weight and mask, two
+    metrics, and the absolute errors as priorities.
 
-    loss, q_value (predicted), error (of temporal difference) of each example, [N].
+    loss, q_value (predicted), error (TD error): one number per example, [N].
     """
     size = tf.abs(error)
     metrics = {"q_value": masked_mean(q_value, batch.mask), "td_error": masked_mean(size, batch.mask)}

@@ -1,1 +1,1 @@
-"""Data sets as files: episodes that were played, in the layout on disk that Minari has."""
+"""Data sets as files: recorded episodes, in Minari's layout on disk."""

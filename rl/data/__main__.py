@@ -1,4 +1,4 @@
-"""Tells what is in data sets, splits, merges, converts and repairs them: `python -m rl.data --help`."""
+"""Describes, splits, merges, converts and repairs data sets: `python -m rl.data --help`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXAMPLES = """examples:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Builds the parser of all commands but the one without a name."""
+    """Builds the parser of all commands except the one without a name (the description of data sets)."""
     parser = Parser(
         prog="python -m rl.data",
         description="Tells what is in a data set (python -m rl.data DIR ...), or makes others of it.",
@@ -154,7 +154,8 @@ def _spaces(env: str) -> tuple[spaces.Space, spaces.Space]:
 
 
 def _free(target: str, force: bool, *sources: str) -> Path:
-    """Returns where to write; raises UsageError where something is that stays, or that is read."""
+    """Returns the folder to write to; raises UsageError where it exists and must stay, or is one of the
+    sources."""
     path = Path(target)
     if any(path.resolve() == Path(each).resolve() for each in sources):
         raise UsageError(f"--to {target}: that is what is read; name another")
@@ -169,8 +170,8 @@ def _free(target: str, force: bool, *sources: str) -> Path:
 
 
 def _start(dataset: Dataset) -> Any:
-    """Returns the number that the environment calls the first of its discrete actions, which data sets count
-    from 0; 0 where the environment is unknown here. It is not imported: data may be a stranger's."""
+    """Returns the `start` of the environment's discrete actions, which data sets count from 0; 0 if the
+    environment is unknown here. It is not imported, since the data may come from an untrusted source."""
     if not isinstance(dataset.action_space, spaces.Discrete | spaces.MultiDiscrete):
         return 0
     try:

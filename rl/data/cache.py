@@ -1,8 +1,8 @@
-"""The columns of a data set of many short episodes, kept beside them: HDF5 takes a millisecond for a group.
+"""A cache of the columns of data sets with many short episodes, since HDF5 takes a millisecond per group.
 
-`DIR/data/columns.npz` holds what `rl.data.dataset.read` has made of the other files, whose names, sizes and
-times it says. Where these are others now, or it is damaged (a zip file has a CRC-32 for each array), or it
-cannot be written, everything goes on as if it were not there. Nothing in it is code: numbers, and JSON.
+`DIR/data/columns.npz` holds the result of `rl.data.dataset.read`, and the names, sizes and times of the files
+that were read. If these have changed, or the cache is damaged (a zip file has a CRC-32 for each array) or
+cannot be written, the data set is read without it. It contains no code: only numbers and JSON.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from rl.storage.files import remove_quietly
 from rl.types import Nest
 
 NAME = "columns.npz"
-FORMAT = 1  # of what is in it; others are made anew
-EPISODES = 1_000  # from so many on it is worth its room
-BYTES = 32_768  # of an episode, on average, up to which opening takes longer than reading
+FORMAT = 1  # of the cache; a cache of another format is replaced
+EPISODES = 1_000  # the least number of episodes for which a cache is worth its space
+BYTES = 32_768  # the largest mean size of episodes for which opening takes longer than reading
 REFUSED = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
 
 FIELDS = ("reward", "terminated", "truncated", "lengths")  # of `rl.data.dataset.Dataset`, single arrays
@@ -35,7 +35,7 @@ Columns = dict[str, Any]  # these, and its observation, action, log_prob and abo
 
 
 def state(data: Path) -> str:
-    """Returns what tells the files in a folder from those of another time; "" while they change."""
+    """Returns a fingerprint of the files in a folder (names, sizes, times); "" while they change."""
     try:
         files = [
             [each.name, each.stat().st_size, each.stat().st_mtime_ns]
@@ -48,7 +48,7 @@ def state(data: Path) -> str:
 
 
 def load(data: Path, observations: spaces.Space, actions: spaces.Space) -> Columns | None:
-    """Returns the columns that are kept; None where there are none, or not of the files that are there now.
+    """Returns the cached columns; None if there is no cache, or it is not of the present files.
 
     observations, actions: the spaces of the columns.
     """
@@ -78,8 +78,7 @@ def load(data: Path, observations: spaces.Space, actions: spaces.Space) -> Colum
 def store(
     data: Path, before: str, columns: Columns, observations: spaces.Space, actions: spaces.Space
 ) -> None:
-    """Keeps the columns of all episodes, where they are many and short, and nothing of them is damaged or
-    being recorded.
+    """Caches the columns of all episodes, if these are many and short, and none is damaged or being recorded.
 
     before: `state` before they were read.
     """

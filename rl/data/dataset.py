@@ -1,7 +1,7 @@
-"""A data set: episodes that were played, as columns in memory and as a folder on disk.
+"""A data set: recorded episodes, as columns in memory and as a folder on disk.
 
-On disk it is what Minari (https://minari.farama.org) reads and writes: `DIR/data/main_data.hdf5`, a group for
-each episode, and `DIR/data/metadata.json`. Nothing in it is code, and nothing in it is run.
+On disk it has the format of Minari (https://minari.farama.org): `DIR/data/main_data.hdf5`, with a group for
+each episode, and `DIR/data/metadata.json`. It contains no code, and reading it runs none.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ _TEMPORARY = ".tmp-data-"  # before the names of folders that are written
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """E episodes of N steps together, one after another.
+    """E episodes with N steps in total, one after another.
 
-    `observation` has one row more for each episode: the true last one. Episode i has the rows
-    `starts[i] + i` to `starts[i] + i + lengths[i]` of it, both included, and `starts[i]` to
-    `starts[i] + lengths[i] - 1` of the others.
+    `observation` has one row more for each episode: its true last observation. Episode i has the observations
+    `starts[i] + i` to `starts[i] + i + lengths[i]`, both included, and the rows `starts[i]` to
+    `starts[i] + lengths[i] - 1` of the other columns.
     """
 
     observation: Nest  # [N + E, ...]: an array, or a dict or tuple of them
     action: Nest  # [N, ...]
     reward: np.ndarray  # [N] float32, as stored where it was read exactly
     terminated: np.ndarray  # [N] bool: the episode ended in a terminal state
-    truncated: np.ndarray  # [N] bool: it was cut there, values still follow
+    truncated: np.ndarray  # [N] bool: the episode was cut there; learning bootstraps
     lengths: np.ndarray  # [E] int64: steps of each episode
     observation_space: spaces.Space
     action_space: spaces.Space
     metadata: dict[str, Any] = dataclasses.field(default_factory=dict)  # rl.data.metadata
     about: tuple[dict[str, Any], ...] = ()  # of each episode, what else is known: plain numbers and texts
-    # [N] float32: log-probabilities of the actions, by the policies that took them, NaN where nobody knows;
-    # None where that is everywhere.
+    # [N] float32: log-probabilities of the actions, by the policies that took them, NaN where unknown; None
+    # if all are unknown.
     log_prob: np.ndarray | None = None
 
     @staticmethod
@@ -110,12 +110,13 @@ class Dataset:
 
     @property
     def places(self) -> np.ndarray:
-        """Where the observation before each step stands among all, [N]; the one after it is the next."""
+        """The index of each step's observation among all N + E, [N]; its next observation has the next
+        index."""
         return places(self.lengths)
 
     @property
     def env_id(self) -> str | None:
-        """The id of the environment that was played; None where nobody knows."""
+        """The id of the environment that was played; None if unknown."""
         return env_id_of(self.metadata)
 
     def episodes(self) -> Iterator[Episode]:
@@ -146,8 +147,8 @@ def _log_prob(episodes: list[Episode]) -> np.ndarray | None:
 
 
 def places(lengths: np.ndarray) -> np.ndarray:
-    """Returns where the observation before each of N steps stands among N + E, of which each episode has one
-    more than steps. lengths: int [E], steps of each episode."""
+    """Returns the index of the observation of each of N steps among all N + E observations (each episode has
+    one more than steps). lengths: int [E], steps of each episode."""
     return np.arange(int(np.sum(lengths))) + np.repeat(np.arange(len(lengths)), lengths)
 
 
@@ -170,11 +171,11 @@ def returns_to_go(reward: np.ndarray, lengths: np.ndarray, gamma: float) -> np.n
 
 
 def read(folder: str | os.PathLike[str], exact: bool = False) -> Dataset:
-    """Reads all complete episodes of a data set, those of a recording that is under way or was killed too.
+    """Reads all complete episodes of a data set, also of a recording that is in progress or was killed.
 
-    exact: whether values stay as they are stored, to the bit. Else they are as agents see them: floats and
-        rewards float32, integers int32, discrete actions from 0; and an episode that ends without saying why
-        is truncated there.
+    exact: whether to keep the stored values to the bit. If not, they are converted for agents: floats and
+        rewards to float32, integers to int32, discrete actions from 0; and an episode that is neither
+        terminated nor truncated at its end counts as truncated.
 
     Raises:
         UsageError: there is no such folder, no data set or no whole episode in it.
@@ -199,8 +200,8 @@ def read(folder: str | os.PathLike[str], exact: bool = False) -> Dataset:
 
 
 def check_values(dataset: Dataset, folder: str) -> None:
-    """Raises UsageError where a data set, which is in `folder`, holds numbers that are none, or categories
-    that its spaces have not."""
+    """Raises UsageError where a data set, which is in `folder`, contains NaN or infinity, or categories
+    outside of its spaces."""
 
     def look(name: str) -> Any:
         def part(space: spaces.Space, values: np.ndarray) -> None:
@@ -218,7 +219,7 @@ def check_values(dataset: Dataset, folder: str) -> None:
 
 
 def as_seen(episode: Episode, observations: spaces.Space, actions: spaces.Space) -> Episode:
-    """Returns an episode in the dtypes that agents see; the spaces are those that it was stored with."""
+    """Returns an episode in the dtypes that agents use; the spaces are those that it was stored with."""
     truncated = episode.truncated
     if not (episode.terminated[-1] or truncated[-1]):
         truncated = np.append(truncated[:-1], True)
@@ -233,7 +234,7 @@ def as_seen(episode: Episode, observations: spaces.Space, actions: spaces.Space)
 def stored_episodes(
     data: Path, observations: spaces.Space, actions: spaces.Space, metadata: dict[str, Any]
 ) -> Iterator[Episode]:
-    """Yields the whole episodes of the folder `data`; warns of what is damaged, which is left out."""
+    """Yields the complete episodes of the folder `data`; leaves out damaged ones with a warning."""
     for each in stored.stored(data, observations, actions, bool(metadata.get("jpeg_encoding", True))):
         yield each if isinstance(each, Episode) else shards.episode_of(each, observations, actions, {})
 
@@ -266,14 +267,14 @@ def write(
     metadata: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> None:
-    """Writes a whole data set, which is there at once or not at all.
+    """Writes a data set atomically.
 
-    metadata: what is known of it, beside `dataset.metadata` (rl.data.metadata says what it may have).
-    force: whether it replaces one that is there.
+    metadata: entries in addition to `dataset.metadata` (see rl.data.metadata).
+    force: whether to replace an existing data set.
 
     Raises:
-        UsageError: something is there, or another process has put it there meanwhile; it cannot be written
-            (Unavailable, where that may pass).
+        UsageError: the folder exists, or another process has made it in the meantime; it cannot be written
+            (Unavailable if that may be temporary).
     """
     folder = Path(folder)
     final = folder / "data"
@@ -303,7 +304,8 @@ def write(
 
 
 def _which(folder: Path) -> tuple[int, int] | None:
-    """Returns what tells a folder from another one in its place; None where there is none. Raises OSError."""
+    """Returns an identity of a folder, to notice its replacement; None if there is no folder. Raises
+    OSError."""
     try:
         found = folder.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -313,8 +315,8 @@ def _which(folder: Path) -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def _own_folder(folder: Path) -> Iterator[Path]:
-    """Gives a new folder in `folder` that is of this process alone, and is gone at the end; removes those of
-    processes that are gone. Raises OSError."""
+    """Yields a new temporary folder in `folder` for this process, which is removed at the end; also removes
+    those of processes that have died. Raises OSError."""
     with contextlib.ExitStack() as held:
         with folder_lock(folder, wait=True):  # so that nobody removes it before it is held
             tidy(folder)

@@ -218,10 +218,10 @@ def _guessed(values: np.ndarray) -> spaces.Space:
 
 
 def _episodes(found: Columns) -> Iterator[Episode]:
-    """Yields the episodes, which also end where what follows a step is not the next one's observation (as in
-    what D4RL's `qlearning_dataset` returns, which has no timeouts). Where nobody says what followed their
-    last step, a terminal one is followed by its own observation, of which nothing is learned, and another
-    one is left out."""
+    """Yields the episodes. They also end where a step's next observation is not the observation of the next
+    step (as in the result of D4RL's `qlearning_dataset`, which has no timeouts). If the next observation of
+    an episode's last step is missing, a terminal step gets its own observation, which is not learned from,
+    and any other step is left out."""
     count = len(found["rewards"])
     terminals = found["terminals"].astype(bool)
     timeouts = found["timeouts"].astype(bool) if "timeouts" in found else np.zeros(count, bool)
@@ -252,8 +252,8 @@ def _episodes(found: Columns) -> Iterator[Episode]:
 
 
 def columns_of(dataset: Dataset) -> Columns:
-    """Returns the columns of a data set by D4RL's names, `next_observations` among them. A step is terminal
-    or a timeout, as there, never both.
+    """Returns the columns of a data set by D4RL's names, including `next_observations`. As in D4RL, a step is
+    terminal or a timeout, never both.
 
     Raises:
         UsageError: its observations or actions are no single arrays.
@@ -280,8 +280,8 @@ def columns_of(dataset: Dataset) -> Columns:
 def write_flat(path: Path, dataset: Dataset, start: Any = 0) -> None:
     """Writes a file of `FORMATS`, whole or not at all. Raises UsageError.
 
-    start: what the environment calls its first discrete action, or the first of each: such files have its own
-        numbers.
+    start: the `start` of the environment's discrete actions (of each, for MultiDiscrete): such files use the
+        environment's own numbers.
     """
     columns = columns_of(dataset)
     if np.any(start):

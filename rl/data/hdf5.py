@@ -1,6 +1,6 @@
 """Episodes in HDF5 files as Minari lays them out: a group `episode_N` each, of arrays as long as it is.
 
-What is read may be a stranger's: arrays of numbers alone are taken, and none that stands in another file.
+Files may come from untrusted sources: only arrays of numbers are read, and none that is in another file.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Episode(NamedTuple):
 
 
 class Damaged(Exception):
-    """An episode, or a file of them, that is not what its metadata say; the text is part of a line."""
+    """An episode, or a file of episodes, does not match its metadata; the text is part of a message."""
 
 
 def system_error(error: BaseException) -> OSError | None:
-    """Returns what the operating system said where that is why reading failed: HDF5 tells it in words, in
-    exceptions of all kinds. None where it said nothing, as of what is no HDF5."""
+    """Returns the operating system's error if it caused a failed read: HDF5 reports it as text, in exceptions
+    of various kinds. None for other causes, such as a file that is no HDF5."""
     told = error.errno if isinstance(error, OSError) else None
     found = re.search(r"\berrno = (\d+)", str(error))
     code = told or (int(found[1]) if found else 0)
@@ -99,7 +99,8 @@ def write_episode(file: h5py.Group, i: int, episode: Episode, observations: Any,
 
 
 def _write_array(group: h5py.Group, name: str, values: np.ndarray) -> None:
-    """h5py's own layer takes five times as long: an episode is five arrays, and there are many episodes."""
+    """Writes an array by h5py's low-level interface: its high-level one takes five times as long, and a data
+    set has many episodes of five arrays each."""
     if values.dtype == np.uint8 and values[0].nbytes >= PICTURE:
         group.create_dataset(name, data=values, compression="gzip", compression_opts=1)
         return
@@ -132,7 +133,7 @@ def read_episode(group: h5py.Group, observations: spaces.Space, actions: spaces.
     jpeg: whether pictures (`is_picture`) are stored as JPEG.
 
     Raises:
-        Damaged: it is none, or none of these spaces.
+        Damaged: the group is no episode, or does not fit these spaces.
         OSError: the operating system cannot read it.
     """
     try:

@@ -1,7 +1,7 @@
-"""A journal: rows as they are played, appended to one file, of which a crash takes the last record at most.
+"""A journal: a file to which steps are appended as they are played; a crash loses at most the last record.
 
-A record is `kind, length, CRC-32` and so many bytes: JSON, then the arrays that it lists. The first record
-says who writes. The kernel lets go of the lock on the file when its writer dies.
+A record is `kind, length, CRC-32` and that many bytes: JSON, then the arrays that it lists. The first record
+identifies the writer. The kernel releases the lock on the file when its writer dies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HEAD, ROWS, RUNNING = b"HEAD", b"ROWS", b"OPEN"
 
 
 class Record(NamedTuple):
-    """What was appended at once."""
+    """One appended record."""
 
     kind: bytes
     about: dict[str, Any]
@@ -36,11 +36,11 @@ class Record(NamedTuple):
 
 
 class Journal:
-    """A journal that is written to, held against other writers.
+    """A journal that is open for writing, locked against other writers.
 
     Args:
         path: the file.
-        size: bytes of it that stay; None: it is new, and must not be there.
+        size: bytes to keep of an existing file; None: the file is new, and must not exist.
 
     Raises:
         UsageError: it cannot be opened (Unavailable where that may pass).
@@ -115,9 +115,9 @@ class Journal:
 
 
 def records(path: Path, opened: BinaryIO | None = None) -> Iterator[Record]:
-    """Yields the records of a journal; warns, in one line, of what is damaged, which is left out.
+    """Yields the records of a journal; leaves out damaged parts with a one-line warning.
 
-    opened: the file, which is closed then; None: it is opened.
+    opened: the open file, which is closed at the end; None: opens `path`.
 
     Raises:
         UsageError: it cannot be read.
@@ -165,7 +165,8 @@ def _parsed(payload: bytes) -> tuple[dict[str, Any], list[np.ndarray]] | None:
 
 
 def head(path: Path) -> dict[str, Any]:
-    """Reads who writes, or wrote, a journal: empty where it does not say. Raises UsageError."""
+    """Reads the first record of a journal, which identifies its writer; empty if it is missing. Raises
+    UsageError."""
     first = next(records(path), None)
     return first.about if first is not None and first.kind == HEAD else {}
 
@@ -185,7 +186,8 @@ def is_open(path: Path) -> bool:
 
 
 def until(path: Path, step: int) -> int | None:
-    """Returns the bytes of a journal up to `step` environment steps; None where it begins later.
+    """Returns the size of a journal's part up to `step` environment steps, in bytes; None where it begins
+    later.
 
     Raises:
         UsageError: it cannot be read.
@@ -205,7 +207,7 @@ def episodes(
 ) -> Iterator[Whole]:
     """Yields the whole episodes of a journal.
 
-    assembler: which then has those that were running at its end.
+    assembler: contains the episodes that were running at the journal's end, afterwards.
     opened: as of `records`.
     """
     assembler = Assembler() if assembler is None else assembler

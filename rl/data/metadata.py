@@ -1,8 +1,8 @@
-"""What `metadata.json` of a data set says.
+"""The entries of a data set's `metadata.json`.
 
 Minari's own entries: `dataset_id`, `minari_version`, `data_format`, `jpeg_encoding`, `observation_space`,
 `action_space`, `total_episodes`, `total_steps`, `dataset_size` (MB), `env_spec`, `algorithm_name` and others
-that it leaves to authors. Ours beside them, all of them optional:
+that it leaves to authors. This project adds entries, all optional:
 
     env_id, env_kwargs, env_wrappers, max_episode_steps     the environment, as hparams name it
     train_env_kwargs    options that it had where training was recorded, beside env_kwargs
@@ -25,7 +25,7 @@ from rl.errors import UsageError
 from rl.storage.files import failure, read_text, reason, write_json_atomic
 
 MAIN, METADATA = "main_data.hdf5", "metadata.json"
-# The oldest version of Minari that reads what we write; pictures that are no JPEG, younger ones alone do.
+# The oldest version of Minari that reads these data sets, and the oldest that reads images which are no JPEG.
 MINARI, MINARI_PICTURES = "0.5.0", "0.5.4"
 
 
@@ -33,7 +33,7 @@ def read_metadata(data: Path) -> dict[str, Any]:
     """Reads the metadata in the folder `data`, spaces as spaces.
 
     Raises:
-        UsageError: they are damaged, or say of a format that is not read here.
+        UsageError: they are damaged, or name a format that cannot be read here.
     """
     path = data / METADATA
     try:
@@ -73,8 +73,8 @@ def write_metadata(data: Path, metadata: Mapping[str, Any]) -> None:
 
 
 def options_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what the environment that was played had beside its id: `env_kwargs`, and `env_wrappers` where
-    there are any."""
+    """Returns the options of the environment that was played: `env_kwargs`, and `env_wrappers` if there are
+    any."""
     kwargs = dict(metadata.get("env_kwargs") or {}) | dict(metadata.get("train_env_kwargs") or {})
     wrappers = list(metadata.get("env_wrappers") or [])
     found = {"env_kwargs": kwargs, **({"env_wrappers": wrappers} if wrappers else {})}

@@ -1,4 +1,4 @@
-"""A data set that is read in pieces of whole episodes, where it is larger than memory."""
+"""A data set larger than memory, which is read in pieces of whole episodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Pieces:
         folder: of the data set.
 
     Raises:
-        UsageError: there is no whole episode in it, or journals are, which only repairing makes shards.
+        UsageError: it has no complete episode, or it has journals, which `repair` must turn into shards
+            first.
     """
 
     def __init__(self, folder: str | os.PathLike[str]):
@@ -61,12 +62,12 @@ class Pieces:
 
     @property
     def steps(self) -> np.ndarray:
-        """Of each group, int64 [G]."""
+        """The number of steps of each group, int64 [G]."""
         return np.array([self.lengths[each].sum() for each in self._groups])
 
     @property
     def observations(self) -> np.ndarray:
-        """Of each group, of which each episode has one more than steps, int64 [G]."""
+        """The number of observations of each group (one more than steps for each episode), int64 [G]."""
         return self.steps + np.array([len(each) for each in self._groups])
 
     def read(self, group: int) -> Dataset:

@@ -1,9 +1,9 @@
-"""Recording: what is played becomes episodes of a data set, so that a crash takes none that was over.
+"""Recording of rollouts as episodes of a data set; a crash loses no finished episode.
 
-Rows go to a journal as they are played (`rl.data.journal`); a journal becomes a shard of the data set
-(`rl.data.shards`) when the recording ends, when it has grown large, and else when somebody records there
-again. A run that is resumed cuts its journal back to the checkpoint's step, and goes on from the episodes
-that were running there.
+Steps are appended to a journal as they are played (`rl.data.journal`). A journal becomes a shard of the data
+set (`rl.data.shards`) when the recording ends, when the journal is large, or, after a crash, at the next
+recording. A resumed run cuts its journal back to the checkpoint's step, and continues the episodes that were
+running there.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from rl.storage.files import PATIENCE, ensure_writable_dir, folder_lock
 from rl.types import Nest
 
 _log = logging.getLogger("rl.data")
-WAITING = 16 << 20  # bytes that may wait for an episode to end before they are written
+WAITING = 16 << 20  # bytes of unfinished episodes in memory, above which they are written
 LARGE = 256 << 20  # bytes from which a journal becomes a shard while the recording goes on
 
 
 class Recorder:
-    """Records what one player plays, from `begin` to `close`.
+    """Records the rollouts of one process, from `begin` to `close`.
 
     Args:
-        folder: of the data set, which may be there; others may record into it at the same time.
+        folder: of the data set, which may exist; others may record into it at the same time.
         observation_space, action_space: of one environment, as agents see them.
         metadata: of the data set, where it is new (rl.data.metadata).
-        policy: who plays: an entry of the metadata's `policies`.
-        owner: the address of a run that may be resumed; empty: nobody goes on with this recording.
-        settings: tells this run from others that the same owner may have been before.
+        policy: an entry of the metadata's `policies`, which describes the policy that acts.
+        owner: the address of a run that may be resumed; empty: the recording is never resumed.
+        settings: a hash that distinguishes this run from earlier runs at the same address.
 
     Raises:
         UsageError: the data set holds episodes of another environment, or the same ones. Nothing is written.
@@ -104,10 +104,9 @@ class Recorder:
         ensure_writable_dir(self._data, "--record_data")
 
     def begin(self, step: int = 0) -> None:
-        """Opens the data set, which is made where there is none; what crashed recordings have left becomes
-        part of it.
+        """Opens the data set, or makes it; the journals of crashed recordings become part of it.
 
-        step: environment steps of the run so far: of this run's own journal, what comes later is cut off.
+        step: environment steps of the run so far; later steps of this run's own journal are cut off.
 
         Raises:
             UsageError: it cannot be written (Unavailable where that may pass).
@@ -128,7 +127,8 @@ class Recorder:
             self._begun = self._journal.size
 
     def start_over(self) -> None:
-        """Forgets what was added since `begin`, for episodes that are played once more. Raises as `add`."""
+        """Drops everything that was added since `begin`, before the same episodes are played again. Raises as
+        `add`."""
         self._waiting, self._bytes = [], 0
         if self._journal is not None:
             self._journal.cut(self._begun)
@@ -142,8 +142,8 @@ class Recorder:
         shards.write_main(self._data, {}, [])
 
     def _own_journal(self, step: int) -> tuple[int, int] | None:
-        """Returns the number of the journal to go on with, and what of it stays; folds those that nobody goes
-        on with."""
+        """Returns the number of the journal to continue, and how many bytes of it stay; turns journals that
+        nobody continues into shards."""
         mine = None
         for path in stored.journals(self._data):
             number = stored.number_of(path)
@@ -195,14 +195,14 @@ class Recorder:
         Args:
             step: environment steps before them.
             observation: [S + 1, B, ...].
-            action: [S, B, ...], as agents act; what is beyond the bounds of a Box is recorded at them, as the
-                environment takes it.
+            action: [S, B, ...], as the agent chose them; Box actions are recorded clipped to the bounds, as
+                the environment clips them.
             reward, terminated, truncated: [S, B].
             mask: [S, B], 0 where a row is no step.
-            fresh: whether they begin with fresh episodes, the running ones cut off.
-            log_prob: [S, B], of the actions, by the policy that took them; None: nobody knows. In journals it
-                stands as a last column of the actions.
-            agents: how many of the B rows are one environment; each has episodes of its own.
+            fresh: whether they begin with fresh episodes, and running ones are cut off.
+            log_prob: [S, B], of the actions, by the policy that took them; None: unknown. In journals it is
+                the last column of the actions.
+            agents: how many of the B rows form one environment; each row has its own episodes.
 
         Raises:
             UsageError: the journal cannot be written (Unavailable where that may pass).
@@ -232,7 +232,7 @@ class Recorder:
         self._waiting, self._bytes = [], 0
 
     def flush(self) -> None:
-        """Makes all that was added durable, before a checkpoint of the same step is written. Raises as
+        """Fsyncs everything that was added, before a checkpoint of the same step is written. Raises as
         `add`."""
         if self._journal is not None:
             self._write()
@@ -244,9 +244,9 @@ class Recorder:
             self._end(go_on=True, reopen=True)
 
     def close(self, go_on: bool = False) -> None:
-        """Ends the recording: its episodes are in the data set for all who read it.
+        """Ends the recording; its episodes are then in the data set for all readers.
 
-        go_on: whether the run may be resumed, and the episodes that are running now be finished then.
+        go_on: whether the run may be resumed, and may then finish the episodes that are running now.
 
         Raises:
             UsageError: it cannot be written (Unavailable where that may pass); the journal keeps it.
@@ -260,7 +260,7 @@ class Recorder:
             self.abandon()
 
     def abandon(self) -> None:
-        """Lets go of the journal as it is, after a failure."""
+        """Closes the journal without finishing it, after a failure."""
         if self._journal is not None:
             self._journal.close()
             self._journal = None

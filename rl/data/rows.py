@@ -12,7 +12,7 @@ Columns = list[np.ndarray]  # of the parts of a space, in the order of `rl.data.
 
 
 class Rows(NamedTuple):
-    """S steps of B environments. A row whose mask is 0 is no step: an autoreset's, or one nobody wants."""
+    """S steps of B environments. A row with mask 0 is no step: an autoreset, or not to be recorded."""
 
     step: int  # environment steps before them
     observation: Columns  # [S + 1, B, ...]
@@ -71,11 +71,11 @@ class Whole(NamedTuple):
 
 
 class Assembler:
-    """Puts episodes together from rows that follow one another.
+    """Assembles episodes from consecutive rows.
 
     Attributes:
         step: environment steps so far; None before the first rows.
-        running: of each environment the pieces of its episode, None where its beginning is not known.
+        running: for each environment the pieces of its running episode; None if its beginning is missing.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Assembler:
     def add(self, rows: Rows) -> list[Whole]:
         """Returns the episodes that end in the rows, in the order in which they ended.
 
-        Where rows are missing before these, running episodes are given up, for they are not whole.
+        If rows are missing before these, the running episodes are dropped, since they are incomplete.
         """
         count = rows.mask.shape[1]
         if self.step != rows.step or len(self.running) != count or rows.fresh:
@@ -116,7 +116,7 @@ class Assembler:
 
 
 def _piece(rows: Rows, b: int, start: int, stop: int) -> Piece:
-    """Copies, so that what is left of a rollout does not keep all of it in memory."""
+    """Returns a copy of a piece, so that it does not keep the whole rollout in memory."""
     here = slice(start, stop)
     observation, action = ([x[here, b].copy() for x in each] for each in (rows.observation, rows.action))
     return Piece(observation, action, rows.reward[here, b].copy())

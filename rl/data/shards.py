@@ -1,7 +1,8 @@
-"""Shards: what recordings add to a data set, a file each, to whose episodes `main_data.hdf5` links.
+"""Shards: one file of episodes for each recording of a data set; `main_data.hdf5` links to their episodes.
 
-So appending writes no file anew that holds episodes. A shard is written whole, then main_data.hdf5, which is
-small, is written anew and renamed into its place: that is the moment in which its episodes are there.
+So appending rewrites no file with episodes. First the shard is written completely, then main_data.hdf5, which
+is small, is rewritten and renamed into its place: at that moment the new episodes become part of the data
+set.
 """
 
 from __future__ import annotations
@@ -48,17 +49,17 @@ _log = logging.getLogger("rl.data")
 
 
 def fold(data: Path, number: int, go_on: bool = False) -> journal.Journal | None:
-    """Makes a shard of a journal, whose episodes main_data.hdf5 then has, and removes the journal. Hold the
-    folder's lock.
+    """Turns a journal into a shard, links its episodes in main_data.hdf5, and removes the journal. The caller
+    must hold the folder's lock.
 
-    go_on: whether a new journal has the episodes that were running at its end.
+    go_on: whether to start a new journal with the episodes that are still running at the end.
 
     Returns:
-        The new journal, open; None where there is none. Once main_data.hdf5 has the episodes nothing that
-        fails is raised: a journal that went on after that would be taken for one that is a shard already.
+        The new journal, open; None if there is none. Once main_data.hdf5 has the episodes, errors are no
+        longer raised: a caller that continued the old journal would record into one that is a shard already.
 
     Raises:
-        UsageError: a file cannot be written (Unavailable where that may pass); what was there is as it was.
+        UsageError: a file cannot be written (Unavailable if that may be temporary); nothing has changed.
     """
     number = _number_of_its_own(data, number)
     path, shard = journal_path(data, number), shard_path(data, number)
@@ -89,8 +90,8 @@ def fold(data: Path, number: int, go_on: bool = False) -> journal.Journal | None
 
 
 def _number_of_its_own(data: Path, number: int) -> int:
-    """Returns the number of a journal: a new one, by which its file is called then, where it went on after it
-    had become a shard. What it has from before is there twice then, and nothing is lost. Raises as `fold`."""
+    """Returns the number of a journal. A journal that was continued after it had become a shard is renamed to
+    a new number: its earlier episodes are then in the data set twice, but none is lost. Raises as `fold`."""
     path, known = journal_path(data, number), listed(data).get(shard_path(data, number).name)
     if known is None or sum(1 for _ in journal.episodes(path)) <= known.episodes:
         return number
@@ -119,7 +120,8 @@ def _check_room(data: Path, path: Path) -> None:
 
 
 def _with_policy(data: Path, policy: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the metadata, which list that policy from now on, and what an episode says of its own."""
+    """Returns the metadata with that policy in its list, and the attributes that episodes of the policy
+    get."""
     metadata = read_metadata(data)
     if policy is None:
         return metadata, {}
@@ -155,7 +157,7 @@ def write_shard(
     actions: spaces.Space,
     about: dict[str, Any],
 ) -> Shard | None:
-    """Writes a shard, durable and under its name when it is whole; None where there was no episode.
+    """Writes a shard atomically and returns it; None if there was no episode.
 
     about: attributes of all its episodes.
     """
@@ -199,10 +201,10 @@ def episode_of(
 
 
 def link(data: Path, new: dict[str, Shard]) -> None:
-    """Adds the episodes of shards to main_data.hdf5 and counts them in the metadata; where they cannot be
-    counted, one line warns.
+    """Links the episodes of shards in main_data.hdf5, and updates the counts in the metadata (a failure to do
+    that is one warning).
 
-    Episodes that main_data.hdf5 holds itself become a shard first.
+    Episodes that are stored in main_data.hdf5 itself are moved to a shard first.
 
     Raises:
         UsageError: it cannot be written (Unavailable where that may pass).
@@ -239,8 +241,8 @@ def _links(data: Path) -> tuple[dict[str, Shard], list[tuple[str, str]]]:
 
 
 def _second_name(data: Path) -> Path | None:
-    """Returns the shard that is main_data.hdf5 itself by another name, which a crash may leave; None where
-    there is none."""
+    """Returns the shard that is the same file as main_data.hdf5, which a crash may leave; None if there is
+    none."""
     return next((path for path in shard_files(data) if os.path.samefile(path, data / MAIN)), None)
 
 
@@ -282,11 +284,11 @@ def _count(data: Path, episodes: int, steps: int) -> None:
 
 
 def repair(data: Path) -> list[str]:
-    """Makes a data set again what all read, of what is in its files: journals whose writers are gone become
-    shards, damaged shards are left out, whole ones that nobody links to are taken in. Hold the folder's lock.
+    """Repairs a data set from its files: journals whose writers have died become shards, damaged shards are
+    unlinked, and intact shards that are not linked are added. The caller must hold the folder's lock.
 
     Returns:
-        A line for each of them.
+        A line for each change.
 
     Raises:
         UsageError: it cannot be read or written.
@@ -326,7 +328,7 @@ def repair(data: Path) -> list[str]:
 
 
 def _counted_again(data: Path, episodes: int, steps: int) -> list[str]:
-    """Counts anew where the metadata count something else; returns a line of that."""
+    """Corrects the counts in the metadata if they are wrong; returns a line for that."""
     metadata = read_metadata(data)
     if (metadata.get("total_episodes"), metadata.get("total_steps")) == (episodes, steps):
         return []
@@ -335,7 +337,7 @@ def _counted_again(data: Path, episodes: int, steps: int) -> list[str]:
 
 
 def _as_found(path: Path) -> tuple[Shard, list[str]]:
-    """Returns what is to be said of a shard, and the places of its episodes."""
+    """Returns a shard's size, checksum and counts, and the names of its episodes."""
     with opened(path) as file:
         found = numbers_in(file)
         steps = sum(len(file[f"{GROUP}{i}/rewards"]) for i in found)
@@ -343,7 +345,7 @@ def _as_found(path: Path) -> tuple[Shard, list[str]]:
 
 
 def unwritten(path: Path, error: Exception) -> UsageError:
-    """Returns what to raise; HDF5 tells of a full disk in words."""
+    """Returns the exception to raise for a failed write; HDF5 reports a full disk only as text."""
     full = "No space left" in str(error)
     cause = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if full else error
     return failure(f"cannot write {path}: {reason(cause)}", cause)

@@ -1,4 +1,4 @@
-"""Gymnasium spaces as JSON, as Minari writes them, and the arrays that their elements are made of."""
+"""Gymnasium spaces as JSON, in Minari's form, and the parts of their elements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Path = tuple[str | int, ...]  # of keys of Dicts and places in Tuples, from the 
 
 
 def parts(space: spaces.Space, path: Path = ()) -> Iterator[tuple[Path, spaces.Space]]:
-    """Yields the spaces that `space` is made of, those without parts of their own, each with where it is.
+    """Yields the leaf spaces of `space`, each with its path.
 
     Text is left out, as it is for agents (`rl.envs.own`).
     """
@@ -94,8 +94,8 @@ def values_from_zero(space: spaces.Space, values: np.ndarray) -> np.ndarray:
 
 
 def in_range(space: spaces.Space, values: np.ndarray) -> bool:
-    """Says whether categories of a part [N, ...] are all of its space; other parts have no such limits here:
-    environments themselves leave those of a Box now and then."""
+    """Says whether all categories of a part [N, ...] are within its space. Other parts always pass:
+    environments themselves sometimes return observations outside of a Box."""
     if isinstance(space, spaces.Discrete):
         return bool(((values >= space.start) & (values < space.start + space.n)).all())
     if isinstance(space, spaces.MultiDiscrete):

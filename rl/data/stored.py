@@ -1,7 +1,7 @@
-"""What lies in the folder of a data set: main_data.hdf5, the shards that it links to, journals.
+"""The files in a data set's folder: main_data.hdf5, the shards that it links to, and journals.
 
-`main_data.hdf5` holds episodes itself, as Minari writes it, or links to shards: files that recordings have
-added, a number of episodes each. It says each shard's size and CRC-32.
+`main_data.hdf5` contains episodes itself, as Minari writes it, or links to shards: files of several episodes
+that recordings have added. It records each shard's size and CRC-32.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rl.storage.files import MISSING, checksum, failure, patiently, reason
 _log = logging.getLogger("rl.data")
 ENTRY = "shards"  # attribute of main_data.hdf5
 OPEN = 32  # shards that a reader keeps open: there may be more of them than files that a process may open
-# What h5py raises of files that are damaged, and of those that cannot be read.
+# h5py's errors for files that are damaged or cannot be read.
 READ = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError)
 _DAMAGE = {*MISSING, errno.EINVAL}  # the latter of places in a file that cannot be
 T = TypeVar("T")
@@ -38,7 +38,7 @@ _JOURNAL, _SHARD = re.compile(r"journal_\d{6}\.bin"), re.compile(r"shard_\d{6}\.
 
 
 class Shard(NamedTuple):
-    """What main_data.hdf5 says of a shard."""
+    """The entry of a shard in main_data.hdf5."""
 
     size: int  # bytes
     crc: int
@@ -135,15 +135,15 @@ def opened(path: Path) -> h5py.File:
 
 
 def reading(path: str | os.PathLike[str], call: Callable[[], T]) -> T:
-    """Calls what reads an HDF5 file, and again after a moment where that fails and may pass.
+    """Calls a function that reads an HDF5 file, and again after a temporary failure.
 
     Returns:
-        What it returns.
+        The function's result.
 
     Raises:
-        Damaged: the file is missing, or is not what it should be. Nothing else is damage: what is taken for
-            it is left out, and may be all that there is.
-        UsageError: it cannot be read (Unavailable where that may pass).
+        Damaged: the file is missing or has wrong contents. No other error counts as damage, since damaged
+            files are left out, and that may lose all episodes.
+        UsageError: it cannot be read (Unavailable if that may be temporary).
     """
 
     def attempt() -> T:
@@ -162,8 +162,8 @@ def reading(path: str | os.PathLike[str], call: Callable[[], T]) -> T:
 def stored(
     data: Path, observations: spaces.Space, actions: spaces.Space, jpeg: bool
 ) -> Iterator[Episode | Whole]:
-    """Yields the episodes of main_data.hdf5, then those of journals that are no shards of it; warns, in one
-    line each, of damaged shards and episodes, which are left out.
+    """Yields the episodes of main_data.hdf5, then those of journals that are not shards yet; leaves out
+    damaged shards and episodes, with one warning each.
 
     jpeg: whether pictures are stored as JPEG.
 
@@ -171,8 +171,8 @@ def stored(
         UsageError: main_data.hdf5 itself, or what is not damaged, cannot be read.
     """
     with contextlib.ExitStack() as files:
-        # Journals first: one that becomes a shard meanwhile is in them, in main_data.hdf5, or in both, and
-        # the main_data.hdf5 that was opened says which. Open, they stay what they are when they are removed.
+        # Open journals first: one that becomes a shard in the meantime may be in main_data.hdf5 too, which
+        # then tells. An open journal can still be read after it was removed.
         running = [(path, files.enter_context(file)) for path, file in _opened_journals(data)]
         known: dict[str, Shard] = {}
         if (data / MAIN).exists():
@@ -201,7 +201,7 @@ def _bytes_of(path: Path) -> BinaryIO:
 
 
 class Reader:
-    """Finds the episodes of main_data.hdf5, in it or in the shards that it links to.
+    """Reads the episodes of main_data.hdf5, from it or from the shards that it links to.
 
     Raises:
         UsageError: main_data.hdf5 itself cannot be read.
@@ -303,10 +303,10 @@ class Reader:
 
 
 def trouble_of(path: Path, shard: Shard | None) -> str:
-    """Says what is wrong with a shard; empty where nothing is.
+    """Describes what is wrong with a shard; empty if it is intact.
 
     Raises:
-        UsageError: it cannot be read (Unavailable where that may pass), which says nothing of what is in it.
+        UsageError: it cannot be read (Unavailable if that may be temporary), so its contents are unknown.
     """
 
     def look() -> None:

@@ -22,7 +22,7 @@ BINS, WIDTH = 10, 40  # of the histogram: bars, and characters of the longest on
 
 
 class Played(NamedTuple):
-    """What is asked of an episode."""
+    """The facts of an episode that a summary needs."""
 
     episode_return: float
     length: int

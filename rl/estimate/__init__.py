@@ -1,1 +1,1 @@
-"""Off-policy estimation: how good a policy is, by data that others played (`python -m rl.estimate`)."""
+"""Off-policy estimation: a policy's return, from episodes of other policies (`python -m rl.estimate`)."""

@@ -1,4 +1,4 @@
-"""Estimates how good a trained policy is by data that others played: `python -m rl.estimate --help`."""
+"""Estimates a trained policy's return from episodes of other policies: `python -m rl.estimate --help`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXAMPLES = """examples:
   python -m rl.estimate --run runs/dqn_cartpole --data data/cartpole --estimators dm --json
 """
 
-FEW = 50.0  # effective episodes below which a word is said, where they are not half of all
+FEW = 50.0  # effective sample size (episodes) below which there is a caution, unless it is half of all
 NO_DENSITY = (
     "a policy of one action in a continuous space never takes the data's actions, which leaves no importance "
     "ratios"
@@ -154,10 +154,11 @@ def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
 
 
 def cautions(rows: dict[str, Any], episodes: int, ratio: Any = None) -> list[str]:
-    """Returns what must be known of the estimates, by name, before they are believed.
+    """Returns cautions about estimates that are unreliable.
 
-    episodes: of the data.
-    ratio: the mean importance ratio of an episode, with its interval; None where there are no ratios.
+    rows: the estimates by name.
+    episodes: number of episodes of the data.
+    ratio: the mean importance ratio of an episode, with its interval; None if there are no ratios.
     """
     found = []
     if episodes == 1:

@@ -1,4 +1,4 @@
-"""Who played the data, where the data do not say how likely their actions were: behaviour cloning."""
+"""The behaviour policy of data without recorded probabilities, estimated by behaviour cloning."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ UPDATES = 10_000  # of the cloning
 
 
 def recorded(data: Dataset) -> np.ndarray | None:
-    """Returns the log-probabilities [N] of the data's actions, by the policies that took them, as recorded;
-    None where some episode does not say."""
+    """Returns the recorded log-probabilities [N] of the data's actions; None if any episode lacks them."""
     found = data.log_prob
     return None if found is None or np.isnan(found).any() else np.asarray(found, np.float64)
 
 
 def no_ratios(data: Dataset) -> str:
-    """Says why the data leave no importance ratios; empty where they do.
+    """Says why the data allow no importance ratios; empty if they do.
 
-    Actions of a Box that lie on its bounds were cut off there: what policies draw has densities, but there a
-    mass.
+    Box actions on the bounds were clipped: a policy has a density over its actions, but a probability mass on
+    the bounds.
     """
     space = data.action_space
     if not isinstance(space, spaces.Box):
@@ -45,12 +44,11 @@ def no_ratios(data: Dataset) -> str:
 
 
 def clone(data: Dataset, folder: str, hparams: HParams, seed: int) -> Agent[Any]:
-    """Fits a policy to the data's actions (`rl.agents.algos.bc`), whoever they are of: ratios to it have less
-    variance than those to the policy that really played (Hanna et al. 2019,
-    https://arxiv.org/abs/1806.01347).
+    """Fits a policy to the data's actions (`rl.agents.algos.bc`). Importance ratios to the fitted policy have
+    less variance than ratios to the policy that acted (Hanna et al. 2019, https://arxiv.org/abs/1806.01347).
 
-    hparams: of the policy that is estimated, whose model it takes where that is one for pictures.
-    seed: of the weights and of what is sampled.
+    hparams: of the policy that is estimated; its model is used if it is one for images.
+    seed: of the weights and of the sampled batches.
     """
     own = {"data": folder, "env": hparams.env, "eval_policy": "sample", "normalize_observation": True}
     plan = {"train_steps": UPDATES, "lr_schedule": "linear", "compile": hparams.compile}
@@ -62,8 +60,8 @@ def clone(data: Dataset, folder: str, hparams: HParams, seed: int) -> Agent[Any]
 
 
 def model_of(hparams: HParams) -> dict[str, Any]:
-    """Returns the model that values or actions are fitted with: that of the policy where observations are
-    pictures, else dense layers."""
+    """Returns the model with which values or actions are fitted: the policy's if observations are images,
+    else dense layers."""
     if for_images(hparams.model.name):
         return {"model": {key: getattr(hparams.model, key) for key in type(hparams.model).model_fields}}
     return {"model": {"name": "mlp", "hidden": (64, 64), "activation": "relu", "init": "torch"}}
@@ -74,7 +72,7 @@ def fit(agent: Agent[Any], data: Dataset, seed: int) -> dict[str, float]:
     metrics.
 
     Raises:
-        NotFinite: they came to NaN or infinity.
+        NotFinite: the updates were NaN or infinite.
     """
     runner = on_data(agent, data, seed)
     iterations = max(1, agent.hparams.train_steps // runner.steps_per_iteration)

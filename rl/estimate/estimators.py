@@ -1,4 +1,4 @@
-"""The estimators by name, and the rows that they come to on a data set (formulas: `rl.ops.estimation`)."""
+"""The estimators by name, and their estimates for a data set (formulas: `rl.ops.estimation`)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ BY_VALUES = ("dm", "dr", "wdr")  # those that need the policy's values
 
 
 class Estimated(NamedTuple):
-    """What an estimator says of the discounted return of an episode."""
+    """An estimate of the mean discounted return of an episode."""
 
-    estimate: float  # NaN where no episode of the data could be the policy's own
+    estimate: float  # NaN if the policy gives all episodes of the data probability 0
     low: float  # of the interval
     high: float
     effective_sample_size: float  # episodes
@@ -56,14 +56,15 @@ def estimates(
     seed: int = 0,
     coverage: float = 0.95,
 ) -> dict[str, Estimated]:
-    """Returns what each estimator comes to, under "data" what the data's own returns do, and under `RATIO`,
-    where there are ratios, the mean importance ratio of an episode.
+    """Returns the estimate of each estimator, under "data" the mean return of the data themselves, and under
+    `RATIO`, if there are ratios, the mean importance ratio of an episode.
 
     Args:
         log_ratio: [N], log pi(a | s) - log b(a | s) of the data's steps, for those `BY_RATIOS`.
         values: the policy's, for those `BY_VALUES`.
-        resamples: of the bootstrap over episodes, whose quantiles are the interval of that coverage.
-        seed: of what is drawn for it.
+        resamples: of the bootstrap over episodes that gives the interval.
+        seed: of the resamples.
+        coverage: of the interval.
     """
     lengths = data.lengths
     reward = estimation.padded(data.reward, lengths)  # [E, T]

@@ -1,16 +1,16 @@
-"""Fitted Q evaluation: the action values of a policy that is given, learned from data.
+"""Fitted Q evaluation: learns the action values of a given policy from data.
 
 Le, Voloshin & Yue 2019, "Batch policy learning under constraints", https://arxiv.org/abs/1903.08738,
 algorithm 3: Q is fitted by least squares to r + gamma Q_target(s', pi(s')) on the data's transitions.
 
 Deviations from the paper:
 
-1. The target network follows by `tau` in each update instead of being what the last of K regressions came to.
-2. The policy's next action is its whole distribution where actions are discrete; else one action, or the mean
-   over a few drawn ones, `DataPolicy.actions`.
+1. The target network follows by `tau` in each update; the paper's is the result of the last of K regressions.
+2. For discrete actions, the target is the expectation over the policy's next action; for others the value of
+   one action, or the mean over a few samples (`DataPolicy.actions`).
 3. `critics` networks are fitted side by side, each to a target of its own; the estimate is their mean.
-4. Targets are clipped to what the least and the greatest reward of the data could amount to, and networks
-   have layer normalisation: so values that bootstrap from themselves do not run away.
+4. Targets are clipped to the returns that the data's least and greatest reward allow, and networks have layer
+   normalisation, so that bootstrapped values do not diverge.
 5. Rewards are divided by the largest discounted return in the data meanwhile, and networks see standardised
    observations.
 """
@@ -73,11 +73,12 @@ class FQE(Agent[FQEHParams]):
     Args:
         hparams: of the fit.
         data: of which spaces they are.
-        following: at what follows each step the policy's probabilities [N, A], or its actions [N, M, ...].
+        following: the policy's probabilities [N, A], or its actions [N, M, ...], at each step's next
+            observation.
         seed: of the initial weights.
     """
 
-    transient = ("_following",)  # what it is given, of the data
+    transient = ("_following",)  # given with the data, never learned
     experience = "transition"
     action_spaces = (spaces.Discrete, spaces.Box)
 
@@ -148,7 +149,8 @@ class FQE(Agent[FQEHParams]):
 
 
 def fitted(policy: DataPolicy, data: Dataset, hparams: FQEHParams, seed: int) -> tuple[Values, float]:
-    """Fits the values of a policy; returns them, and the mean size of the last errors, in rewards' units.
+    """Fits the values of a policy; returns them, and the mean absolute TD error at the end, in units of
+    rewards.
 
     Raises:
         UsageError: actions are of another kind than Discrete and Box.
@@ -200,6 +202,6 @@ def default_hparams(hparams: HParams, folder: str, gamma: float, overrides: dict
             near = nearest(name, [*known, "model.hidden"])
             raise UsageError(f"--hparam_override {name}: it is none of fitted Q evaluation's ({near})")
     found = FQEHParams.of(model_of(hparams), data=folder, gamma=gamma, compile=hparams.compile)
-    found.model.layer_norm = True  # without it values run away where the policy is far from the data
+    found.model.layer_norm = True  # without it values diverge if the policy is far from the data
     found.assign(overrides)
     return found.freeze()

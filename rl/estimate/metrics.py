@@ -1,4 +1,4 @@
-"""What the rows of a run that learns from data tell of its policy by these data (hparam `estimate`)."""
+"""Off-policy estimates in the metrics of a run that learns from data (hparam `estimate`)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from rl.ops import estimation
 
 
 class DataEstimator:
-    """Weighted importance sampling on the data that a run learns from: fitted Q evaluation would be too dear.
+    """Weighted importance sampling on the data that a run learns from: fitted Q evaluation would take too
+    long.
 
-    Who played is cloned when this is made, where the data do not say how likely their actions were.
+    If the data do not record the probabilities of their actions, the constructor clones the behaviour policy.
 
     Args:
         agent: whose policy is estimated, with the weights that it has at the call.
@@ -46,7 +47,7 @@ class DataEstimator:
         self._reward = estimation.padded(data.reward, data.lengths)
 
     def metrics(self) -> dict[str, float]:
-        """Returns what is logged; estimates are left out where no episode could be the policy's own."""
+        """Returns the metrics; estimates are left out if the policy gives all episodes probability 0."""
         ratios = estimation.padded(self._policy.log_prob() - self._played, self._data.lengths)
         arguments = ratios, self._reward, self._gamma
         found = {

@@ -1,4 +1,4 @@
-"""What a trained policy would do at the observations of a data set: its probabilities, its actions."""
+"""A trained policy's probabilities and actions at the observations of a data set."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class DataPolicy:
         folder: the data's name.
 
     Raises:
-        UsageError: the data are of other spaces; the policy depends on more than an observation, or draws its
-            actions in a way of which nobody knows the probabilities.
+        UsageError: the data have other spaces; the policy depends on more than an observation, or samples its
+            actions in a way whose probabilities are unknown.
     """
 
     def __init__(self, agent: Agent[Any], data: Dataset, folder: str):
@@ -53,7 +53,8 @@ class DataPolicy:
 
     @property
     def has_density(self) -> bool:
-        """Whether actions of the data have probabilities: not where it takes one of continuously many."""
+        """Whether the policy assigns probabilities to the data's actions: not if it is deterministic in a
+        Box."""
         return self.sampled or not isinstance(self.agent.action_space, spaces.Box)
 
     def log_prob(self) -> np.ndarray:
@@ -72,7 +73,7 @@ class DataPolicy:
         return np.where(same, 0.0, -np.inf)
 
     def probabilities(self) -> np.ndarray:
-        """Those of all actions of a Discrete space at all observations, [N + E, A] float64."""
+        """The probabilities of all actions of a Discrete space at all observations, [N + E, A] float64."""
         count = int(self.agent.action_space.n)
 
         def chances(output: PolicyOutput, _: Any, own: Tensor) -> Tensor:
@@ -92,19 +93,19 @@ class DataPolicy:
         return found / found.sum(-1, keepdims=True)
 
     def actions(self) -> np.ndarray:
-        """Its actions at all observations, [N + E, M, ...]: the one that it takes, or M of those that it
-        draws; those beyond a bound of the action space are what is played, the bound."""
+        """Its actions at all observations, [N + E, M, ...]: the one of a deterministic policy (M = 1), or M
+        samples, clipped to the bounds of the action space."""
         seeds = range(SAMPLES if self.sampled else 1)
         drawn = self._drawn(lambda *row: row[2], self._data.observation, (), seeds, self.sampled)
         return np.stack(drawn, 1)
 
     def _of_rows(self, function: Callable[..., Tensor]) -> np.ndarray:
-        """What is said of the observations and actions of the steps."""
+        """Applies `function` (see `_said`) to the observations and actions of the steps."""
         observation = tf.nest.map_structure(lambda x: x[self._before], self._data.observation)
         return self._said(function, observation, self._data.action)
 
     def _said(self, function: Callable[..., Tensor], observation: Nest, action: Nest) -> np.ndarray:
-        """`function(what the policy says, the action done, the policy's own action)` of rows, in blocks."""
+        """Applies `function(policy's output, recorded action, policy's own action)` to rows, in blocks."""
         (found,) = self._drawn(function, observation, action, (0,))
         return found
 
@@ -116,7 +117,7 @@ class DataPolicy:
         seeds: Iterable[int],
         sampled: bool = False,
     ) -> list[np.ndarray]:
-        """The same, once for each seed of what is drawn."""
+        """As `_said`, once for each seed of the sampled actions."""
         agent = self.agent
 
         @tf.function(autograph=False)
@@ -141,7 +142,7 @@ class DataPolicy:
         return [of_seed(seed) for seed in seeds]
 
     def _check_deterministic(self) -> None:
-        """Raises UsageError where its best actions differ from draw to draw."""
+        """Raises UsageError where its greedy actions depend on random numbers."""
         few = tf.nest.map_structure(lambda x: x[:BLOCK], self._data.observation)
         first, second = self._drawn(lambda *row: row[2], few, (), range(2))
         if not np.array_equal(first, second):
@@ -152,10 +153,10 @@ class DataPolicy:
 
 
 def in_blocks(function: Callable[..., Nest], kinds: tuple[Nest, ...], *rows: Nest) -> Any:
-    """Returns what `function(number of the block, block of each nest ...)` gives (an array, or a tuple),
-    for rows [R, ...] in blocks of `BLOCK`, the last one filled up with its first row.
+    """Applies `function(number of the block, block of each nest ...)` to rows [R, ...] in blocks of `BLOCK`,
+    and joins its results (arrays, or tuples of them). The last block is padded with its first row.
 
-    kinds: of each nest of rows, the `tf.TensorSpec` of one.
+    kinds: for each nest of rows, the `tf.TensorSpec`s of one row.
     """
     count, parts = len(tf.nest.flatten(rows[0])[0]), []
     for i, begin in enumerate(range(0, count, BLOCK)):

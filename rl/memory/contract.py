@@ -1,4 +1,4 @@
-"""What a memory is: what runners and processes of buffers ask of it, said once."""
+"""The interface of memories, as runners and buffer processes use it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from rl.types import Nest, Tensor, Trajectory
 
 
 class Memory(Protocol):
-    """A memory of what was experienced, made as `Kind(spec, hparams)` from a `MemorySpec`.
+    """A memory of experience, made as `Kind(spec, hparams)` from a `MemorySpec`.
 
     All its state is in variables, so that checkpoints hold it, and its methods are tensor functions.
     """
 
-    experiences: ClassVar[tuple[str, ...]]  # what agents that it serves learn from (`Agent.experience`)
+    experiences: ClassVar[tuple[str, ...]]  # the kinds of `Agent.experience` that it supports
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -29,8 +29,8 @@ class Memory(Protocol):
         """
 
     def update_priorities(self, batch: Nest, priorities: Tensor, written: Tensor | None = None) -> None:
-        """Takes the algorithm's priorities [N] of a batch that was sampled when there were `written` rows
-        (default: now)."""
+        """Sets the priorities [N] of a batch's entries. written: the value of `written` when the batch was
+        sampled (default: now)."""
 
     def can_sample(self) -> Tensor:
         """Whether `min_replay_size` is reached, bool scalar."""
@@ -42,7 +42,7 @@ class Memory(Protocol):
         """Rows ever added, int64 scalar."""
 
     def appended(self) -> dict[str, int]:
-        """Variables that change by appending alone (`Ring.appended`): name to rows ever appended."""
+        """The append-only variables (`Ring.appended`): name to rows ever appended."""
 
     def cut(self) -> None:
         """Ends the running episodes as truncated, for environments that are restarted."""
@@ -57,7 +57,7 @@ class RingHParams(Protocol):
 
 
 class PriorityHParams(Protocol):
-    """The hyperparameters that priorities are made by."""
+    """The hyperparameters of priorities."""
 
     train_steps: int
     priority_exponent: float

@@ -1,4 +1,4 @@
-"""A memory that was filled from files: of transitions that others have played (hparam `data`)."""
+"""A memory of transitions from files: a data set of recorded episodes (hparam `data`)."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from rl.types import Batch, Nest, SequenceBatch, Tensor, Trajectory
 
 
 class FromFiles:
-    """What memories that were filled from files share: nothing is added to them, and checkpoints hold their
-    priorities alone; the data are read again."""
+    """Base of memories of files: nothing can be added to them, and checkpoints hold only their priorities,
+    since a resumed run reads the data again."""
 
-    count: int | tf.Variable  # what may be sampled: transitions, or sequences
-    tree: Priorities | None  # of these; None: all are equally likely
+    count: int | tf.Variable  # number of transitions or sequences that may be sampled
+    tree: Priorities | None  # their priorities; None: all are equally likely
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
         return {} if self.tree is None else self.tree.variables
 
     def add(self, trajectory: Trajectory) -> None:
-        """Always raises TypeError: what files hold is not added to."""
+        """Always raises TypeError: nothing can be added to the data of files."""
         raise TypeError("memory dataset is filled from files, and never from an environment")
 
     def draw(self, seed: Tensor, count: int, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Numbers of what is sampled, and its weights and masks, as `Priorities.draw`: [count] each."""
+        """(indices, sample weights, masks) of a sample, as `Priorities.draw`: [count] each."""
         if self.tree is not None:
             return self.tree.draw(seed, count, step)
         ones = tf.ones([count])
@@ -69,7 +69,7 @@ class FromFiles:
 
 
 class Columns(NamedTuple):
-    """What a memory of transitions holds of N steps, E episodes; the last five are of `n_step_columns`."""
+    """The columns of N steps in E episodes; the last five come from `n_step_columns`."""
 
     observation: Nest  # [N + E, ...]
     action: Nest  # [N, ...]
@@ -82,12 +82,11 @@ class Columns(NamedTuple):
 
 @register
 class Dataset(FromFiles):
-    """Transitions of the data set that `data` names, all equally likely, or by `prioritized`.
+    """Transitions of the data set that `data` names, all equally likely, or prioritized with `prioritized`.
 
-    Every transition is there once and none is added: nothing is played. Since they never change, n-step
-    rewards are summed when the memory is made, whatever `n_step` is. Observations are held once each, also
-    where they are the end of one transition and the beginning of the next. The data are no part of
-    checkpoints, which hold priorities alone; they are read again.
+    Since the transitions never change, n-step returns are summed once, when the memory is made. Each
+    observation is stored once, although it ends one transition and begins the next. Checkpoints hold only the
+    priorities: a resumed run reads the data again.
 
     Raises:
         UsageError: there are no data, or the hparams do not fit together.
@@ -139,12 +138,12 @@ class Dataset(FromFiles):
 
 
 class DatasetChunk(Dataset):
-    """A part of a data set at a time, put in the place of the one before.
+    """Holds one part of a data set at a time; each part replaces the one before.
 
     Args:
         spec: with the first part as `data`.
-        hparams: of the run; priorities are for data that are there as a whole.
-        steps, observations: room, those of the largest part.
+        hparams: of the run; priorities are refused, since they need the whole data set.
+        steps, observations: capacity, which is that of the largest part.
 
     Raises:
         UsageError: the hparams do not fit together.
@@ -161,7 +160,7 @@ class DatasetChunk(Dataset):
         self.count = self._held
 
     def columns(self, data: Any) -> Columns:
-        """As `Dataset.columns`, with room after it for the largest part."""
+        """As `Dataset.columns`, padded to the capacity."""
         found, (steps, observations) = super().columns(data), self._room
 
         def padded(x: np.ndarray, rows: int) -> np.ndarray:
@@ -172,7 +171,7 @@ class DatasetChunk(Dataset):
         return found._replace(**rest._asdict() | {"observation": seen})
 
     def fill(self, columns: Columns, count: int) -> None:
-        """Takes the `columns` of another part, of so many transitions."""
+        """Replaces the part by the `columns` of another one, which has `count` transitions."""
         tf.nest.map_structure(lambda variable, x: variable.assign(x), self._columns, columns)
         self._held.assign(count)
 
@@ -197,22 +196,22 @@ def priorities_of(hparams: Any, count: int) -> Priorities | None:
 def n_step_columns(
     reward: np.ndarray, terminated: np.ndarray, lengths: np.ndarray, n: int, gamma: float
 ) -> tuple[np.ndarray, ...]:
-    """What the n steps from each one on amount to (`rl.memory.replay.n_step_return`), cut at the end of its
-    episode.
+    """Computes the n-step return of every step (`rl.memory.replay.n_step_return`), cut at its episode's end.
 
     Args:
         reward: float32 [N], of whole episodes one after another.
         terminated: bool [N].
         lengths: int [E], steps of each episode; their sum is N.
-        n: steps, as many as one likes.
+        n: steps, any number of at least 1.
         gamma: discount factor of one step.
 
     Returns:
         reward: float32 [N], the sum of gamma^k reward_k over the m steps up to the episode's end, or all n.
         discount: float32 [N], gamma^m, or 0 where the last of them terminated.
-        place: int64 [N], of each step's observation among [N + E], of which each episode has one more.
-        following: int64 [N], of the observation after the m steps.
-        next: int64 [N], the step after the m steps; where the episode is over, its last one.
+        place: int64 [N], index of each step's observation among all [N + E] (an episode has one more than
+            steps).
+        following: int64 [N], index of the observation after the m steps.
+        next: int64 [N], index of the step after the m steps; at the episode's end, of its last step.
     """
     lengths = np.asarray(lengths, np.int64)
     index = np.arange(len(reward))
@@ -230,14 +229,14 @@ def n_step_columns(
 
 
 def arrays_of(spec: Nest, values: Nest) -> Nest:
-    """Returns what stands in the data as arrays that tensors are made of."""
+    """Returns columns of the data as arrays with the spec's types and shapes."""
     return tf.nest.map_structure(
         lambda each, x: np.asarray(x, each.dtype.as_numpy_dtype).reshape([-1, *each.shape]), spec, values
     )
 
 
 def columns_of(spec: Nest, values: Nest) -> Nest:
-    """Returns variables of what stands in the data."""
+    """Returns columns of the data as variables."""
     return tf.nest.map_structure(lambda x: tf.Variable(x, trainable=False), arrays_of(spec, values))
 
 

@@ -1,4 +1,4 @@
-"""A memory of sequences that was filled from files: `memory=dataset` for agents with memory."""
+"""A memory of sequences from files: `memory=dataset` for agents with recurrent models."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from rl.types import SequenceBatch, Tensor, Trajectory
 
 
 class DatasetSequences(FromFiles):
-    """Episodes of the data set cut into sequences of `unroll_length` steps, all equally likely, or by
-    `prioritized`.
+    """Episodes of the data set cut into sequences of `unroll_length` steps, all equally likely, or
+    prioritized with `prioritized`.
 
-    The first one of an episode begins with it, the last one ends with it: each step is learned from in one
-    sequence. The `burn_in` steps before come along, to bring the network's state up to date (Kapturowski et
-    al. 2019, R2D2, section 3); nobody knows the state before these, which is taken for zeros. Where the
-    episode has no such steps yet, or no more steps, those of the sequence have mask 0; those beyond its end
-    say that they terminated, too, since they lead to no observation. After a step of mask 0
-    a network's state starts anew (`rl.models.torso.unroll`): so an episode's first step has the state that
-    it has when it is played.
+    Each step of an episode is learned from in exactly one sequence. The `burn_in` steps before a sequence
+    come along, to compute the network's state (Kapturowski et al. 2019, R2D2, section 3); the unknown state
+    before these is taken as zeros. Steps before the episode's beginning or after its end have mask 0; those
+    after its end are terminated, too, since they lead to no observation. After a step of mask 0 the network's
+    state is reset (`rl.models.torso.unroll`), so an episode's first step has the same state as when it was
+    played.
 
     Args:
         spec: with `data`.
@@ -93,9 +92,9 @@ def sequence_columns(lengths: np.ndarray, unroll_length: int) -> tuple[np.ndarra
         unroll_length: steps of a sequence; the last one of an episode may have fewer.
 
     Returns:
-        first: int64 [S], the number of each sequence's first step among all.
-        begin, end: int64 [S], of the first step of its episode, and of the step after its last one.
-        episode: int64 [S], the number of its episode.
+        first: int64 [S], index of each sequence's first step among all steps.
+        begin, end: int64 [S], indices of its episode's first step, and of the step after the last one.
+        episode: int64 [S], index of its episode.
     """
     lengths = np.asarray(lengths, np.int64)
     counts = -(-lengths // unroll_length)

@@ -1,4 +1,4 @@
-"""A memory of what is played beside one of data: each batch has a part of either (`data_share`).
+"""A replay memory mixed with a data set: each batch has a part of either (`data_share`).
 
 Ball et al. 2023, "Efficient online reinforcement learning with offline data", https://arxiv.org/abs/2302.02948,
 section 4.1: symmetric sampling, half of each batch from the data.
@@ -18,16 +18,16 @@ from rl.types import Batch, Tensor, Trajectory
 
 
 class Mixed:
-    """Two memories as one; the methods are those of `rl.memory.contract.Memory`. Nothing is sampled before
-    what is played is `min_replay_size`.
+    """Two memories as one; the methods are those of `rl.memory.contract.Memory`. Sampling begins once the
+    replay memory has `min_replay_size` transitions.
 
     Args:
-        kind: class of the memory of what is played.
+        kind: class of the replay memory.
         spec: with `data`.
         hparams: of the run; `batch_size` is that of both parts together.
 
     Raises:
-        UsageError: no part is left for one of them, or the hparams do not fit together.
+        UsageError: one of the two would get no part of a batch, or the hparams do not fit together.
     """
 
     experiences = ("transition",)  # of the agents that it serves
@@ -53,7 +53,7 @@ class Mixed:
         self.played.add(trajectory)
 
     def sample(self, seed: Tensor, step: Tensor) -> Batch:
-        """A batch of `batch_size` transitions, those that were played first."""
+        """A batch of `batch_size` transitions, first those of the replay memory."""
         played_seed, data_seed = random.split(seed, 2)
         data = self.data.sample(data_seed, step)._replace(next_action=())
         played = self.played.sample(played_seed, step)

@@ -1,4 +1,4 @@
-"""Priorities of what a memory holds, as all prioritized memories keep them.
+"""Priorities of a memory's entries, for all prioritized memories.
 
 Proportional prioritization: Schaul et al. 2016, https://arxiv.org/abs/1511.05952, sections 3.3 and 3.4.
 """
@@ -74,7 +74,7 @@ class Priorities(SumTree):
         valid = leaf > 0
         start, end = hparams.importance_sampling_exponent, hparams.importance_sampling_exponent_end
         beta = schedules.linear(step, start, end, hparams.train_steps)
-        # The weight of the least likely one is the largest: N cancels. The total does not, where several
+        # The least likely leaf has the largest weight, so N cancels. The total does not cancel if several
         # learners draw from trees of their own.
         chance = leaf / tf.maximum(self.total(), np.finfo(np.float32).tiny)  # [N]
         least = replicas.smallest(tf.reduce_min(tf.where(valid, chance, np.inf)))
@@ -84,7 +84,7 @@ class Priorities(SumTree):
     def update(self, index: Tensor, priorities: Tensor) -> None:
         """Gives the leaves `index` [N] the priorities [N], usually absolute TD errors.
 
-        A priority that is not finite leaves its leaf as it was; a leaf of 0 stays so. Of several priorities
+        A priority that is not finite does not change its leaf; a leaf of 0 stays 0. Of several priorities
         for one leaf the largest counts.
         """
         if self.exponent == 0.0:

@@ -18,9 +18,9 @@ from rl.types import Batch, Tensor, Trajectory
 class Prioritized(Replay):
     """Transitions are sampled with probability P(i) = p_i^alpha / sum_k p_k^alpha, p = |priority| + epsilon.
 
-    A leaf of the sum-tree holds p^alpha of its place in the ring: 0 where nothing is to be sampled (autoreset
-    steps, the newest n rows, the oldest ones that lack pictures of their stacks, rows never written), the
-    largest p^alpha so far where the algorithm has not said.
+    A leaf of the sum-tree holds p^alpha of its place in the ring: 0 for places that must not be sampled
+    (autoreset steps, the newest n rows, the oldest rows that lack frames of their stacks, rows never
+    written), and the largest p^alpha so far for transitions without a priority of the algorithm yet.
     """
 
     def __init__(self, spec: MemorySpec, hparams: PrioritizedHParams) -> None:
@@ -58,11 +58,11 @@ class Prioritized(Replay):
         return self.transitions(*self.tree.draw(seed, self.batch_size, step))
 
     def update_priorities(self, batch: Batch, priorities: Tensor, written: Tensor | None = None) -> None:
-        """Gives the transitions of `batch` the priorities [N], as `Priorities.update` says; a place that
-        cannot be sampled any more (or is an empty slot) stays so.
+        """Gives the transitions of `batch` the priorities [N], as `Priorities.update` says; places that can
+        no longer be sampled (or are empty slots) keep priority 0.
 
-        written: what `written` said when the batch was sampled, None: nothing was added since. Places that
-        hold another transition now keep the priority of that.
+        written: the value of `written` when the batch was sampled; None: nothing was added since. Places that
+        were overwritten since then keep their new priority.
         """
         if written is not None:
             gone = self.ring.overwritten(batch.index // self.ring.num_envs, written)

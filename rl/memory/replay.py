@@ -1,4 +1,4 @@
-"""What the replay memories share: the ring, its limits, and n-step transitions built when sampled."""
+"""Bases of the replay memories: the ring, its limits, and n-step transitions built when sampled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rl.types import Batch, Tensor, Trajectory
 
 
 class RingMemory:
-    """What every memory with a ring has in common; the methods are those of `rl.memory.contract.Memory`."""
+    """Base of memories with a ring; the methods are those of `rl.memory.contract.Memory`."""
 
     ring: Ring
     min_size: int
@@ -49,7 +49,7 @@ class Replay(RingMemory):
     """A ring and its n-step transitions; a subclass decides which places to sample.
 
     The newest n rows cannot be sampled: the observation n steps after them is not stored yet. Nor can the
-    oldest ones, where they lack pictures of their stacks (`Ring.history`).
+    oldest rows that lack frames of their stacks (`Ring.history`).
 
     Where adding and sampling are compiled into one function, add first: XLA copies the whole storage (1 ms
     for a million places) when it finds a write that does not depend on an earlier read. Adding first needs no
@@ -75,7 +75,7 @@ class Replay(RingMemory):
         raise NotImplementedError
 
     def update_priorities(self, batch: Batch, priorities: Tensor, written: Tensor | None = None) -> None:
-        """Does nothing: a memory with priorities takes them."""
+        """Does nothing; prioritized memories override it."""
 
     def size(self) -> Tensor:
         """Places that may be sampled, int32 scalar; autoreset steps among them count."""
@@ -106,7 +106,7 @@ class Replay(RingMemory):
 
 
 def n_step_return(reward: Tensor, flags: Tensor, gamma: float) -> tuple[Tensor, Tensor, Tensor]:
-    """What n consecutive steps amount to (Sutton & Barto 2018, section 7.1), cut after the first episode end.
+    """Computes n-step returns (Sutton & Barto 2018, section 7.1), cut after the first episode end.
 
     Args:
         reward: float32 [N, n].

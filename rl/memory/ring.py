@@ -69,11 +69,11 @@ class Ring:
         }
 
     def _stacked(self, spec: Any) -> bool:
-        """Whether a leaf of observations is of stacked pictures."""
+        """Whether a leaf of observations is a stack of frames."""
         return self.frames > 1 and len(spec.shape) == 3
 
     def _newest_spec(self, spec: tf.TensorSpec) -> tf.TensorSpec:
-        """What is stored of a leaf of observations: of stacked pictures the newest one."""
+        """The spec of what is stored for a leaf of observations: of a stack, only the newest frame."""
         if not self._stacked(spec):
             return spec
         *sides, channels = spec.shape
@@ -107,19 +107,19 @@ class Ring:
         return self._written.read_value()
 
     def overwritten(self, row: Tensor, written: Tensor) -> Tensor:
-        """Whether the rows `row` (int32, any shape) hold something else than when `written` rows had been
-        added; bool of its shape."""
+        """Whether the rows `row` (int32, any shape) were overwritten since `written` rows had been added;
+        bool of its shape."""
         order = (tf.cast(row, tf.int64) - written) % self.rows  # 0: the first that was written since
         return order < self.written - written
 
     def appended(self) -> dict[str, int]:
-        """Variables that change nowhere but where rows are added, with the places ever written. Eager."""
+        """The append-only variables, by name, each with the number of places ever written. Eager."""
         places = int(self._written.numpy()) * self.num_envs
         return dict.fromkeys([*self._observation, *self._action, *self._extras], places)
 
     @property
     def incomplete(self) -> Tensor:
-        """How many of the oldest rows lack pictures of their stacks, or will once the ring is full, int32."""
+        """How many of the filled rows, from the oldest on, may lack frames of their stacks, int32 scalar."""
         return tf.maximum(self.filled + self.history - self.rows, 0)
 
     def wrap(self, place: Tensor) -> Tensor:
@@ -187,7 +187,7 @@ class Ring:
         return tf.nest.pack_sequence_as(self._action_spec, found)
 
     def extras(self, place: Tensor) -> dict[str, Tensor]:
-        """What rollouts kept beside the transitions at `place`, by name, float32 of its shape each."""
+        """The trajectory extras of the transitions at `place`, by name, float32 of its shape each."""
         return {name.removeprefix("extras/"): tf.gather(each, place) for name, each in self._extras.items()}
 
     def reward(self, place: Tensor) -> Tensor:
@@ -201,8 +201,8 @@ class Ring:
     def cut(self) -> None:
         """Marks the newest row truncated where its episode was running. Eager, on the host.
 
-        For environments that start anew although their episodes had not ended: the next row to be added must
-        then hold the observations that they had reached, as an autoreset step.
+        For environments that restart in the middle of their episodes: the next row to be added must then be
+        an autoreset step with the last observations of these episodes.
         """
         if not int(self._written.numpy()):
             return
@@ -249,6 +249,6 @@ def _check_rows(order: np.ndarray, flags: np.ndarray, reward: np.ndarray) -> Non
     follows_end = np.zeros_like(masked)
     follows_end[1:] = (flags[:-1] & EPISODE_END) != 0
     fail(follows_end & ~masked, "the step after an episode end is not masked as an autoreset")
-    follows_end[:1] = True  # what the oldest row follows is forgotten
+    follows_end[:1] = True  # the row before the oldest one is not stored
     follows_end[1:] |= masked[:-1]  # two resets in a row: a run was resumed right after the first (`cut`)
     fail(masked & ~follows_end, "an autoreset step follows no episode end")

@@ -43,8 +43,8 @@ class Samples:
 
 
 def sampled_structure(make_memory: Callable[..., Memory], spec: MemorySpec, hparams: Any) -> Nest:
-    """A batch of that memory, its tensors replaced by their TensorSpecs. For that a memory is made that is as
-    small as the hparams let it be.
+    """The structure of a memory's batch, with TensorSpecs in place of tensors. To find it, a memory is made
+    that is as small as the hparams allow.
 
     Raises:
         UsageError: the hparams do not fit together.
@@ -68,6 +68,7 @@ def sampled_structure(make_memory: Callable[..., Memory], spec: MemorySpec, hpar
 
 
 def traced_structure(function: Callable[..., Nest], *arguments: Tensor) -> Nest:
-    """What a tensor function returns, its tensors replaced by their TensorSpecs; it is traced, not run."""
+    """The structure of a function's result, with TensorSpecs in place of tensors; traces it without
+    running."""
     found = tf.function(function, autograph=False).get_concrete_function(*arguments).structured_outputs
     return tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), found)

@@ -1,4 +1,4 @@
-"""Prioritized replay of sequences with the recurrent state they began with.
+"""Prioritized replay of sequences, each with the recurrent state at its start.
 
 Kapturowski et al. 2019, "Recurrent experience replay in distributed reinforcement learning" (R2D2),
 https://openreview.net/forum?id=r1lyTjAqYX, sections 2.3 and 3.
@@ -24,10 +24,10 @@ from rl.types import SequenceBatch, Tensor, Trajectory
 class Sequence(RingMemory):
     """Sequences of `burn_in + unroll_length` steps that begin where a rollout began.
 
-    A rollout of B environments opens B sequences, for it is at its start that the runner notes the network's
-    state; consecutive sequences overlap wherever a rollout is shorter than a sequence. One leaf of a sum-tree
-    stands for each sequence: p^alpha, or 0 until all its steps and the observation after them are stored, and
-    again once its first rollout is overwritten (or the pictures before it, where observations are stacks).
+    Each rollout of B environments starts B sequences, since the runner records the network's state at the
+    start of a rollout; consecutive sequences overlap if a rollout is shorter than a sequence. Each sequence
+    has a leaf of a sum-tree: p^alpha, or 0 until all its steps and the observation after them are stored, and
+    again once its first rollout is overwritten (or frames before it that its stacks need).
     With `priority_exponent` 0, or `prioritized` false, all sequences are equally likely.
 
     A sequence may hold several episodes: the step between them has mask 0.
@@ -52,7 +52,7 @@ class Sequence(RingMemory):
         self.ring = Ring(spec, self.rollouts * self.period)
         exponent = hparams.priority_exponent if hparams.prioritized else 0.0
         self.tree = Priorities(self.rollouts * self.num_envs, hparams, exponent)
-        # A compiled function must not keep tensors of the one who made the spec: shapes are all it takes.
+        # Keep shapes only: a compiled function must not hold tensors of whoever made the spec.
         self._state_spec = tf.nest.map_structure(
             lambda x: tf.TensorSpec(x.shape[1:], x.dtype), spec.recurrent_state
         )
@@ -106,8 +106,8 @@ class Sequence(RingMemory):
     ) -> None:
         """Gives the sequences of `batch` the priorities [N], as `Priorities.update` says.
 
-        written: what `written` said when the batch was sampled, None: nothing was added since. Places that
-        hold another sequence now keep the priority of that.
+        written: the value of `written` when the batch was sampled; None: nothing was added since. Places that
+        were overwritten since then keep their new priority.
         """
         if written is not None:
             gone = self.ring.overwritten(batch.index // self.num_envs * self.period, written)

@@ -1,4 +1,4 @@
-"""What a memory must know before the first transition: spaces, number of environments, rollout length."""
+"""The parameters of a memory that come from the run: spaces, number of environments, rollout length."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class MemorySpec(NamedTuple):
     num_envs: int  # B
     rollout_length: int  # T
     recurrent_state: Nest = ()  # [B, ...] zeros like the state of the agent's network
-    frame_stack: int = 1  # pictures that an observation is made of, along its last axis, oldest first
-    extras: tuple[str, ...] = ()  # what trajectories hold beside transitions (Agent.trajectory_extras)
+    frame_stack: int = 1  # frames of an observation, along its last axis, oldest first
+    extras: tuple[str, ...] = ()  # names of the trajectories' extras (Agent.trajectory_extras)
     data: Any = None  # columns of the data set that `memory=dataset` holds (rl.data.dataset.Dataset)
 
 

@@ -38,7 +38,7 @@ class SumTree:
         sizes = [capacity]
         while sizes[-1] > WIDEST_TOP:
             parents = -(-sizes[-1] // FAN_OUT)
-            sizes[-1] = parents * FAN_OUT  # what is beyond the last leaf stays 0
+            sizes[-1] = parents * FAN_OUT  # padding beyond the last leaf stays 0
             sizes.append(parents)
         self._levels = [  # leaves first, the top last
             tf.Variable(tf.zeros([size]), trainable=False, name=f"sum_tree_{level}")
@@ -65,7 +65,7 @@ class SumTree:
         that is not finite leaves its leaf as it was; a negative one counts as 0.
         """
         value = tf.where(tf.math.is_finite(value), _bounded(value), self.get(index))  # [N]
-        # Zeros, but computed from what was read: XLA then knows that the reads come first and need no copy of
+        # Zeros that depend on the values read: XLA then knows that the reads come first, and makes no copy of
         # the tree.
         zeros = tf.minimum(value, 0.0)
         leaves = self._levels[0]
@@ -95,7 +95,7 @@ class SumTree:
         offsets = [*range(0, count - 1, width), count - 1]
         if len(offsets) + 1 >= nodes:
             return tf.range(nodes)
-        # Where the range wraps, a step of `width` may jump over the last node: it is added always.
+        # If the range wraps, steps of `width` may jump over the last node, so that is always added.
         leaves = tf.concat([self._wrap(start + tf.constant(offsets)), [self.capacity - 1]], 0)
         return leaves // width
 
@@ -166,14 +166,14 @@ def _bounded(value: Tensor) -> Tensor:
 
 
 def _refine(remainder: Tensor, value: Tensor, shift: Tensor, stratum: Tensor) -> Tensor:
-    """Gives `remainder` [N] in [0, value) the digits that float32 could not hold while it was a place in the
-    total.
+    """Adds the low digits to `remainder` [N] in [0, value) that float32 could not represent as a position in
+    the total.
 
-    A float32 tells 2^24 places apart in the whole tree, 16 for each of a million leaves: those of small value
-    would come too often or never. Inside a node much narrower than a stratum every place is equally likely,
-    and stays so when it is turned by a random `shift` in [0, 1). All samples may share one: each leaf's
-    chance is exact all the same. (A narrow node across the border of two strata takes samples of both, so it
-    blurs the border a little.)
+    A float32 has 2^24 positions for the whole tree, 16 for each of a million leaves: leaves of small value
+    would come too often or never. Inside a node much narrower than a stratum every position is equally
+    likely, and stays so when it is rotated by a random `shift` in [0, 1). All samples may share one shift:
+    each leaf's probability is still exact. (A narrow node across the border of two strata takes samples of
+    both, so it blurs the border a little.)
     """
     turned = remainder / value + shift
     return tf.where(value < stratum / 16, (turned - tf.floor(turned)) * value, remainder)
@@ -200,8 +200,8 @@ def _choose(
         remainder: float32 [N], >= 0.
 
     Returns:
-        node: int32 [N], the first where none has a positive value. As the outcome of a reduction it is
-            computed once; XLA would repeat arithmetic on a place in the row for whatever reads it.
+        node: int32 [N], the first where none has a positive value. It is the result of a reduction, which XLA
+            computes once; other arithmetic would be repeated for each of its uses.
         value: float32 [N], the node's.
         remainder: float32 [N], from the node's start.
     """

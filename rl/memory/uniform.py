@@ -29,8 +29,8 @@ class Uniform(Replay):
             step: not used by this memory.
         """
         ring, size = self.ring, tf.maximum(self.size(), 1)
-        # Random numbers are what costs here: the candidates of a slot are its own draw, shifted by distances
-        # that all slots of the batch share. For each slot they are still four independent draws.
+        # Random numbers are expensive here: a slot's candidates are its own draw, shifted by distances that
+        # all slots of the batch share. For a single slot these are still four independent draws.
         drawn = random.randint(seed, [self.batch_size + CANDIDATES - 1], size)
         shift = tf.concat([[0], drawn[self.batch_size :]], 0)  # [4]
         age = drawn[: self.batch_size, None] + shift  # [N, 4] rank by age, from the oldest

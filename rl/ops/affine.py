@@ -10,13 +10,14 @@ import tensorflow as tf
 
 from rl.types import Tensor
 
-ROWS = 64  # from so many on a column of ones costs less than copies of the bias
+ROWS = 64  # from this many rows on, a column of ones costs less than copies of the bias
 _APART = contextvars.ContextVar("bias_apart", default=False)
 
 
 @contextlib.contextmanager
 def bias_apart() -> Iterator[None]:
-    """Has `affine` inside add the bias by itself, where a row of the kernel does not pay."""
+    """Inside, `affine` adds the bias by itself, for networks in which the bias as a row of the kernel is
+    slower."""
     token = _APART.set(True)
     try:
         yield
@@ -27,11 +28,11 @@ def bias_apart() -> Iterator[None]:
 def affine(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     """Returns x @ kernel + bias, [N, units].
 
-    Where rows are many and narrow, as those of observations are, the bias is one more row of the kernel, and
-    every x has a 1 beside it. Else XLA on processors writes the bias once for each row, for YNNPACK to add:
-    PPO and DQN with small networks take 4 to 13 % longer. It does not pay (`bias_apart`) in a batched product
-    of several kernels, where MB-MPO and MAML, whose tasks have policies of their own, took 5 and 40 times as
-    long, nor for C51, which took 13 % longer.
+    If there are many narrow rows, as with observations, the bias becomes one more row of the kernel, and
+    every x gets a 1 appended. Otherwise XLA on CPUs writes the bias once for each row, for YNNPACK to add:
+    PPO and DQN with small networks take 4 to 13 % longer. The extra row is slower (use `bias_apart`) in a
+    batched product of several kernels, where MB-MPO and MAML, whose tasks have policies of their own, took 5
+    and 40 times as long, and for C51, which took 13 % longer.
 
     Args:
         x: [N, F]; N may be unknown. Of other shapes, [..., N, F], it is the plain product.

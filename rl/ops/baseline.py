@@ -22,7 +22,8 @@ def features(x: Tensor, time: Tensor) -> Tensor:
 def fitted(x: Tensor, target: Tensor, mask: Tensor) -> Tensor:
     """Returns the least squares fit of `target` [P, M] that is linear in x [P, M, F], where mask [P, M] is 1.
 
-    Each of the P is fitted by itself, with a ridge that lets features be dependent; 0 where the mask is.
+    Each of the P tasks is fitted by itself, with a ridge for linearly dependent features; 0 where the mask is
+    0.
     """
     x = x * mask[..., None]
     count = tf.maximum(tf.reduce_sum(mask, 1), 1.0)  # [P]

@@ -1,4 +1,4 @@
-"""Intrinsic rewards: what ICM and RND take for surprise, as functions of what their networks say."""
+"""Intrinsic rewards: the prediction errors of ICM and RND, as functions of their networks' outputs."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Parts of dynamics that an ensemble of probabilistic networks learns. Pure functions.
 
 Chua et al. 2018, "Deep reinforcement learning in a handful of trials using probabilistic dynamics models",
-https://arxiv.org/abs/1805.12114: each network has a bootstrap sample of the transitions, and tells a mean and
-a variance. Which sample a transition is in is decided by its place in the memory, so that nothing beside the
-memory remembers it.
+https://arxiv.org/abs/1805.12114: each network learns from a bootstrap sample of the transitions, and predicts
+a mean and a variance. A transition's place in the memory decides which samples contain it, so that this need
+not be stored.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def gaussian_loss(mean: Tensor, log_variance: Tensor, target: Tensor) -> Tensor:
 
 
 def chance(place: Tensor, stream: int) -> Tensor:
-    """A number in [0, 1) of each place, always the same one: float32 of the shape of `place`, int32. Numbers
-    of different streams are as good as independent. By MurmurHash3's last step."""
+    """Hashes each place to a number in [0, 1): float32 of the shape of `place`, int32. Numbers of different
+    streams are practically independent. Uses MurmurHash3's last step."""
     x = tf.cast(place, tf.uint32) + tf.constant(stream * _OWN_STREAM % 2**32, tf.uint32)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
         x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, tf.constant(shift, tf.uint32)))
@@ -45,8 +45,8 @@ def chance(place: Tensor, stream: int) -> Tensor:
 
 
 def held_out(place: Tensor, share: float) -> Tensor:
-    """Which places of the memory, int32 [N], are of the `share` that is not learned from, float32 [N] of 0
-    and 1."""
+    """Which places of the memory, int32 [N], belong to the share that is held out from training: float32 [N]
+    of 0 and 1."""
     return tf.cast(chance(place, 0) < share, tf.float32)
 
 

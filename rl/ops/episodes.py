@@ -1,6 +1,6 @@
 """Returns and lengths of episodes, over rollouts that begin and end anywhere within them.
 
-Workers, which have no TensorFlow, add up the same from arrays (`rl.workers.worker.EpisodeSums`).
+Workers, which have no TensorFlow, compute the same from arrays (`rl.runners.collect.EpisodeSums`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Running(NamedTuple):
     length: Any
 
     def after(self, goes_on: Tensor, reward: Tensor, counted: Tensor) -> Running:
-        """After one more step. goes_on [B]: 0 where it begins a new episode; counted [B]: 1 where it is a
-        step of an episode, 0 where it is an ignored one."""
+        """Returns them after one more step. goes_on [B]: 0 where the step begins a new episode; counted [B]:
+        1 where the step belongs to an episode, 0 where it is ignored (an autoreset)."""
         before = tf.where(goes_on > 0.0, self.episode_return, 0.0)  # NaN ends with its episode
         return Running(before + reward, self.length * goes_on + counted)
 
@@ -38,13 +38,13 @@ class Episodes(NamedTuple):
 
 
 class Team(NamedTuple):
-    """Joins rows, each an agent's, to environments: the last axis is of rows, agent after agent.
+    """Combines the rows of agents into environments: the last axis has the agents' rows one after another.
 
-    An environment's episode is that of all its agents: it lasts until the last one is gone.
+    An environment's episode lasts until its last agent has left.
     """
 
-    agents: int  # rows of each environment; with 1, all is returned as it came
-    share: float  # by what the sum of their rewards is multiplied to give the team's
+    agents: int  # rows of each environment; with 1, nothing changes
+    share: float  # factor from the sum of the agents' rewards to the team's reward
 
     def reward(self, reward: Tensor) -> Tensor:
         """Returns the team's reward, [..., B], from that of each agent, [..., B * agents]."""
@@ -53,11 +53,11 @@ class Team(NamedTuple):
         return tf.reduce_sum(self._apart(reward), -1) * self.share
 
     def any(self, mask: Tensor) -> Tensor:
-        """Returns 1 where any agent makes a step of an episode, [..., B], from where each does."""
+        """Returns 1 where any agent's mask is 1, [..., B], from the agents' masks, [..., B * agents]."""
         return mask if self.agents == 1 else tf.reduce_max(self._apart(mask), -1)
 
     def new(self, terminated: Tensor, gone: Tensor) -> Tensor:
-        """Returns which agents terminate now, [B * agents], not those that were gone before."""
+        """Returns which agents terminate at this step, [B * agents], without those that had left before."""
         return terminated if self.agents == 1 else tf.logical_and(terminated, tf.logical_not(gone))
 
     def ended(self, terminated: Tensor, truncated: Tensor, mask: Tensor) -> Tensor:
@@ -92,8 +92,8 @@ def over_rollout(start: Running, goes_on: Tensor, reward: Tensor, counted: Tenso
 
 
 def of_first(ended: Tensor) -> Tensor:
-    """Returns 1 for the steps of the episode that each environment begins with, [T, B], from which of them
-    end one, bool [T, B]."""
+    """Returns 1 for the steps of each environment's first episode, [T, B]. ended: which steps end an episode,
+    bool [T, B]."""
     number = tf.cast(ended, tf.float32)
     return tf.cast(tf.cumsum(number, 0, exclusive=True) == 0.0, tf.float32)
 
@@ -104,8 +104,8 @@ def first_returns(reward: Tensor, ended: Tensor) -> Tensor:
 
 
 def part_returns(trajectory: Trajectory, parts: int) -> Tensor:
-    """Returns the sum of rewards over the first episode of each environment in each of so many parts of a
-    trajectory [T, B], as far as it was played there: [parts, B]."""
+    """Returns the sum of rewards over each environment's first episode in each of `parts` equal parts of a
+    trajectory [T, B], without steps after the part: [parts, B]."""
     cut = side_by_side(trajectory, parts)
     ended = tf.logical_or(cut.terminated, cut.truncated)
     return tf.reshape(first_returns(cut.reward * cut.mask, ended), [parts, -1])

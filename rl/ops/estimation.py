@@ -1,4 +1,4 @@
-"""Off-policy estimation: what a policy's return is, by episodes that another policy played. NumPy alone.
+"""Off-policy estimation: a policy's return, estimated from episodes of another policy. NumPy alone.
 
 E episodes of at most T steps, gamma a discount per step. Arrays are [..., E, T], where leading axes are of
 independent data sets; what comes after an episode's end is 0.
@@ -9,8 +9,8 @@ independent data sets; what comes after an episode's end is 0.
     value      [..., E, T + 1]  an estimate of its value of s_t; the one after the last step is 0 where the
                                 episode terminated, and is counted where it was only cut
 
-Every estimator is a sum of quotients, of sums over the episodes (`Sums`): that is all that the bootstrap has
-to know of it. With rho_t the product of the ratios up to step t, which stays what it is after the end:
+Every estimator is a sum of quotients of sums over the episodes (`Sums`), which is all that the bootstrap
+needs. With rho_t the product of the ratios up to step t, constant after the episode's end:
 
 * importance sampling, per-decision, and their weighted forms: Precup, Sutton & Singh 2000, "Eligibility
   traces for off-policy policy evaluation", https://scholarworks.umass.edu/cs_faculty_pubs/80; Thomas 2015,
@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-CHUNK = 1 << 24  # numbers that a step of the bootstrap makes at most
+CHUNK = 1 << 24  # most numbers that a step of the bootstrap computes at a time
 
 
 class Sums(NamedTuple):
@@ -108,17 +108,17 @@ def weighted_doubly_robust(
 
 
 def effective_sample_size(log_ratio: np.ndarray) -> np.ndarray:
-    """Returns (sum w)^2 / sum w^2 of the ratios w of whole episodes, [...] (Kong 1992): how many episodes of
-    the policy itself they are worth; 0 where no episode could be its own."""
+    """Returns (sum w)^2 / sum w^2 of the ratios w of whole episodes, [...] (Kong 1992): the equivalent number
+    of episodes of the policy itself; 0 where all ratios are 0."""
     weight = _relative_ratio(log_ratio)[..., -1]
     squares = np.sum(np.square(weight), -1)
     return np.where(squares > 0.0, np.square(weight.sum(-1)) / np.where(squares > 0.0, squares, 1.0), 0.0)
 
 
 def estimate(sums: Sums, counts: np.ndarray | None = None) -> np.ndarray:
-    """Returns the estimate, [...]; NaN where no episode has any weight.
+    """Returns the estimate, [...]; NaN where all weights are 0.
 
-    counts: [B, E], how often each episode is there, in each of B resamples; then the estimates are [..., B].
+    counts: [B, E], how often each of B resamples contains each episode; then the estimates are [..., B].
     """
     if counts is None:
         top, bottom = sums.numerator.sum(-2), sums.denominator.sum(-2)  # [..., K]
@@ -130,7 +130,7 @@ def estimate(sums: Sums, counts: np.ndarray | None = None) -> np.ndarray:
 
 
 def bootstrap_counts(episodes: int, resamples: int, seed: int) -> np.ndarray:
-    """Draws resamples of the episodes with replacement; returns how often each has each, float64 [B, E]."""
+    """Resamples the episodes with replacement B times; returns how often each is drawn, float64 [B, E]."""
     drawn = np.random.default_rng(seed).integers(episodes, size=(resamples, episodes))
     flat = drawn + episodes * np.arange(resamples)[:, None]
     counts = np.bincount(flat.reshape(-1), minlength=resamples * episodes)
@@ -140,10 +140,10 @@ def bootstrap_counts(episodes: int, resamples: int, seed: int) -> np.ndarray:
 def bootstrap_interval(
     sums: Sums, counts: np.ndarray, coverage: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (low, high), [...] each: the quantiles of the estimate over resamples, between which the share
-    `coverage` of them lies (the percentile bootstrap of Efron 1979).
+    """Returns the bounds (low, high), [...] each, of an interval that contains the share `coverage` of the
+    resampled estimates (the percentile bootstrap of Efron 1979).
 
-    counts: as `bootstrap_counts` gives them. Resamples in which no episode has any weight are left out.
+    counts: from `bootstrap_counts`. Resamples in which all weights are 0 are left out.
     """
     rows = max(1, CHUNK // max(1, sums.numerator.size // counts.shape[1]))
     parts = [estimate(sums, counts[i : i + rows]) for i in range(0, len(counts), rows)]
@@ -175,7 +175,7 @@ def _ratio(log_ratio: np.ndarray) -> np.ndarray:
 
 
 def _relative_ratio(log_ratio: np.ndarray) -> np.ndarray:
-    """rho_t divided by the greatest of all episodes at that step, [..., E, T]: weights need no more."""
+    """rho_t divided by the largest of all episodes at that step, [..., E, T]: weights only need ratios."""
     total = np.cumsum(np.asarray(log_ratio, np.float64), -1)
     most = total.max(-2, keepdims=True)
     relative: np.ndarray = np.exp(total - np.where(np.isfinite(most), most, 0.0))

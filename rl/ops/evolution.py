@@ -29,7 +29,7 @@ def episode_scores(reward: Tensor, episode_end: Tensor, mask: Tensor) -> Tensor:
 def centered_ranks(score: Tensor) -> Tensor:
     """Ranks of score [P], scaled to [-0.5, 0.5] (Salimans et al. 2017, section 2.1, "fitness shaping").
 
-    Equal scores share the mean of their ranks, so that a population in which all are equal says nothing.
+    Equal scores share the mean of their ranks, so that a population of equal scores gives a zero gradient.
     """
     below = tf.cast(score[:, None] > score[None, :], tf.float32)  # [P, P]
     above = tf.cast(score[:, None] < score[None, :], tf.float32)

@@ -5,7 +5,7 @@ The product of N(mean_n, variance_n) over n is, but for a factor, N(mean, varian
     1 / variance = sum_n 1 / variance_n,    mean / variance = sum_n mean_n / variance_n
 
 (Rakelly et al. 2019, https://arxiv.org/abs/1903.08254, section 4.1; Bromiley 2003, "Products and convolutions
-of Gaussian probability density functions"). These two sums are all that is to be known of the factors.
+of Gaussian probability density functions"). These two sums represent all factors.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rl.types import Tensor
 
 
 class Sums(NamedTuple):
-    """Of factors so far; zeros where there was none. [..., Z] each."""
+    """The sums over the factors so far, [..., Z] each; zeros without factors."""
 
     precision: Tensor  # of 1 / variance
     weighted: Tensor  # of mean / variance
 
 
 def sums(mean: Tensor, variance: Tensor, mask: Tensor, axis: int) -> Sums:
-    """Returns those of factors with mean and variance [..., Z] along an axis, where mask [...] is 1."""
+    """Returns the sums over factors with mean and variance [..., Z] along an axis, where mask [...] is 1."""
     precision = mask[..., None] / variance
     return Sums(tf.reduce_sum(precision, axis), tf.reduce_sum(mean * precision, axis))
 

@@ -1,15 +1,15 @@
-"""Tree search that improves a policy whatever the number of simulations: Gumbel noise, sequential halving.
+"""Tree search that improves a policy even with few simulations: Gumbel noise, sequential halving.
 
 Danihelka et al. 2022, "Policy improvement by planning with Gumbel",
-https://openreview.net/forum?id=bERaNdoegnO (full Gumbel MuZero). At the root, the moves of the greatest prior
-with Gumbel noise, a sample without replacement, share the simulations: all of them the first ones, the better
-half the next ones, and so on (figure 1, algorithm 2). Below it, moves are followed so that visits come to the
-improved policy (section 5),
+https://openreview.net/forum?id=bERaNdoegnO (full Gumbel MuZero). At the root, the moves with the greatest
+noisy log prior (a sample without replacement) share the simulations: first all of them, then the better half,
+and so on (figure 1, algorithm 2). Below the root, moves are chosen so that the visits approach the improved
+policy (section 5),
 
     softmax(logits + sigma(completed Q)),    sigma(q) = (visit_offset + max visits) value_scale q,
 
-of which the root's is what a network learns. A move that was never tried has the value of its node in place
-of a Q, as appendix D mixes it; completed values are rescaled to [0, 1] in every node, as mctx does.
+The network learns the root's improved policy. A move that was never tried gets the mixed value of its node
+(appendix D) in place of a Q; completed values are rescaled to [0, 1] in every node, as mctx does.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def gumbel(
     least_range: float = 1e-8,
     visit_offset: float = 50.0,
 ) -> Found:
-    """Returns what the search finds in the positions [B, ...]: `weights` is the improved policy, `value` the
-    mean of completed values by it, and `acting` all on the one move that is left.
+    """Searches the positions [B, ...] and returns the results: `weights` is the improved policy, `value` the
+    mean of completed values under it, and `acting` is 1 for the one move that remains.
 
     Args:
         recurrent: see `rl.ops.search.Recurrent`.
@@ -47,7 +47,7 @@ def gumbel(
         simulations: how many.
         noise: standard Gumbel [B, A]; zeros: the best moves, without exploration.
         seed: of what `recurrent` draws.
-        considered: how many moves share the simulations at most.
+        considered: the largest number of moves that share the simulations.
         value_scale, visit_offset: of sigma, c_scale and c_visit in the paper.
         least_range: see `rl.ops.search.rescaled`.
     """
@@ -65,7 +65,7 @@ def gumbel(
 
     def root_score(node: Node) -> Tensor:
         done = tf.cast(tf.reduce_sum(node.visits, -1), tf.int32)
-        turn = tf.gather(table, first + tf.minimum(done, simulations - 1))  # [B] whose visits are so many
+        turn = tf.gather(table, first + tf.minimum(done, simulations - 1))  # [B] visits of the next move
         return tf.where(tf.equal(node.visits, turn[:, None]), perturbed + improved(node)[1], NEVER)
 
     def score(node: Node) -> Tensor:
@@ -83,8 +83,8 @@ def gumbel(
 
 
 def completed(node: Node) -> Tensor:
-    """Returns the values of all moves [B, A], those of moves never tried mixed of what the node was worth
-    when it was added and of its tried moves' values, weighted by their priors (appendix D)."""
+    """Returns the values of all moves [B, A]. Moves that were never tried get a mix of the node's initial
+    value and the mean of its tried moves' values, weighted by their priors (appendix D)."""
     tried = node.visits > 0.0
     share = tf.where(tried, node.prior, 0.0)
     mean = tf.reduce_sum(share * node.q, -1) / tf.maximum(tf.reduce_sum(share, -1), 1e-30)
@@ -94,9 +94,10 @@ def completed(node: Node) -> Tensor:
 
 
 def considered_visits(moves: int, simulations: int) -> np.ndarray:
-    """Returns, float32 [simulations], how often the move that each simulation tries was tried before, where
-    so many moves share them by sequential halving (Karnin et al. 2013,
-    https://proceedings.mlr.press/v28/karnin13.html): each of log2(moves) phases has an equal part."""
+    """Returns how many visits the move has that each simulation tries, float32 [simulations], if `moves`
+    moves share the simulations by sequential halving (Karnin et al. 2013,
+    https://proceedings.mlr.press/v28/karnin13.html): each of log2(moves) phases gets an equal part of
+    them."""
     if moves <= 1:
         return np.arange(simulations, dtype=np.float32)
     phases, left, tried = math.ceil(math.log2(moves)), moves, 0

@@ -21,8 +21,8 @@ def observed(x: Tensor, arm: Tensor, reward: Tensor, mask: Tensor, arms: int) ->
 def posterior(precision: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the mean A^-1 b [K, n] and the root W [K, n, n] of A^-1 = W^T W, of A [K, n, n], b [K, n].
 
-    A is factorised in units in which its diagonal is 1, so that features may be of any size. Where some of
-    them are sums of others, what float32 cannot tell apart is known as well as `RIDGE` says.
+    A is factorised after scaling its diagonal to 1, so that features may be of any size. If features are
+    linearly dependent, `RIDGE` bounds the precision of the combinations that float32 cannot distinguish.
     """
     n = b.shape[-1]
     identity = tf.eye(n, batch_shape=[b.shape[0]])

@@ -1,7 +1,7 @@
 """Loops inside compiled code that carry named metrics without knowing their names in advance.
 
-A metric is a float scalar, by name. A plain one is a mean: over the passes of a loop, over microbatches,
-updates and learners. What is none says so: `{"loss": x, "clipped": Sum(y), "largest": Max(z)}`.
+A metric is a float scalar with a name. By default it is averaged: over the passes of a loop, microbatches,
+updates and learners. Other kinds are marked: `{"loss": x, "clipped": Sum(y), "largest": Max(z)}`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import tensorflow as tf
 from rl.parallel import replicas
 from rl.types import Tensor
 
-ADDED, COMPARED = 48, 16  # metrics at most: means and sums; all others
+ADDED, COMPARED = 48, 16  # the largest numbers of metrics: of means and sums; of all others
 MAX_METRICS = ADDED + COMPARED
-NONE = -np.inf  # of what is compared: no value yet
+NONE = -np.inf  # a max, min or last without a value yet
 
 
 class Sum(NamedTuple):
@@ -27,19 +27,19 @@ class Sum(NamedTuple):
 
 
 class Max(NamedTuple):
-    """A metric of which the greatest value counts; -inf where there is none."""
+    """A metric whose greatest value is kept; -inf without values."""
 
     value: Any
 
 
 class Min(NamedTuple):
-    """A metric of which the least value counts; inf where there is none."""
+    """A metric whose least value is kept; inf without values."""
 
     value: Any
 
 
 class Last(NamedTuple):
-    """A metric of which the last value counts, of several learners the first one's."""
+    """A metric whose last value is kept; with several learners, the first learner's."""
 
     value: Any
 
@@ -59,10 +59,10 @@ def value_of(metric: Any) -> Any:
 
 
 def places(kinds: dict[str, str]) -> dict[str, int]:
-    """Returns where in the packed vector the metrics are of which the kinds are given.
+    """Returns the index of each metric in the packed vector, by name. kinds: name to kind.
 
     Raises:
-        ValueError: there are too many.
+        ValueError: there are too many metrics.
     """
     added = sorted(name for name, each in kinds.items() if each in ("mean", "sum"))
     compared = sorted(kinds.keys() - set(added))
@@ -111,7 +111,8 @@ class MetricPack:
         return tf.stack(values)
 
     def unpack(self, vector: Tensor, passes: Tensor | None = None) -> Metrics:
-        """Returns the metrics that a vector holds; passes: of how many it holds the sums of the means."""
+        """Returns the metrics of a vector. passes: if given, means are sums over that many passes, and are
+        divided by it."""
         values, metrics = tf.unstack(vector), {}  # one operation, however many metrics
         means = values if passes is None else tf.unstack(vector / passes)
         for name, place in self._places.items():
@@ -123,7 +124,8 @@ class MetricPack:
         return metrics
 
     def join(self, before: Tensor, after: Tensor) -> Tensor:
-        """Returns two vectors as one: sums added, the greatest and the last of the others."""
+        """Combines two vectors in time order: means and sums are added; of the others the greatest, least or
+        last value is kept."""
         added = before + after
         if not self._compares:
             return added
@@ -133,7 +135,8 @@ class MetricPack:
         return tf.where(self._places_of("mean", "sum"), added, tf.where(stays, before, after))
 
     def add(self, total: np.ndarray, vector: np.ndarray) -> None:
-        """Joins a vector to `total`, in place and quickly: between two iterations on the host."""
+        """Joins a vector to `total` in place, with NumPy, which is faster between two iterations on the
+        host."""
         total[:ADDED] += vector[:ADDED]
         if self._compares:
             last = np.where(vector == NONE, total, vector) if self._keeps_last else total
@@ -202,26 +205,27 @@ def repeat(
 
 
 def where(condition: Tensor, pack: MetricPack, body: Callable[[], Metrics]) -> Metrics:
-    """Returns the metrics of `body()`, run where the condition, a bool scalar, holds; elsewhere none.
+    """Runs `body()` if the condition, a bool scalar, holds, and returns its metrics; otherwise returns them
+    without values.
 
-    pack: the same one at every call, which notes the names.
+    pack: records the names; the same one at every call.
     """
 
     def packed() -> Tensor:
         return pack.pack(body())
 
     if tf.executing_eagerly() and not pack.kinds:
-        # Nothing may be due yet, but rows of metrics need the names: trace without running.
+        # The body may not run yet, but rows of metrics need the names: trace without running.
         tf.function(packed, autograph=False).get_concrete_function()
     return pack.unpack(tf.cond(condition, packed, lambda: tf.constant(MetricPack.empty())))
 
 
 def put_back(condition: Tensor, before: list[tuple[Any, Tensor]]) -> None:
-    """Gives variables the values that they are listed with, where the condition, a bool scalar, holds.
+    """Restores variables to the values in `before`, if the condition, a bool scalar, holds.
 
-    What has assigned others to them meanwhile is compiled as it would be without: a branch that did nothing
-    but assign would become selects, which XLA fuses with what is before, and then rounds that otherwise. So
-    this one returns something, of no use, that is too much for that.
+    The code that changed them must compile as if there were no restoring. A branch that only assigns would
+    become selects, which XLA fuses with the code before them, and then that code rounds differently. So this
+    branch also returns a useless value, which prevents that.
     """
 
     def given() -> Tensor:
@@ -233,12 +237,13 @@ def put_back(condition: Tensor, before: list[tuple[Any, Tensor]]) -> None:
 
 
 def weighted(metrics: Metrics, weight: Tensor) -> Metrics:
-    """Returns the metrics of a part of a whole: means times its share, all others as they are."""
+    """Returns the metrics of a part: means times `weight`, the part's share of the whole; others
+    unchanged."""
     return {name: x if kind(x) != "mean" else weight * x for name, x in metrics.items()}
 
 
 def unless(condition: Tensor, metrics: Metrics) -> Metrics:
-    """Returns the metrics, those of no pass where the condition, a bool scalar, holds."""
+    """Returns the metrics, or, if the condition (a bool scalar) holds, the metrics of no pass at all."""
     kept: Metrics = {}
     for name, metric in metrics.items():
         each = kind(metric)
@@ -249,6 +254,7 @@ def unless(condition: Tensor, metrics: Metrics) -> Metrics:
 
 
 def summed(metrics: Metrics) -> Metrics:
-    """Returns means over `updates` updates, one of the metrics, as sums over them; all others as they are."""
+    """Multiplies means by the metric "updates", so that they become sums over updates; others are
+    unchanged."""
     updates = metrics["updates"]
     return {name: x if kind(x) != "mean" or name == "updates" else x * updates for name, x in metrics.items()}

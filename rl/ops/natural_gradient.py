@@ -1,4 +1,4 @@
-"""The natural gradient's arithmetic: systems known by their products alone, and steps of a length."""
+"""The natural gradient's arithmetic: conjugate gradients from matrix products, and the step's length."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from rl.types import Tensor
 def conjugate_gradient(
     product: Callable[[Tensor], Tensor], target: Tensor, steps: int, tolerance: float = 1e-10
 ) -> Tensor:
-    """Returns x [n] with product(x) = target, as near as `steps` steps of conjugate gradients come.
+    """Solves product(x) = target for x [n] approximately, by at most `steps` steps of conjugate gradients.
 
-    product: multiplies a vector [n] by a matrix that is symmetric and positive definite. It ends early when
-    the squared length of what is missing falls below `tolerance` times that of `target` [n].
+    product: multiplies a vector [n] by a symmetric positive definite matrix. The loop ends early when the
+        squared
+    norm of the residual falls below `tolerance` times that of `target` [n].
     Hestenes & Stiefel 1952; Nocedal & Wright 2006, "Numerical Optimization", algorithm 5.2.
     """
     enough = tolerance * tf.reduce_sum(tf.square(target))
@@ -36,7 +37,7 @@ def conjugate_gradient(
 
 
 def step_to_limit(direction: Tensor, curvature: Tensor, limit: Tensor | float) -> Tensor:
-    """Returns the direction [n], as long as half its curvature along it is `limit`: 0 where it has none.
+    """Returns the direction [n], scaled so that half its curvature is `limit`; 0 if its curvature is 0.
 
     curvature: of the unscaled direction, x^T F x. Schulman et al. 2015, appendix C: beta = sqrt(2 delta /
     (x^T F x)).

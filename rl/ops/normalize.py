@@ -13,10 +13,10 @@ from rl.types import Batch, SequenceBatch, Tensor
 
 
 class Moments(NamedTuple):
-    """Mean and variance of all rows [F] that were seen; of tensors, or the variables that hold them.
+    """Mean and variance of all rows [F] that were seen, as tensors or as the variables that hold them.
 
-    What one row adds to them is, after 2^24 rows, less than float32 can add: `mean_rest` and `variance_rest`
-    hold what the sums lack. Likewise float32 would stop counting there.
+    After 2^24 rows, the contribution of one row is below float32's precision: `mean_rest` and `variance_rest`
+    hold the rounding errors. A float32 count would stop there too, so the count is int64.
     """
 
     mean: Any  # [F]
@@ -33,9 +33,9 @@ def no_moments(size: int) -> Moments:
 
 
 def merge_moments(moments: Moments, x: Tensor, weight: Tensor) -> Moments:
-    """Moments of the union of what was seen and a batch (Chan, Golub and LeVeque 1979, equation 2.1).
+    """Updates moments with a batch (Chan, Golub and LeVeque 1979, equation 2.1).
 
-    x [N, F], weight [N] of 0 or 1. Of several learners the batch is what all of them have.
+    x [N, F], weight [N] of 0 or 1. With several learners, the batch is that of all of them together.
     """
     batch_count = replicas.total(tf.reduce_sum(weight))
     safe = tf.maximum(batch_count, 1.0)
@@ -60,8 +60,7 @@ def _exact_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def assign_moments(variables: Moments, values: Moments) -> None:
-    """Gives the variables the values, but where NaN or infinity is among them: then what was seen is
-    forgotten."""
+    """Assigns the values to the variables, unless one is NaN or infinite: then the new batch is ignored."""
     before = [(variable, tf.convert_to_tensor(variable)) for variable in variables]
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
@@ -90,7 +89,7 @@ class RewardScale:
 
     @classmethod
     def of(cls, hparams: Any, workers: int | None) -> RewardScale | None:
-        """That of a run; None without `normalize_reward`."""
+        """The reward scale of a run; None without `normalize_reward`."""
         if not hparams.normalize_reward:
             return None
         return cls(hparams.num_envs, hparams.gamma, workers=workers)
@@ -104,10 +103,10 @@ class RewardScale:
     def observe(
         self, reward: Tensor, episode_end: Tensor, mask: Tensor, worker: Tensor | None = None
     ) -> None:
-        """Takes in a rollout's rewards.
+        """Updates the statistics with a rollout's rewards.
 
-        reward, episode_end (bool), mask [T, B]; worker: which one's rollout it is, int32 scalar. Rows of mask
-        0 are of no episode: an agent that has left may still be paid what its team is.
+        reward, episode_end (bool), mask [T, B]; worker: the number of the rollout's worker, int32 scalar.
+        Rewards with mask 0 are ignored: an agent that has left may still receive its team's reward.
         """
         # The forward recurrence R[t] = r[t] + gamma * R[t-1] * not_ended[t-1] is the reverse one on
         # time-reversed input.
@@ -131,8 +130,9 @@ class RewardScale:
     def scaled(self, reward: Tensor, steps: int = 1) -> Tensor:
         """Rewards of any shape in units of the present deviation, whenever they were received.
 
-        steps: n, where each is a sum of gamma^k times the k-th of n rewards, which cannot be clipped one by
-        one any more: it is clipped at what n clipped rewards can amount to, `clip` (1 + ... + gamma^(n-1)).
+        steps: n, if each reward is an n-step sum of gamma^k times the k-th reward. Its terms can no longer be
+        clipped one by one, so the sum is clipped at the largest sum of n clipped rewards, `clip` (1 + ... +
+        gamma^(n-1)).
         """
         limit = self.clip * sum(self.gamma**k for k in range(steps))
         scale = tf.math.rsqrt(self.moments.variance.value() + 1e-8)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from rl.parallel import replicas
 from rl.types import Tensor
 
-LARGEST_RATIO = 1e6  # of two policies' probabilities, that a metric tells
+LARGEST_RATIO = 1e6  # cap of importance ratios in metrics
 
 
 def clipped_surrogate(importance_ratio: Tensor, advantage: Tensor, clip_range: float) -> Tensor:
@@ -31,7 +31,8 @@ def clipped_value_loss(value: Tensor, old_value: Tensor, target: Tensor, clip_ra
 
 
 def bounded_ratio(log_importance_ratio: Tensor) -> Tensor:
-    """Returns exp of it, at most `LARGEST_RATIO`: as a metric, which is infinite for no step alone."""
+    """Returns exp of the log ratio, at most `LARGEST_RATIO`, for metrics: no single step can make one
+    infinite."""
     return tf.exp(tf.minimum(log_importance_ratio, math.log(LARGEST_RATIO)))
 
 

@@ -3,9 +3,9 @@
 A seed is an int32 tensor of shape [2]. Nothing here holds state: whoever needs new numbers folds a
 counter into its seed, so that a run resumed from its counters draws what it would have drawn.
 
-On the host the policy runs outside TensorFlow's runtime, which has no stateless generator to offer
-there. A `NoiseTape` then takes the seed's place: it notes which numbers the traced function asks for
-and hands out placeholders, which the caller fills (`rl.runners.actor`).
+On the host the policy runs outside TensorFlow's runtime, without its stateless generator. There a `NoiseTape`
+takes the seed's place: it records which numbers the traced function draws, and returns placeholders, which
+the caller fills (`rl.runners.actor`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SCRAMBLE = 0x02461E293EC8F720  # the key by which TensorFlow scrambles seeds
 
 
 class Rows(NamedTuple):
-    """A seed of several learners, or microbatches, each of which takes its own rows of what is drawn
-    (`rows`): together they draw what one learner would for the whole batch."""
+    """A seed for several learners or microbatches (see `rows`): each takes its own rows of the numbers that
+    one learner would draw for the whole batch."""
 
     seed: Tensor
 
@@ -59,15 +59,16 @@ class NoiseTape:
 
 
 def rows(seed: Any) -> Any:
-    """The seed for numbers that belong to the rows of a batch, of which each learner and each microbatch has
-    its part: their first axis is the one that the batch is divided along (of sequences: environments)."""
+    """A seed for numbers with one row per example of a batch: each learner and microbatch then draws only the
+    rows of its part. The first axis of what is drawn must be the axis along which the batch is divided (of
+    sequences: environments)."""
     whole = replicas.count() == 1 and _microbatch.count == 1
     return seed if isinstance(seed, NoiseTape) or whole else Rows(seed)
 
 
 @contextlib.contextmanager
 def microbatch(place: int | Tensor, count: int) -> Iterator[None]:
-    """Within, what is drawn with `rows` is for the `place`-th of `count` equal parts of a learner's batch."""
+    """Inside, draws with `rows` are for the `place`-th of `count` equal parts of a learner's batch."""
     before = _microbatch.place, _microbatch.count
     _microbatch.place, _microbatch.count = place, count
     try:
@@ -77,7 +78,7 @@ def microbatch(place: int | Tensor, count: int) -> Iterator[None]:
 
 
 def _own(draw: Callable[[Tensor, list[int]], Tensor], seed: Rows, shape: Any) -> Tensor:
-    """What `draw(seed, shape)` gives for the whole batch: of it the rows of this learner and microbatch."""
+    """The rows of this learner and microbatch, of `draw(seed, shape)` for the whole batch."""
     count, size, rest = _microbatch.count, int(shape[0]), [int(each) for each in shape[1:]]
     own = replicas.own_rows(draw(seed.seed, [replicas.count() * count * size, *rest]))
     if count == 1:
@@ -147,9 +148,9 @@ def dirichlet(seed: Tensor, among: Tensor, concentration: float) -> Tensor:
     """Shares float32 [N, K] of the places where `among`, bool [N, K], is true, each row one draw of the
     symmetric Dirichlet distribution over these; 0 elsewhere.
 
-    Gamma variables by Marsaglia and Tsang 2000 ("A simple method for generating gamma variables"), of 8
-    tries each, of which at most one in 20 fails: all do once in 10^10 draws, which then are of the middle.
-    Logarithms are kept, since with a small concentration the variables themselves are 0.
+    Gamma variables by Marsaglia and Tsang 2000 ("A simple method for generating gamma variables"), with 8
+    tries each. A try fails at most once in 20, so all 8 fail once in 10^10 draws, which then take the middle.
+    Logarithms are used, since with a small concentration the variables themselves would underflow to 0.
     """
     shape, tries = [int(size) for size in among.shape], 8
     d = concentration + 1.0 - 1.0 / 3.0  # of shape concentration + 1, which a power of a uniform turns back
@@ -178,8 +179,8 @@ def randint(seed: Any, shape: Any, maxval: Any) -> Tensor:
 
 
 def places(seed: Any, mask: Tensor, count: int) -> Tensor:
-    """`count` places of each row of mask [N, L] at which it is 1, uniform, independent of one another, int32
-    [N, count]; the last place of all where a row has none."""
+    """Draws `count` positions of each row of mask [N, L] where the mask is 1, uniformly and independently,
+    int32 [N, count]; the last position L - 1 if a row has none."""
     number = tf.cumsum(mask, -1)  # [N, L] how many there are up to each place
     before = tf.floor(uniform(seed, [mask.shape[0], count]) * number[:, -1:])  # the chosen one
     found = tf.reduce_sum(tf.cast(number[:, None, :] <= before[..., None], tf.int32), -1)
@@ -219,8 +220,8 @@ def _bits(seed: Tensor, shape: Any, dtype: tf.DType) -> Tensor:
 
 
 def _key_counter(seed: Tensor) -> tuple[Tensor, Tensor]:
-    """What Philox takes in place of a seed, uint64 [1] and [2]: as tf.random.stateless_uniform scrambles it,
-    in a third of its operations, of which a program has dozens to trace."""
+    """Philox's key and counter for a seed, uint64 [1] and [2]: scrambled as in tf.random.stateless_uniform,
+    but with a third of its operations, since a program traces dozens of these."""
     counter = tf.cast(seed, tf.uint64)
     mixed = tf.raw_ops.StatelessRandomUniformFullIntV2(
         shape=[2, 2], key=tf.constant([_SCRAMBLE], tf.uint64), counter=counter, alg=_PHILOX, dtype=tf.uint32

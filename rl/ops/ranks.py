@@ -1,4 +1,4 @@
-"""Ranks among what came before: the last numbers of a kind, and where a part of them lies."""
+"""Quantiles of recent values: a buffer of the last K numbers of a series."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rl.types import Tensor
 class Last(NamedTuple):
     """The last K numbers of a series, in any order."""
 
-    values: Tensor  # [K] float32; those that are not there yet mean nothing
-    count: Tensor  # int32 scalar: how many there ever were
+    values: Tensor  # [K] float32; places that are not filled yet are meaningless
+    count: Tensor  # int32 scalar: how many numbers were ever added
 
 
 def added(last: Last, values: Tensor, taken: Tensor) -> Last:
-    """Returns the last K after those of `values` [N] where `taken`, bool [N], which come in that order."""
+    """Adds those of `values` [N] where `taken`, bool [N], is true, in that order; returns the new last K."""
     size = last.values.shape[0]
     number = last.count + tf.cumsum(tf.cast(taken, tf.int32), exclusive=True)  # [N] of each that is taken
     count = last.count + tf.reduce_sum(tf.cast(taken, tf.int32))
@@ -28,8 +28,8 @@ def added(last: Last, values: Tensor, taken: Tensor) -> Last:
 
 
 def quantile(last: Last, share: float) -> Tensor:
-    """Returns the number that so much of the last ones are below or equal to: of n in order the one at place
-    floor(share * (n - 1)), from 0 (NumPy's method "lower"); the least float32 where there is none."""
+    """Returns the quantile `share` of the last numbers: of n sorted numbers the one at index
+    floor(share * (n - 1)) (NumPy's method "lower"); the least float32 if there are none."""
     size = last.values.shape[0]
     there = tf.minimum(last.count, size)
     ordered = tf.sort(tf.where(tf.range(size) < there, last.values, tf.float32.max))

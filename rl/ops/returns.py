@@ -1,4 +1,4 @@
-"""Returns and advantages along a trajectory, time-major, right at every kind of episode end.
+"""Returns and advantages along a trajectory, time-major, correct at every kind of episode end.
 
 All functions follow the contract of `rl.types.Trajectory`: reward[t] and the flags [t] belong to the
 step from observation[t] to observation[t+1], and observation[t+1] is that step's true successor even

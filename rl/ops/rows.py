@@ -1,4 +1,4 @@
-"""Rows that a compiled loop writes, one each pass."""
+"""Arrays of rows that a compiled loop writes, one row each pass."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SHARED = (tf.float32, tf.bool)  # flags are 0.0 and 1.0 among numbers
 class Rows:
     """Keeps a nest of tensors for each pass of a loop, and gives it back with a leading axis T.
 
-    Numbers and flags of one shape lie in one array: XLA writes each array by a kernel of its own, which takes
-    longer to begin than to write the few numbers of a step.
+    Numbers and flags of the same shape share an array: XLA writes each array by a kernel of its own, which
+    takes longer to launch than to write the few numbers of a step.
 
     Args:
         specs: a nest of TensorSpecs, of one row.

@@ -1,12 +1,12 @@
 """Tree search in tensors: B trees side by side, each of a fixed number of nodes, in one compiled loop.
 
-A node's arrays have a place for each of its A moves. Each simulation goes down from the root by the best
-scores, adds the one node that it comes to, values it, and adds what a move brought in all, its reward and
-`discount` times what followed, to each move that it went through. In games of two by turns, whose gain is
-the other's loss, a value is that of who is on turn, and the discount is -1.
+A node's arrays have an entry for each of its A moves. Each simulation descends from the root by the best
+scores, adds one new leaf, evaluates it, and backs its value up: each move on the path gets its reward plus
+`discount` times the return that followed. In turn-based zero-sum games for two, a value is that of the player
+to move, and the discount is -1.
 
-What differs between searches are two functions: `recurrent` says where moves lead, what these positions are
-worth and how likely their moves are, `score` which move a descent follows. `uct` is Kocsis & Szepesvari 2006,
+Searches differ in two functions: `recurrent` returns where moves lead, and the values and move priors of
+these positions; `score` chooses the move that a descent follows. `uct` is Kocsis & Szepesvari 2006,
 "Bandit based Monte-Carlo planning", with a random playout as value; `puct` is AlphaGo Zero's search (Silver
 et al. 2017, "Mastering the game of Go without human knowledge", methods, "Select"), and MuZero's; that with
 Gumbel noise and sequential halving is `rl.ops.gumbel_search`.
@@ -23,8 +23,8 @@ import tensorflow as tf
 from rl.ops import random
 from rl.types import Nest, Tensor
 
-UNSEEN = 1e3  # score of a move that was never tried; what orders these is added to it, in float32
-NEVER = -1e9  # of an illegal one
+UNSEEN = 1e3  # score of a move that was never tried; a small number that orders such moves is added
+NEVER = -1e9  # score of an illegal move
 LEAST = 1e-6  # prior of a legal move
 
 
@@ -32,14 +32,14 @@ class Game(Protocol):
     """The rules, for any number N of positions; `rl.envs.graph.multi_agent.TurnGame` has them."""
 
     def legal_moves(self, physics: Nest) -> Tensor:
-        """Returns the moves of who is on turn, bool [N, A]."""
+        """Returns the legal moves of the player to move, bool [N, A]."""
 
     def play(self, physics: Nest, move: Tensor) -> tuple[Nest, Tensor, Tensor]:
-        """Returns positions [N, ...], what the mover is paid [N], whether the game is over [N]."""
+        """Returns positions [N, ...], the mover's reward [N], and whether the game is over [N]."""
 
 
 class Moved(NamedTuple):
-    """Where moves lead."""
+    """The outcome of moves."""
 
     position: Nest  # [B, ...]
     reward: Tensor  # [B] for who made the move
@@ -51,23 +51,23 @@ class Model(Protocol):
     """An environment as a search asks about it (`rl.envs.graph.model`), of B positions at once."""
 
     moves: int  # A, how many there are
-    sign: float  # by which the value of what follows counts for who made a move: -1 of two by turns
+    sign: float  # factor of later values for the player who moved: -1 in turn-based games for two, else 1
 
     def position(self, state: Nest, observation: Nest, score: Tensor) -> Nest:
-        """Returns positions [B, ...] from what is played: states, observations, returns so far [B]."""
+        """Returns positions [B, ...] from the environment's states, observations and returns so far [B]."""
 
     def observe(self, position: Nest) -> Nest:
-        """Returns what who is on turn observes, [B, ...]."""
+        """Returns the observation of the player to move, [B, ...]."""
 
     def score(self, position: Nest) -> Tensor:
-        """Returns the episodes' returns so far, [B]; asked for of one player alone."""
+        """Returns the episodes' returns so far, [B]; only called for one player."""
 
     def step(self, position: Nest, move: Tensor, seed: Tensor) -> Moved:
-        """Returns where moves [B] int32 lead. What follows an end means nothing."""
+        """Returns the outcome of moves [B] int32. Positions after an episode's end are meaningless."""
 
     def rows(self, position: Nest, weights: Tensor) -> Tensor:
-        """Returns the actions' shares for every row that is played, from those of the moves of who is on
-        turn, [B, A]."""
+        """Returns the action probabilities of every row that is played, from the move probabilities [B, A] of
+        the player to move."""
 
 
 class Tree(NamedTuple):
@@ -77,14 +77,14 @@ class Tree(NamedTuple):
     prior: Tensor  # [B, M, A] how likely a move is, 0: it is illegal
     child: Tensor  # [B, M, A] int32, the node that a move leads to, -1: not yet
     visits: Tensor  # [B, M, A] float32, simulations that went through the move
-    total: Tensor  # [B, M, A] the sum of what it brought them, for who made the move
+    total: Tensor  # [B, M, A] the sum of the returns of these, for the player who moved
     reward: Tensor  # [B, M] of the move that led there
-    discount: Tensor  # [B, M] by which what follows it counts, 0: nothing follows
-    value: Tensor  # [B, M] what the node was worth when it was added
+    discount: Tensor  # [B, M] factor of the returns after it, 0: terminal
+    value: Tensor  # [B, M] the node's value when it was added
 
 
 class Node(NamedTuple):
-    """What a tree knows of one node of each of B trees."""
+    """The data of one node of each of B trees."""
 
     prior: Tensor  # [B, A]
     visits: Tensor  # [B, A]
@@ -93,33 +93,33 @@ class Node(NamedTuple):
 
     @property
     def q(self) -> Tensor:
-        """What each move has brought in the mean, [B, A], 0 where it was never tried."""
+        """The mean return of each move, [B, A], 0 where it was never tried."""
         return self.total / tf.maximum(self.visits, 1.0)
 
 
 class Step(NamedTuple):
-    """Where moves from B positions lead."""
+    """The outcome of moves from B positions, with the new positions' values and priors."""
 
     position: Nest  # [B, ...]
-    reward: Tensor  # [B] for who made the move
-    discount: Tensor  # [B] of the value there, -1 where that is the other player's; 0: nothing follows
+    reward: Tensor  # [B] for the player who moved
+    discount: Tensor  # [B] factor of the value there, -1 where that is the other player's; 0: terminal
     prior: Tensor  # [B, A] how likely the moves there are, 0: illegal
-    value: Tensor  # [B] of the position, for who is on turn there
+    value: Tensor  # [B] of the position, for the player to move there
 
 
-# (positions [B, ...], moves [B] int32, seed) to where they lead.
+# From (positions [B, ...], moves [B] int32, seed) to their outcome.
 Recurrent = Callable[[Nest, Tensor, Tensor], Step]
-# Nodes to what a descent follows most, [B, A].
+# From nodes to scores [B, A]; a descent follows the move with the highest score.
 Score = Callable[[Node], Tensor]
 
 
 class Found(NamedTuple):
-    """What a search says of B positions."""
+    """The results of a search from B positions."""
 
-    visits: Tensor  # [B, A] float32, simulations that tried a move first
-    weights: Tensor  # [B, A] the policy that was found, for a network to learn
-    value: Tensor  # [B] what the positions are worth by it
-    acting: Tensor  # [B, A] the shares by which to act in training
+    visits: Tensor  # [B, A] float32, simulations that began with a move
+    weights: Tensor  # [B, A] the search's policy, for a network to learn
+    value: Tensor  # [B] the positions' values by the search
+    acting: Tensor  # [B, A] the probabilities by which to act in training
 
 
 def search(
@@ -134,7 +134,7 @@ def search(
 ) -> Tree:
     """Returns the trees after so many simulations from positions [B, ...].
 
-    A position that is over by itself is searched as if it were not: what is found there means nothing.
+    A terminal root is searched as if it were not terminal; its results are meaningless.
 
     Args:
         recurrent: see `Recurrent`.
@@ -144,7 +144,7 @@ def search(
         score: see `Score`.
         seed: of what `recurrent` draws.
         value: [B] of the positions, for a score that reads it; None: 0.
-        root_score: `score` at the root, where that is another one.
+        root_score: the score function at the root, if it differs from `score`.
     """
     count, moves, nodes = int(prior.shape[0]), int(prior.shape[1]), simulations + 1
     per_move, per_node = [count, nodes, moves], [count, nodes]
@@ -200,12 +200,11 @@ def puct(
     value: Tensor | None = None,
     least_range: float = 1e-8,
 ) -> Found:
-    """Returns what a tree search with priors of moves and values of positions, both of a network mostly,
-    finds in the positions [B, ...], whose moves' prior is [B, A].
+    """Searches the positions [B, ...] with move priors [B, A] and position values, usually both of a network.
 
-    A move is followed by Q + c_puct P sqrt(N) / (1 + n): Q is the mean of what it brought, 0 where it was
-    never tried, P its prior, n its visits, N those of its node, the one that added it included, so that the
-    first move to be tried is that of the greatest prior.
+    A descent follows the greatest Q + c_puct P sqrt(N) / (1 + n): Q is the move's mean return, 0 if it was
+    never tried, P its prior, n its visits, and N the visits of its node. N includes the visit that added the
+    node, so that the move of the greatest prior is tried first.
 
     value: [B] of the positions where values may be of any size: then Q is 0 for the least and 1 for the
     greatest among the node's moves and its own mean value (as mctx has it; MuZero, equation 5 of
@@ -243,22 +242,22 @@ def _within_unit(node: Node, least_range: float) -> Tensor:
 
 
 def legal_prior(logits: Tensor, legal: Tensor) -> Tensor:
-    """Returns the softmax of logits [B, A] over legal moves, bool [B, A], of which none has less than
-    `LEAST`, since 0 means illegal."""
+    """Returns the softmax of logits [B, A] over legal moves, bool [B, A]. Legal moves get at least `LEAST`,
+    since 0 means illegal."""
     prior = tf.nn.softmax(tf.where(legal, logits, NEVER))
     return tf.where(legal, tf.maximum(prior, LEAST), 0.0)
 
 
 def noisy(prior: Tensor, share: float, concentration: float, seed: Tensor) -> Tensor:
-    """Returns the prior [B, A] with so much of it drawn anew, over legal moves, from a Dirichlet distribution
-    (Silver et al. 2017, methods, "Self-play"), of which none has less than `LEAST`, since 0 means illegal."""
+    """Returns the prior [B, A] mixed with the share `share` of Dirichlet noise over legal moves (Silver et
+    al. 2017, methods, "Self-play"). Legal moves get at least `LEAST`, since 0 means illegal."""
     legal = prior > 0.0
     noise = random.dirichlet(seed, legal, concentration)
     return tf.where(legal, tf.maximum((1.0 - share) * prior + share * noise, LEAST), 0.0)
 
 
 def playout(game: Game, position: Nest, seed: Tensor) -> Tensor:
-    """Returns what random moves to the end bring who is on turn, [B]."""
+    """Returns the return of random moves to the end of the game, for the player to move, [B]."""
     count = int(tf.nest.flatten(position)[0].shape[0])
 
     def body(i: Tensor, position: Nest, sign: Tensor, value: Tensor, over: Tensor) -> tuple[Tensor, ...]:
@@ -286,10 +285,10 @@ class _Path(NamedTuple):
 def _simulation(
     recurrent: Recurrent, tree: Tree, i: Tensor, scores: tuple[Score, Score], seed: Tensor
 ) -> Tree:
-    """Adds the i-th simulation: its node is i + 1, where it does not end in one that is there. scores: below
-    the root, and there."""
+    """Adds the i-th simulation: its new node is i + 1, unless it ends in an existing terminal node. scores:
+    (below the root, at the root)."""
     path, node = _descend(tree, *scores)
-    known = node >= 0  # [B]: a node that nothing follows, visited again
+    known = node >= 0  # [B]: a terminal node, visited again
     before = tf.nest.map_structure(lambda x: tf.gather(x, path.node, batch_dims=1), tree.position)
     step = recurrent(before, path.move, seed)
 
@@ -309,8 +308,8 @@ def _simulation(
 
 
 def _descend(tree: Tree, score: Score, root_score: Score) -> tuple[_Path, Tensor]:
-    """Follows the best scores to moves that lead to no node yet, or to one that nothing follows; returns the
-    node there, -1: none yet."""
+    """Follows the best scores until a move leads to a new position or to a terminal node; returns the path
+    and that node, -1 for a new position."""
     count, nodes = tree.discount.shape
 
     def ends(node: Tensor) -> Tensor:
@@ -345,14 +344,14 @@ def _descend(tree: Tree, score: Score, root_score: Score) -> tuple[_Path, Tensor
 
 
 def node_at(tree: Tree, place: Tensor) -> Node:
-    """Returns what trees know of their nodes `place`, int32 [B]."""
+    """Returns the data of the trees' nodes `place`, int32 [B]."""
     fields = tree.prior, tree.visits, tree.total, tree.value
     return Node(*(tf.gather(x, place, batch_dims=1) for x in fields))
 
 
 def _back_up(tree: Tree, path: _Path, end: Tensor, value: Tensor) -> Tree:
-    """The trees with what the simulation brought, of which the last part is the value [B] of the node `end`
-    [B], added to all moves that it went through."""
+    """Backs up a simulation: adds its discounted return, which ends with the value [B] of the node `end` [B],
+    to all moves on its path."""
     rows, longest = tf.range(end.shape[0]), tf.reduce_max(path.depth)
 
     def body(

@@ -2,7 +2,7 @@
 
 reward[t], terminated[t], truncated[t] belong to the step from observation[t] to observation[t+1]; `value[t]`
 belongs to observation[t]. `terminated` cuts the bootstrap; `truncated` only cuts the trace, and so does the
-end of the sequence. What comes out for a masked step (the ignored one of an autoreset) means nothing.
+end of the sequence. Results for a masked step (an autoreset) are meaningless.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from rl.types import Nest, Tensor, Trajectory
 
 
 def observed(trajectory: Trajectory, agents: int = 1) -> Tensor:
-    """Which of the observations of sequences [L, N] are some, float32 [L+1, N]: 0 for those that fill up a
-    sequence of stored data beyond the end of its episode, and for those of an agent that is gone.
+    """Which observations of sequences [L, N] are real, float32 [L+1, N]: 0 for the padding of a sequence of
+    stored data after the end of its episode, and for agents that have left.
 
-    agents: rows of an environment. Of several, one that is gone makes steps of mask 0 until all are: there
-    only what a step began from, or led to, is observed.
+    agents: rows of an environment. With several, an agent that has left makes steps of mask 0 until all have:
+    then only observations before or after a step of mask 1 are real.
     """
     if agents > 1:
         none = tf.zeros_like(trajectory.mask[:1])
@@ -30,8 +30,8 @@ def observed(trajectory: Trajectory, agents: int = 1) -> Tensor:
 
 
 def goes_on(trajectory: Trajectory, agents: int = 1) -> Tensor:
-    """Whether an episode goes on where sequences [L, N] end, float32 [N]: not from a terminal observation,
-    nor, of several `agents`, where the last step was none: it may be one of an agent that is gone."""
+    """Whether an episode continues after the end of sequences [L, N], float32 [N]: not after a terminal
+    observation, nor, with several `agents`, after a last step of mask 0, since the agent may have left."""
     last = 1.0 - tf.cast(trajectory.terminated[-1], tf.float32)
     return last * trajectory.mask[-1] if agents > 1 else last
 

@@ -1,4 +1,4 @@
-"""Trajectories: their rewards, their ends, and the parts that minibatches and microbatches are made of."""
+"""Trajectories: their rewards, their ends, and their parts for minibatches and microbatches."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ def augmented(trajectory: Trajectory, augment: Any, gamma: float) -> Tensor:
 
 
 def closed(trajectory: Trajectory) -> Trajectory:
-    """A trajectory [T, B] as one [T+1, B] that needs no successor in a memory: workers' come in any order.
+    """Closes a trajectory [T, B], so that in a memory it needs no successor: workers' rollouts come in any
+    order.
 
-    Its last row is an ignored step at the observation that was reached, and the step before that row counts
-    as truncated there: n-step returns end at it and bootstrap.
+    Returns [T+1, B]: the added last row is an ignored step (mask 0) at the last observation, and the step
+    before it is marked as truncated, so that n-step returns end there and bootstrap.
     """
     mask = trajectory.mask
     running = tf.logical_and(mask[-1:] > 0.0, tf.logical_not(trajectory.terminated[-1:]))
@@ -63,8 +64,8 @@ def closed(trajectory: Trajectory) -> Trajectory:
 
 
 def side_by_side(trajectory: Trajectory, parts: int) -> Trajectory:
-    """A trajectory [T, B] cut into `parts` of equal length, as so many times the environments: [T / parts,
-    parts * B], those of the first part first. Without the recurrent state."""
+    """Cuts a trajectory [T, B] into `parts` of equal length, side by side as further environments: [T /
+    parts, parts * B], the first part first. Without the recurrent state."""
     length = trajectory.mask.shape[0] // parts
 
     def cut(x: Tensor) -> Tensor:
@@ -82,7 +83,7 @@ def side_by_side(trajectory: Trajectory, parts: int) -> Trajectory:
 
 
 def newest(trajectory: Trajectory, steps: int) -> Trajectory:
-    """The last `steps` steps of a trajectory, without the recurrent state, which is that before its first."""
+    """The last `steps` steps of a trajectory, without its recurrent state (that is of its first step)."""
     rest = trajectory._replace(observation=(), recurrent_state=())
     return tf.nest.map_structure(lambda x: x[-steps:], rest)._replace(
         observation=tf.nest.map_structure(lambda x: x[-(steps + 1) :], trajectory.observation)

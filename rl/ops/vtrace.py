@@ -16,9 +16,9 @@ from rl.types import Tensor
 
 
 class VTrace(NamedTuple):
-    """What V-trace makes of a rollout."""
+    """V-trace's targets and advantages for a rollout."""
 
-    target: Tensor  # [T, B] v_s, what the value is to become (equation 1)
+    target: Tensor  # [T, B] v_s, the target of the value (equation 1)
     advantage: Tensor  # [T, B] of the policy gradient, its ratio included (section 4.2)
 
 
@@ -40,13 +40,14 @@ def vtrace(
     lambda = 1 the n-step returns, `discounted_return`), the advantages `generalized_advantage`.
 
     Args:
-        log_ratio: [T, B] of the action: log_prob by the policy to be evaluated, less that by the other.
+        log_ratio: [T, B] of the action: log_prob of the policy to be evaluated, less that of the acting
+            policy.
         reward, terminated, truncated: [T, B].
         value: [T+1, B], value[t] of observation[t].
         gamma: the discount.
         trace_lambda: lambda in c_i = lambda min(c_clip, ratio_i) (remark 2).
-        rho_clip: rho-bar, the largest ratio in the temporal differences; decides what is evaluated.
-        trace_clip: c-bar, the largest ratio in the trace; decides how fast.
+        rho_clip: rho-bar, the largest ratio in the TD errors; determines which policy is evaluated.
+        trace_clip: c-bar, the largest ratio in the trace; determines how fast the values converge.
         advantage_rho_clip: the largest ratio of the policy gradient.
 
     Returns:

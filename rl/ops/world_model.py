@@ -21,7 +21,7 @@ def symexp(x: Tensor) -> Tensor:
 
 
 def bins(count: int, limit: float) -> np.ndarray:
-    """Evenly spaced from -limit to limit, float32 [count]: what `twohot` divides a symlog among."""
+    """The atoms of `twohot`: evenly spaced from -limit to limit, in symlog units, float32 [count]."""
     return np.linspace(-limit, limit, count, dtype=np.float32)
 
 
@@ -78,8 +78,8 @@ def balanced_kl(
 
 
 def percentiles(x: Tensor, shares: tuple[float, ...]) -> list[Tensor]:
-    """The value of x, of any static shape, that each of `shares` of it lie below, interpolated linearly:
-    scalars, as numpy.quantile's."""
+    """Returns the quantiles `shares` of x, of any static shape, interpolated linearly as numpy.quantile:
+    scalars."""
     ordered = tf.sort(tf.reshape(x, [-1]))
     found = []
     for share in shares:

@@ -1,14 +1,15 @@
 """The devices that a run computes on: one, or several that learn together.
 
 `tf.distribute` holds the variables, one copy on each device (`MirroredStrategy`, `TPUStrategy`). Each device
-plays and learns from its own part of the environments, with the same weights; what has to be known of all
-parts goes through `rl.parallel.replicas`. Built by `rl.runners.build`, used by the runners of one process
-(`in_graph`, `sync`), which compile through it; processes with one device (`rl.workers`) use `compiled` alone.
+plays and learns from its own part of the environments, with the same weights; sums over all parts go through
+`rl.parallel.replicas`. `rl.runners.build` makes `Devices`, and the runners of one process (`in_graph`,
+`sync`) compile with it; processes with one device (`rl.workers`) use only `compiled`.
 
-A TPU compiles the whole function for all its cores. The other devices run a function each, called from a
-thread each: within one function TensorFlow would let collective operations in two loops wait for each other
-for ever, since it names what they exchange by the loop that they are in. XLA cannot compile what they
-exchange; with several, the parts without are compiled (`compiled_part`).
+A TPU compiles the whole function for all its cores. Other devices each run their own function, from their own
+thread: within one function, collective operations in two loops would deadlock, since TensorFlow names an
+    exchange
+after the loop that it is in. XLA cannot compile these exchanges; with several devices, only parts without
+them are compiled (`compiled_part`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Devices:
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
-        """Lets variables made within stand on every device; each is changed there without asking the
+        """Inside, every variable gets a copy on each device, which is assigned independently of the
         others."""
         if not self._spread:
             yield
@@ -140,13 +141,13 @@ class Devices:
         return lambda *arguments: parts[replicas.rank()](*arguments)
 
     def values(self, variable: Any) -> list[Any]:
-        """Returns the variables that stand on the devices for `variable`."""
+        """Returns the copies of `variable` on the devices."""
         variable = getattr(variable, "value", variable) if not isinstance(variable, tf.Variable) else variable
         return list(self._strategy.experimental_local_results(variable))
 
     def named(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Returns the variables of a checkpoint: what devices have of their own is listed for each of
-        them."""
+        """Returns the variables of a checkpoint: those that differ between devices are listed for each
+        device."""
         if self.count == 1:
             return variables
         found = dict(variables)
@@ -166,7 +167,7 @@ class Devices:
         Raises:
             UsageError: it cannot be divided.
         """
-        if self.count == 1 or experience == "parameters":  # a population is one; who plays whom is divided
+        if self.count == 1 or experience == "parameters":  # a population is not divided, only its play
             if hparams.num_envs % self.count:
                 raise UsageError(_indivisible("num_envs", hparams.num_envs, self.count))
             return hparams
@@ -205,8 +206,8 @@ def compiled(
 
 
 def fuses(agent: Any, jit_compile: bool) -> bool:
-    """Returns whether what learns is a graph by the choice of `compile=auto`: then it gets parts by XLA,
-    which take a second or so to compile. Where a graph was asked for, it is nothing else."""
+    """Returns whether learning is compiled as a graph because of `compile=auto`: then XLA compiles parts of
+    it, which takes about a second. With `compile=graph` nothing is compiled by XLA."""
     return not jit_compile and agent.hparams.compile == "auto"
 
 
@@ -219,5 +220,5 @@ def _name(name: str, place: int) -> str:
 
 
 def _unaggregated(make: Callable[..., Any], **options: Any) -> Any:
-    """Each device assigns to its own copy: what is assigned is the same on all, or meant to differ."""
+    """Makes a variable whose copies devices assign independently: values are equal, or differ on purpose."""
     return make(**options | {"aggregation": tf.VariableAggregation.NONE})

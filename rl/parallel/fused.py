@@ -1,8 +1,8 @@
 """Parts of a TensorFlow graph that XLA compiles by themselves.
 
-Convolutions on a CPU are quickest as TensorFlow's own kernels, so what learns with them is compiled as a
-graph (`compile=auto`). There each elementwise operation reads and writes its whole tensors; XLA makes one
-pass of many.
+On a CPU, TensorFlow's own kernels are fastest for convolutions, so learning with convolutions is compiled as
+a graph (`compile=auto`). In a graph each elementwise operation reads and writes whole tensors; XLA fuses many
+of them into one pass.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _fusing = _Fusing()
 
 @contextlib.contextmanager
 def fusing(on: bool) -> Iterator[None]:
-    """Lets what is traced within get, where `on`, its `fused` parts compiled by XLA."""
+    """If `on`, code that is traced inside gets its `fused` parts compiled by XLA."""
     before, _fusing.on = _fusing.on, on
     try:
         yield
@@ -33,7 +33,7 @@ def fusing(on: bool) -> Iterator[None]:
 
 
 def fused(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Returns `function(*arguments)`, by XLA where a graph is traced that wants it (`fusing`)."""
+    """Returns `function(*arguments)`, compiled by XLA while a graph is traced inside `fusing`."""
     if not _fusing.on or tf.executing_eagerly():
         return function(*arguments)
     return tf.function(function, jit_compile=True, autograph=False)(*arguments)

@@ -1,12 +1,12 @@
-"""What several learners, each with its own part of the data, work out together.
+"""Sums, means and extremes over several learners, each of which has its own part of the data.
 
 Learners are processes, which join a group (`rl.workers.peers`), or the devices of one process
 (`rl.parallel.devices`). From then on the functions here are sums, means and extremes over all of them,
 exchanged inside the compiled function: between devices by TensorFlow's collective operations, between
-processes by the group's `exchange`. Each learner must call them in the same order. Without others they give
-back what they were given, and leave nothing in the graph.
+processes by the group's `exchange`. Each learner must call them in the same order. With a single learner they
+return their arguments, and add nothing to the graph.
 
-Called by all that takes something over a batch or counts steps: `grad_comp`, some algorithms (PPO, ES, ARS),
+They are used wherever a batch is averaged or steps are counted: `grad_comp`, some algorithms (PPO, ES, ARS),
 normalisers, priorities, random numbers by rows, `rl.runners.seeds`, and metrics (`rl.ops.loops`).
 """
 
@@ -44,7 +44,7 @@ class _State:
 
 
 def join(group: Group) -> None:
-    """Says which of how many learners this process is, before anything is traced."""
+    """Sets the number of learners and this process's rank, before anything is traced."""
     _State.group = group
     _State.exchanges.pop((_PROCESSES, group.rank), None)
     _State.turn = None if group.exchange is None else tf.Variable(0, dtype=tf.int64, trainable=False)
@@ -52,8 +52,8 @@ def join(group: Group) -> None:
 
 @contextlib.contextmanager
 def devices(number: int) -> Iterator[None]:
-    """Says that what is built and traced within is for `number` devices of this process. Raises ValueError
-    where the process is one of several learners."""
+    """Inside, everything is built and traced for `number` devices of this process. Raises ValueError where
+    the process is one of several learners."""
     if number > 1 and _State.group.size > 1:
         raise ValueError("learners in several processes have one device each")
     before = _State.group
@@ -71,8 +71,8 @@ def count() -> int:
 
 
 def rank() -> int | Tensor:
-    """Which of them this one is: a number, on a TPU an int32 scalar. Of devices outside of the function that
-    they run: 0."""
+    """Returns this learner's rank: a number, on a TPU an int32 scalar; for devices, 0 outside of their
+    function."""
     if not _State.group.in_process:
         return _State.group.rank
     context = tf.distribute.get_replica_context()
@@ -101,7 +101,7 @@ def mean(x: Tensor) -> Tensor:
 
 
 def gathered(x: Tensor) -> Tensor:
-    """Returns those of all learners, by rank, joined along the first axis: [N, ...] to [R N, ...]."""
+    """Returns the tensors of all learners, by rank, joined along the first axis: [N, ...] to [R N, ...]."""
     if count() == 1:
         return x
     mine = tf.reshape(tf.range(count()) == rank(), [count()] + [1] * x.shape.rank)
@@ -115,7 +115,7 @@ def smallest(x: Tensor) -> Tensor:
 
 
 def own_rows(x: Tensor) -> Tensor:
-    """Returns this learner's part of what is the same for all, [R N, ...] to [N, ...]."""
+    """Returns this learner's rows of a tensor that is the same for all learners, [R N, ...] to [N, ...]."""
     if count() == 1:
         return x
     size = x.shape[0] // count()
@@ -137,8 +137,8 @@ def _exchanged(x: Tensor) -> Tensor:
     assert exchange is not None and turn is not None
     _State.exchanges[_PROCESSES, _State.group.rank] += 1
     number = _State.exchanges[_PROCESSES, _State.group.rank]
-    # TensorFlow runs what is ready in any order, but for what changes the same variable: that, in and around
-    # loops too, in the order in which it was traced.
+    # TensorFlow runs operations in any order, except those that change the same variable: these run in the
+    # order in which they were traced, also in and around loops.
     with tf.control_dependencies([turn.assign_add(1)]):
         found = tf.numpy_function(lambda values: exchange(number, values), [x], tf.float32)
     with tf.control_dependencies([found]):

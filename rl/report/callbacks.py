@@ -1,4 +1,4 @@
-"""What a caller's own code sees of a run while it is trained (`rl.train(..., callbacks=...)`)."""
+"""Callbacks: the caller's code during a training run (`rl.train(..., callbacks=...)`)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ if TYPE_CHECKING:
 
 
 class Callbacks:
-    """Is told what a run comes to; a subclass writes the methods that it needs.
+    """Base of callbacks; a subclass overrides the methods that it needs.
 
-    They are called in the process that trains, between two calls of the compiled loop. One that returns True
-    ends the training after the window under way, with a checkpoint, as if its steps were made. An error in
-    one ends the run with that error, after a checkpoint.
+    They are called in the training process, between two calls of the compiled loop. If one returns True, the
+    training ends after the current window, with a checkpoint, as if all steps were made. An error in one ends
+    the run with that error, after a checkpoint.
     """
 
     def on_evaluation(self, step: int, evaluation: Evaluation) -> bool | None:
-        """Is told of the episodes of an evaluation; `step`: environment steps made. Before `on_row`."""
+        """Is called after an evaluation, before `on_row`, with its episodes; `step`: environment steps so
+        far."""
 
     def on_row(self, step: int, row: dict[str, float]) -> bool | None:
-        """Is told of a row of metrics, as metrics.csv has it, after each `log_period` environment steps."""
+        """Is called with a row of metrics, as in metrics.csv, after each `log_period` environment steps."""
 
     def on_checkpoint(self, step: int, folder: Path) -> bool | None:
-        """Is told of a checkpoint that is whole, by its folder; newer ones take its place in time."""
+        """Is called with the folder of a complete checkpoint; later checkpoints replace it in time."""

@@ -1,7 +1,7 @@
 """TensorBoard event files, written record by record without TensorFlow's summary ops.
 
-A `tf.summary.scalar` costs a few hundred microseconds of eager op per metric; a protocol buffer in a
-TFRecord file is what it ends up as, and costs ten.
+A `tf.summary.scalar` is an eager operation of a few hundred microseconds per metric. Writing the same
+protocol buffer to a TFRecord file directly takes ten.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _log = logging.getLogger("rl.logger")
 
 
 class EventFile:
-    """An event file of a run directory, and a further one where that cannot be written for a moment.
+    """An event file in a run's folder; continues in a further file after a temporary write failure.
 
-    Without `resume_step` the folder's earlier event files are set aside (their run's checkpoints are gone, or
-    it never got to one) as `events.old`, which TensorBoard does not read; with it, TensorBoard is told to
-    forget what they hold of later steps. Raises OSError or Unavailable where it cannot be written.
+    Without `resume_step`, earlier event files (of a run whose checkpoints are gone, or that never wrote one)
+    are renamed to `events.old`, which TensorBoard does not read. With it, TensorBoard is told to drop their
+    events of later steps. Raises OSError or Unavailable where it cannot be written.
     """
 
     def __init__(self, directory: str | os.PathLike[str], resume_step: int | None = None):
@@ -79,8 +79,8 @@ class EventFile:
 
     def hparams(self, values: Mapping[str, bool | int | float | str]) -> None:
         """Fills the HParams plugin with flat names and their values."""
-        # No experiment's record: TensorBoard takes any one run's for all runs of a folder, and shows the
-        # names in it alone. Without one it collects names, types and metrics from all of them.
+        # No experiment record: TensorBoard would take one run's record for all runs of a folder, and show
+        # only its names. Without a record it collects names, types and metrics from all runs.
         summary = hparams_api.hparams_pb(dict(values))
         self._add(Event(summary=Summary.FromString(summary.SerializeToString())))
 
@@ -107,7 +107,7 @@ class EventFile:
             set_aside(self._directory / match[0], name="events")
 
     def _begin(self) -> None:
-        """Begins a file behind all others, with what may not be in them."""
+        """Begins a file that sorts after all others, and writes the events that these may lack."""
         self._is_there = False
         # TensorBoard reads files in the order of their names: ours must come last, whatever the clock says.
         number = max([int(time.time()), *(int(match[1]) + 1 for match in self._earlier())])
@@ -128,8 +128,8 @@ class EventFile:
         self._flushed, self._is_there = time.monotonic(), True
 
     def _begin_again(self, error: Exception) -> None:
-        """Begins another file: after a failure nobody knows what is in this one. All since the last flush
-        goes into the new one, and TensorBoard is told to forget what it has read of that."""
+        """Begins another file, since after a failure the content of this one is unknown. All events since the
+        last flush go into the new one, and TensorBoard is told to drop those that it may have read."""
         _log.warning("%s: trying again", self._failure(error))
         with contextlib.suppress(OSError, tf.errors.OpError):
             self._writer.close()

@@ -1,4 +1,4 @@
-"""Where a run's numbers go: `metrics.csv`, `perf.csv`, TensorBoard, and a tracker where one is named."""
+"""The logger of a run's metrics: `metrics.csv`, `perf.csv`, TensorBoard, and a tracker if one is named."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rl.report.tracking import Tracking
 from rl.report.video import Preview
 from rl.storage.files import failure, fsync_path, patiently, read_text, reason, set_aside, write_text_atomic
 
-PERF = "perf/"  # metrics that no two runs share: rates and times; they have a file of their own
+PERF = "perf/"  # metrics that are not reproducible (rates, times); they have a file of their own
 _BAD_NAME = re.compile(r'[,"\r\n]|^\s*$')
 _log = logging.getLogger("rl.logger")
 
@@ -30,9 +30,9 @@ class Logger:
     `metrics.csv` holds what a deterministic run reproduces bit for bit, `perf.csv` the `perf/*` metrics;
     both also go to TensorBoard, as do histograms of the variables that the regular expression
     `histograms` finds, and to the tracker called `track` (`rl.report.tracking`), where the run is called
-    `name`. `resume_step` is the step of the restored checkpoint, None for a fresh run, which
-    puts aside what an earlier run left in these files. For a resumed run's `metrics.csv` to equal the
-    uninterrupted one's, log all there is to log of a step, `flush()`, and only then save its checkpoint.
+    `name`. `resume_step` is the step of the restored checkpoint; None for a new run, which renames the files
+    that an earlier run left. For a resumed run's `metrics.csv` to equal the uninterrupted one's, log
+    everything of a step, call `flush()`, and only then save its checkpoint.
     """
 
     def __init__(
@@ -67,7 +67,8 @@ class Logger:
         self.close()
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Writes one row of scalars (numbers, numpy or TensorFlow scalars); None stands for "nothing to say".
+        """Writes one row of scalars (numbers, numpy or TensorFlow scalars); None means that there is no
+        value.
 
         Steps must not go back. Raises UsageError when the row cannot be written.
         """
@@ -115,8 +116,8 @@ class Logger:
         self._events.animation(int(step), name, preview.gif(), height, width)
 
     def log_hparams(self, hparams: Mapping[str, Any]) -> None:
-        """Fills TensorBoard's HParams plugin, of a run that begins, and a tracker that did not know the run;
-        nested mappings become `a.b`, other values their text."""
+        """Writes the hyperparameters to TensorBoard's HParams plugin, if the run is new, and to the tracker,
+        if the run is new there; nested mappings become `a.b`, other values their text."""
         if self._begins:
             self._events.hparams(_flat(hparams))
         if self._tracking is not None and self._tracking.new:
@@ -148,13 +149,14 @@ class Logger:
 
 
 class MetricsTable:
-    """A CSV file of rows `step,cell,...`; each is in the kernel's hands when `append` returns.
+    """A CSV file of rows `step,cell,...`; each row is written (not fsynced) when `append` returns.
 
-    A column appears when its first value does (the file is then rewritten, atomically); cells without a
-    value are empty. Opened with `resume_step`, the file is cut back to exactly what it was when the last
-    row of that step had been written: later rows, a torn last line and columns that only they used go.
-    So a deterministic run that is killed and resumed ends with the bytes of one that was not. A file that an
-    earlier run has left, and one with a damaged line, is kept beside it (`metrics.csv.old`).
+    A column is added with its first value (the file is then rewritten, atomically); cells without a value are
+    empty. Opened with `resume_step`, the file is cut back to its exact content after the last row of that
+    step: later rows, an incomplete last line and columns of later rows are removed. So a deterministic run
+        that is
+    killed and resumed ends with the same bytes as an uninterrupted one. A file of an earlier run is renamed
+    (`metrics.csv.old`), as is one with a wrong header or a damaged line before its last.
     """
 
     def __init__(self, path: str | os.PathLike[str], resume_step: int | None = None):
@@ -223,7 +225,7 @@ class MetricsTable:
         complete, torn = lines[:-1], lines[-1]
         header = complete[0].split(",") if complete else [""]
         rows: list[list[str]] = []
-        lost = not _is_header(header)  # more than what a crash was about to write
+        lost = not _is_header(header)  # a crash during a write cannot cause that
         for i, line in enumerate([] if lost else complete[1:]):
             row = line.split(",")
             if len(row) != len(header) or not row[0].isdecimal() or not _is_text(line):
@@ -253,7 +255,7 @@ def _is_header(names: list[str]) -> bool:
 
 
 def _is_text(line: str) -> bool:
-    """Says whether what was read as `surrogateescape` was UTF-8."""
+    """Says whether text that was read with `surrogateescape` was valid UTF-8."""
     return not any("\udc80" <= character <= "\udcff" for character in line)
 
 

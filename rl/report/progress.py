@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live line on a terminal, dated lines elsewhere and in `train.log`."""
+"""The progress display of a run: a live line on a terminal, dated lines elsewhere and in `train.log`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Progress:
     On a terminal it draws one live line (steps, steps/s, mean returns, time left). Elsewhere, and in the
     file `log_path`, it writes the same as a timestamped line at most every `interval` seconds, and once at
     the end. Inside it, warnings of the `rl` loggers become messages. The rate leaves out the time before
-    the first update, which is mostly compilation. `step` is where the run goes on; `unit` what is counted.
+    the first update, which is mostly compilation. `step` is the first step; `unit` the word for what is
+    counted.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Progress:
         self._clock = clock
         self._samples: deque[tuple[float, int]] = deque()
         self._step = step
-        self._returns: dict[str, float] = {}  # the newest, by whose they are
+        self._returns: dict[str, float] = {}  # the newest mean returns, by "train" or "eval"
         self._written_at: float | None = None
         self._written_step: int | None = None
         self._drawn_at: float | None = None
@@ -100,8 +101,8 @@ class Progress:
             self._file = None
 
     def update(self, step: int, train_return: float | None = None, eval_return: float | None = None) -> None:
-        """Tells how far the run is, and the mean return of training's episodes and of the evaluation; where
-        one is None it stays as it was."""
+        """Sets the run's step, and the mean returns of training episodes and of the evaluation; None keeps
+        the last value."""
         now = self._clock()
         self._step = int(step)
         for whose, mean in (("train", train_return), ("eval", eval_return)):
@@ -170,8 +171,8 @@ class Progress:
 
 @contextlib.contextmanager
 def unbroken(stream: TextIO) -> Iterator[None]:
-    """Lets what is printed in it do no harm where its reader is gone (a closed pipe, a terminal that hung
-    up): it and all that follows goes nowhere."""
+    """Inside, printing to a stream whose reader is gone (a closed pipe, a terminal that hung up) raises no
+    error: that output, and all later output, is discarded."""
     try:
         yield
     except OSError:
@@ -180,7 +181,7 @@ def unbroken(stream: TextIO) -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """Prints a line at once, into a pipe too; nothing is lost but it where its reader is gone."""
+    """Prints a line and flushes it; if the reader is gone, only the line is lost."""
     with unbroken(sys.stdout):
         print(line, flush=True)
 

@@ -1,4 +1,4 @@
-"""What a run's folder tells of it, read without TensorFlow, also while it is written."""
+"""Reads a run's folder without TensorFlow, also while the run is writing to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rl.errors import UsageError
 from rl.storage.files import failure, read_text, reason, text_if_sound
 
 RETURN = "eval/return_mean"
-# Hyperparameters of when something is written and how fast it is computed: learning does not depend on them.
+# Hyperparameters of output periods and computation, which do not affect learning.
 NOT_LEARNING = {
     "log_period",
     "eval_period",
@@ -57,7 +57,7 @@ def read_saved(run_dir: Path) -> dict[str, Any] | None:
 
 
 class RunData(NamedTuple):
-    """A run as its folder tells of it."""
+    """The data of a run, read from its folder."""
 
     path: Path
     name: str  # of its set
@@ -73,8 +73,8 @@ class RunData(NamedTuple):
 
 
 def find_runs(place: Path) -> list[RunData]:
-    """Returns all runs in and below a folder, in the order of their paths; what is within a run (what was
-    published of it) is none, nor is what is not whole yet.
+    """Returns all runs in and below a folder, sorted by path. Folders inside a run (such as a published
+    policy) and incomplete runs are left out.
 
     Raises:
         UsageError: one of them cannot be read.

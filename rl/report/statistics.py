@@ -1,8 +1,9 @@
-"""What a few runs say of a method: interquartile means, probabilities of improvement, performance profiles,
-each with a 95 % interval, by the definitions of Agarwal et al. 2021 (https://arxiv.org/abs/2108.13264).
+"""Statistics of methods from a few runs: interquartile means, probabilities of improvement, performance
+profiles, each with a 95 % interval, by the definitions of Agarwal et al. 2021 (https://arxiv.org/abs/2108.13264).
 
-A method's scores are a list of arrays, one for each task, of one number for each run. Intervals are
-percentile bootstraps, stratified: runs are drawn anew within each task. Tests hold the numbers to rliable's.
+A method's scores are a list of arrays, one array for each task, with one number for each run. Intervals are
+stratified percentile bootstraps: runs are resampled within each task. Tests compare the numbers with
+rliable's.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ def interquartile_mean(values: np.ndarray) -> np.ndarray:
 
 
 def statistic(runs: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Returns what is reported of so many runs, a function of [runs, ...]: the interquartile mean from 5 on,
-    the mean below."""
+    """Returns the statistic that is reported for so many runs, a function of [runs, ...]: the interquartile
+    mean for 5 runs or more, else the mean."""
     return interquartile_mean if runs >= IQM_FROM else lambda values: np.mean(values, 0)
 
 
 def interval(values: np.ndarray) -> Estimate:
-    """Returns the `statistic` of [runs, ...] and its interval, [...] each: runs are drawn as wholes, so that
-    it serves for curves as well."""
+    """Returns the `statistic` of [runs, ...] and its interval, [...] each. Whole runs are resampled, so this
+    works for learning curves as well."""
     values = np.asarray(values, np.float64)
     of = statistic(len(values))
     drawn = np.random.default_rng(0).integers(len(values), size=(len(values), RESAMPLES))

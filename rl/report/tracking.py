@@ -1,6 +1,6 @@
-"""Mirrors what TensorBoard gets of a run to a tracker (`--track`).
+"""Sends the metrics that TensorBoard gets to a tracker (`--track`) as well.
 
-It is talked to in a thread of its own: one that fails, or does not answer, costs a warning, never the run.
+That happens in a separate thread: a tracker that fails or does not answer costs a warning, never the run.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ _log = logging.getLogger("rl.logger")
 
 
 class Tracking:
-    """Feeds the tracker called `kind` with what is logged of the run in `folder`, in a thread of its own.
+    """Sends the log of the run in `folder` to the tracker called `kind`, in a separate thread.
 
-    name: what the run is called there. resumed: whether it goes on with the tracker's run that `folder`
-    names; rows up to the last step that was sent are not sent again.
+    name: the run's name in the tracker. resumed: whether to continue the tracker's run that `folder` names;
+        rows
+    up to the last step that was sent are not sent again.
     """
 
     def __init__(self, kind: str, folder: Path, name: str, resumed: bool):

@@ -1,4 +1,4 @@
-"""What a run was made with: `hparams.json`, `command.txt` and `versions.json` beside its results."""
+"""The provenance of a run: `hparams.json`, `command.txt` and `versions.json` beside its results."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def write_run_files(
 ) -> None:
     """Writes `hparams.json` and `versions.json`, and adds a dated line to `command.txt`: one for each start.
 
-    resumed_at: the step that the run goes on from, None where it begins. If other versions made it
-        until then, one line says so, and they are kept as `versions_to_step_N.json`.
+    resumed_at: the step from which the run is resumed, None for a new run. If it was trained with other
+        versions until then, one line says so, and these are kept as `versions_to_step_N.json`.
 
     Raises UsageError when they cannot be written.
     """
@@ -81,8 +81,8 @@ def write_run_files(
 
 
 def _own_code(hparams: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the beginnings of the SHA-256 of the user's own modules, as far as these are files: those that
-    registered parts, and that of an environment `module:name`."""
+    """Returns abbreviated SHA-256 hashes of the user's own modules that are files: those that registered
+    parts, and that of an environment `module:name`."""
     named = [*hparams.get("user_modules", ()), str(hparams.get("hparams", {}).get("env")).partition(":")[0]]
     found = {}
     for name in named:

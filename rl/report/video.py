@@ -39,8 +39,8 @@ def headless_setup() -> bool:
 class Preview:
     """A film's frames, few and small: an animated GIF, which TensorBoard shows.
 
-    However long the film: when there are `frames` of them, every second one goes and from then on only every
-    second one of those that would have been taken stays.
+    It keeps at most `frames` frames of a film of any length: when there are that many, every second one is
+    dropped, and from then on half as many are taken.
 
     Args:
         fps: of the film.
@@ -154,7 +154,7 @@ class VideoWriter:
         ffmpeg, self._ffmpeg = self._ffmpeg, None
         ffmpeg.close()
         if check:
-            # ffmpeg's exit status is not to be had: a full disk shows in what can be read back.
+            # ffmpeg's exit status is not available: read the film back, which fails after a full disk.
             try:
                 arrived, _ = imageio_ffmpeg.count_frames_and_secs(str(self._temporary))
             except RuntimeError as error:

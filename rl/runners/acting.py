@@ -1,7 +1,7 @@
 """Acting with a converted policy: numpy observations in, numpy actions out, and no TensorFlow.
 
-`rl.runners.actor.Actor` makes what is used here from an agent. A worker's process gets it ready made
-(`Portable`): it starts in a second and takes a third of the memory that it would take with TensorFlow.
+`rl.runners.actor.Actor` converts an agent for this. Worker processes receive the converted policy
+(`Portable`): they start in a second, with a third of the memory that a process with TensorFlow takes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rl.types import Nest
 
 
 class Signature(NamedTuple):
-    """What acting takes and gives."""
+    """Describes the inputs and outputs of the act function."""
 
     num_envs: int  # B
     dtypes: list[str]  # of the observation's arrays, as the policy takes them
@@ -28,7 +28,7 @@ class Signature(NamedTuple):
     weights: list[tuple[int, ...]]  # shapes of the variables that acting reads
     state: list[np.ndarray]  # [B, ...] what is carried from step to step, at the start of episodes
     network_state: list[int]  # which of `state` are the network's
-    extras: tuple[str, ...]  # what is kept beside the transition
+    extras: tuple[str, ...]  # names of the extra outputs that a trajectory stores, such as log_prob
     wanted: list[tuple[str, tuple[int, ...], int]]  # random draws of a step: kind, shape, limit
 
 
@@ -61,7 +61,7 @@ class Acting:
 
     @staticmethod
     def of(portable: Portable, seed: int) -> Acting:
-        """Returns the policy that another process has converted; `sync` gives it weights."""
+        """Returns the acting policy of what another process has converted; `sync` sets its weights."""
         signature = portable.signature
         program = LiteRTProgram(portable.model, portable.names, len(signature.weights))
         return Acting(program, signature, seed)
@@ -109,12 +109,12 @@ class Acting:
         return [self._state[i] for i in self._signature.network_state]
 
     def restart(self, seed: int) -> None:
-        """Begins anew as one made with that seed, in [0, 2^64); the weights stay."""
+        """Resets to the state after construction with that seed, in [0, 2^64); the weights stay."""
         self._seed = seed
         self.forget()
 
     def forget(self, starts: np.ndarray | bool = True) -> None:
-        """Starts the recurrent state anew where `starts` [B] (default: everywhere): a new episode."""
+        """Resets the recurrent state where `starts` [B] (default: everywhere), for a new episode."""
         if not self._state or not np.any(starts):
             return
         for i, leaf in enumerate(self._state):

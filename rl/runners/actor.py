@@ -3,8 +3,8 @@
 A call of a compiled tf.function from Python costs 100 to 250 microseconds however small the network;
 LiteRT's interpreter runs the same graph in a few. So the agent's `act` is converted once, with the
 weights, the random numbers and the step as inputs, and the weights are copied in when they change.
-Where the conversion is refused (an operation LiteRT lacks), and for networks with convolutions, over which it
-takes twice to four times as long, the compiled function is called instead.
+Where the conversion fails (an operation LiteRT lacks), and for networks with convolutions, for which LiteRT
+takes two to four times as long, the compiled function is called instead.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Actor(Acting):
         training: whether it explores.
         seed: of its exploration.
         backend: "litert", "compiled", or "auto": LiteRT where it is faster and the conversion works.
-        sampled: whether it draws its actions where it does not explore.
+        sampled: whether it samples its actions when `training` is false.
 
     Raises:
         UsageError: `sampled`, of a policy that is not stochastic.
@@ -164,10 +164,10 @@ class _CompiledProgram:
 
 
 def _converted(concrete: Any, tracer: _Tracer) -> LiteRTProgram:
-    """The act function in LiteRT, which says what the original says of random input.
+    """Converts the act function to LiteRT, and checks its outputs on random input against the original's.
 
     Raises:
-        RuntimeError: it does not.
+        RuntimeError: the outputs differ.
     """
     with quiet():
         model = tf.lite.TFLiteConverter.from_concrete_functions([concrete]).convert()

@@ -1,4 +1,4 @@
-"""What a trained run that adapts to tasks returns on others, before and after it adapts."""
+"""The returns of a trained meta-learning run on new tasks, before and after it adapts to them."""
 
 from __future__ import annotations
 

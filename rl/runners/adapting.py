@@ -21,17 +21,18 @@ from rl.types import Tensor
 
 
 def check_adapts_here(hparams: HParams, workers: Any) -> None:
-    """Raises UsageError where tasks do not stay while they are adapted to, or rewards are not their own."""
+    """Raises UsageError where tasks would change during adaptation, or rewards are not the environment's
+    own."""
     check_compiled_loop(hparams, workers, "adapts", " to tasks, which in-graph environments alone keep")
     check_own_rewards(hparams, "adapts by")
 
 
 class AdaptingRunner(InGraphRunner):
-    """Runs an environment whose tasks stay for a rollout, within which the algorithm adapts to them.
+    """Runs an environment whose tasks stay the same for a rollout, in which the algorithm adapts to them.
 
-    A rollout is `inner_steps` + 1 parts of equal length. Each begins with new episodes of the same tasks, and
-    ends with a step that resets: what has not ended before is truncated there. After each part but the last
-    the algorithm adapts; after the last, tasks are drawn anew.
+    A rollout has `inner_steps` + 1 parts of equal length. Each begins with new episodes of the same tasks.
+    Its last step resets all environments, and truncates the episodes that are still running. After each part
+    but the last the algorithm adapts; after the last, new tasks are drawn.
 
     Args: as of `InGraphRunner`.
 
@@ -89,6 +90,6 @@ class AdaptingRunner(InGraphRunner):
         return carry, tf.nest.map_structure(lambda x, row: tf.concat([x, row[None]], 0), rows, reset)
 
     def _keep_tasks(self, keeps: bool) -> None:
-        """Says to what is traced next whether tasks outlast their episodes."""
+        """Sets whether the code that is traced next keeps an environment's task when its episode ends."""
         if self._tasks is not None:
             self._tasks.keeps_tasks = keeps

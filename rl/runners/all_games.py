@@ -1,4 +1,4 @@
-"""All games that a policy can come to, whatever the other side does: whether it can be beaten at all."""
+"""All games of a policy against every sequence of the opponent's moves: can the policy be beaten at all?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST = 1_000_000  # games; those with large boards have more
 
 
 class Outcomes(NamedTuple):
-    """How many games end how, for the policy."""
+    """Counts the games that the policy won, drew and lost."""
 
     wins: int
     draws: int
@@ -52,7 +52,7 @@ def all_games(agent: Agent, side: int) -> Outcomes:
 
 
 def _outcomes(env_of: Callable[[int], Versus], act: Callable[[Nest], np.ndarray], side: int) -> Outcomes:
-    """Goes through all positions of as many moves at once, each as often as games lead to it."""
+    """Searches breadth-first: all positions after n moves together, one for each game that leads there."""
     physics = env_of(1).game.initial(random.key(0))
     found = np.zeros(3, int)
     while (count := int(tf.nest.flatten(physics)[0].shape[0])) > 0:

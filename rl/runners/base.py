@@ -15,15 +15,15 @@ from rl.parallel.devices import Devices
 from rl.runners.from_data import Fingerprint
 from rl.runners.iteration import Iteration
 
-# Asked now and then with the iterations made so far by a call of `Runner.advance`: False ends that call.
+# `Runner.advance` calls it now and then with the number of iterations it has made: False ends `advance`.
 GoOn = Callable[[int], bool]
 
 
 class Runner:
     """Runs iterations: a rollout of `rollout_length` steps in `num_envs` environments, then learning.
 
-    All its state is in `variables`, and that of the window under way in `unfinished`; with in-graph
-    environments, restoring them continues the run bit for bit. `step` counts environment steps, autoreset
+    All its state is in `variables`, and the metrics of the current window in `unfinished`; with in-graph
+    environments, restoring both continues the run bit for bit. `step` counts environment steps, autoreset
     steps included, so that it is known in advance.
     """
 
@@ -32,7 +32,7 @@ class Runner:
     pack: MetricPack  # names the metrics
     recorder: Recorder | None = None  # of what is played
     fingerprint: Fingerprint | None = None  # of the data that it learns from
-    # What ended the last call of `advance`. The next one raises it: a checkpoint can be written before.
+    # The error that ended the last call of `advance`. The next call raises it, after a checkpoint in between.
     failed: EnvironmentFailed | None = None
 
     def __init__(self, iteration: Iteration, devices: Devices | None = None):
@@ -50,8 +50,7 @@ class Runner:
         return self.devices.named(self.iteration.variables) | data
 
     def appended(self) -> dict[str, int]:
-        """Returns variables that change nowhere but where rows are appended, by name, with the rows ever
-        appended."""
+        """Returns the append-only variables, by name, each with the number of rows ever appended to it."""
         return self.devices.appended(
             {f"memory/{name}": rows for name, rows in self.memory.appended().items()}
         )
@@ -68,15 +67,17 @@ class Runner:
     def advance(self, iterations: int, go_on: GoOn | None = None) -> int:
         """Makes `iterations` iterations, fewer where `go_on` says so; returns how many.
 
-        However they are split over calls, in-graph runs are the same to the bit, and so are their sums.
+        In-graph runs and their sums are the same to the bit, however many calls the iterations are split
+        over.
 
         Raises:
-            EnvironmentFailed: environments fail; where it had learned in this call, the next call does.
+            EnvironmentFailed: environments fail; if iterations of this call were made before, the next call
+                raises it.
         """
         raise NotImplementedError
 
     def sums(self) -> dict[str, float]:
-        """Returns the metrics since the window began, of means the sums over updates; what has no value is
+        """Returns the metrics since the window began, means as sums over updates; metrics without a value are
         left out."""
         kinds = self._kinds_so_far()
         total = MetricPack(kinds).over_devices(self._totals)
@@ -85,7 +86,7 @@ class Runner:
         return {name: float(-x if kinds[name] == "min" else x) for name, x in values.items()}
 
     def row(self) -> dict[str, float]:
-        """Returns the row that is logged of the window; what has no data is left out."""
+        """Returns the window's row for the log; metrics without data are left out."""
         rest, kinds = self.sums(), self._kinds_so_far()
         updates, row = rest.pop("updates", 0.0), {}  # none: environments failed before anything was learned
         episodes = rest.pop("episodes", None)  # None: nothing is played
@@ -121,7 +122,8 @@ class Runner:
         return {"kinds": kinds, "sums": values}
 
     def resume_window(self, found: dict[str, Any]) -> None:
-        """Goes on with what `unfinished` gave. With another number of devices it is lost."""
+        """Restores the metrics that `unfinished` returned; they are dropped if the number of devices
+        changed."""
         self._began_without_extremes = "kinds" not in found  # by a version that knew of no other kinds
         if len(found["sums"]) != len(self._totals):
             return
@@ -143,8 +145,8 @@ class Runner:
         return {}
 
     def save(self, address: str) -> None:
-        """Is called after `variables` went into a checkpoint of the run at that address (mostly a folder):
-        what is kept elsewhere follows."""
+        """Saves state that is not in `variables`; called after these were written to a checkpoint of the run
+        at that address (usually a folder)."""
 
     def restored(self, address: str) -> None:
         """Is called after a checkpoint of the run at that address has been read into `variables`.
@@ -157,12 +159,12 @@ class Runner:
 
     @property
     def repeatable(self) -> bool:
-        """Says whether it can begin anew (`begin_as`): it is all in `variables` and the agent's guard."""
+        """Says whether `begin_as` can restart it: all its state is in `variables` and the agent's guard."""
         return False
 
     def begin_as(self, fresh: Runner) -> None:
-        """Begins the run that another runner, built alike but of another seed, would begin; what is compiled
-        stays. Only where it is `repeatable`."""
+        """Takes over the initial state of another runner, which differs only in its seed, and keeps the
+        compiled functions. Only if `repeatable`."""
         start = fresh.variables
         for name, variable in self.variables.items():
             variable.assign(tf.convert_to_tensor(start[name]))
@@ -172,7 +174,7 @@ class Runner:
         self.begin_window()
 
     def record_to(self, recorder: Recorder) -> None:
-        """Lets a recorder know of all that is played from now on. Raises UsageError where that cannot be."""
+        """Records all further rollouts with a recorder. Raises UsageError where this runner cannot."""
         raise UsageError("--record_data: nothing is played in this process: leave it out")
 
     def close(self) -> None:

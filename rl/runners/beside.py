@@ -1,4 +1,4 @@
-"""What is played beside an evaluation: levels that are trained on, other opponents."""
+"""Extra evaluations that are only logged: on the training levels, against other opponents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rl.runners.evaluate import Evaluator
 
 
 class Beside:
-    """Evaluators of other options of the environment than evaluations have, for what they log alone.
+    """Evaluates with other options of the environment than the main evaluation, only to log the results.
 
     Args:
         agent: whose hparams say which.

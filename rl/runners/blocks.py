@@ -28,9 +28,10 @@ class BlockContent(NamedTuple):
 
 
 class BlockLayout:
-    """What the arrays of a block are, for a compiled function that takes them.
+    """Describes the arrays of a block, which are the arguments of a compiled function.
 
-    Few arguments: each costs tens of microseconds, which with one environment is more than a step takes.
+    Values share arrays to keep the arguments few: each costs tens of microseconds, which with one environment
+    is more than a step takes.
 
     Args:
         content: what they hold.

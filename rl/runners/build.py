@@ -81,7 +81,7 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
 
 
 def _from_data(hparams: HParams, seed: int, workers: Workers | None, strategy: Any) -> Runner:
-    """Returns the runner of what plays nothing, as `build_runner`."""
+    """Returns the offline runner; arguments as in `build_runner`."""
     if hparams.data_chunk:  # what is imported reads files of a format that the rest need not know
         from rl.runners.chunked import build_chunked
 
@@ -92,7 +92,7 @@ def _from_data(hparams: HParams, seed: int, workers: Workers | None, strategy: A
 
 
 def _check_here(hparams: HParams, experience: str, workers: Workers | None, strategy: Any) -> None:
-    """Raises UsageError where something that is asked for is not done with these workers or devices."""
+    """Raises UsageError where the hparams ask for something that these workers or devices do not support."""
     if hparams.demonstrated:
         check_data(hparams)
     if hparams.taught:
@@ -117,7 +117,7 @@ def _runner_class(hparams: HParams, in_graph: bool, options: dict[str, Any]) -> 
 
 
 def _of_rows(hparams: HParams, agents: int, experience: str) -> HParams:
-    """Returns the hyperparameters of an algorithm to which each agent of an environment is a row.
+    """Returns the hyperparameters of an algorithm that treats each agent of an environment as a batch row.
 
     Raises:
         UsageError: an algorithm that plays every environment by parameters of its own.

@@ -1,8 +1,8 @@
-"""Learning from data that are larger than memory: one chunk of them is held, and the next one is being read.
+"""Learning from data larger than memory: one chunk is in memory while the next one is read.
 
-Chunks are of whole episodes, drawn by the run's seed, and come in an order that is drawn anew for each pass.
-One is learned from in as many updates as see each of its transitions once, on average; the compiled function
-knows nothing of it. Which chunk an iteration learns from follows from its number, so a run goes on bit
+Chunks consist of whole episodes, chosen at random by the run's seed. Each pass over the data has a new random
+order of chunks. A chunk stays for as many updates as sample each of its transitions once, on average; the
+compiled function does not know of chunks. An iteration's number determines its chunk, so a run resumes bit
 for bit.
 """
 

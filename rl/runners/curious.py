@@ -1,4 +1,4 @@
-"""Curiosity (hparam `curiosity`) in a run: where there can be some."""
+"""Curiosity (hparam `curiosity`) in a run: checks that the run supports it, and makes the module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rl.parallel.devices import Devices
 
 
 def check_curious_here(hparams: HParams, experience: str, workers: Any, strategy: Any) -> None:
-    """Raises UsageError where what is new cannot be rewarded, before anything is made."""
+    """Raises UsageError where a run does not support intrinsic rewards, before anything is built."""
     said = f"curiosity={hparams.curiosity}"
     if experience == "parameters":
         raise UsageError(
@@ -30,7 +30,7 @@ def check_curious_here(hparams: HParams, experience: str, workers: Any, strategy
 
 
 def curiosity_of(agent: Agent[Any], seed: int) -> Curiosity | None:
-    """Returns the module that an agent's hparams name, None for none.
+    """Returns the curiosity module that an agent's hparams name; None if they name none.
 
     Raises:
         UsageError: the environment is one of many agents.

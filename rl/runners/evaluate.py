@@ -80,8 +80,9 @@ class Evaluator:
         return Actor(self.agent, self._envs.num_envs, False, 0, self.agent.hparams.act_backend, sampled)
 
     def scores(self, evaluation: Evaluation) -> dict[str, float]:
-        """Returns what games against an opponent came to, a win 1, a draw 0.5: "score", and of those in which
-        the learner had the first or the second move. Nothing where there is no opponent."""
+        """Returns the mean score (win 1, draw 0.5, loss 0) of games against an opponent: "score" over all
+        games, and separately for those in which the learner moved first or second. Empty without an
+        opponent."""
         envs = self._envs
         if not isinstance(envs, GraphHost) or not isinstance(envs.env, Versus):
             return {}
@@ -107,8 +108,9 @@ class Evaluator:
         return played(lambda now: self._play(self._actors[self._sampled], now, stopped, recorder), seed)
 
     def other(self, seed: int, stopped: Callable[[], bool] | None = None) -> tuple[str, Evaluation] | None:
-        """Plays what `eval_policy` did not ask for; returns its name, "sampled" or "greedy", and its
-        episodes of that seed; None for policies that are not stochastic. Raises Stopped as `run`."""
+        """Plays the same episodes with the other of the two values of `eval_policy`; returns its name,
+        "sampled" or "greedy", and the episodes. None for policies that are not stochastic. Raises Stopped as
+        `run`."""
         if not self.agent.stochastic:
             return None
         other = not self._sampled
@@ -128,8 +130,8 @@ class Evaluator:
     ) -> Evaluation:
         """Plays the episodes of a seed by `actor`.
 
-        Each environment plays a number of episodes fixed beforehand: taking whichever end first would
-        favour short ones."""
+        Each environment plays a number of episodes fixed beforehand: counting the episodes that end first
+        would favour short ones."""
         actor.sync()
         if recorder is not None:
             recorder.start_over()  # it may have been told of episodes in which an environment failed
@@ -149,7 +151,7 @@ class Evaluator:
             observation, reward, terminated, truncated = envs.step(action)
             if recorder is not None:
                 agents = len(gone) // self._num_envs
-                wants = np.repeat(tally.wants, agents) & ~gone  # a step of who is there
+                wants = np.repeat(tally.wants, agents) & ~gone  # only agents that have not left
                 numbers = _row(reward), _row(terminated), _row(truncated), _row(wants)
                 log_prob = _row(extras[0]) if extras else None  # of a policy that draws its actions
                 columns = _row(before, observation), _row(action)
@@ -204,10 +206,10 @@ class _Tally:
         return all(len(each) >= n for each, n in zip(self._played, self._wanted, strict=True))
 
     def add(self, reward: np.ndarray, gone: np.ndarray, share: float) -> None:
-        """Takes a step in. reward and gone, whether its episode is over, are of each row; share: by what the
-        sum of agents' rewards is multiplied to give the team's."""
+        """Adds a step. reward, gone: of each row, the reward and whether its episode is over; share: the
+        factor that turns the sum of the agents' rewards into the team's reward."""
         self.length += 1.0
-        if self._any_ended:  # this step, a reset, is of no episode
+        if self._any_ended:  # this step is a reset, and belongs to no episode
             self._total[self._ended] = self.length[self._ended] = 0.0
         self._total += self.by_env(reward).sum(1) * share
         self._any_ended = bool(gone.any())
@@ -232,7 +234,7 @@ def _row(*nests: Any) -> Any:
 
 
 def _check_spaces(agent: Agent[Any], envs: HostEnv) -> None:
-    """Raises UsageError where the backend that trains calls other spaces by this id than Gymnasium does."""
+    """Raises UsageError where this id has other spaces in the training backend than in Gymnasium."""
     pairs = ((agent.observation_space, envs.observation_space), (agent.action_space, envs.action_space))
     hparams = agent.hparams
     if hparams.offline:

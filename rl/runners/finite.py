@@ -1,4 +1,4 @@
-"""Looks for NaN and infinity, once per window of iterations: a state that has them is not kept."""
+"""The search for NaN and infinity in a run's state and metrics, once per window of iterations."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SHOWN = 3  # names that a message gives, of metrics and of variables
 
 
 class FiniteCheck:
-    """Finds what of a run is not finite.
+    """Finds metrics and variables of a run that are not finite.
 
     Args:
-        variables: all state by name; of those of other types than floating point nothing is looked at.
+        variables: all state by name; only floating-point variables are checked.
     """
 
     def __init__(self, variables: Mapping[str, Any]):
@@ -27,8 +27,8 @@ class FiniteCheck:
         self._all_finite: Any = None  # compiled at the first look
 
     def trouble(self, row: Mapping[str, float]) -> str:
-        """Says what is not finite, of a row's metrics of training (`train/`) and of all state; empty where
-        all is well."""
+        """Names what is not finite among a row's training metrics (`train/`) and the variables; empty if
+        nothing is."""
         metrics = [f"{key} is {value}" for key, value in row.items() if key.startswith("train/")
                    and not math.isfinite(value)]  # fmt: skip
         if self._all_finite is None:

@@ -1,4 +1,4 @@
-"""The data set that a run learns from: read, looked at, and known again when the run goes on."""
+"""The data set that a run learns from: read, checked, and recognised when the run is resumed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rl.spaces import space_spec
 
 
 class Fingerprint:
-    """What a checkpoint holds of the data, which are read again when the run goes on.
+    """Keeps a fingerprint of the data in checkpoints; a resumed run reads the data themselves again.
 
     Args:
         number: `fingerprint` of what the run learns from.
@@ -68,7 +68,7 @@ def scaled(hparams: HParams, data: Dataset, low: float, high: float) -> Dataset:
 
 
 def fingerprint(data: Dataset) -> int:
-    """Returns a number that other data hardly have, in [-2^63, 2^63): of their columns, not of files."""
+    """Returns a hash of the data's columns (not of their files), in [-2^63, 2^63)."""
     digest = hashlib.sha256()
     columns = (data.observation, data.action, data.reward, data.terminated, data.truncated, data.lengths)
     for leaf in tf.nest.flatten(columns):
@@ -104,8 +104,8 @@ def check_fits(hparams: HParams, data: Dataset, agent: Agent) -> None:
 
 
 def check_same_spaces(hparams: HParams, of_data: Sequence[Any], of_env: Sequence[Any]) -> None:
-    """Raises UsageError where networks for the one pair of spaces, observations and actions, do not do for
-    the other."""
+    """Raises UsageError where networks for the data's observation and action space do not fit the
+    environment's."""
     for i, (data, env) in enumerate(zip(of_data, of_env, strict=True)):
         if not alike(data, env, acts=i == 1):
             raise UsageError(
@@ -115,8 +115,8 @@ def check_same_spaces(hparams: HParams, of_data: Sequence[Any], of_env: Sequence
 
 
 def alike(one: spaces.Space, other: spaces.Space, acts: bool = False) -> bool:
-    """Says whether networks for one space do for the other: tensors, how many values discrete ones have;
-    where they act in it (`acts`), also the limits of a Box, unless one has none."""
+    """Says whether networks for one space fit the other: the same tensors and numbers of discrete values; for
+    action spaces (`acts`) also the same finite bounds of a Box."""
 
     def looks(space: spaces.Space) -> Any:
         discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)

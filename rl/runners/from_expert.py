@@ -1,4 +1,4 @@
-"""The trained run that another one asks what is right (hparam `expert`): found, read, and whether it fits."""
+"""The trained run that labels observations as an expert (hparam `expert`): found, read and checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rl.saved_run import read_saved, read_weights, reading, saved_agent
 
 
 def check_asked_here(hparams: HParams, workers: Any, strategy: Any) -> None:
-    """Raises UsageError where there is no run to ask, or others would have to ask it."""
+    """Raises UsageError where there is no expert, or where workers or other learners would need it too."""
     check_expert(hparams)
     expert = hparams.flat()["expert"]
     if workers is not None:
@@ -26,7 +26,7 @@ def check_asked_here(hparams: HParams, workers: Any, strategy: Any) -> None:
 
 
 def expert_of(agent: Agent[Any]) -> Agent[Any]:
-    """Reads the best policy of the run that an agent's hparam `expert` names, as it was evaluated.
+    """Reads the best policy, by its evaluations, of the run that an agent's hparam `expert` names.
 
     Raises:
         UsageError: there is none; it was trained on another environment, or its spaces are others; it

@@ -1,13 +1,13 @@
-"""Whether a run is well, and to which checkpoint it goes back where it is not.
+"""Detects NaN and infinity in a run, and chooses the checkpoint to which the run goes back.
 
-Updates of NaN or infinity are left out within the compiled function (`rl.agents.guard`). A run is in trouble
-once `nan_patience` of them came in a row, or a number of its own state (networks, optimizers, statistics) or
-of its metrics is none. Looked at is that after each window, and before each checkpoint within one.
+The compiled function skips updates with NaN or infinity (`rl.agents.guard`). A run is in trouble after
+`nan_patience` skipped updates in a row, or once its state (networks, optimizers, statistics) or its metrics
+are not finite. Both are checked after each window, and before each checkpoint within one.
 
-A checkpoint is healthy once updates from its weights were made: at a later look some had been, and the last
-one was not left out. Finite weights alone prove nothing: with those from which all updates are left out, the
-trouble has begun. The newest healthy checkpoint is always kept. A run in trouble goes back to it; where none
-has been found healthy yet, to the oldest one that is there.
+A checkpoint is healthy once updates from its weights were made: at a later check some had been made, and the
+last one was not skipped. Finite weights alone prove nothing, since all updates from them may be skipped. The
+newest healthy checkpoint is always kept, and a run in trouble goes back to it. If none has been healthy yet,
+it goes back to the oldest one that exists.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from rl.storage.checkpoint import CheckpointManager
 
 _log = logging.getLogger("rl")
 
-# What was played, and is played: updates that meet NaN there are left out, and it passes.
+# Experience and environments: updates that meet NaN there are skipped, until it is overwritten.
 PASSING = ("memory/", "env/", "host/", "data/")
 
 
 class Health:
-    """Looks after a run.
+    """Checks a run for NaN and infinity, and marks its healthy checkpoints.
 
     Args:
         runner: what trains.
-        checkpoints: of the run, of which it says which one stays.
-        hparams: say how patient it is.
+        checkpoints: of the run; the newest healthy one is marked to be kept.
+        hparams: `nan_patience` and the other hyperparameters of going back.
     """
 
     def __init__(self, runner: Runner, checkpoints: CheckpointManager, hparams: HParams):
@@ -45,7 +45,8 @@ class Health:
         self._made = self._guard.made  # updates of this process that were made before it
 
     def resume(self, meta: Mapping[str, Any], step: int) -> None:
-        """Goes on with what `saved` gave to a checkpoint of that step, or an earlier version did not."""
+        """Restores what `saved` put into the meta of a checkpoint of that step; earlier versions put
+        nothing."""
         self._guard.resume(meta.get("guard"))
         self._checkpoints.kept = meta.get("healthy")
         self._unproven = step
@@ -59,7 +60,7 @@ class Health:
         self._unproven, self._made = step, self._guard.made
 
     def look(self, row: Mapping[str, float]) -> str:
-        """Says what the trouble is, empty where there is none; `row`: of metrics, so far."""
+        """Describes the trouble, empty where there is none; `row`: the window's metrics so far."""
         in_a_row, patience = self._guard.in_a_row, self._guard.patience
         if in_a_row >= patience:
             return f"{patience} updates in a row were left out: {self._guard.first()} was NaN or infinite"
@@ -70,7 +71,7 @@ class Health:
         return trouble
 
     def skipped(self) -> dict[str, float]:
-        """Returns the metric of updates that were left out since the last row, and warns of them; empty where
+        """Returns the metric of updates that were skipped since the last row, and warns of them; empty if
         none was."""
         count = self._guard.skipped
         if not count:
@@ -80,14 +81,14 @@ class Health:
         return {"train/skipped_updates": count}
 
     def gone_back(self, trouble: Diverged) -> None:
-        """Is called once the checkpoint that `trouble` names has been restored: learning rates are lowered,
-        by the iterations that follow."""
+        """Lowers the learning rates of the iterations that follow; called once the checkpoint that `trouble`
+        names has been restored."""
         guard = self._guard
         guard.rollbacks = trouble.rollbacks
         guard.go_on(trouble.lr_scale)
 
     def verdict(self, trouble: str) -> NotFinite:
-        """Returns what is to be raised of a run in trouble."""
+        """Returns the exception to raise for a run in trouble."""
         hparams, step, gone_back = self._hparams, self._runner.step, self._guard.rollbacks
         steps = self._checkpoints.steps()
         kept, most = self._checkpoints.kept, hparams.nan_max_rollbacks

@@ -1,8 +1,8 @@
 """The in-graph runner: environment, rollout, memory and updates in one compiled function.
 
 The "Anakin" architecture (Hessel et al. 2021, "Podracer architectures for scalable reinforcement
-learning"). Python runs once per row of metrics, and about twice a second where rows are further apart, to see
-whether it was asked to stop; between, nothing leaves the compiled code.
+learning"). Python runs once per row of metrics, or about twice a second if rows are further apart, to see
+whether the run was asked to stop; in between, nothing leaves the compiled code.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LONG, SHORT = 1.0, 0.25  # seconds that a call of the compiled loop should take 
 
 
 class Carry(NamedTuple):
-    """What goes from one environment step to the next, within a rollout and between rollouts."""
+    """The state that is carried from one environment step to the next, within and between rollouts."""
 
     state: Nest  # of the environment, leaves [B, ...]
     observation: Nest  # [B, ...]
@@ -43,7 +43,7 @@ class Carry(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What a step of a rollout leaves, [B, ...]; of all its steps, [T, B, ...]."""
+    """What a rollout records of a step, [B, ...]; stacked over its steps, [T, B, ...]."""
 
     observation: Nest
     action: Nest
@@ -56,9 +56,10 @@ class Record(NamedTuple):
 
 
 class LoopRunner(Runner):
-    """Makes iterations in one compiled loop, of which Python sees the sums alone.
+    """Makes iterations in one compiled loop that returns only the sums of metrics to Python.
 
-    A subclass says what `Iteration.run` is to be given, and calls `compile` when all it reads is there.
+    A subclass chooses the source for `Iteration.run`, and calls `compile` once everything that the loop reads
+    exists.
     """
 
     def compile(self, source: Any, jit_compile: bool) -> None:
@@ -105,7 +106,7 @@ class InGraphRunner(LoopRunner):
         env: a GraphEnv of `num_envs` environments.
         iteration: agent and memory.
         jit_compile: whether XLA compiles the loop.
-        devices: those that share the environments; `env` is of one device's part.
+        devices: those that share the environments; `env` has the environments of one device.
     """
 
     def __init__(self, env: Any, iteration: Iteration, jit_compile: bool, devices: Devices):
@@ -135,7 +136,7 @@ class InGraphRunner(LoopRunner):
         self.recorder, self._loop = recorder, RecordedLoop(self, self._rollout, recorder, jit_compile)
 
     def _start_apart(self, place: int, start: Carry) -> None:
-        """Gives one device a start of its own."""
+        """Sets the start of one device, so that devices begin with different episodes."""
         for variable, value in zip(tf.nest.flatten(self._carry), tf.nest.flatten(start), strict=True):
             self.devices.values(variable)[place].assign(value)
 
@@ -151,7 +152,7 @@ class InGraphRunner(LoopRunner):
     def _rollout(self, seed: Tensor, step: Tensor) -> tuple[Trajectory, Episodes]:
         """`rollout_length` steps of every environment, from where the last rollout stopped.
 
-        Agents that compare parameters get fresh episodes: each has to be played by one set of parameters.
+        Agents that compare parameters get fresh episodes: one set of parameters must play a whole episode.
         """
         agent, env = self.agent, self.env
         length = agent.hparams.rollout_length
@@ -193,15 +194,15 @@ class InGraphRunner(LoopRunner):
         return _advance(carry, state, memory, action, extras, following, self._team)
 
     def _act(self, carry: Carry, seed: Tensor, step: Tensor) -> tuple[Nest, dict[str, Tensor], Nest]:
-        """Actions, what the rollout keeps beside, and what acting carries on."""
+        """(actions, extras for the trajectory, next recurrent state), as `Agent.act`."""
         return self.agent.act(carry.observation, carry.recurrent_state, seed, step, True)
 
     def _kept(self) -> dict[str, tuple[int, ...]]:
-        """Shapes, of one row, of what the rollout keeps beside, float32."""
+        """Shapes of the trajectory's extras for one environment, float32 each, by name."""
         return dict.fromkeys(self.agent.trajectory_extras, ())
 
     def _row(self) -> Record:
-        """Specs of what one step leaves."""
+        """Specs of the record of one step."""
         num_envs = self.env.num_envs
         flag, number = tf.TensorSpec([num_envs], tf.bool), tf.TensorSpec([num_envs], tf.float32)
         running = tf.TensorSpec([num_envs // self.env.agents], tf.float32)
@@ -226,10 +227,10 @@ def _advance(
     following: TimeStep,
     team: Team,
 ) -> tuple[Carry, Record]:
-    """The next carry, and the row that the step leaves in the record.
+    """Returns the next carry, and the record of the step.
 
-    After the autoreset step the policy's state starts anew; not before, so that the value of the last
-    observation of an episode is that of its own history.
+    The recurrent state is reset after the autoreset step and not before, so that the value of an episode's
+    last observation depends on that episode's history.
     """
     alive = 1.0 - tf.cast(carry.ended, tf.float32)  # [B]: 0 where this was the autoreset step
     playing = team.any(alive)

@@ -2,9 +2,9 @@
 
     rollout -> episode sums -> reward -> memory.add -> sample -> update -> metrics -> next seeds
 
-A runner says where its rollouts come from, and compiles `Iteration.run`. All is of tensors: it runs eagerly,
-or within one compiled function. Random numbers are folded from (run seed, iteration, purpose), as
-`rl/runners/seeds.py` says: a run restored to iteration 700 draws what it would have drawn.
+A runner says where its rollouts come from, and compiles `Iteration.run`. All steps are tensor functions: they
+run eagerly, or within one compiled function. Random numbers are folded from (run seed, iteration, purpose),
+as `rl/runners/seeds.py` says: a run restored to iteration 700 draws what it would have drawn.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ class Iteration:
         memory: what agents of experience "transition" or "sequence" sample from; empty for others.
         seed: of everything random in the run.
         augment: reward augmentation (rl.envs.rewards); None: the environment's own reward.
-        workers: how many processes send rollouts, in any order; None where each goes on from the last.
-        late: whether older weights acted in the rollouts: the values noted there are then computed anew.
-        in_graph: whether `run` plays the rollout, or none is; else it ends with noise for the next rollout.
-        curiosity: what rewards the new as well; None: nothing does.
+        workers: how many processes send rollouts, in any order; None if each rollout continues the last one.
+        late: whether the rollouts come from older weights; then their values are recomputed.
+        in_graph: True if `run` plays the rollout, or if there is none (offline). If False, the rollout comes
+            from outside, and `run` ends by resampling the network's noise for the next one.
+        curiosity: adds intrinsic rewards; None: there are none.
     """
 
     def __init__(self, agent: Agent, memory: Any, seed: int = 0, augment: Any = None,
@@ -63,16 +64,17 @@ class Iteration:
         return self.number * self.steps_per_iteration
 
     def reseed(self, seed: int) -> None:
-        """Takes another seed, for a run that begins anew in what is compiled."""
+        """Sets another seed, for a new run that reuses the compiled functions."""
         self.seed, self.root_seed = seed, random.key(seed)
         self._root.assign(self.root_seed)
 
     def run(self, source: Callable[..., Any] | Samples | None, worker: Any = None) -> loops.Metrics:
         """Makes one iteration; returns sums: over finished episodes, and of each metric over the updates.
 
-        source: the rollout: (seed, environment steps so far) to its trajectory and `episodes.Episodes`, None
-            where who played adds these up. Or what buffers elsewhere have sampled. None: nothing is played.
-        worker: who made the rollout, int32 scalar.
+        source: a function from (seed, environment steps so far) to the rollout's trajectory and its
+            `episodes.Episodes` (None if whoever played it sums up the episodes); or the batches that buffers
+            in other processes have sampled; or None: nothing is played.
+        worker: the number of the worker that played the rollout, int32 scalar.
         """
         seed, learn_seed = iteration_seeds(self._root.value(), self.number)
         step = self.step()
@@ -89,12 +91,13 @@ class Iteration:
         return metrics
 
     def learn(self, trajectory: Trajectory, seed: Tensor, step: Tensor, worker: Any = None) -> loops.Metrics:
-        """Does what follows a rollout. Agents learn from rewards in units of their present deviation where
-        `normalize_reward` asks for it; a memory keeps them as they came, since the deviation drifts."""
+        """Learns from a rollout, at once or through the memory; returns sums of metrics as `run`. With
+        `normalize_reward`, rewards are divided by the present deviation when they are learned from; a memory
+        stores them unscaled, since the deviation drifts."""
         agent, hparams = self.agent, self.agent.hparams
         agent.schedule(step)
         trajectory = trajectory._replace(reward=augmented(trajectory, self._augment, hparams.gamma))
-        unseen = newest(trajectory, hparams.rollout_length)  # the rest, a worker has sent before
+        unseen = newest(trajectory, hparams.rollout_length)  # a worker has sent the earlier steps before
         if self.reward_scale is not None:
             ended = tf.logical_or(unseen.terminated, unseen.truncated)
             self.reward_scale.observe(unseen.reward, ended, unseen.mask, worker)
@@ -115,7 +118,8 @@ class Iteration:
         return _summed(metrics)
 
     def _updates(self, seed: Tensor, step: Tensor, samples: Samples | None = None) -> loops.Metrics:
-        """Means of the metrics of the updates on what the memory, or `samples`, gives; and how many."""
+        """Makes the updates on batches of the memory, or of `samples`; returns the means of their metrics,
+        and their number as "updates"."""
 
         def one_update(i: Tensor) -> loops.Metrics:
             sample_seed, update_seed = update_seeds(seed, i)
@@ -135,6 +139,6 @@ class Iteration:
 
 
 def _summed(metrics: loops.Metrics) -> loops.Metrics:
-    """Returns means over updates as sums; "updates" then are those that were made, not left out."""
+    """Returns means over updates as sums; "updates" then counts only updates that were not skipped."""
     found = loops.summed(metrics)
     return found if "finite" not in found else found | {"updates": found.pop("finite")}

@@ -1,4 +1,4 @@
-"""What is compiled of a run that is over, for the copies after it and for its own test episodes."""
+"""Reuse of a finished run's compiled functions, for later copies and for its own test episodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rl.hparams.hparams import HParams
 from rl.runners.base import Runner
 from rl.runners.evaluate import Evaluator
 
-LARGEST = 1 << 28  # bytes of variables of a runner that is kept: the next one's are built beside them
+LARGEST = 1 << 28  # most bytes of a kept runner's variables: the next runner's exist at the same time
 
 
 class Kept:
@@ -27,8 +27,8 @@ class Kept:
         self._hparams: HParams | None = None
 
     def compiled(self, hparams: HParams, built: Runner) -> Runner:
-        """Returns the runner that is kept, which begins anew as the one just built for these hyperparameters
-        would, to the bit; that one itself where none is kept."""
+        """Returns the kept runner, reset to the initial state of the one just built for these
+        hyperparameters; `built` itself if none is kept."""
         kept, self._runner = self._runner, None
         if kept is None or hparams is not self._hparams:
             self.close()
@@ -37,11 +37,11 @@ class Kept:
         return kept
 
     def agent_of(self, hparams: HParams | None) -> Agent[Any] | None:
-        """Returns the agent that was trained by these hyperparameters, if it is kept; any weights."""
+        """Returns the kept agent if it has these hyperparameters, with whatever weights; else None."""
         return self._agent if hparams is self._hparams else None
 
     def take_evaluator(self, agent: Agent[Any], episodes: int) -> Evaluator:
-        """Makes an evaluator, or gives the kept one away; whoever has it closes it."""
+        """Returns the kept evaluator, or makes one; the caller closes it."""
         kept, self._evaluator = self._evaluator, None
         if kept is not None and kept.agent is agent and kept.episodes == episodes:
             return kept
@@ -64,7 +64,7 @@ class Kept:
             evaluator.close()
 
     def keep(self, hparams: HParams, runner: Runner, evaluator: Evaluator | None) -> None:
-        """Takes over what a run has used, as far as another can use it. The caller closes the runner."""
+        """Keeps the parts of a finished run that another run can reuse. The caller closes the runner."""
         self.close()
         if runner.devices.count > 1:
             if evaluator is not None:

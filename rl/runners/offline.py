@@ -2,9 +2,9 @@
 
     sample -> update -> metrics -> next seeds
 
-A whole window is one compiled call, as with in-graph environments, and the data lie in variables beside the
-weights. Nothing is played, so that steps are gradient updates: `train_steps` and periods, learning rates,
-rows and checkpoints count these.
+A whole window is compiled, as with in-graph environments, and the data are in variables like the weights.
+Nothing is played, so steps are gradient updates: `train_steps`, periods, learning rates, rows and checkpoints
+count these.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def observe_data(iteration: Iteration, data: Dataset) -> None:
 
 
 def running_returns(reward: np.ndarray, lengths: np.ndarray, gamma: float) -> np.ndarray:
-    """Returns float32 [N]: at each step the rewards of its episode so far, each discounted by its age, as
-    `RewardScale` has them."""
+    """Returns the discounted sum of the episode's rewards so far at each step, float32 [N]: the recurrence
+    R[t] = r[t] + gamma R[t-1] of `RewardScale`."""
     found, step, total = np.zeros(len(reward)), 0, 0.0
     for length in lengths:
         total = 0.0
@@ -120,7 +120,7 @@ def _take_in(moments: Moments, rows: np.ndarray) -> None:
 
 
 def check_offline(hparams: HParams, workers: Any, strategy: Any) -> None:
-    """Raises UsageError where there are no data, or something is asked for that such a run does not do."""
+    """Raises UsageError where there are no data, or the hparams ask for something that offline runs lack."""
     if hparams.curiosity is not None:
         raise UsageError(
             f"curiosity={hparams.curiosity} rewards what is played, and memory=dataset plays nothing"

@@ -22,8 +22,8 @@ from rl.parallel import replicas
 
 
 def check_compiled_loop(hparams: HParams, workers: Any, does: str, why: str) -> None:
-    """Raises UsageError where an algorithm that `does` something between the steps of an in-graph environment
-    would be run elsewhere. why: the end of the sentence that says what it needs."""
+    """Raises UsageError where an algorithm that needs the compiled loop would run outside of it. does, why:
+    the verb and the reason, for the message."""
     algo = hparams.algo
     if workers is not None:
         raise UsageError(f"{algo} {does} in the compiled loop: leave --num_workers out")
@@ -73,8 +73,8 @@ def memory_class(agent: Agent) -> Any:
 
 
 def memory_spec(agent: Agent, num_envs: int, length: int, frame_stack: int) -> MemorySpec:
-    """Returns what a memory must know; the recurrent state in it is of numpy arrays, for other processes
-    too."""
+    """Returns the spec of the memory; its recurrent state is of numpy arrays, so that it can be sent to other
+    processes."""
     state = tf.nest.map_structure(np.array, network_state(agent.initial_state(num_envs)))
     spaces, extras = (agent.observation_space, agent.action_space), agent.trajectory_extras
     return MemorySpec(*spaces, num_envs, length, state, frame_stack, extras)
@@ -95,8 +95,8 @@ def reward_augmentation(agent: Agent) -> Any:
 
 
 def start_mode(agent: Agent, in_graph: bool) -> str:
-    """Returns `compile_mode`, which TensorFlow is told; with several learners never "xla", which cannot
-    compile what they exchange."""
+    """Returns `compile_mode` and sets TensorFlow up for it; with several learners never "xla", which cannot
+    compile the exchange between them."""
     mode = compile_mode(agent, in_graph)
     tf.config.run_functions_eagerly(mode == "eager")
     return "graph" if mode == "xla" and replicas.count() > 1 else mode

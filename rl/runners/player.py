@@ -77,8 +77,8 @@ class Player:
     def film_all(
         self, seeds: Sequence[int], folder: Path, label: str, stopped: Callable[[], bool] | None = None
     ) -> None:
-        """Films an episode for each seed, `LABEL_episode_NUMBER`. One that cannot be written for now ends
-        that with a warning: what the caller has played before is worth more.
+        """Films an episode for each seed, `LABEL_episode_NUMBER`. If a film cannot be written for a temporary
+        reason, a warning is logged and the rest are left out, so that the caller keeps its earlier results.
 
         Raises:
             UsageError, Stopped: as `film`, but not Unavailable.

@@ -1,4 +1,4 @@
-"""Recording what is played (`--record_data`): who tells a `Recorder` of it, and what it says of who plays."""
+"""Recording of rollouts as a data set (`--record_data`): its sources, and its metadata on policy and run."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ KEPT = 8 << 20  # bytes of rollouts that a call of the compiled loop returns at 
 
 
 def training_recorder(request: Request, address: str, runner: Runner) -> Recorder | None:
-    """Returns what records the training of a run; None where it is not asked for.
+    """Returns the recorder of a run's training; None without `--record_data`.
 
     address: of the run.
 
     Raises:
-        UsageError: the data set holds episodes of another environment; the runner cannot tell what is played.
-            or its folder cannot be written. Nothing is.
+        UsageError: the data set holds episodes of another environment; the runner cannot record; or the
+            folder cannot be written. Nothing is written then.
     """
     if request.record_data is None:
         return None
@@ -59,11 +59,11 @@ def training_recorder(request: Request, address: str, runner: Runner) -> Recorde
 def policy_recorder(
     folder: str, agent: Agent[Any], name: str | None, address: str, **policy: Any
 ) -> Recorder:
-    """Returns what records episodes of a trained policy.
+    """Returns a recorder for episodes of a trained policy.
 
     name: of its hparams.
     address: of its run.
-    policy: what else is known of it: which, step, seed.
+    policy: further metadata of the policy: which, step, seed.
 
     Raises:
         UsageError: as `training_recorder`.

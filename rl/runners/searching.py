@@ -19,7 +19,7 @@ from rl.types import Nest, Tensor
 
 
 def check_searched_here(hparams: HParams, workers: Any) -> None:
-    """Raises UsageError where there is no model to search in, or not one of the rewards that are learned
+    """Raises UsageError where there is no model to search in, or its rewards are not those that are learned
     from."""
     check_compiled_loop(
         hparams, workers, "searches", ", and an in-graph environment alone is a model of itself"
@@ -32,7 +32,7 @@ def check_searched_here(hparams: HParams, workers: Any) -> None:
 
 
 class SearchRunner(InGraphRunner):
-    """Runs an environment in which every action of training is searched for, all of it in the compiled loop.
+    """Runs an environment in which a tree search chooses every action of training, in the compiled loop.
 
     Args: as of `InGraphRunner`.
     """

@@ -84,7 +84,7 @@ class SelfPlayRunner(InGraphRunner):
         return super().scalars() | self.league.scalars()
 
     def _rollout(self, seed: Tensor, step: Tensor) -> tuple[Trajectory, Episodes]:
-        """A rollout, before which the present self may enter the league, and whose games are then counted."""
+        """Admits the present self to the league where that is due, plays a rollout, and counts its games."""
         self.league.admit(step)
         found = super()._rollout(seed, step)
         counted = self._carry.state

@@ -1,8 +1,8 @@
 """The host runner: environments outside TensorFlow, acting through `Actor`, learning compiled.
 
-With `overlap`, the learner works on one rollout while the environments make the next, with the weights
-of before ("Sebulba", Hessel et al. 2021). The lag is one iteration, none for the first rollout after a row of
-metrics, where everything is brought to rest: results do not depend on which of the two is faster.
+With `overlap`, the learner works on one rollout while the environments collect the next with the previous
+weights ("Sebulba", Hessel et al. 2021). The lag is one iteration, and none for the first rollout after a row
+of metrics, which waits for the learner: results do not depend on which of the two is faster.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class SyncRunner(Runner):
         self.actor.sync()
 
     def scalars(self) -> dict[str, float]:
-        """Returns how often the environments were made anew, once they were."""
+        """Returns how often the environments were remade after a failure, if they ever were."""
         return {"perf/environments_rebuilt": self.env.rebuilt} if self.env.rebuilt else {}
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class SyncRunner(Runner):
                 break
         if self._pending is not None:
             doing("the compiled learning")
-            # Rows of metrics and checkpoints stand between calls: nothing may be under way there.
+            # Rows of metrics and checkpoints come between calls, when no learning may be in progress.
             self._finish(self._pending.result())
             self._pending = None
         for variable, value in zip(self._reached, tf.nest.flatten(self.collector.observation), strict=True):
@@ -175,8 +175,8 @@ class SyncRunner(Runner):
         return learned
 
     def _episodes(self, trajectory: Trajectory, life_lost: Tensor) -> Episodes:
-        """The episodes of a rollout. Learning takes the loss of a life for an end; an episode's return and
-        length go on to the real one."""
+        """The episodes of a rollout. For learning an episode ends with a life (`life_lost`); its logged
+        return and length continue to the end of the game."""
         team, mask = self._team, trajectory.mask
         alive = counted = team.any(mask)
         ended = team.ended(trajectory.terminated, trajectory.truncated, mask)

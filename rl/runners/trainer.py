@@ -43,14 +43,14 @@ from rl.storage.storage import Storage
 
 _log = logging.getLogger("rl")
 
-SLOW = 2.0  # seconds: a run whose iterations take longer, and cannot be stopped within, is saved more often
-HANG = 1800.0  # seconds without progress after which a run with workers ends, to go on; compiling takes less
+SLOW = 2.0  # seconds: a run with longer iterations, which cannot be interrupted, is saved more often
+HANG = 1800.0  # seconds without progress after which a run with workers exits; compiling takes less
 SHARE = 0.05  # of its time that such a run may spend on that
 AGAIN = 60.0  # seconds after which a periodic checkpoint that could not be written is tried again
 
 
 class Result(NamedTuple):
-    """What a training run came to."""
+    """The outcome of a training run."""
 
     run_dir: Path
     step: int
@@ -64,9 +64,10 @@ class Result(NamedTuple):
 
 
 class Trainer:
-    """Trains the run of a request where `storage` has it, from its newest checkpoint where there is one.
+    """Trains the run of a request in `storage`, from its newest checkpoint if there is one.
 
-    Building it restores and may raise UsageError; nothing has been written by then. kept: of copies before.
+    The constructor restores the run and may raise UsageError, before anything is written. kept: compiled
+    parts of earlier copies.
     """
 
     def __init__(self, request: Request, storage: Storage, kept: Kept | None = None):
@@ -77,7 +78,7 @@ class Trainer:
         kept, strategy = kept or Kept(), systems.strategy()
         self.runner = kept.compiled(hparams, build_runner(hparams, request.seed, workers, strategy))
         self.agent = self.runner.agent
-        # None where data are all there is, and no environment to play in.
+        # None if the run has only a data set, and no environment to play in.
         self.evaluator = kept.take_evaluator(self.agent, request.eval_episodes) if hparams.env else None
         self.estimator = self._make_estimator()
         self.beside = Beside(self.agent, request.eval_episodes)
@@ -110,8 +111,8 @@ class Trainer:
 
     @classmethod
     def gone_back(cls, request: Request, storage: Storage, trouble: Diverged) -> Trainer:
-        """Builds the trainer of a run that is to go back, and saves there that it has. A process that is
-        killed before goes back again."""
+        """Builds the trainer of a run that goes back to an earlier checkpoint, and records that in the
+        checkpoint. A process that is killed before this finishes goes back again when it is resumed."""
         CheckpointManager(storage.folder / "checkpoints").forget_after(trouble.back_to)
         trainer = cls(request, storage)
         trainer.health.gone_back(trouble)
@@ -122,9 +123,10 @@ class Trainer:
         """Trains to `train_steps` or until `stop` is requested; always leaves a checkpoint of where it is.
 
         Raises:
-            Diverged: updates came to NaN or infinity: the run goes on with `gone_back`.
-            EnvironmentFailed: environments failed too often; the checkpoint is of when they did.
-            NotFinite: updates did, and it cannot go back any more; of that window the row alone is kept.
+            Diverged: updates were NaN or infinite; the run goes on with `gone_back`.
+            EnvironmentFailed: environments failed too often; the state at that moment was saved.
+            NotFinite: updates were NaN or infinite, and the run may not go back again; the window's row was
+                logged, but no checkpoint written.
             Unavailable: rows or checkpoints could not be written.
         """
         total, start = self.hparams.train_steps, time.perf_counter()
@@ -186,7 +188,7 @@ class Trainer:
         return not stop.requested
 
     def _is_complete(self) -> bool:
-        """Says whether all steps are made, or as good a policy found as was asked for."""
+        """Says whether all steps are made, or the training may end early (`stop_at_return`, a callback)."""
         asked, best = self.hparams.stop_at_return, self._evaluated
         good = asked is not None and best is not None and best >= asked
         made = self.runner.step >= self.hparams.train_steps
@@ -201,7 +203,8 @@ class Trainer:
     def _is_save_due(self, within: bool) -> bool:
         """Says whether a periodic checkpoint is due; within: in a window.
 
-        There never with `overlap`, where being at rest would change what is learned, nor twice of one state.
+        Within a window none is due with `overlap`, where waiting for the learner would change what is
+        learned, nor twice for the same state.
         """
         period = self.hparams.checkpoint_period
         if within and (self.hparams.overlap or not period):
@@ -241,8 +244,8 @@ class Trainer:
 
     @contextlib.contextmanager
     def _saving_what_was_learned(self) -> Iterator[None]:
-        """Ends the run, where something fails in it but for numbers that are none, after a checkpoint, if
-        one can be written. (A row that could not be is missing then.)"""
+        """Tries to write a checkpoint before an exception leaves the block, except NotFinite and MachineLost.
+        (A row that could not be written is missing then.)"""
         try:
             yield
         except Exception as error:
@@ -252,7 +255,7 @@ class Trainer:
             raise
 
     def _check_health(self, row: dict[str, float], logger: Logger) -> None:
-        """Raises NotFinite, the row logged, where the run is in trouble; Diverged where it is to go back."""
+        """Logs the row and raises if the run is in trouble: Diverged if it is to go back, else NotFinite."""
         trouble = self.health.look(row)
         if trouble:
             logger.log(self.runner.step, row)
@@ -268,7 +271,7 @@ class Trainer:
         return "updates" if self.hparams.offline else "steps"
 
     def leave_to(self, kept: Kept) -> None:
-        """Leaves what is compiled to those that come after."""
+        """Gives the compiled functions to the copies that follow."""
         kept.keep(self.hparams, self.runner, self.evaluator)
         self.evaluator = None
 
@@ -386,6 +389,6 @@ class Trainer:
 
 
 def _is_due(before: int, step: int, period: int, total: int) -> bool:
-    """Says whether a multiple of `period` was passed since `before`, or the end reached; 0: at the end
-    alone."""
+    """Says whether a multiple of `period` was passed since `before`, or the end reached; period 0: only at
+    the end."""
     return step >= total or (period > 0 and before // period != step // period)

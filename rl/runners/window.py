@@ -17,20 +17,20 @@ LOOK = 0.2  # seconds between two looks at the clock
 class Window:
     """`log_period` environment steps, rounded up to whole iterations; the last one ends with training.
 
-    It may be left and gone on with, also in another process (`saved`, `resume`): its row is made of the sums
-    over all its iterations.
+    It may be interrupted and continued, also in another process (`saved`, `resume`): its row contains the
+    sums over all its iterations.
 
     Attributes:
-        iterations: how many it has had.
-        seconds: what they took.
-        gap: seconds between the last two moments at which it could have been left.
+        iterations: how many were made.
+        seconds: how long they took.
+        gap: seconds between the last two moments at which it could have been interrupted.
         begun: whether this process has made an iteration, the first of which compiles.
     """
 
     def __init__(self, runner: Runner, hparams: HParams):
         self._runner, self._hparams = runner, hparams
         self.iterations, self.seconds, self.gap = 0, 0.0, 0.0
-        self.begun = self._told = False  # the first iteration is made; that it begins is said
+        self.begun = self._told = False  # _told: whether the message of the first iteration was shown
 
     @property
     def steps(self) -> int:
@@ -38,12 +38,12 @@ class Window:
         return self.iterations * self._runner.steps_per_iteration
 
     def run(self, progress: Progress, is_over: Callable[[], bool]) -> bool:
-        """Makes the iterations that are left; False where `is_over`, asked now and then, ended that."""
+        """Makes the remaining iterations; returns False if `is_over`, called now and then, interrupted it."""
         runner, start, at = self._runner, self._runner.step, time.perf_counter()
         length = runner.steps_per_iteration
         left = -(-self._hparams.log_period // length) - self.iterations
         left = min(left, -(-(self._hparams.train_steps - start) // length))
-        if left <= 0:  # it was left after its last iteration
+        if left <= 0:  # it was interrupted after its last iteration
             return True
         if not self._told:
             self._told = True

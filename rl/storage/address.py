@@ -36,7 +36,7 @@ def check_whole(address: str | os.PathLike[str], flag: str = "--output_dir") -> 
 
 
 def check_recorded(folder: str, num_workers: int) -> None:
-    """Raises UsageError where --record_data cannot be: no folder of this machine, or others play."""
+    """Raises UsageError where --record_data is not possible: its folder is remote, or workers play."""
     if not folder or is_remote(folder):
         raise UsageError(f"--record_data {folder!r}: name a folder of this machine, such as data/cartpole")
     check_whole(folder, "--record_data")
@@ -59,13 +59,15 @@ def check_run(address: str, flag: str) -> None:
 
 
 def output_beside(run: str, to: str | None, name: str, holds: Sequence[str], force: bool) -> Path:
-    """Returns the folder that what is made of a run is written to: `to`, or `name` in the run's folder.
+    """Returns the output folder for something made from a run (an export, a publication): `to`, or `name` in
+    the run's folder.
 
-    holds: names of what is in such a folder and in no run's, by which an earlier one is known.
+    holds: names of files that such an output folder has and a run's folder has not; an earlier output is
+        recognised by them.
 
     Raises:
-        UsageError: the run is remote and no folder is named; the folder is there and not to be replaced, or
-            is none that may be: the run's own, or one of something else.
+        UsageError: the run is remote and no folder is named; the folder exists and `force` is false, or it is
+            not an earlier output: it is the run's own, or has other contents.
     """
     if to is None and is_remote(run):
         raise UsageError("--to: name a local folder, the run is at a remote address")
@@ -97,9 +99,9 @@ def join(address: str, *names: str) -> str:
 def default_output(
     name: str, env: str | None = None, overrides: str = "", seed: int = 0, num_workers: int = 0
 ) -> str:
-    """Names the folder of a run that was given none: `runs/NAME`, and behind that what it was asked for
-    besides, so that unlike runs do not meet: `runs/ppo-Acrobot-v1-lr=0.001-seed_3-workers_2`; of a set in
-    a file `runs/FILE`."""
+    """Returns the default folder of a run: `runs/NAME`, followed by the other settings, so that different
+    runs have different folders: `runs/ppo-Acrobot-v1-lr=0.001-seed_3-workers_2`; for a set in a file
+    `runs/FILE`."""
     parts = [
         os.path.normpath(name.removesuffix(".toml")),
         env,

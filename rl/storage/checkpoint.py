@@ -1,11 +1,11 @@
-"""Checkpoints that are whole or not there, checked before they are believed.
+"""Atomic checkpoints, checked before they are restored.
 
 A checkpoint is a folder: one `tf.train.Checkpoint` of a flat `{name: variable}` and a `manifest.json`
 with the size and checksum of every file, the variables' names, shapes and dtypes, the step and `meta`. Large
-variables that change by appending alone are files of their own (`rl/storage/pieces.py`).
-It is written under a temporary name (`.ckpt-tmp-...`), made durable and renamed, so a crash at any moment
-leaves the checkpoints that were there before. Where a folder of the same name must be replaced, the
-old one is first renamed to `.ckpt-old-...`: whichever moment the crash chooses, one of the two is whole.
+append-only variables are files of their own (`rl/storage/pieces.py`).
+It is written under a temporary name (`.ckpt-tmp-...`), fsynced and renamed, so a crash at any moment
+leaves the earlier checkpoints intact. If a folder of the same name must be replaced, the old one is first
+renamed to `.ckpt-old-...`: at any moment one of the two is complete.
 """
 
 from __future__ import annotations
@@ -65,21 +65,21 @@ class CheckpointError(Unavailable):
     """A checkpoint could not be written (disk full, folder unwritable); the earlier ones are untouched."""
 
 
-# What TensorFlow raises for a file whose content is not what it should be; others may pass.
+# TensorFlow's errors for a file with wrong content; its other errors may be temporary.
 _WRONG = tf.errors.NotFoundError, tf.errors.DataLossError, tf.errors.InvalidArgumentError
 
 
 class CheckpointManager:
     """The numbered checkpoints `step_000000012345` of one run, the newest `keep` of them, and its `best`.
 
-    A manager that only restores writes nothing, except that what a crashed write left behind is removed.
+    A manager that only restores writes nothing, but removes the leftovers of crashed writes.
 
     Args:
-        directory: folder of this machine.
-        keep: how many numbered ones stay.
-        far: place in which checkpoints count: they are sent there as they are saved, and restored from there;
-            `directory` then holds copies. None: `directory` is all there is.
-        saved: called after each that has been written.
+        directory: local folder.
+        keep: how many numbered checkpoints are kept.
+        far: remote place of the checkpoints: they are uploaded when they are saved, and restored from there;
+            `directory` then holds copies. None: the checkpoints are in `directory`.
+        saved: called after each checkpoint that was written.
     """
 
     def __init__(
@@ -112,10 +112,10 @@ class CheckpointManager:
     ) -> Path:
         """Writes the checkpoint of `step` durably, then removes all but the newest `keep`.
 
-        `meta` is anything small that JSON can hold. `appended`: variables that are rings of rows and change
-        nowhere but where rows are appended, with how many ever were: of large ones only what changed is
-        written. Raises CheckpointError when it cannot be written or sent, or when an intact checkpoint of a
-        later step is there (another run writes to this folder).
+        `meta` is anything small that JSON can hold. `appended`: append-only variables (rings of rows), with
+        the number of rows ever appended: of large ones only the changed pieces are written. Raises
+        CheckpointError when the checkpoint cannot be written or uploaded, or when an intact checkpoint of a
+        later step exists (another run writes to this folder).
         """
         later = [path for at, path in self._found() if at > step and path not in self._damaged]
         if later:
@@ -188,7 +188,7 @@ class CheckpointManager:
             patiently(lambda path=path: remove_folder(path), f"cannot remove {path}")  # type: ignore[misc]
 
     def close(self) -> None:
-        """Removes what this machine has of checkpoints that count elsewhere."""
+        """Removes the local copies of remote checkpoints."""
         if self._far is not None:
             empty(self.directory)
 
@@ -217,7 +217,8 @@ class CheckpointManager:
         return sorted(numbered, reverse=True)
 
     def _prune(self, step: int) -> None:
-        """Removes what `keep` does not cover, and what was found damaged: it must not crowd out good ones."""
+        """Removes the checkpoints beyond `keep`, and damaged ones, which must not take the place of good
+        ones."""
         good = [path for at, path in self._found() if at <= step and path not in self._damaged]
         old = [path for path in good[self.keep :] if self.kept != int(path.name[-12:])]
         for path in [*old, *self._damaged]:
@@ -261,7 +262,7 @@ def read_single(
 
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
-    """Reads what the checkpoint folder `path` says of itself, not its data. Raises UsageError when it is
+    """Reads the manifest of the checkpoint folder `path`, not its data. Raises UsageError when it is
     damaged."""
     try:
         return load_manifest(Path(path))
@@ -305,7 +306,8 @@ def _fill(
     appended: Mapping[str, int],
     previous: tuple[Path, Manifest] | None,
 ) -> None:
-    # A prefix of its own: a reader whose folder is swapped under it finds a file missing, never a mixture.
+    # A new prefix each time: if the folder is replaced while it is read, a file is missing, but files never
+    # mix.
     prefix = f"state-{uuid.uuid4().hex[:12]}"
     large = choose_large(variables, appended)
     rest = {name: variable for name, variable in variables.items() if name not in large}
@@ -382,8 +384,8 @@ def _signature(variables: dict[str, tf.Variable]) -> Signature:
 
 
 def _from_here() -> tf.train.CheckpointOptions:
-    """Files are written and read by this process; by default each machine would its own variables, on a disk
-    of its own."""
+    """Returns options with which this process writes and reads all files; by default each machine would do
+    that for its own variables, on its own disk."""
     with tf.device("/device:CPU:0"):
         here = tf.constant(0).device  # its name among those of all machines
     return tf.train.CheckpointOptions(experimental_io_device=here)

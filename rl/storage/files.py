@@ -24,9 +24,9 @@ from rl.errors import Unavailable, UsageError
 
 _CHUNK = 1 << 22  # bytes read at a time when a file is checksummed
 _PROBE = 1 << 16  # bytes of the probe file: an empty file fits on a full disk
-PAUSES = (0.1, 1.0)  # seconds before what failed is tried again
+PAUSES = (0.1, 1.0)  # seconds before a failed operation is tried again
 MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}  # there is no such file
-# What stays as it is until somebody changes a path or its rights; everything else may pass.
+# Errors that last until somebody changes a path or its rights; all others may be temporary.
 _FOR_GOOD = MISSING | {
     errno.EACCES,
     errno.EPERM,
@@ -51,15 +51,17 @@ def may_pass(error: BaseException) -> bool:
 
 
 def failure(text: str, error: BaseException) -> UsageError:
-    """Returns what to raise where `error` ends the work: Unavailable where it may pass, else UsageError."""
+    """Returns the exception to raise if `error` ends the work: Unavailable if it may be temporary, else
+    UsageError.
+    """
     return (Unavailable if may_pass(error) else UsageError)(text)
 
 
 def patiently(call: Callable[[], T], failed: str = "") -> T:
-    """Calls, and again after a moment where that fails and may pass; returns what it returns.
+    """Calls a function and returns its result; tries again after a moment if it fails for a temporary reason.
 
-    failed: what the one line says where it fails for good (UsageError or Unavailable); empty: what was raised
-        is raised.
+    failed: text of the UsageError or Unavailable that is raised if all tries fail; empty: the last error is
+        raised itself.
     """
     try:
         return _tried(call)
@@ -82,10 +84,11 @@ def _tried(call: Callable[[], T]) -> T:
 
 
 def set_aside(path: Path, why: str = "as it was found", name: str | None = None) -> None:
-    """Renames what a run goes on without to `NAME.old`, or `NAME.old2` and so on; says so. Raises OSError.
+    """Renames a file that a run must not use to `NAME.old`, or `NAME.old2` and so on, and warns. Raises
+    OSError.
 
-    why: what the line says between the file's name and the other one.
-    name: NAME, where the file's own will not do.
+    why: words of the warning between the file's name and the new one.
+    name: NAME, if it is not the file's own.
     """
     number, name = 1, name or path.name
     while (other := path.with_name(f"{name}.old{'' if number == 1 else number}")).exists():
@@ -107,7 +110,7 @@ def _named(error: OSError) -> str:
 
 
 def fsync_path(path: str | os.PathLike[str]) -> None:
-    """Makes a file's content, or a folder's list of names, durable."""
+    """Fsyncs a file, or a folder's list of names."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -126,10 +129,11 @@ def checksum(path: str | os.PathLike[str]) -> int:
 
 @contextlib.contextmanager
 def folder_lock(directory: Path, wait: bool) -> Iterator[bool]:
-    """Holds a folder against other writers; gives False when another process holds it and `wait` is off.
+    """Locks a folder against other writers; yields False if another process holds the lock and `wait` is
+    false.
 
-    The kernel lets go of the lock when its holder dies, so a crash never leaves one behind.
-    On file systems without locks it gives `wait`: a writer goes on, a mere cleaner stays away.
+    The kernel releases the lock when its holder dies, so a crash never leaves one behind. On file systems
+    without locks it yields `wait`: writers (`wait=True`) go on, but mere cleaning is skipped.
     """
     descriptor = os.open(directory, os.O_RDONLY)
     try:
@@ -145,17 +149,17 @@ def folder_lock(directory: Path, wait: bool) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def held_alone(folder: Path, refusal: str, patience: float) -> Iterator[None]:
-    """Holds a folder against other processes that do so too; the kernel lets go of it when this one dies. On
-    file systems without locks it holds nothing.
+    """Locks a folder against other processes that lock it too; the kernel releases the lock when this process
+    dies. On file systems without locks it does nothing.
 
     Args:
-        folder: which is there.
-        refusal: what to say where another process holds it.
-        patience: seconds to wait for that one.
+        folder: an existing folder.
+        refusal: the message if another process holds the lock.
+        patience: seconds to wait for that process.
 
     Raises:
         UsageError: the folder cannot be opened.
-        Unavailable: the other one still holds it then.
+        Unavailable: the other process still holds the lock after that.
     """
     descriptor = patiently(lambda: os.open(folder, os.O_RDONLY), f"cannot read {folder}")
     try:
@@ -191,8 +195,8 @@ def _locked(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def literally(folder: Path) -> Iterator[Path]:
-    """Gives a path to the folder that TensorFlow does not take for a pattern of names, as it does those with
-    `[`, `?`, `*` or a backslash: a link, where the folder's own is one."""
+    """Yields a path to the folder without `[`, `?`, `*` or a backslash, which TensorFlow would take for a
+    pattern: a link, if the folder's own path has one."""
     if not set("[?*\\") & set(str(folder)):
         yield folder
         return
@@ -221,7 +225,9 @@ def commit_folder(temporary: Path, final: Path) -> None:
 
 
 def tidy(directory: Path) -> None:
-    """Removes what crashed writes left; puts an `.ckpt-old-` folder back whose successor never arrived."""
+    """Removes the leftovers of crashed writes; restores an `.ckpt-old-` folder whose replacement was not
+    finished.
+    """
     for name in os.listdir(directory):
         path = directory / name
         if name.startswith(TEMPORARY) and path.is_dir():
@@ -243,7 +249,7 @@ def remove_folder(path: Path) -> None:
 
 
 def remove_quietly(path: Path) -> None:
-    """Removes a file that only takes room, if it is there and can be removed."""
+    """Removes a file that is no longer needed, if it exists and can be removed."""
     with contextlib.suppress(OSError):
         patiently(lambda: path.unlink(missing_ok=True))
 
@@ -284,7 +290,7 @@ def read_text(path: Path) -> str:
 def text_if_sound(path: Path) -> str | None:
     """Reads the UTF-8 text of a file that a run can go on without; returns None where there is none.
 
-    A folder in its place, or what is no such text, is set aside. Raises OSError.
+    If it is a folder, or no UTF-8 text, it is set aside (`set_aside`). Raises OSError.
     """
     try:
         return read_text(path)

@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself: `manifest.json`, which carries a checksum of its own."""
+"""The manifest of a checkpoint: `manifest.json`, which has a checksum of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Signature = dict[str, tuple[tuple[int, ...], str]]  # name of a variable -> shap
 
 
 class Manifest(NamedTuple):
-    """What a checkpoint says of itself."""
+    """The contents of a checkpoint's manifest."""
 
     step: int
     meta: dict[str, Any]
@@ -33,7 +33,7 @@ class Manifest(NamedTuple):
 
 
 class Damaged(Exception):
-    """A checkpoint that cannot be believed; the text says why."""
+    """A checkpoint is damaged; the text says why."""
 
 
 def load_manifest(path: Path) -> Manifest:
@@ -67,8 +67,8 @@ def load_manifest(path: Path) -> Manifest:
 
 
 def unread(path: Path, error: OSError) -> Damaged | UsageError:
-    """Returns what to raise for a checkpoint's file that cannot be read: Damaged where it is not there. One
-    that a disk does not give, or not to this user, is not damaged: Unavailable, UsageError."""
+    """Returns the exception to raise for a checkpoint's file that cannot be read: Damaged if it is missing.
+    After a disk error or without permission it is not damaged: then Unavailable or UsageError."""
     if error.errno in MISSING:
         return Damaged(f"{path.name}: {reason(error)}")
     return failure(f"cannot read {path} ({reason(error)}); nothing of the run is changed", error)
@@ -90,7 +90,7 @@ def check_file(path: Path, size: int, expected: int) -> None:
 
 
 def check_data(path: Path) -> None:
-    """Raises UsageError unless a checkpoint's files are those that its manifest tells of."""
+    """Raises UsageError unless a checkpoint's files have the sizes and checksums of its manifest."""
     try:
         for name, (size, expected) in load_manifest(path).files.items():
             check_file(path / name, size, expected)
@@ -136,5 +136,5 @@ def _words(shape_dtype: tuple[tuple[int, ...], str]) -> str:
 
 
 def body_checksum(body: dict[str, Any]) -> int:
-    """Returns the checksum that a manifest has of what else is in it."""
+    """Returns the checksum of a manifest's other entries."""
     return zlib.crc32(json.dumps(body, sort_keys=True).encode())

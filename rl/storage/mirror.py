@@ -1,15 +1,15 @@
-"""A run's folder and its remote copy, kept alike by a thread, so that training does not wait.
+"""The mirror: a thread that copies a run's folder to its remote address, so that training does not wait.
 
-What is sent, and in which order, so that a crash between any two files leaves a run to go on from:
+Files are uploaded in this order, so that after a crash between any two files the remote run can be resumed:
 
 1. logs (`metrics.csv`, events, ...), which may hold more than the checkpoint does: a resumed run cuts them;
 2. the best policy, then the newest checkpoint, each as `rl.storage.transfer` says;
 3. only then are checkpoints removed that the run has removed.
 
-The thread sends what is newest when it comes to it: what was saved and replaced while it was busy is never
-sent. `mirror.json` names the folder that wrote last. Where that is the one of this machine, what lies in it
-is the newer state of the same run (its process was killed, or could not send) and is gone on with; else what
-is remote counts, and the folder is emptied first.
+The thread always uploads the newest state: a checkpoint that was replaced while it was busy is never
+uploaded. `mirror.json` names the folder that wrote last. If that is this machine's folder, it has the newer
+state of the same run (its process was killed, or could not upload), and the run goes on with it; otherwise
+the remote state counts, and the folder is emptied first.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from rl.storage.transfer import (
 
 EVERY = 30.0  # seconds after which logs are sent again
 REST = 2.0  # seconds between the end of a pass and the next one: stores limit how often a file is rewritten
-SHARE = 10.0  # times as long as a pass took it is waited before the next one that is for logs alone
+SHARE = 10.0  # a pass for logs alone waits this many times as long as the last pass took
 TRIES = (1.0, 5.0)  # seconds to wait before the last state is tried again
 WRITER = "mirror.json"  # of the folder that wrote last; locally with a dot in front
 CHECKPOINTS = "checkpoints"
 _OUTGOING = ".outgoing"  # links to what is being sent
-_ATTEMPTS = 5  # at linking a checkpoint that is replaced meanwhile
+_ATTEMPTS = 5  # to link a checkpoint, which the run may replace in the meantime
 _log = logging.getLogger("rl.mirror")
 
 
@@ -66,7 +66,7 @@ class Mirror:
     def __init__(self, address: str, folder: Path):
         self.place, self.checkpoints = Remote(address), Remote(join(address, CHECKPOINTS))
         self.folder = folder
-        self._writer = ""  # id of the folder as it is now; "": nothing has been written yet
+        self._writer = ""  # id of the folder's present contents; "": nothing has been written yet
         self._files: dict[str, tuple[int, int] | None] = {}  # remote ones -> size, mtime of what was sent
         self._manifests: dict[str, bytes] = {}  # of what was last sent as CHECKPOINTS, as BEST; b"": of none
         self._thread: threading.Thread | None = None
@@ -102,8 +102,8 @@ class Mirror:
         return True
 
     def fetch(self) -> None:
-        """Brings all that a run goes on from. Checkpoints first: logs that were read later hold no less.
-        Raises PlaceError."""
+        """Downloads everything that a run needs to go on. Checkpoints come first, so that the logs reach at
+        least as far. Raises PlaceError."""
         self.fetch_policies(pieces=True)
         for name in self._remote_files():
             self.place.get(name, self.folder / name)
@@ -112,7 +112,7 @@ class Mirror:
             self._manifests[BEST if path.parent.name == BEST else CHECKPOINTS] = path.read_bytes()
 
     def fetch_policies(self, pieces: bool) -> None:
-        """Brings the newest checkpoint (without a large memory's pieces where not `pieces`) and the best
+        """Downloads the newest checkpoint (without the pieces of large memories unless `pieces`) and the best
         policy. Raises PlaceError."""
         get_newest(self.checkpoints, self.folder / CHECKPOINTS, pieces)
         get_best(self.checkpoints, self.folder / CHECKPOINTS)
@@ -128,9 +128,9 @@ class Mirror:
     # -- out
 
     def begin(self) -> None:
-        """Says at the address that this folder writes from now on, and starts the thread. Raises UsageError
-        where nothing can be written."""
-        if not self._writer:  # here first: killed before it is remote, this folder is not believed
+        """Registers this folder at the address as the writer, and starts the thread. Raises UsageError where
+        nothing can be written."""
+        if not self._writer:  # noted here first: after a kill before the upload, this folder does not count
             path, writer = self.folder / f".{WRITER}", uuid.uuid4().hex
             self._note(writer)
             asked(lambda: self.place.put(path, WRITER))
@@ -143,14 +143,14 @@ class Mirror:
         self._wanted.set()
 
     def stop(self, patience: float | None = None) -> None:
-        """Lets the pass under way end (for so many seconds), and the thread with it."""
+        """Waits for the current pass to end (for at most `patience` seconds), and ends the thread."""
         self._ending.set()
         self._wanted.set()
         if self._thread is not None:
             self._thread.join(patience)
 
     def send_last(self) -> str | None:
-        """Sends the last state; why it could not, None where it could."""
+        """Uploads the last state; returns the reason if that failed, else None."""
         problem = self._try()
         for pause in TRIES:
             if problem is None or isinstance(problem, Taken):
@@ -188,7 +188,7 @@ class Mirror:
             if best is not None:
                 self._send_checkpoint(best, BEST)
             elif self._manifests.get(BEST) != b"":
-                # A run that begins anew has removed the best policy of one that never got to a checkpoint.
+                # A new run has removed the best policy of an earlier one that never reached a checkpoint.
                 remove_checkpoint(self.checkpoints, BEST)
                 self._manifests[BEST] = b""
             if newest is not None and self._send_checkpoint(newest, CHECKPOINTS):
@@ -197,8 +197,8 @@ class Mirror:
             shutil.rmtree(out, ignore_errors=True)
 
     def local_files(self) -> dict[str, Path]:
-        """Returns all files but checkpoints, the heartbeat and what is under way (a dot in front), by name
-        below the folder."""
+        """Returns all files except checkpoints, the heartbeat and temporary files (with a leading dot), by
+        their names relative to the folder."""
         paths, checkpoints = {}, self.folder / CHECKPOINTS
         for place, folders, files in os.walk(self.folder):
             path = Path(place)
@@ -235,7 +235,7 @@ class Mirror:
         write_text_atomic(self.folder / f".{WRITER}", json.dumps(content))
 
     def _try(self) -> Exception | None:
-        """Sends what is new; what went wrong, None where nothing did."""
+        """Uploads what is new; returns the error if that failed, else None."""
         try:
             self.send()
         except (PlaceError, Damaged, UsageError, OSError) as error:
@@ -243,7 +243,7 @@ class Mirror:
         return None
 
     def _send_checkpoint(self, links: Path, key: str) -> bool:
-        """Sends a checkpoint unless it has been sent; whether it had not."""
+        """Uploads a checkpoint unless that was done before; returns whether it was uploaded now."""
         manifest = (links / MANIFEST).read_bytes()
         if manifest == self._manifests.get(key):
             return False
@@ -254,7 +254,7 @@ class Mirror:
     def _send_files(self) -> None:
         """Sends files that are new or have changed; removes those that the run has removed."""
         files, before = self.local_files(), self._files.keys() | set()
-        if new := files.keys() - before:  # noted first: what is sent and not noted would never be removed
+        if new := files.keys() - before:  # noted first: a file sent but not noted would never be removed
             self._files |= dict.fromkeys(new)
             self._note(self._writer)
         for name, path in sorted(files.items()):

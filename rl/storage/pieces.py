@@ -1,6 +1,6 @@
-"""Large variables that change only where rows are appended, such as a replay memory's pictures.
+"""Large append-only variables, such as the images of a replay memory, written to checkpoints in pieces.
 
-They are written in pieces, and of these only the ones that changed since the last checkpoint.
+Only the pieces that changed since the last checkpoint are written.
 
 A checkpoint of a million Atari frames is 7 GB, of which a minute of training changes a few hundredths. Pieces
 that did not change are hard links to the files of the checkpoint before: every checkpoint is whole by itself,
@@ -26,7 +26,7 @@ Files = dict[str, tuple[int, int]]  # name -> bytes, CRC-32, as in a manifest
 
 
 def choose_large(variables: Mapping[str, tf.Variable], appended: Mapping[str, int]) -> list[str]:
-    """Names of the variables to be written in pieces: large ones that change by appending alone."""
+    """Returns the names of the variables to be written in pieces: large append-only ones."""
     return [name for name in appended if _size(variables[name]) >= LARGE]
 
 
@@ -38,7 +38,7 @@ def write_pieces(
     previous: Path | None,
     known: Mapping[str, tuple[int, int]],
 ) -> tuple[dict[str, Any], Files]:
-    """Writes a variable `[L, ...]` into `folder`, durably but for the folder's own list of names.
+    """Writes a variable `[L, ...]` into `folder`, and fsyncs the files (not the folder's list of names).
 
     Args:
         folder: of the new checkpoint.

@@ -26,7 +26,7 @@ T = TypeVar("T")
 _FILE_SYSTEMS = {"file", "ram", "hdfs", "viewfs"}
 _TEMPORARY = ".tmp-upload"  # one at a time in a folder: a crash leaves one at most
 _PROBE = 1 << 16  # bytes of the probe file
-# What stays so until somebody changes an address, an account or its rights.
+# Errors that last until somebody changes an address, an account or its rights.
 _FOR_GOOD = (
     tf.errors.NotFoundError,
     tf.errors.PermissionDeniedError,
@@ -71,11 +71,12 @@ class Place(Protocol):
         """Bytes of a file, None where there is none of that name."""
 
     def get(self, name: str, path: Path) -> None:
-        """Brings a file to `path`, over what is there. Raises Missing where there is none of that name."""
+        """Downloads a file to `path`, replacing any file there. Raises Missing where no file has that
+        name."""
 
     def put(self, path: Path, name: str) -> None:
-        """Takes a file in, over what is there: a reader finds the old one or the new one. Raises Missing
-        where there is nothing at `path`."""
+        """Uploads a file, replacing any of that name: a reader finds the old file or the new one. Raises
+        Missing where there is nothing at `path`."""
 
     def remove(self, name: str) -> None:
         """Removes a file, or a folder with all that is in it, if it is there."""
@@ -238,10 +239,10 @@ def asked(
     call: Callable[[], T],
     advice: str = "may this machine read and write there?",
 ) -> T:
-    """Calls for what a person waits for, again where that may help; returns what it returns.
+    """Calls a function that a person waits for, and returns its result; tries again after temporary failures.
 
     Raises:
-        UsageError: what a PlaceError says, and the advice; Unavailable where it may pass.
+        UsageError: the text of a PlaceError, and the advice; Unavailable if the failure may be temporary.
     """
 
     def once() -> T:
@@ -257,7 +258,7 @@ def asked(
 
 @contextlib.contextmanager
 def _told(what: str, address: str) -> Iterator[None]:
-    """Failures become PlaceErrors that say what could not be done with which address."""
+    """Turns failures into PlaceErrors that name the operation and the address."""
     try:
         yield
     except (tf.errors.OpError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Where a run is kept: a folder of this machine, or a remote address, which a local folder is a mirror of."""
+"""Where a run is stored: in a local folder, or at a remote address, to which a local folder is mirrored."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _log = logging.getLogger("rl.mirror")
 
 
 class Storage:
-    """A run in a folder of this machine, which needs nothing done.
+    """A run in a local folder; most methods do nothing.
 
     Attributes:
-        address: what the person calls it.
-        folder: where its files are while `to_train` or `to_read` lasts.
-        unsent: why its last state is not at `address`, None where it is.
+        address: the path or address as the user wrote it.
+        folder: the local folder of its files, inside `to_train` or `to_read`.
+        unsent: why the last state could not be uploaded to `address`; None if it is there.
     """
 
     def __init__(self, address: str | os.PathLike[str]):
@@ -53,17 +53,18 @@ class Storage:
 
     @contextlib.contextmanager
     def glance(self) -> Iterator[Path]:
-        """Gives a folder with what says which run is there: `hparams.json`, the newest checkpoint's
-        manifest."""
+        """Yields a folder with the files that identify the run: `hparams.json`, and the newest checkpoint's
+        manifest.
+        """
         yield self.folder
 
     @contextlib.contextmanager
     def to_train(self) -> Iterator[None]:
-        """Makes `folder` the run while it lasts, which nobody else of this machine trains. At its end all is
-        sent, or `unsent` says why not.
+        """Inside, `folder` contains the run, locked against other trainers on this machine. At the end
+        everything is uploaded, or `unsent` says why not.
 
         Raises:
-            UsageError: it cannot be read.
+            UsageError: the run cannot be read.
             Unavailable: another process trains there.
         """
         try:
@@ -83,17 +84,17 @@ class Storage:
 
     @contextlib.contextmanager
     def to_read(self) -> Iterator[None]:
-        """Has in `folder`, while it lasts, what testing and loading need: hparams and policies. Films that
-        are added are sent at its end.
+        """Inside, `folder` contains what testing and loading need: hparams and policies. Films that are added
+        are uploaded at the end.
 
         Raises:
-            UsageError: it cannot be read.
+            UsageError: the run cannot be read.
         """
         yield
 
     def begin(self) -> None:
-        """Is called when the folder is there, before the first file is written. Raises UsageError where a run
-        could not be written, Unavailable where another process has begun one there meanwhile."""
+        """Is called when the folder exists, before the first file is written. Raises UsageError where a run
+        cannot be written, Unavailable where another process has started one there in the meantime."""
         if not self._holds:
             self._hold()
             if self.has("hparams.json"):  # it was not there when this process looked, and built a new run
@@ -181,12 +182,12 @@ class RemoteStorage(Storage):
         self.mirror.begin()
 
     def saved(self) -> None:
-        if self.mirror.taken is not None:  # what follows would never be where others look for it
+        if self.mirror.taken is not None:  # later states would never reach the address
             raise NotSent(self.mirror.taken)
         self.mirror.wake()
 
     def _clear(self) -> None:
-        """Empties the folder; killed meanwhile, it is not believed any more."""
+        """Empties the folder, such that after a kill half-way it no longer counts as a run's state."""
         (self.folder / f".{WRITER}").unlink(missing_ok=True)
         empty(self.folder)
 
@@ -207,8 +208,8 @@ class RemoteStorage(Storage):
 
 
 def checkpoints_at(address: str, keep: int) -> CheckpointManager:
-    """Returns the checkpoints of a process that may be on any machine, such as a buffer: in a folder, or at
-    a remote address. Raises UsageError where the folder of this machine that is needed cannot be made."""
+    """Returns the checkpoint manager of a process that may run on any machine, such as a buffer, for a folder
+    or a remote address. Raises UsageError where the local folder for it cannot be made."""
     if not is_remote(address):
         return CheckpointManager(address, keep)
     folder = staging_folder(address)
@@ -231,11 +232,12 @@ def storage_of(output_dir: str | os.PathLike[str], copy: int) -> Storage:
 
 
 def storages_of(output_dir: str | os.PathLike[str], copies: Sequence[int]) -> dict[int, Storage]:
-    """Returns the storages of an output folder's copies, by number; or of the one run that `output_dir`
-    itself is, as the summary names it: `OUTPUT_DIR/run_2` is copy 2, a run of another name copy 0.
+    """Returns the storages of an output folder's copies, by number. If `output_dir` is itself a run, returns
+    only that: `OUTPUT_DIR/run_2` is copy 2, a run of another name copy 0.
 
     Raises:
-        UsageError: it is empty, or one run, and others are asked for; an address that cannot be one.
+        UsageError: `output_dir` is empty; it is one run, but `copies` asks for others; or it is no valid
+            address.
     """
     if output_dir == "":
         raise UsageError("output_dir is empty: name a folder, such as runs/dqn_cartpole")
@@ -250,8 +252,8 @@ def storages_of(output_dir: str | os.PathLike[str], copies: Sequence[int]) -> di
 
 
 def staging_folder(address: str) -> Path:
-    """Returns the folder in which the run at an address is worked on: the same in every process of this user
-    that has the same TMPDIR."""
+    """Returns the local working folder of the run at an address: the same in every process of this user that
+    has the same TMPDIR."""
     readable = re.sub(r"[^A-Za-z0-9]+", "_", address)[-40:].strip("_")
     name = f"{readable}-{hashlib.sha256(address.encode()).hexdigest()[:12]}"
     return Path(tempfile.gettempdir()) / f"rl-staging-{os.getuid()}" / name

@@ -1,9 +1,10 @@
-"""Checkpoints carried to and from places: whole or not there, whichever file was the last to be written.
+"""Atomic upload and download of checkpoints: after an interruption at any file, a checkpoint is complete or
+absent.
 
-A checkpoint's data have names of their own each time, so they can be written beside those of the checkpoint
-that it replaces; then its manifest is written, one file, which makes it the one that is there; then what is
-left of the old one goes. A folder without a manifest is nothing. Pieces of large variables, most of which one
-checkpoint has in common with the next, lie in one folder for all (`pieces`), so that only new ones are sent.
+The data files of each version of a checkpoint have new names, so they can be written beside those that they
+replace. Then the manifest is replaced, in one write, which makes the new version valid, and the old files are
+removed. A folder without a manifest does not count as a checkpoint. Pieces of large variables, most of which
+successive checkpoints share, are in one common folder (`pieces`), so that only new ones are uploaded.
 
 Each `place` is a folder of checkpoints.
 """
@@ -40,8 +41,8 @@ def put_checkpoint(folder: Path, place: Place) -> None:
     """Makes the checkpoint in `folder` the one of its name in the place.
 
     Raises:
-        Damaged: what is in `folder` is not what its manifest says; the place's is as it was.
-        PlaceError: it could not be written; there is the old one or the new one.
+        Damaged: the files in `folder` do not match its manifest; the place is unchanged.
+        PlaceError: it could not be written; the place has the old checkpoint or the new one.
     """
     manifest = load_manifest(folder)
     old = set(place.names(folder.name))
@@ -85,13 +86,14 @@ def get_checkpoint(place: Place, folder: Path, pieces: bool = True) -> Manifest:
 
 
 def first_intact(where: str, names: Callable[[], list[str]], take: Callable[[str], T]) -> T | None:
-    """Returns what `take` does for the newest checkpoint for which it does not raise; None where there is
-    none.
+    """Returns the result of `take` for the newest checkpoint for which it does not raise; None if there are
+    no checkpoints.
 
     Args:
-        where: they are, in words.
-        names: those that are there now, newest first; asked again, since a live run may rename and prune.
-        take: raises Missing for one that does not count, Damaged for one to pass over with a line.
+        where: the place of the checkpoints, for messages.
+        names: returns the present checkpoints, newest first; called again, since a live run may rename and
+            prune.
+        take: raises Missing for a checkpoint that does not count, Damaged for one to skip with a warning.
 
     Raises:
         UsageError: there are some, but all of them are damaged.
@@ -181,13 +183,14 @@ def newest_whole(folder: Path) -> int | None:
 
 
 def remove_checkpoint(place: Place, name: str) -> None:
-    """Removes one, its manifest first: what is left by an interruption is no checkpoint."""
+    """Removes a checkpoint, its manifest first, so that after an interruption the rest does not count as
+    one."""
     place.remove(f"{name}/{MANIFEST}")
     place.remove(name)
 
 
 def prune(place: Place, keep: set[str]) -> None:
-    """Removes all numbered checkpoints but those to keep, and pieces that none of these has. Raises
+    """Removes all numbered checkpoints except `keep`, and the pieces that none of the kept ones uses. Raises
     PlaceError."""
     names = place.names()
     numbered = by_step(names)

@@ -64,7 +64,7 @@ def seeds(text: str) -> range:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Builds the parser of the flags that train.py does not have, or has otherwise."""
+    """Builds the parser of the flags that train.py does not have, or that mean something else there."""
     parser = Parser(
         prog="python -m rl.tune",
         description="Searches for hyperparameters better than a set's. Trials are runs of train.py; the best "
@@ -105,7 +105,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 class Asked(NamedTuple):
-    """What was typed, once it is checked."""
+    """The command's arguments, after they were checked."""
 
     own: argparse.Namespace
     train: argparse.Namespace
@@ -162,7 +162,7 @@ def _asked(argv: Sequence[str]) -> Asked:
 def _check_population(
     own: argparse.Namespace, train: argparse.Namespace, parser: argparse.ArgumentParser
 ) -> None:
-    """Raises UsageError for flags that a population has not."""
+    """Raises UsageError for flags that do not apply to a population."""
     for name in OF_TRIALS:
         if getattr(own, name) != parser.get_default(name):
             raise UsageError(f"--{name} is of trials: leave it out with --population")
@@ -286,7 +286,7 @@ def _words(asked: Asked, name: str, overrides: str) -> tuple[str, ...]:
 
 
 def _breed(asked: Asked, machines: Machines, stop: Any) -> int:
-    """Trains a population, and says what came of it."""
+    """Trains a population, and reports the result."""
     import functools
 
     from rl.hparams.overrides import override_text, parse_overrides

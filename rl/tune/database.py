@@ -1,4 +1,4 @@
-"""What a study's database does where it fails: which failures may pass."""
+"""Failures of a study's database, and which of them may be temporary."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ PASSING = (
 
 @contextlib.contextmanager
 def kept(address: str | None) -> Iterator[None]:
-    """Raises Unavailable where the database of `--study` fails within and may not later: the same command
-    goes on then. Other errors pass."""
+    """Turns temporary failures of the database of `--study` inside into Unavailable: the same command can
+    continue later. Other errors are raised as they are."""
     try:
         yield
     except Exception as error:
@@ -31,7 +31,7 @@ def kept(address: str | None) -> Iterator[None]:
 
 
 def not_opened(address: str | None, error: Exception) -> UsageError:
-    """Returns what to raise where a study cannot be opened, whatever its database raised."""
+    """Returns the exception to raise if a study cannot be opened, for any error of its database."""
     kind = Unavailable if _may_pass(error) else UsageError
     return kind(f"--study {address}: cannot open it ({_in_words(error)})")
 

@@ -1,4 +1,4 @@
-"""`train.py` until its next evaluation: what a member of a population does in a generation."""
+"""`train.py` until its next evaluation: one generation of a population's member."""
 
 from __future__ import annotations
 

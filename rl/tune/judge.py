@@ -1,4 +1,5 @@
-"""The judgement: what a search has found beside the set that it began from, on seeds that chose nothing."""
+"""The judgement: compares a search's winner with the set that it began from, on seeds that selected
+neither."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class Side(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What both came to."""
+    """The results of both sides."""
 
     returns: Mapping[str, Sequence[float]]  # by name of the side, one for each seed
     estimates: Mapping[str, Estimate]
@@ -62,8 +63,8 @@ def judge(
     stop: StopRequest,
     say: Callable[[str], None] = say,
 ) -> Judged | None:
-    """Trains what is not finished, as many runs side by side as there are places; returns what two sides came
-    to, None where `stop` was asked for.
+    """Trains the runs that are not finished, as many in parallel as there are places; returns the comparison
+    of the two sides, None if `stop` was requested.
 
     Raises:
         UsageError: a run fails.
@@ -114,7 +115,7 @@ def judge(
 
 
 def compared(returns: Mapping[str, Sequence[float | None]]) -> Judged:
-    """Returns what two sides came to, whose runs are all finished."""
+    """Returns the comparison of two sides whose runs are all finished."""
     values = {name: [float(value or 0.0) for value in each] for name, each in returns.items()}
     scores = {name: [np.array(each)] for name, each in values.items()}
     first, second = scores.values()
@@ -126,6 +127,6 @@ def compared(returns: Mapping[str, Sequence[float | None]]) -> Judged:
 
 
 def commands(words: Sequence[str], seeds: range, folder: Path) -> list[Command]:
-    """Returns the commands of a side, one for each seed, in `folder/seed_N`: with other seeds, those that
-    were judged before are not taken for theirs."""
+    """Returns the commands of a side, one for each seed, each in its own `folder/seed_N`, so that runs of
+    other seeds that were judged before are not taken for them."""
     return [Command((*words, "--seed", str(seed)), folder / f"seed_{seed}") for seed in seeds]

@@ -1,7 +1,7 @@
-"""Where processes of a search go on: on this machine, or on those of a Ray cluster, each in an actor there.
+"""Where a search's processes run: on this machine, or on the machines of a Ray cluster, each in an actor.
 
-All machines of a cluster have to see the search's folder and this process's current one, under the same
-paths: runs write their files there, and the search reads them.
+All machines of a cluster must see the search's folder and this process's current folder under the same paths:
+runs write their files there, and the search reads them.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class Remote:
 
 
 class RayProcess:
-    """A `rl.tune.runs.Process` somewhere on a cluster. While there is no room for it, it goes on, too.
+    """A `rl.tune.runs.Process` on a cluster. While it waits for room there, it counts as running.
 
     Args:
-        cluster: that it is on.
-        gpus: that it takes.
-        command: what it does.
-        program: what it runs, with the flags of train.py.
+        cluster: where it runs.
+        gpus: how many it uses.
+        command: see `TrainProcess`.
+        program: the module that it runs, with the flags of train.py.
     """
 
     def __init__(self, cluster: Cluster, gpus: int, command: Command, program: str = TRAIN):
@@ -98,15 +98,15 @@ class RayProcess:
 
 
 class Machines(NamedTuple):
-    """Where processes go on."""
+    """The places in which processes run, and the function that starts one."""
 
-    places: list[list[int]]  # cores of each of those side by side; on a cluster of no meaning
+    places: list[list[int]]  # cores of each parallel process; meaningless on a cluster
     start: Callable[..., Process]  # takes a command, a place and, by name, a program
 
 
 @contextlib.contextmanager
 def machines(parallel: int, address: str | None, gpus: int) -> Iterator[Machines]:
-    """Gives this machine, or those of a cluster, on which nothing goes on once it is left.
+    """Yields this machine, or those of a cluster; at the end no process is left running there.
 
     Args:
         parallel: processes side by side.

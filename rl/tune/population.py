@@ -1,13 +1,13 @@
 """Population-based training (Jaderberg et al. 2017, https://arxiv.org/abs/1711.09846).
 
-Runs of one set train side by side, each with values of its own. After each generation, which ends with an
-evaluation, those of the worst fifth go on as copies of ones of the best fifth ("truncation selection"): with
-their weights and all other state, and with their values, each times 0.8 or 1.2 ("perturb"), in section 4.1's
-words. What comes of it is not a set but a run, whose values have changed on its way.
+Runs of one set train side by side, each with its own hyperparameter values. A generation ends with an
+evaluation. Then the worst fifth become copies of runs of the best fifth ("truncation selection", section
+4.1), with all their state, and with their values, each times 0.8 or 1.2 ("perturb"). The result is a run
+whose values changed on the way, not a set.
 
-A member is an ordinary run in a folder of its own. What has happened is in `population.json`: the same
-command goes on where it was interrupted, to the bit where the runs themselves do. Chance is drawn from the
-seed and the number of the generation.
+A member is an ordinary run in a folder of its own. `population.json` records what has happened: the same
+command continues where it was interrupted, bit for bit if the runs do. Random choices depend on seed and
+generation.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ Values = dict[str, str]  # dotted name -> text as overrides take it
 
 
 class Plan(NamedTuple):
-    """What a population is of; one that is gone on with has the same."""
+    """The settings of a population; a continued one must have the same."""
 
     hparams: HParams  # the set with what the user has fixed, frozen; evaluates once a generation
     space: Space
     size: int
-    seed: int  # of chance here, and of the members (`first_seed`)
+    seed: int  # of the random choices here, and of the members (`first_seed`)
     command: Callable[[int, Mapping[str, str]], Command]  # of a member: its number, values as overrides
     eval_episodes: int = 20  # of each evaluation
 
@@ -66,7 +66,7 @@ class Plan(NamedTuple):
 
 
 def first_seed(seed: int, size: int) -> int:
-    """Returns the seed of member 0 of so many, whose seeds no population of another seed has."""
+    """Returns the seed of member 0; populations of the same size with other seeds share no member's seed."""
     return seed * size
 
 
@@ -79,8 +79,8 @@ class Move(NamedTuple):
 
 
 def copied(source: Path, target: Path) -> None:
-    """Copies a folder, in place of one that is there; raises the OSError of the first file that cannot be
-    written, which `shutil.copytree` does not."""
+    """Copies a folder, replacing an existing one. Unlike `shutil.copytree`, raises the OSError of the first
+    file that cannot be written."""
     shutil.rmtree(target, ignore_errors=True)
     for folder, _, names in os.walk(source):
         there = target / Path(folder).relative_to(source)
@@ -90,11 +90,11 @@ def copied(source: Path, target: Path) -> None:
 
 
 def numbers(space: Space, asked: Mapping[str, Any]) -> Space:
-    """Returns the part of a space whose values may change while a run is trained: numbers that are not whole,
-    which give nothing its shape.
+    """Returns the hyperparameters of a space that may change during a run: real numbers, which determine no
+    shapes.
 
     Raises:
-        UsageError: another one is in `asked`, or there is none.
+        UsageError: `asked` has any other hyperparameter, or there are none.
     """
     found = {name: each for name, each in space.items() if _is_number(each) and "." not in name}
     other = next((name for name in asked if name not in found), None)
@@ -153,7 +153,7 @@ class Population:
             self._moves = None if moves is None else [Move(*each) for each in moves]
 
     def run(self, stop: StopRequest) -> None:
-        """Trains; returns when all have ended, or those under way have saved since `stop` asks for it.
+        """Trains until all members have ended, or, once `stop` is requested, the running ones have saved.
 
         Raises:
             UsageError: all failed.
@@ -175,7 +175,7 @@ class Population:
         return step >= self.plan.hparams.train_steps
 
     def best(self) -> int:
-        """Returns the member that the last generation ended best with."""
+        """Returns the member with the best score in the last generation."""
         return int(np.argmax(self.history[-1]["scores"]))
 
     def lines(self) -> list[str]:
@@ -248,7 +248,7 @@ class Population:
         return _Busy(member, cores, command, self._start(command, cores), tries)
 
     def _close_generation(self, scores: list[float]) -> None:
-        """Notes what came of a generation, and replaces the worst, unless it was the last one."""
+        """Records a generation's scores, and replaces the worst members unless it was the last generation."""
         number = len(self.history)
         self.history.append({"scores": scores, "values": self.values, "parents": list(range(self.plan.size))})
         last = self.complete
@@ -268,7 +268,7 @@ class Population:
         self._move()
 
     def _move(self) -> None:
-        """Makes the moves that are noted; again where that was interrupted, for no parent has changed."""
+        """Makes the recorded moves; after an interruption all are made again, since no parent has changed."""
         for move in self._moves or []:
             self._copy(move)
             self.values = [move.values if i == move.member else each for i, each in enumerate(self.values)]
@@ -276,7 +276,7 @@ class Population:
         self._save()
 
     def _copy(self, move: Move) -> None:
-        """Replaces a member's run by its parent's, as if that had been trained with the new values."""
+        """Replaces a member's run by a copy of its parent's, with the new values in its hyperparameters."""
         target = self._folder(move.member) / RUN
         fresh = target.with_name(f".new-{RUN}")
         parent = self._folder(move.parent) / RUN
@@ -348,7 +348,7 @@ class _Busy(NamedTuple):
 
 
 def first_values(plan: Plan, member: int) -> Values:
-    """Returns what a member begins with: the first one the set's own values, the others any of the space."""
+    """Returns a member's first values: the set's own for member 0, random ones of the space for others."""
     flat, generator = plan.hparams.flat(), np.random.default_rng((plan.seed, 0, member))
     if member == 0:
         return {name: value_text(flat[name]) for name in plan.space}
@@ -356,8 +356,8 @@ def first_values(plan: Plan, member: int) -> Values:
 
 
 def chosen_moves(plan: Plan, scores: list[float], values: list[Values], generation: int) -> list[Move]:
-    """Returns which members go on as copies of which others: the worst fifth, at least one, where they are
-    worse than the best, and all that failed."""
+    """Returns which members are replaced by copies of which others: all that failed, and the worst fifth (at
+    least one) of the members, as far as they are worse than the best one."""
     generator = np.random.default_rng((plan.seed, 1, generation))
     count = max(1, int(SHARE * plan.size))
     order = sorted(range(plan.size), key=lambda i: -scores[i])  # the best first
@@ -383,8 +383,8 @@ def _drawn(each: Range | Choice, generator: np.random.Generator) -> str:
 
 
 def _perturbed(text: str, each: Range | Choice, generator: np.random.Generator) -> str:
-    """Returns a number times 0.8 or 1.2, within its range; one of a list goes to a neighbour, or stays where
-    it has none on that side."""
+    """Returns a number times 0.8 or 1.2, within its range. A number of a list of choices becomes a
+    neighbouring one, or stays if there is none on that side."""
     up = bool(generator.integers(2))
     if isinstance(each, Choice):
         options = sorted(each.options, key=float)

@@ -1,4 +1,4 @@
-"""Ordinary runs as processes of a search: `train.py` in a folder, and what it has come to so far."""
+"""Ordinary runs as processes of a search: `train.py` in a folder, and its results so far."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rl.signals import end_with_parent
 from rl.storage.files import ensure_writable_dir
 
 OUTPUT = "output.txt"  # what a process says
-TRIES = 3  # processes that a run may lose
+TRIES = 3  # processes of a run that are tried
 PATIENCE = 15.0  # seconds that processes have to save and end
 POLL = 0.5  # seconds between two looks at a process
 TRAIN, GENERATION = (
@@ -35,7 +35,7 @@ class Command(NamedTuple):
 
 
 class Process(Protocol):
-    """A process of a search; in tests something that is none."""
+    """A process of a search (or its replacement in tests)."""
 
     def poll(self) -> int | None:
         """Returns its exit code, minus the signal that ended it; None while it goes on."""
@@ -103,13 +103,13 @@ def outcome(code: int, asked: bool, folder: Path) -> Outcome:
 
 
 def again(what: str, ended: Outcome) -> Unavailable:
-    """Returns the error for a run that ended with 75, as on a full disk, as often as it may."""
+    """Returns the error for a run that ended with exit code 75 (such as a full disk) too often."""
     return Unavailable(f"{what}: {ended.said}; the same command goes on with it")
 
 
 def points(folder: Path, copies: int, train_steps: int) -> list[float]:
-    """Returns what the runs in a folder, trained one after another, have come to at each evaluation: the mean
-    of that one and the last ones of the runs before it."""
+    """Returns a trial's score at each evaluation of its runs, which are trained one after another: the mean
+    of that evaluation and the final evaluations of the runs before it."""
     found: list[float] = []
     last: list[float] = []
     for copy in range(copies):
@@ -136,7 +136,7 @@ def finish(process: Process, seconds: float) -> int | None:
 
 
 def check_local(folder: str) -> None:
-    """Raises UsageError where an output folder is none of this machine."""
+    """Raises UsageError where an output folder is not local."""
     from rl.storage.address import check_whole, is_remote
 
     if not folder or is_remote(folder):

@@ -1,4 +1,4 @@
-"""The search: Optuna proposes, processes train, their evaluations say what is worth going on with."""
+"""The search: Optuna proposes values, processes train with them, and their evaluations decide which go on."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from rl.tune.runs import (
     points,
 )
 
-FIRST = 3  # trials that fail, and none that does not, after which a search is given up
-SEARCH, FOLDER = "search", "folder"  # user attributes of a study: what is searched, and where trials are
-OWN = "own"  # user attribute of a trial: what keeps the set's own value, for the space has it not
+FIRST = 3  # if the first trials fail, a search gives up after this many
+SEARCH, FOLDER = "search", "folder"  # user attributes of a study: its plan, and the folder of its trials
+OWN = "own"  # user attribute of a trial: hyperparameters that keep the set's value, which the space lacks
 _DIGITS = 4  # of a number that is tried
 
 Start = Callable[[Command, list[int]], Process]
 
 
 class Plan(NamedTuple):
-    """What a search is of; a study that is gone on with has the same."""
+    """The settings of a search; a continued study must have the same."""
 
     hparams: HParams  # the set with what the user has fixed, frozen
     space: Space
@@ -101,11 +101,11 @@ def open_study(
     pruner: optuna.pruners.BasePruner,
     sampler: str = "tpe",
 ) -> optuna.Study:
-    """Returns the study of a search, new or as it was left.
+    """Returns the study of a search, new or to be continued.
 
     address: of its database; None: in memory.
-    folder: of its trials, whose name is the study's.
-    sampler: to be used; a grid has no place for a set with values that it has not.
+    folder: of its trials; its name is the study's name.
+    sampler: the sampler's name; with a grid, the set's own values are not tried first if the grid lacks them.
 
     Raises:
         UsageError: it cannot be opened, or it is of another search.
@@ -142,14 +142,14 @@ def open_study(
 
 
 def values_of(trial: FrozenTrial | Trial, space: Space) -> dict[str, str]:
-    """Returns what a trial tries, dotted name -> text as overrides take it; the first one may leave some as
-    the set has them."""
+    """Returns a trial's values, dotted name -> text for overrides; the first trial may leave some at the
+    set's values."""
     own = trial.user_attrs.get(OWN, ())
     return {name: _text(trial.params[name], space[name]) for name in space if name not in own}
 
 
 class _Place:
-    """Cores, and the trial that has them now."""
+    """Cores, and the trial that uses them at present."""
 
     def __init__(self, cores: list[int]):
         self.cores = cores
@@ -165,8 +165,8 @@ class Search:
     """Trains trials until there are as many as wanted, some side by side.
 
     Args:
-        study: with the trials that there are; those that were under way go on.
-        trials: how many there are to be in all.
+        study: with the trials so far; unfinished ones are continued.
+        trials: how many there should be in total.
         places: cores of each of the processes that run side by side.
         start: starts a process.
         say: prints a line.
@@ -189,7 +189,7 @@ class Search:
         self._left = _in_state(study, TrialState.RUNNING)
 
     def run(self, stop: StopRequest) -> None:
-        """Trains; returns when all trials have ended, or those under way have saved since `stop` asks for it.
+        """Trains until all trials have ended, or, once `stop` is requested, the running ones have saved.
 
         Raises:
             UsageError: the first trials all failed.
@@ -209,7 +209,7 @@ class Search:
             self._end()
 
     def _fill(self, place: _Place) -> None:
-        """Has a place begin a trial, or go on with one that was left, where there is one to do."""
+        """Starts a trial in a place, or continues an interrupted one, if any is left to do."""
         while place.trial is None:
             going_on = bool(self._left)
             trial = self._again(self._left.pop(0)) if going_on else self._ask()
@@ -230,18 +230,18 @@ class Search:
         done = len(self.study.trials) - len(_in_state(self.study, TrialState.WAITING))
         if done >= self.trials:
             return None
-        # Made anew for each trial, so that a search that goes on draws what it would have drawn.
+        # A new sampler for each trial, so that a continued search makes the same proposals.
         self.study.sampler = self._sampler_of(done)
         return self._filled(self.study.ask())
 
     def _again(self, left: FrozenTrial) -> Trial:
-        """Returns a trial that was left, with the values that it lacks where its process was killed while
-        they were written."""
+        """Returns an interrupted trial; adds values that it lacks because its process was killed while they
+        were written."""
         self.study.sampler = self._sampler_of(left.number)
         return self._filled(Trial(self.study, left._trial_id))
 
     def _filled(self, trial: Trial) -> Trial:
-        """Gives a trial a value of each range; those that it has already stay."""
+        """Gives a trial a value for each hyperparameter of the space; existing values stay."""
         for name, each in self.plan.space.items():
             if isinstance(each, Choice):
                 trial.suggest_categorical(name, each.options)
@@ -257,9 +257,10 @@ class Search:
         return make_sampler(self._sampler, int(seed))
 
     def _look(self, place: _Place) -> None:
-        """Hands on the evaluations since the last look; ends the trial where they or its process say so."""
+        """Reports the evaluations since the last look; ends the trial if the pruner decides so or its process
+        ended."""
         assert place.trial is not None and place.process is not None and place.command is not None
-        code = place.process.poll()  # first: what it has written by then is all
+        code = place.process.poll()  # first: if it has ended, all its evaluations are written
         self._report(place)
         if code is None:
             if not place.pruned and place.trial.should_prune():
@@ -331,7 +332,7 @@ class Search:
 
 
 def winner(study: optuna.Study) -> FrozenTrial:
-    """Returns the best trial, of equals the first. Raises UsageError where none came to its end."""
+    """Returns the best trial, the first one of equals. Raises UsageError where no trial finished."""
     whole = _in_state(study, TrialState.COMPLETE)
     if not whole:
         raise UsageError("no trial came to its end: look at the trials' folders, or ask for more --trials")
@@ -357,8 +358,8 @@ def _text(value: Any, each: Range | Choice) -> str:
 
 
 def _as_it_is(plan: Plan) -> tuple[dict[str, Any], list[str]]:
-    """Returns the set's own values, which the first trial tries, and the names of those that the space has
-    not: of these the sampler is told the nearest number, or, where there is none, one that it draws."""
+    """Returns the set's own values, which the first trial tries, and the names of those that are not in the
+    space: for these the sampler is told the nearest number, or, if there is none, a value that it draws."""
     flat, found, own = plan.hparams.flat(), dict[str, Any](), list[str]()
     for name, each in plan.space.items():
         value = flat[name]

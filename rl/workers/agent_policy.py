@@ -1,4 +1,5 @@
-"""A worker's policy through TensorFlow: where LiteRT is slower or refuses, and where acting has noise."""
+"""A worker's policy through TensorFlow: where LiteRT is slower or cannot convert it, or parameters are
+noisy."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from rl.types import Tensor
 
 
 class AgentPolicy:
-    """An agent of the worker's own, whose weights are the learner's and whose noise is drawn here.
+    """A worker's own agent, with the learner's weights and its own parameter noise.
 
     Args:
         hparams: of the run.
@@ -44,8 +45,8 @@ class AgentPolicy:
             self.actor.sync()
 
     def begin(self, made: int, iteration: int | None) -> None:
-        """Draws the noise of the next rollout: the learner's own where all workers make one together, so that
-        directions of parameters are agreed on by a number and not sent."""
+        """Draws the noise of the next rollout. If all workers make a rollout together, it is the same noise
+        as the learner's, from a shared seed, so that perturbed parameters need not be sent."""
         if self._agent.acts_with_noise:
             seed = random.fold_in(self._own, made) if iteration is None else noise_seed(self._root, iteration)
             self.actor.sync(self._resample(seed).numpy())
@@ -56,5 +57,5 @@ class AgentPolicy:
 
 
 def noise_seed(root: Tensor, iteration: int) -> Tensor:
-    """Returns the seed of the noise that an agent acts with in an iteration, as the learner draws it."""
+    """Returns the seed of an iteration's acting noise, the same as the learner's."""
     return first_seed(root) if iteration == 0 else iteration_seeds(root, iteration - 1)[0]

@@ -1,11 +1,12 @@
-"""The asynchronous runner: workers act in processes of their own, on this machine or all over a cluster.
+"""The asynchronous runner: workers act in processes of their own, on this machine or on a cluster.
 
-Each worker plays `num_envs` environments and sends its rollouts as they come; each makes one iteration of the
-learner, which is this process. So an algorithm does not know of the workers: A2C becomes A3C with one
-learner, PPO becomes APPO without its target network, DQN with per-worker exploration and a prioritized memory
-becomes Ape-X. Rollouts are by weights a few updates old; those older than `max_staleness` are not used.
+Each worker plays `num_envs` environments and sends its rollouts when they are complete. The learner is this
+process, and makes one iteration of each rollout. So algorithms need no code for workers: A2C becomes A3C with
+one learner, PPO becomes APPO without its target network, DQN with per-worker exploration and a prioritized
+memory becomes Ape-X. Rollouts come from weights that are a few updates old; those older than `max_staleness`
+are dropped.
 
-With `sync_workers`, and always for agents that compare parameters (ES, ARS), the workers share `num_envs`
+With `sync_workers`, and always for agents that compare parameters (ES, ARS), the workers divide `num_envs`
 among them, all play with the newest weights, and the learner waits for all (DPPO): the same seed gives the
 same run.
 
@@ -50,8 +51,8 @@ class AsyncRunner(Runner):
 
     Args:
         learning: of this process.
-        assignment: what this learner was told, and its peers are.
-        buffer: what buffers are told; None where the learner has the memory.
+        assignment: of this learner, and of its peers.
+        buffer: the assignment of buffers; None if the learner has the memory.
         workers: how many, and where.
         cluster, peers: those that `build_async` has connected to.
     """
@@ -77,7 +78,7 @@ class AsyncRunner(Runner):
         self._publisher: Publisher | None = None
         self._pool: WorkerPool | None = None
         self._buffers: Buffers | None = None
-        self._taken: list[Rollout] = []  # of the iteration under way, where it was left while it waited
+        self._taken: list[Rollout] = []  # rollouts of the current iteration, if its wait was interrupted
         self._is_over: Callable[[], bool] = bool
         self._restored: str | None = None
         self._staleness: list[int] = []
@@ -139,7 +140,7 @@ class AsyncRunner(Runner):
         self._played = dict(found["played"])
 
     def scalars(self) -> dict[str, float]:
-        """Staleness in updates, the shares of time that the learner waited, and what was lost so far."""
+        """Staleness in updates, the shares of time that the learner waited, and counts of losses so far."""
         now = time.perf_counter()
         seconds = max(now - self._since, 1e-9)
         found = {"perf/learner_wait_fraction": self._waited["rollouts"] / seconds}
@@ -194,11 +195,11 @@ class AsyncRunner(Runner):
         self._cluster.close(keep_logs=lost or (self._buffers is not None and self._buffers.replaced > 0))
 
     def _rollouts(self, pool: WorkerPool, made: int) -> list[Rollout]:
-        """What an iteration learns from: a rollout of every worker, or one for every learner.
+        """The rollouts of an iteration: one of every worker, or one for every learner.
 
         Raises:
             EnvironmentFailed: environments fail.
-            Stopped: there is to be no more waiting; what has come is kept for the next call.
+            Stopped: the wait was interrupted; the rollouts so far are kept for the next call.
         """
         if self.together:
             return pool.gather(made)
@@ -209,13 +210,13 @@ class AsyncRunner(Runner):
         return taken
 
     def _tell(self, rollout: Rollout) -> None:
-        """Tells of the environments that a worker made anew."""
+        """Logs which environments a worker remade after failures."""
         for line in rollout.told:
             self._rebuilt += 1
             log.warning("worker %d: %s", rollout.worker, line)
 
     def _learn(self, made: int, rollouts: list[Rollout]) -> Learned | None:
-        """The iteration's learning, by all learners; None where there was nothing to learn from."""
+        """The iteration's learning, by all learners; None if there were no data to learn from."""
         doing("the compiled learning")
         try:
             if self._buffers is not None:
@@ -264,7 +265,8 @@ class AsyncRunner(Runner):
         lasting = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, **QUIET}
         role = ray.remote(Weights).options(**lasting, scheduling_strategy=self._cluster.here())
         timeout, count = self.agent.hparams.worker_timeout, self.workers.number
-        # Half of it: it is to be found before the workers, which wait for it, are late.
+        # Half of the timeout: a failure must be found before the workers that wait for this role count as
+        # late.
         self._publisher = Publisher(role.remote(), timeout / 2)
         made = self.made
         self._publish(made, flat_weights(self.agent, training=False).numpy())
@@ -279,7 +281,7 @@ class AsyncRunner(Runner):
         return self._pool
 
     def _convert(self) -> None:
-        """The policy as workers get it, and what each of them explores with."""
+        """Converts the policy for the workers, and the exploration parameters of each."""
         agent, count, each = self.agent, self.workers.number, self._assignment.envs_of_a_worker
         agent.act_for(0, each, count * each)
         self._portable: Any = None
@@ -313,8 +315,8 @@ class AsyncRunner(Runner):
         return actor.remote(assignment, self._publisher.role, self._portable)
 
     def _tend(self) -> bool:
-        """Looks, while nothing arrives, at what workers depend on; whether they had to wait for it. Raises
-        Stopped where the run is to be left, which then is at rest."""
+        """Checks, while no rollout arrives, the roles that workers depend on; returns whether workers had to
+        wait for one. Raises Stopped, with no learning in progress, where the run is to be interrupted."""
         if self._is_over():
             raise Stopped
         assert self._publisher is not None, "_start makes it"

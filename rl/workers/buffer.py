@@ -1,9 +1,9 @@
-"""The role that remembers: a replay memory, or a shard of one, in a process of its own.
+"""The buffer role: a replay memory, or a shard of one, in a process of its own.
 
-Workers' rollouts come to it without passing through the learner; it samples all batches of an iteration at
-once, ahead of time, and takes their new priorities back (Horgan et al. 2018, "Distributed prioritized
-experience replay", https://arxiv.org/abs/1803.00933). So priorities are new from iteration to iteration, not
-from update to update.
+Workers' rollouts reach it without passing through the learner. It samples all batches of an iteration at
+once, ahead of time, and receives their new priorities afterwards (Horgan et al. 2018, "Distributed
+prioritized experience replay", https://arxiv.org/abs/1803.00933). So priorities change once per iteration,
+not with each update.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from rl.registry import import_user_modules
 from rl.types import Nest, Tensor
 from rl.workers.worker import unpacked
 
-KEPT = 16  # sampled batches whose new priorities are still awaited, at least
-KEPT_OF_LEARNER = 4  # at least for each learner: those under way, those ordered ahead (`buffers.AHEAD`), one
+KEPT = 16  # least number of draws that are remembered until their new priorities come
+KEPT_OF_LEARNER = 4  # the same for each learner: in use, ordered ahead (`buffers.AHEAD`), one more
 
 
 class BufferAssignment(NamedTuple):
-    """What a buffer is told once."""
+    """The parameters of a buffer, which it gets when it starts."""
 
     hparams: dict[str, Any]  # HParams.to_dict, of one shard
     user_modules: tuple[str, ...]
@@ -41,7 +41,7 @@ class Buffer:
 
     def __init__(self, assignment: BufferAssignment):
         self._assignment = assignment
-        # Of sampled batches, by number: where they lie, and how many rows there were.
+        # Draws by number: the batches' indices, and the rows written when they were sampled.
         self._drawn: OrderedDict[int, tuple[Any, Any]] = OrderedDict()
         self._managers: dict[str, Any] = {}
         self._built = False
@@ -60,7 +60,7 @@ class Buffer:
         """((transitions that may be sampled, whether they are enough), leaves of U batches [U, N, ...]); no
         batches while there are fewer than `min_replay_size`.
 
-        number: seed of the draw, and what its priorities come back with; step: environment steps so far.
+        number: the draw's seed, and its id for `update_priorities`; step: environment steps so far.
         """
         self._build()
         outputs = [each.numpy() for each in self._sample([np.int64(number), np.int64(step)])]
@@ -74,8 +74,8 @@ class Buffer:
         return (int(size), True), leaves
 
     def update_priorities(self, number: int, priorities: np.ndarray) -> None:
-        """Takes the new priorities [U, N] of batches that were sampled as `number`; what has been overwritten
-        since has none any more."""
+        """Sets the new priorities [U, N] of the batches of draw `number`, except of entries that were
+        overwritten since."""
         drawn = self._drawn.pop(number, None)
         if drawn is not None and priorities.size:
             self._prioritize([*drawn, priorities])
@@ -85,7 +85,7 @@ class Buffer:
         self._build()
         checkpoints = self._checkpoints(address)
         newest = checkpoints.latest_step()
-        if newest is not None and newest >= step:  # the run has gone back, or has begun anew
+        if newest is not None and newest >= step:  # the run went back to a checkpoint, or started over
             step = newest + 1
         checkpoints.save(self._memory.variables, step, {}, self._memory.appended())
 
@@ -98,12 +98,13 @@ class Buffer:
         return checkpoints.latest_step()
 
     def leave(self) -> None:
-        """Removes what this machine alone needs of its checkpoints, before its end."""
+        """Removes this machine's local copies of its checkpoints, before the process ends."""
         for each in self._managers.values():
             each.close()
 
     def _checkpoints(self, address: str) -> Any:
-        """Where its checkpoints are: the same object each time, which knows what did not change since."""
+        """The manager of its checkpoints: the same object each time, since it knows which pieces are
+        unchanged."""
         from rl.storage.storage import checkpoints_at
 
         if address not in self._managers:
@@ -170,7 +171,7 @@ class Buffer:
 
 
 class _Indexed(NamedTuple):
-    """What of a batch a memory reads to update its priorities."""
+    """The part of a batch that a memory reads to update its priorities."""
 
     index: Tensor
 

@@ -1,4 +1,4 @@
-"""The buffers of a run as the learner sees them: what enters, what is sampled, who replaces a lost one."""
+"""The learner's side of the buffers: sends rollouts, receives batches, replaces lost buffers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rl.workers.cluster import QUIET, lost_on_the_way
 AHEAD = 2  # iterations whose batches are ordered before they are needed
 SAVING = 300.0  # seconds that a checkpoint of a buffer may take
 LEAVING = 5.0  # seconds that a buffer may take to clean up
-PATIENCE = 60.0  # seconds without an answer after which a buffer is passed over
+PATIENCE = 60.0  # seconds without an answer after which a buffer is skipped in favour of others
 POLL = 1.0  # seconds between two looks at buffers that do not answer
 ADDING = 4  # rollouts on their way into a shard, after which the learner waits
 log = logging.getLogger("rl.workers")
@@ -34,10 +34,10 @@ class Shard:
         self.incarnation = 0
         self.handle: Any = None
         self.adding: deque[Any] = deque()
-        self.absent: Any = None  # reference whose arrival says that it answers; None: it does
-        self.silent_since = 0.0  # time.monotonic() when it was passed over
-        self.answered = False  # whether it ever did: what begins, or waits for room, takes its time
-        self.size = 0  # transitions that could be sampled, when it last said
+        self.absent: Any = None  # the reference that arrives once it answers again; None: it is not skipped
+        self.silent_since = 0.0  # time.monotonic() since when it has been skipped
+        self.answered = False  # whether it ever answered: starting, or waiting for room, takes longer
+        self.size = 0  # transitions that could be sampled, by its last answer
 
 
 class Sampled(NamedTuple):
@@ -54,8 +54,8 @@ class Buffers:
     """Hands rollouts to the shards, batches to the learners, and priorities back.
 
     Args:
-        assignment: what each is told, but for its seed. One that does not answer for `worker_timeout`
-            seconds is replaced, where it may be writing a checkpoint after `SAVING` at the soonest.
+        assignment: of each buffer, without its seed. A buffer that does not answer for `worker_timeout`
+            seconds is replaced, but not before `SAVING` seconds if it may be writing a checkpoint.
         learners: how many sets of batches an iteration needs.
         iteration: the first one; the sets' numbers go on from there.
         check: called while no buffer answers; may raise.
@@ -76,7 +76,8 @@ class Buffers:
             shard.handle = self._make(shard)
 
     def add(self, worker: int, arrays: Any) -> None:
-        """Hands on a rollout, by reference; those of a worker go to the same shard while it answers."""
+        """Sends a rollout, by reference, to a shard: for one worker always the same one, as long as it
+        answers."""
         shard = self._present(worker)
         shard.adding.append(shard.handle.add.remote(arrays))
         if len(shard.adding) > ADDING and self._arrives(shard, shard.adding[0]):
@@ -92,8 +93,8 @@ class Buffers:
                     self._replace_lost(shard, error)
 
     def next(self, step: int) -> list[Sampled] | None:
-        """Returns the batches of an iteration, for every learner a set; waits for them. None where there are
-        none: a buffer is not full enough, or was lost. step: environment steps so far."""
+        """Waits for the batches of an iteration and returns a set for every learner; None if a buffer is not
+        full enough, or was lost. step: environment steps so far."""
         self._look()
         while len(self._ordered) < AHEAD * self._learners:
             self._order(step)
@@ -104,7 +105,7 @@ class Buffers:
         return taken if all(ready) else None
 
     def update_priorities(self, sampled: Sampled, priorities: Any) -> None:
-        """Hands on new priorities [U, N] for what was sampled, or a reference to them."""
+        """Sends new priorities [U, N] of sampled batches, or a reference to them, to their buffer."""
         if sampled.incarnation == sampled.shard.incarnation:
             sampled.shard.handle.update_priorities.remote(sampled.number, priorities)
 
@@ -123,8 +124,8 @@ class Buffers:
         return sum(shard.size for shard in self._shards)
 
     def save(self, address: str, step: int) -> None:
-        """Orders from each shard that answers a checkpoint of its own, and does not wait for it; one that
-        fails costs a warning, later."""
+        """Has each shard that answers write its own checkpoint, without waiting for it; a failure is one
+        warning, later."""
         self._end_saving(PATIENCE)
         for shard in self._shards:
             if shard.absent is not None:
@@ -136,7 +137,7 @@ class Buffers:
         """Lets each shard read its newest checkpoint, if there is one.
 
         Raises:
-            UsageError: all that there are are damaged.
+            UsageError: there are checkpoints, but all are damaged.
         """
         pairs = [(shard, join(address, str(shard.index))) for shard in self._shards]
         try:
@@ -189,7 +190,7 @@ class Buffers:
         return bool(can_sample)
 
     def _present(self, first: int) -> Shard:
-        """The first-th shard, or the next one after it that answers; the first-th where none does."""
+        """The shard with index `first`, or the next one that answers; that shard itself if none does."""
         count = len(self._shards)
         for i in range(count):
             shard = self._shards[(first + i) % count]
@@ -200,8 +201,8 @@ class Buffers:
         return self._shards[first % count]
 
     def _arrives(self, shard: Shard, reference: Any) -> bool:
-        """Waits for an answer of a shard. False where it is passed over, for others answer: a cluster that
-        has lost a node may have no room for it; or where it was replaced."""
+        """Waits for a shard's answer. False if it was replaced, or is skipped because others answer: a
+        cluster that lost a node may have no room for it."""
         incarnation = shard.incarnation
         while not ray.wait([reference], timeout=0 if shard.absent is not None else PATIENCE)[0]:
             self._pass_over(shard, reference)
@@ -215,13 +216,13 @@ class Buffers:
         return True
 
     def _pass_over(self, shard: Shard, reference: Any) -> None:
-        """From now on, until that reference arrives."""
+        """Skips the shard until that reference arrives."""
         if shard.absent is None:
             log.warning("buffer %d does not answer: it is passed over until it does", shard.index)
             shard.absent, shard.silent_since = reference, time.monotonic()
 
     def _look(self) -> None:
-        """Goes on with buffers that answer again, replaces those that have not for too long."""
+        """Uses buffers again that answer again, and replaces those that have been silent for too long."""
         for shard in self._shards:
             if shard.absent is None:
                 continue

@@ -69,11 +69,11 @@ class Cluster:
             self._folder = Path(context.address_info["session_dir"])
 
     def check(self, now: bool = False) -> None:
-        """Asks now and then whether Ray's own processes, where they were started here, are well: without them
-        nothing arrives any more. To be called often: 10 s after the raylet's end, and a minute after the
-        head's, Ray ends this process, without a word, or leaves it waiting.
+        """Checks now and then whether Ray's own processes still run, if they were started here: without them
+        nothing arrives any more. Call it often: 10 s after the raylet's end, and a minute after the head's,
+        Ray ends this process without a message, or leaves it waiting.
 
-        now: not only now and then.
+        now: checks at once, even if the last check was just before.
 
         Raises:
             LearnerLost: one is gone.
@@ -99,7 +99,7 @@ class Cluster:
         return NodeAffinitySchedulingStrategy(self.ray.get_runtime_context().get_node_id(), soft=True)
 
     def tell_of_room(self) -> None:
-        """Warns where the cluster has fewer cores than processes: the others begin when it grows."""
+        """Warns if the cluster has fewer cores than processes: the remaining ones start when it grows."""
         room = int(self.ray.cluster_resources().get("CPU", 0))
         if room < self._processes:
             what = "the cluster has cores for %d of %d processes: the others wait for one"
@@ -152,16 +152,16 @@ def _connected(ray: Any, options: dict[str, Any], tries: int) -> Any:
 
 
 def _quiet(ray: Any) -> None:
-    """Keeps Ray from printing a paragraph over the progress line for every process that ends: the pool of
-    workers says it in one line. There is no setting for it (`log_to_driver` is about workers' own output)."""
+    """Keeps Ray from printing a paragraph over the progress line for every process that ends, since the
+    worker pool logs one line. Ray has no setting for it (`log_to_driver` is about workers' own output)."""
     printer = "print_to_stdstream"
     if hasattr(ray._private.worker, printer):
         setattr(ray._private.worker, printer, lambda data, **_: _log.debug("Ray: %s", data.get("lines")))
 
 
 def lost_on_the_way(error: Exception) -> bool:
-    """Says whether what Ray raised is of an object that is gone with the machine it was made on, on its way
-    to a process that is well."""
+    """Says whether Ray's error means that an object was lost with its machine while it was sent to a process
+    that is still running."""
     import ray
 
     lost = ray.exceptions.ObjectLostError

@@ -1,7 +1,7 @@
 """Copies of a run side by side on one machine, in processes with cores of their own.
 
-Each of the `parallel` processes trains one copy after another, with what it has compiled for the first. A
-copy whose process is killed goes on from its last checkpoint in a new one.
+Each of the `parallel` processes trains one copy after another, and compiles only for the first. A copy whose
+process is killed goes on from its last checkpoint in a new process.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from rl.storage.storage import Storage, storage_at
 from rl.workers.plan import shares
 
 Rows = list[dict[str, Any]]  # of the summary
-Work = Callable[[Request, Storage, int, StopRequest, Any], Rows]  # on copy N, where its storage says; a Kept
+Work = Callable[[Request, Storage, int, StopRequest, Any], Rows]  # trains copy N in its storage, with a Kept
 
 POLL = 1.0  # seconds between two looks at the processes
 PERIOD = 10.0  # seconds between two tables of progress
-TRIES = 3  # processes that a copy may lose
+TRIES = 3  # lost processes after which a copy is given up
 SAVES = 60.0  # seconds that copies have to save when they are asked to stop
-LEAVES = 5.0  # seconds that a process has to end once it has nothing to do
+LEAVES = 5.0  # seconds that an idle process has to end
 
 
 class Task(NamedTuple):
-    """What a process is asked for."""
+    """The parameters of one copy, for a process."""
 
     request: Request  # without its hparams, whose class may be of a module that is not imported yet
     hparams: dict[str, Any]
@@ -122,9 +122,9 @@ def _portable(error: Exception) -> Exception:
 def side_by_side(
     request: Request, storages: list[Storage], stop: StopRequest, work: Work
 ) -> tuple[Rows, list[Exception]]:
-    """Trains and tests all copies, `parallel` at a time; their lines of the summary, and the errors of those
-    that failed where others may not (GivenUp, Unavailable). A storage says what could not be sent of its
-    copy.
+    """Trains and tests all copies, `parallel` at a time; returns their lines of the summary, and the errors
+    of copies whose failure does not stop the others (GivenUp, Unavailable). `Storage.unsent` says what could
+    not be uploaded of a copy.
 
     work: of one copy, as `rl.experiment.one_copy`; a function of a module.
 
@@ -178,7 +178,7 @@ class _Place:
 
 
 class _Copies:
-    """All copies of a run: those that wait, those under way, and what came of the others."""
+    """All copies of a run: waiting, in training, and finished ones with their results."""
 
     def __init__(self, request: Request, storages: list[Storage], work: Work):
         assert request.hparams is not None
@@ -216,7 +216,7 @@ class _Copies:
         return True
 
     def ask_to_stop(self) -> None:
-        """Lets the copies under way save and end; one that is within a long iteration ends there."""
+        """Asks the copies in training to save and end; one within a long iteration ends without saving."""
         self._asked = True
         for place in self._busy():
             with contextlib.suppress(OSError):
@@ -282,8 +282,8 @@ class _Copies:
             raise answer
 
     def _was_lost(self, copy: int) -> None:
-        """Lets a copy whose process is gone wait for another one; the third time it has failed, as may pass:
-        memory may have been short."""
+        """Queues a copy whose process is gone for another one. The third time it counts as a temporary
+        failure (Unavailable), since memory may have been short."""
         address = self._storages[copy].address
         self._lost[copy] += 1
         if self._lost[copy] >= TRIES:

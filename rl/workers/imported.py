@@ -1,5 +1,5 @@
-"""What other processes must import before they build a run that a caller of `rl.train` has put together.
-Nothing here imports Ray."""
+"""The modules that other processes must import before they build a run of a caller of `rl.train`. Nothing
+here imports Ray."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NOT_CALLERS = ("", "rl", "gymnasium")  # packages that register their own wherev
 
 
 def registering_modules(hparams: Any) -> tuple[str, ...]:
-    """Returns the modules outside this package that made the class of hparams, or registered parts that they
-    name. Where these are imported, the parts are known."""
+    """Returns the modules outside this package that define the class of hparams, or register parts that the
+    hparams name. Importing them registers the parts."""
     named = (
         (algos, hparams.algo),
         (models, hparams.model.name),
@@ -32,7 +32,7 @@ def registering_modules(hparams: Any) -> tuple[str, ...]:
 
 
 def callers_modules(hparams: Any) -> tuple[str, ...]:
-    """Returns `registering_modules`, and behind them the module outside this package that made the
+    """Returns `registering_modules`, followed by the module outside this package that defines the
     environment."""
     spec = gymnasium.registry.get(hparams.env or "")
     maker = "" if spec is None else spec.entry_point

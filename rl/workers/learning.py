@@ -1,6 +1,6 @@
 """The learning of one process of a run with workers: of the first learner, or of one of its peers.
 
-What it learns from comes from other processes, as arrays: rollouts of workers, or batches of buffers.
+Its data come from other processes, as arrays: rollouts of workers, or batches of buffers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rl.workers.worker import worker_env
 
 
 class LearnerAssignment(NamedTuple):
-    """What a learner is told once."""
+    """The parameters of a learner, which it gets when it starts."""
 
     hparams: dict[str, Any]  # HParams.to_dict, of one learner's part
     user_modules: tuple[str, ...]
@@ -39,7 +39,7 @@ class LearnerAssignment(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What one iteration's learning came to."""
+    """The results of one iteration's learning."""
 
     metrics: np.ndarray  # float32 [MAX_METRICS], packed, over all learners
     weights: np.ndarray  # float32 [n], the policy's
@@ -128,5 +128,6 @@ class Learning:
 
 
 def block_length(agent: Agent) -> int:
-    """Returns T of what a worker sends; in a memory it has a row more (`trajectories.closed`)."""
+    """Returns the length T of the blocks that a worker sends; in a memory they have a row more
+    (`trajectories.closed`)."""
     return int(agent.hparams.rollout_length * rollouts_sent_as_one(agent))

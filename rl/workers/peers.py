@@ -27,7 +27,7 @@ class PeerLearner:
     """A learner in a process of its own; called through Ray by the first one."""
 
     def join(self, meeting: Meeting, rank: int, size: int) -> None:
-        """Connects, as the rank-th of so many learners."""
+        """Connects to the other learners, as number `rank` of `size`."""
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
         replicas.join(replicas.Group(size, rank, exchange=enter(meeting, rank).total))
 
@@ -45,7 +45,7 @@ class PeerLearner:
         """Makes one iteration, in step with the others: from the blocks of a rollout, or from sampled batches
         (worker -1). Returns their priorities.
 
-        Where it fails, the process ends: the others wait for its gradients, and only that tells them.
+        If it fails, the process ends: the others wait for its gradients, and notice only a lost connection.
         """
         try:
             self._learning.iteration.number.assign(iteration)
@@ -58,7 +58,7 @@ class PeerLearner:
 
 
 class Peers:
-    """The peers of this process, which is the first learner. Without any, all of this does nothing.
+    """The peers of this process, which is the first learner. Without peers, its methods do nothing.
 
     Args:
         count: how many learners there are, this one included.
@@ -87,8 +87,8 @@ class Peers:
         _results(built + [each.take.remote(values) for each in self._handles])
 
     def learn(self, iteration: int, each: list[tuple[int, list[Any]]]) -> list[Any]:
-        """Orders an iteration: for each peer who made its data, and references to it. Returns references to
-        what `PeerLearner.learn` returns.
+        """Starts an iteration of all peers. each: for every peer, the worker that made its data, and
+        references to the data. Returns references to the results of `PeerLearner.learn`.
 
         Raises:
             LearnerLost: one did not end its last iteration.

@@ -1,4 +1,4 @@
-"""What a run is told of its workers. Nothing here imports Ray."""
+"""How a run is divided among workers and learners. Nothing here imports Ray."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_ray() -> None:
 
 
 def shares(parallel: int) -> list[list[int]]:
-    """The cores of each of `parallel` places; empty lists where there are fewer cores than places."""
+    """The cores of each of `parallel` processes; empty lists if there are fewer cores than processes."""
     if not hasattr(os, "sched_getaffinity"):
         return [[] for _ in range(parallel)]
     cores = sorted(os.sched_getaffinity(0))
@@ -55,8 +55,8 @@ def check_address(address: str) -> None:
 
 
 def rollouts_sent_as_one(agent: Any) -> int:
-    """Returns how many rollouts a worker sends together: for memories of sequences, as many as hold a whole
-    one."""
+    """Returns how many rollouts a worker sends together: for memories of sequences, as many as a whole
+    sequence needs."""
     hparams = agent.hparams
     if agent.experience != "sequence":
         return 1
@@ -64,7 +64,7 @@ def rollouts_sent_as_one(agent: Any) -> int:
 
 
 class Division(NamedTuple):
-    """Who has which part of a run."""
+    """The parts of a run that workers and learners have."""
 
     own: Any  # HParams of one learner's part
     envs_of_a_worker: int
@@ -119,7 +119,8 @@ def shard_of(hparams: Any, batch_size: int) -> Any:
 
 
 def check_roles(agent_type: Any, hparams: Any, workers: Workers | None) -> None:
-    """Raises UsageError where buffers or several learners are asked for that cannot be."""
+    """Raises UsageError where the hparams ask for buffers or several learners that this run does not
+    support."""
     learners, shards = hparams.num_learners, hparams.buffer_shards
     if learners == 1 and not shards:
         return

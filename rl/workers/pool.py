@@ -1,8 +1,8 @@
-"""The workers of a run as the learner sees them: what they deliver, and who replaces one that fails.
+"""The learner's side of the workers: receives their rollouts, and replaces workers that fail.
 
 Each worker has at most `IN_FLIGHT` rollouts on order, so that it plays the next one while the learner is busy
-with the last; that is also all that can wait for the learner. A worker whose process ends, whose node is lost
-or that sends nothing for `timeout` seconds is replaced, and what it had under way is lost.
+with the last; no more than these can wait for the learner. A worker whose process ends, whose node is lost
+or that sends nothing for `timeout` seconds is replaced, and its current rollouts are lost.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Slot:
         self.handle: Any = None
         self.pending: deque[Any] = deque()  # object references, oldest first
         self.heard = 0.0  # time of its last delivery, or of its start
-        self.delivered = False  # whether anything came of it
+        self.delivered = False  # whether it ever delivered a rollout
 
 
 class Counts(NamedTuple):
-    """What went wrong so far."""
+    """Counts of failures so far."""
 
     replaced: int
     lost: int  # rollouts on order when their worker was replaced
@@ -51,10 +51,10 @@ class WorkerPool:
         make: (index, incarnation) to the handle of a new worker's actor.
         count: how many.
         timeout: seconds without a delivery after which a worker is taken to hang.
-        wake: called while nothing arrives, at most every `POLL` seconds; says whether that was for another
-            reason than the workers, whose time then begins anew. What it raises ends the wait; what has come
-            by then is there in the next one.
-        fetch: whether the arrays of rollouts are wanted here, or references to them.
+        wake: called while nothing arrives, at most every `POLL` seconds; returns whether the delay had
+            another cause than the workers, whose timeouts then restart. An error that it raises ends the
+            wait; rollouts that arrived before are kept for the next one.
+        fetch: whether to return the arrays of rollouts, or references to them.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class WorkerPool:
             UsageError: workers fail one after another; Unavailable where their processes are lost,
                 EnvironmentFailed where it is their environments.
         """
-        # All that had come at the last look are taken before the next one, which costs as much as there are
-        # workers: with a thousand it would take longer than learning does.
+        # Take all rollouts of the last poll before polling again: a poll costs time in proportion to the
+        # number of workers, and with a thousand it would take longer than learning.
         arrived = self._arrived.setdefault(part, deque())
         while True:
             while arrived:
@@ -110,7 +110,7 @@ class WorkerPool:
             arrived.extend(self._ready(self._slots[part::parts]))
 
     def gather(self, iteration: int) -> list[Rollout]:
-        """Waits for a rollout of every worker by the same weights; returns them in the order of workers.
+        """Waits for a rollout of every worker with the same weights; returns them in the order of workers.
 
         Raises:
             UsageError: workers fail one after another; Unavailable where their processes are lost,
@@ -137,17 +137,19 @@ class WorkerPool:
                 ray.kill(slot.handle)
 
     def _order(self, slot: Slot, iteration: int | None = None) -> Any:
-        """Asks a worker for a rollout: reference to it, or to what it says of it and to its arrays."""
+        """Orders a rollout from a worker; returns a reference to it, or two: to its description and its
+        arrays."""
         if self._fetch:
             return slot.handle.rollout.remote(iteration)
         return tuple(slot.handle.rollout_apart.options(num_returns=2).remote(iteration))
 
     def _ready(self, slots: list[Slot]) -> list[Slot]:
-        """Those of `slots` whose oldest order has come to something, in turn; replaces the late ones."""
+        """The slots whose oldest order is done (with a rollout or an error), in turn; replaces late
+        workers."""
         slots = sorted(slots, key=lambda slot: (slot.index - self._turn) % len(self._slots))
         oldest = [_heard_by(slot.pending[0]) for slot in slots]
-        # All that there is, for Ray's choice of one is not the first of the list: where the learner is slower
-        # than the workers it can be the same one for ever, and that another one is dead is never noticed.
+        # Ask for all: if Ray returns only one, it is not the first of the list. With a learner slower than
+        # the workers it could always be the same one, and a dead worker would never be noticed.
         ready, _ = ray.wait(oldest, num_returns=len(oldest), timeout=0)
         if not ready:
             ready, _ = ray.wait(oldest, num_returns=1, timeout=POLL)
@@ -161,7 +163,7 @@ class WorkerPool:
         return [slot for slot in slots if slot.pending and _heard_by(slot.pending[0]) in found]
 
     def _is_late(self, slot: Slot) -> bool:
-        """Whether nothing was taken from a worker for too long; it may still be the learner that was busy."""
+        """Whether nothing was received from a worker for too long; the cause may also be a busy learner."""
         limit = self._timeout if slot.delivered else max(self._timeout, STARTUP)
         return time.monotonic() - slot.heard > limit
 
@@ -189,7 +191,7 @@ class WorkerPool:
         if self._failures > 3 + 2 * len(self._slots):
             if isinstance(cause, EnvironmentFailed):
                 raise cause
-            # Processes that are lost may not be the next time; what is raised in them will be again.
+            # A lost process may be temporary; an error that was raised in it will be raised again.
             kind = Unavailable if cause is None else UsageError
             raise kind(f"workers fail one after another; the last one {why}")
         with contextlib.suppress(Exception):
@@ -207,5 +209,5 @@ class WorkerPool:
 
 
 def _heard_by(order: Any) -> Any:
-    """The reference whose arrival says that an order has come to something."""
+    """The reference that arrives when an order is done."""
     return order[0] if isinstance(order, tuple) else order

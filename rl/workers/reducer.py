@@ -28,7 +28,7 @@ _RANK = struct.Struct("!q")
 
 
 class Meeting(NamedTuple):
-    """Where the learners meet, and what only they know."""
+    """The address at which the learners connect, and their secret."""
 
     host: str
     port: int
@@ -36,7 +36,7 @@ class Meeting(NamedTuple):
 
 
 class Door:
-    """Where the first learner waits for the others.
+    """Accepts the connections of the other learners, for the first one.
 
     Args:
         host: the address to listen at.
@@ -47,7 +47,8 @@ class Door:
         self.meeting = Meeting(host, self._socket.getsockname()[1], secrets.token_bytes(32))
 
     def admit(self, others: int, seconds: float = LIMIT) -> Reducer:
-        """Returns the first learner's end, once all others are there; strangers are turned away.
+        """Waits for all other learners and returns the first learner's end; refuses connections without the
+        secret.
 
         Raises:
             TimeoutError: not all came in time.
@@ -118,7 +119,7 @@ class Reducer:
         return summed
 
     def close(self) -> None:
-        """Leaves the others, whose next sum fails."""
+        """Closes the connections, so that the other learners' next sum fails."""
         for each in self._links:
             with contextlib.suppress(OSError):
                 each.close()
@@ -140,7 +141,7 @@ class Reducer:
 
 @contextlib.contextmanager
 def _greeting(link: socket.socket) -> Iterator[Connection]:
-    """The connection for the challenges, in which whoever is silent is not waited for long."""
+    """The connection for the authentication, with a short timeout."""
     link.settimeout(None)  # the system's limit holds for the connection too
     _limit(link, GREETING)
     with Connection(link.dup().detach()) as connection:

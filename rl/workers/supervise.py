@@ -1,4 +1,4 @@
-"""A process that does nothing but start the learner again, from its last checkpoint, when it is killed."""
+"""The supervisor: a process that only restarts the learner, from its last checkpoint, when it is killed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import time
 from rl.errors import AGAIN
 from rl.signals import end_with_parent, stop_signals
 
-LEAST = 30.0  # seconds: a learner that lived less has probably met what will kill the next one too
-TRIES = 3  # such learners in a row, after which it is given up
+LEAST = 30.0  # seconds: if a learner ran for less, the next one will probably be killed for the same reason
+TRIES = 3  # such learners in a row, after which the supervisor gives up
 
 
 def supervised() -> int | None:
-    """Splits the process in two: returns None in the learner's, and in the other one, once the learner has
-    ended for good, its exit code (128 + signal where a signal ended it).
+    """Forks the process into a supervisor and a learner. Returns None in the learner; in the supervisor it
+    returns the learner's exit code (128 + signal if a signal ended it) once the learner will not be
+    restarted.
 
-    To be called before TensorFlow and threads of any kind exist. Where the system has no fork, there is no
-    second process.
+    Call it before TensorFlow is imported and threads are started. On systems without fork there is no
+    supervisor.
     """
     if not hasattr(os, "fork"):
         return None
@@ -53,18 +54,18 @@ def supervised() -> int | None:
 
 
 def _become_learner(supervisor: int) -> None:
-    """A process group of its own, so that a key on the terminal reaches the learner once, from its
-    supervisor, and Ray's processes not at all; and a request to stop if the supervisor dies."""
+    """Moves the learner to a process group of its own: Ctrl-C then reaches it once, through the supervisor,
+    and does not reach Ray's processes. Also has it asked to stop if the supervisor dies."""
     os.setpgid(0, 0)
     end_with_parent(supervisor, signal.SIGTERM)
 
 
 def _wait(child: int, asking: set[signal.Signals]) -> tuple[int, bool]:
-    """The status a child ended with, and whether it had been asked to stop: signals that arrive meanwhile are
-    handed to it.
+    """Waits for a child; returns its exit status, and whether it was asked to stop. Signals that arrive
+    during the wait are passed on to it.
 
-    They are blocked and taken one by one: a handler would not run while the wait for the child lasts, if its
-    signal came just before that began.
+    Signals are blocked and taken one by one: the handler of a signal that came just before the wait would not
+    run until the wait ends.
     """
     asked = False
     while True:

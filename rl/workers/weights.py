@@ -1,4 +1,4 @@
-"""The role that hands out weights: workers ask it for the newest version when they need one."""
+"""The weights role: workers ask it for the newest version of the weights when they need one."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Version(NamedTuple):
 
     @staticmethod
     def of(number: int, step: int, flat: np.ndarray) -> Version:
-        """Makes one of weights as they are sent: large ones go from the learner's node to the workers'
-        without passing `Weights`; for small ones a place in the object store, and the account of who still
-        reads it, would cost learner and workers more than the copies do."""
+        """Makes a version whose large weights go from the learner's node to the workers' nodes without
+        passing through `Weights`. Small weights are copied: for them Ray's object store and its reference
+        counting cost more."""
         import ray
 
         return Version(number, step, flat if flat.nbytes <= SMALL else [ray.put(flat)])
@@ -47,16 +47,17 @@ class Weights:
         self._version = version
 
     def newest(self, known: int = -1) -> Version | int | None:
-        """Is called by workers, with the number that they have: that number where there is none newer. None
-        before the first version, and after this process was restarted."""
+        """Returns the newest version, for a worker that has version `known`; only that number if there is no
+        newer one; None before the first version, and after this process was restarted."""
         return known if self._version is not None and self._version.number == known else self._version
 
 
 class Publisher:
-    """The role as the learner sees it: it is told the newest version, and replaced where it does not answer.
+    """The learner's side of the weights role: sends it the newest version, and replaces it if it does not
+    answer.
 
     Args:
-        role: handle of the `Weights` actor, which Ray starts again, with the calls that it owes.
+        role: handle of the `Weights` actor; Ray restarts it and repeats its unfinished calls.
         timeout: seconds without an answer after which it is replaced.
     """
 
@@ -76,8 +77,8 @@ class Publisher:
         self.role.publish.remote(self._version)
 
     def tend(self) -> bool:
-        """Publishes (while no rollout arrives) again, for a role that was restarted and knows
-        nothing. Returns whether it was replaced just now, so that workers could not play."""
+        """Publishes the newest version again, for a role that was restarted without it; called while no
+        rollout arrives. Returns whether the role was replaced just now, so that workers had to wait."""
         import ray
 
         if self._answer is not None and not ray.wait([self._answer], timeout=0)[0]:

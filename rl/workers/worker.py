@@ -1,6 +1,6 @@
-"""The role that acts: environments of its own, and the newest weights whenever it begins a rollout.
+"""The worker role: acts in its own environments, and fetches the newest weights before each rollout.
 
-Nothing here imports TensorFlow: where the policy can be converted, a worker starts in a second without it.
+Nothing here imports TensorFlow: if the policy can be converted, a worker starts in a second without it.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ LEAST = 4096  # bytes: smaller arrays are not worth compressing
 
 
 class Assignment(NamedTuple):
-    """What a worker is told once."""
+    """The parameters of a worker, which it gets when it starts."""
 
     worker: int  # which one it is, from 0
     hparams: dict[str, Any]  # HParams.to_dict
-    user_modules: tuple[str, ...]  # that registered components of the user's own
+    user_modules: tuple[str, ...]  # modules that register the user's own parts
     first: int  # it plays environments first, first + 1 ... of `environments`
     size: int  # how many
     environments: int  # of all workers together
-    window: int  # rollouts that are sent as one, each but the first few of them several times
+    window: int  # rollouts that are sent as one; windows overlap, so most rollouts are sent several times
     fresh: bool  # whether every rollout begins with fresh episodes
-    own_values: np.ndarray  # float32 [m], what acting reads beside the weights: its own exploration
-    seed: int  # of the run: of noise that learner and workers must agree on
-    own_seed: int  # of its environments and its exploration; another for a worker that replaces one
+    own_values: np.ndarray  # float32 [m], acting variables besides the weights: its own exploration
+    seed: int  # of the run, for noise that must be the same for learner and workers
+    own_seed: int  # of its environments and its exploration; different for its replacement
 
 
 class Compressed(NamedTuple):
@@ -48,7 +48,7 @@ class Compressed(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What sending a rollout came to."""
+    """Statistics of sending a rollout."""
 
     raw: int  # bytes of its arrays
     sent: int  # bytes that travel
@@ -56,14 +56,14 @@ class Sent(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """What a worker sends."""
+    """A rollout, as a worker sends it."""
 
     worker: int  # who made it
     arrays: Any  # `Block.arrays`, as `packed` gave them; or a reference to that
     version: int  # of the weights that acted
     sums: dict[str, float]  # over its finished episodes, as `rl.ops.episodes.sums`
     sent: Sent = Sent(0, 0, 0.0)
-    told: tuple[str, ...] = ()  # of environments that were made anew, a line each
+    told: tuple[str, ...] = ()  # log lines on environments that were remade after failures
 
 
 class Worker:
@@ -82,9 +82,10 @@ class Worker:
         self._told: tuple[str, ...] = ()
 
     def rollout(self, iteration: int | None = None) -> Rollout:
-        """Plays the next rollout, with the newest weights; and the ones before, where a window has several.
+        """Plays the next rollout with the newest weights; returns it, joined with the ones before if a window
+        has several.
 
-        iteration: of the learner, where all workers make one rollout together; None: they go on freely.
+        iteration: of the learner, if all workers make one rollout together; None: asynchronous.
         """
         collector = self._collector or self._prepare()
         sums = self._play(collector, iteration)
@@ -96,7 +97,7 @@ class Worker:
         return self._sent(self._window.arrays(), sums)
 
     def rollout_apart(self, iteration: int | None = None) -> tuple[Rollout, list[np.ndarray]]:
-        """Plays the next rollout; returns it without its arrays, and they: two objects, which may go to
+        """Plays the next rollout; returns it without its arrays, and the arrays: two objects, which may go to
         different processes."""
         rollout = self.rollout(iteration)
         return rollout._replace(arrays=None), rollout.arrays
@@ -141,7 +142,7 @@ class Worker:
         self._episodes = EpisodeSums(assignment.size, fresh)
         self._collector = collector
         gc.collect()
-        gc.freeze()  # imports and environments stay: no need to look through them again and again
+        gc.freeze()  # imports and environments stay alive: the garbage collector need not scan them
         return collector
 
     def _update(self, iteration: int | None) -> None:
@@ -149,8 +150,8 @@ class Worker:
         import ray
 
         newest = ray.get(self._weights.newest.remote(self._version))
-        # None: the role that hands them out was restarted, and the learner will tell it. Where all workers
-        # make a rollout together, they play with that iteration's weights, which may still be on their way.
+        # None: the weights role was restarted, and the learner will publish again. If all workers make a
+        # rollout together, they need the weights of that iteration, which may not have been published yet.
         while newest is None or (iteration is not None and _number(newest) < iteration):
             time.sleep(0.05 if newest is None else 0.002)
             newest = ray.get(self._weights.newest.remote(self._version))
@@ -181,7 +182,7 @@ class Converted:
 
 
 def worker_env(hparams: Any, count: int) -> Any:
-    """Returns `count` environments of a worker: on the host, whatever in-graph ones there are.
+    """Returns `count` environments of a worker: host environments, also where there is an in-graph version.
 
     Raises:
         UsageError: as `make_env`; `env_backend` asks for in-graph ones.

@@ -1,9 +1,9 @@
-"""AlphaZero: a network of policy and value that learns what a tree search by it finds, from self-play.
+"""AlphaZero: a policy and value network that learns from its own tree search, in self-play.
 
 Silver et al. 2018, "A general reinforcement learning algorithm that masters chess, shogi, and Go through
 self-play", https://doi.org/10.1126/science.aar6404; the search is `rl.ops.search.puct`. Before each action of
 training `simulations` simulations go through a tree of positions, which the in-graph environment itself
-computes. The action is drawn by the visits of the root's moves, and the network is trained on
+computes. The action is drawn in proportion to the visits of the root's moves; the network is trained on
 
     (z - v)^2 * value_coef - pi^T log p
 
@@ -11,14 +11,14 @@ where pi are the shares of these visits and z is how the episode ends. A game fo
 on both sides (`train_env_kwargs={opponent:self}`).
 
 With `search=gumbel` it is Gumbel AlphaZero (Danihelka et al. 2022, "Policy improvement by planning with
-Gumbel", https://openreview.net/forum?id=bERaNdoegnO; `rl.ops.gumbel_search`): the action is the move that is
-left of those that share the simulations, pi the policy improved by completed values, and there is no other
-noise.
+Gumbel", https://openreview.net/forum?id=bERaNdoegnO; `rl.ops.gumbel_search`): the action is the last move
+that remains in sequential halving, pi the policy improved by completed values, and there is no other noise.
 
 One player has nobody to win against. With `rank_percentile` it plays against its own past, by Laterre et al.
 2018, "Ranked reward: enabling self-play reinforcement learning for combinatorial optimization",
 https://arxiv.org/abs/1807.01672: z is 1 where an episode's return is no less than that percentile of the last
-`ranked_episodes`, else -1. Nothing else is seen of rewards. Without it z is the discounted return.
+`ranked_episodes`, else -1. Rewards are used for nothing else. Without `rank_percentile` z is the discounted
+return.
 
 Deviations from the papers:
 
@@ -66,11 +66,11 @@ class Minibatch(NamedTuple):
 
 @register
 class AlphaZero(Agent[AlphaZeroHParams]):
-    """Search by a network that learns from it: in-graph environments of one player, and games for two."""
+    """Tree search and self-play: in-graph environments of one player, and games for two."""
 
     experience = "rollout"
     action_spaces: ClassVar[tuple[type, ...]] = (spaces.Discrete,)
-    transient = ("threshold",)  # without ranked rewards nothing changes it, with them it is saved
+    transient = ("threshold",)  # constant without ranked rewards; with them `variables` has it
 
     def build(self) -> None:
         hparams = self.hparams
@@ -178,7 +178,7 @@ class AlphaZero(Agent[AlphaZeroHParams]):
         return Update(metrics | {"updates": tf.constant(float(self.updates_per_iteration()))})
 
     def _outcomes(self, trajectory: Trajectory) -> Minibatch:
-        """The trajectory as a flat batch [T * B], with how its episodes end; what they returned is kept."""
+        """The trajectory as a flat batch [T * B], with the outcomes of its episodes; keeps their returns."""
         reward, terminated = trajectory.reward, trajectory.terminated
         if self.ranked:
             score = trajectory.extras["score"] + reward  # [T, B] the return after each step
@@ -197,7 +197,8 @@ class AlphaZero(Agent[AlphaZeroHParams]):
         return steps
 
     def _keep(self, score: Tensor, ended: Tensor) -> None:
-        """Takes the returns of episodes that have ended, [T, B], among the last ones."""
+        """Adds the returns of episodes that have ended, [T, B], to the last ones, and updates the
+        threshold."""
         flat = [tf.reshape(x, [-1]) for x in (score, tf.cast(ended, tf.float32))]
         values, taken = (replicas.gathered(x) for x in flat)
         last = ranks.added(ranks.Last(*map(tf.convert_to_tensor, self.last)), values, taken > 0.0)

@@ -71,7 +71,7 @@ class BCQ(Agent[BCQHParams]):
         return PolicyOutput(distribution=self.actions.certain(self.best_action(observation, seed)))
 
     def best_action(self, observation: Nest, seed: Tensor) -> Tensor:
-        """Of actions like the data's, perturbed, the best code by the first critic, [N, K]."""
+        """The codes [N, K] of the best perturbed candidates by the first critic."""
         draws, network = self.hparams.sampled_actions, self.network
         repeated, action = self.candidates(network, observation, draws, seed)
         q_values = tf.reshape(network.q_values(repeated, action, 1)[0], [-1, draws])  # [N, D]
@@ -104,7 +104,8 @@ class BCQ(Agent[BCQHParams]):
         return replay_loss(tf.reduce_sum(tf.square(error), 0), tf.reduce_mean(q_values, 0), size, batch)
 
     def generator_loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The auto-encoder's: how unlike an action comes back, how unlike a normal its latent numbers are."""
+        """The auto-encoder's loss: reconstruction error, and divergence of its latents from the normal
+        prior."""
         action = self.actions.encode(batch.action)  # [N, K]
         mean, log_std = self.network.recognised(batch.observation, action)
         latent = mean + tf.exp(log_std) * random.normal(random.rows(seed), mean.shape)

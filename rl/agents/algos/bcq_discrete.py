@@ -1,9 +1,9 @@
-"""Discrete BCQ: batch-constrained deep Q-learning, which takes no action that the data hardly ever take.
+"""Discrete BCQ: batch-constrained deep Q-learning, which excludes actions that are rare in the data.
 
 Fujimoto et al. 2019, "Benchmarking batch deep reinforcement learning algorithms",
-https://arxiv.org/abs/1910.01708: double DQN whose best action, in the target as when acting, is sought among
-those with G(a | s) / max_a' G(a' | s) > `threshold` (equation 11), where G is a model of the data's actions
-that is learned by its cross-entropy beside the values.
+https://arxiv.org/abs/1910.01708: double DQN whose best action, in the target and when acting, is chosen among
+the actions with G(a | s) / max_a' G(a' | s) > `threshold` (equation 11). G is a model of the data's actions,
+trained by cross-entropy together with the values.
 
 Deviations from the paper:
 

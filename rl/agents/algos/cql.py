@@ -1,10 +1,10 @@
-"""CQL: conservative Q-learning, SAC that values what is not in the data low.
+"""CQL: conservative Q-learning, SAC with low values for actions that are not in the data.
 
 Kumar et al. 2020, "Conservative Q-learning for offline reinforcement learning",
-https://arxiv.org/abs/2006.04779, CQL(H): to the loss of SAC's critics comes, for each of them,
+https://arxiv.org/abs/2006.04779, CQL(H): the loss of each of SAC's critics has the additional term
 `conservative_weight` times log sum_a' exp Q(s, a') - Q(s, a) (equation 4). The sum is estimated by importance
-sampling (appendix F): of `sampled_actions` uniformly random actions, as many of the policy's in s, and as
-many of those in s', each weighed by its density.
+sampling (appendix F), with `sampled_actions` uniformly random actions, as many of the policy in s, and as
+many of the policy in s', each divided by its density.
 
 With `lagrange_threshold` tau the weight alpha is learned, min over Q and max over alpha >= 0 of
 alpha (log sum exp Q - Q - tau) (appendix F): it falls while the gap is below tau, and grows above.
@@ -57,7 +57,7 @@ class CQL(SAC):
 
     @property
     def weight(self) -> Tensor | float:
-        """That of the gap, scalar."""
+        """The weight of the conservative gap, scalar."""
         if self.hparams.lagrange_threshold is None:
             return self.hparams.conservative_weight
         return tf.minimum(tf.exp(tf.convert_to_tensor(self.log_weight)), MAX_WEIGHT)

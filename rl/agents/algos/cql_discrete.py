@@ -1,10 +1,10 @@
 """Discrete CQL: conservative Q-learning on quantiles, for discrete actions.
 
 Kumar et al. 2020, "Conservative Q-learning for offline reinforcement learning",
-https://arxiv.org/abs/2006.04779, CQL(H): to the loss of QR-DQN, as in the paper's Atari games, comes
-`conservative_weight` times log sum_a' exp Q(s, a') - Q(s, a), which lowers the values of actions that are not
-in the data (equation 4). Q is the quantiles' mean; `quantiles=1` makes it DQN's value, and the loss half of
-its Huber loss.
+https://arxiv.org/abs/2006.04779, CQL(H): the loss of QR-DQN, as in the paper's Atari games, has the
+additional term `conservative_weight` times log sum_a' exp Q(s, a') - Q(s, a), which lowers the values of
+actions that are not in the data (equation 4). Q is the quantiles' mean; with `quantiles=1` it is DQN's value,
+and the quantile loss is half of DQN's Huber loss.
 
 Deviations from the paper:
 
@@ -25,7 +25,7 @@ from rl.types import Batch, Loss, Tensor
 
 @register
 class CQLDiscrete(QRDQN):
-    """Conservative Q-learning: discrete actions, QR-DQN that values what is not in the data low."""
+    """Conservative Q-learning: discrete actions, QR-DQN with low values for actions not in the data."""
 
     hparams: CQLDiscreteHParams
     hparams_type = CQLDiscreteHParams

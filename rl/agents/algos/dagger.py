@@ -2,11 +2,10 @@
 
 Ross, Gordon & Bagnell 2011, "A reduction of imitation learning and structured prediction to no-regret online
 learning", https://arxiv.org/abs/1011.0686 (algorithm 3.1): the i-th rollout is played by the mixture
-beta_i expert + (1 - beta_i) learner, beta_i = p^(i - 1). Each observation that it comes to is kept with the
-action that the expert takes there, beside those of all rollouts before, and the learner is fitted to all of
-them: -log pi(a | s), as in `rl/agents/algos/bc.py`. p is `beta`; with 0, the paper's choice where nothing is
-tuned, the expert plays the first rollout and the learner all others. The environment's reward is not looked
-at.
+beta_i expert + (1 - beta_i) learner, beta_i = p^(i - 1). Each observation of a rollout is stored with the
+action that the expert takes there, and the learner is fitted to the data of all rollouts: -log pi(a | s), as
+in `rl/agents/algos/bc.py`. p is `beta`; with 0, the paper's choice without tuning, the expert plays the first
+rollout and the learner all others. The environment's reward is not used.
 
 Deviations from the paper:
 
@@ -40,7 +39,7 @@ COIN, ADVICE = 3, 4  # what random numbers are for, beside those that `Agent.act
 
 @register
 class DAgger(Cloning[DAggerHParams]):
-    """Imitation of an expert who is asked about every observation that the policy comes to."""
+    """Imitation of an expert that labels every observation which the policy meets."""
 
     def build(self) -> None:
         super().build()
@@ -98,7 +97,7 @@ class DAgger(Cloning[DAggerHParams]):
 
     @property
     def variables(self) -> dict[str, Any]:
-        """With the expert's, so that a run goes on with the one that it began with."""
+        """The expert's variables too, so that a resumed run keeps the expert that it began with."""
         return super().variables | self._expert_variables
 
     @property

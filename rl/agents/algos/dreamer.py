@@ -114,7 +114,8 @@ class Dreamer(Agent[DreamerHParams]):
         return state | {"action": self.code(action)}
 
     def code(self, action: Nest) -> Tensor:
-        """What the model sees of actions [N, ...]: [N, A]; those beyond a bound are what that is."""
+        """The codes [N, A] of actions [N, ...] for the model, clipped to the bounds as the environment
+        does."""
         return tf.clip_by_value(self.actions.encode(action), -1.0, 1.0)
 
     def unit_gaussian(self, output: Tensor) -> DiagonalGaussian:
@@ -134,7 +135,7 @@ class Dreamer(Agent[DreamerHParams]):
         return Update(metrics | {"return_scale": self.return_scale()})
 
     def return_scale(self) -> Tensor:
-        """By what advantages are divided, scalar: the range of returns, and 1 at least."""
+        """The divisor of advantages, scalar: the range of returns, but at least 1."""
         return tf.maximum(1.0, self.return_range[1] - self.return_range[0])
 
     def loss(self, batch: SequenceBatch, seed: Tensor) -> Loss:
@@ -266,16 +267,17 @@ class Dreamer(Agent[DreamerHParams]):
         return each(policy_loss + value_loss), begun, metrics | {"return_low": low, "return_high": high}
 
     def value_loss(self, states: Tensor, logits: Tensor, target: Tensor) -> Tensor:
-        """The critic's loss [T, M] at states [T, M, D + S], where its `logits` should tell `target`, and what
-        the slow critic tells."""
+        """The critic's loss [T, M] at states [T, M, D + S]: the cross-entropy of its `logits` with `target`,
+        and with the slow critic's value."""
         slow = wm.twohot_mean(self.slow_critic(states), self.bins)
         wanted = wm.twohot(target, self.bins) + wm.twohot(slow, self.bins)
         return wm.cross_entropy(tf.stop_gradient(wanted), logits)
 
     def replayed_value_loss(self, trajectory: Trajectory, features: Tensor, imagined: Tensor) -> Tensor:
-        """The critic's loss [N] at the steps of sequences, of which gradients reach the states, too.
+        """The critic's loss [N] at the steps of replayed sequences; its gradient reaches the model's states,
+        too.
 
-        features: [L+1, N, D + S]; imagined: [L+1, N], the returns that were imagined from there.
+        features: [L+1, N, D + S]; imagined: [L+1, N], the returns imagined from these states.
         """
         states, mask = features[:-1], trajectory.mask
         target = self.replayed_return(trajectory, imagined)
@@ -284,7 +286,7 @@ class Dreamer(Agent[DreamerHParams]):
     def replayed_return(self, trajectory: Trajectory, imagined: Tensor) -> Tensor:
         """The lambda-returns [L, N] of the steps that were taken; `imagined` as above."""
         discount = self.hparams.gamma * (1.0 - tf.cast(trajectory.terminated, tf.float32))
-        # The step after an episode's last one is an autoreset, which is no part of it.
+        # The step after an episode's last one is an autoreset, which does not belong to the episode.
         follows = tf.concat([trajectory.mask[1:], tf.ones_like(trajectory.mask[:1])], 0)
         return returns.lambda_return(trajectory.reward, discount, imagined, self.hparams.gae_lambda * follows)
 

@@ -1,4 +1,4 @@
-"""GAIL: generative adversarial imitation learning, PPO for the reward of not being told from the data.
+"""GAIL: generative adversarial imitation learning, PPO with a reward for looking like the data.
 
 Ho and Ermon 2016, "Generative adversarial imitation learning", https://arxiv.org/abs/1606.03476
 (algorithm 1): a discriminator D learns to tell the policy's steps (s, a) from the data's by its
@@ -10,7 +10,8 @@ Deviations from the paper:
 
 1. The policy takes PPO's steps (`rl/agents/algos/ppo.py`), the paper's those of TRPO.
 2. The discriminator makes `discriminator_updates` steps on batches of a rollout, not one on all of it.
-3. Actions of a Box are clipped to its bounds before they are told apart, as those in recorded data are.
+3. Actions of a Box are clipped to its bounds before the discriminator sees them, as those in recorded data
+    are.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from rl.types import Loss, Nest, Tensor, Trajectory, Update
 
 
 class Told(NamedTuple):
-    """Steps, and whose they are."""
+    """Steps of the policy and of the data, labelled."""
 
     observation: Nest  # [N, ...]
     code: Tensor  # [N, K] of actions
@@ -46,7 +47,7 @@ class GAIL(PPO):
     hparams: GAILHParams
     hparams_type = GAILHParams
     action_spaces = (spaces.Discrete, spaces.Box)
-    recurrent = False  # what tells steps apart sees one at a time
+    recurrent = False  # the discriminator sees single steps
 
     def build(self) -> None:
         super().build()
@@ -68,18 +69,18 @@ class GAIL(PPO):
         return tf.clip_by_value(self.actions.encode(action), -1.0, 1.0)
 
     def logit(self, observation: Nest, code: Tensor) -> Tensor:
-        """How much rather a step is of the data than the policy's own, [N]."""
+        """The discriminator's logit that a step is of the data and not the policy's, [N]."""
         return self.discriminator(observation, code)[0, :, 0]
 
     def discriminator_loss(self, batch: Told, seed: Tensor) -> Loss:
-        """The cross-entropy, of either kind of step."""
+        """The discriminator's cross-entropy, for both kinds of steps."""
         logit = self.logit(batch.observation, batch.code)
         loss = tf.nn.softplus(logit) - batch.of_data * logit  # -log(1 - D) for the data, -log D for others
         right = tf.cast(tf.equal(logit > 0.0, batch.of_data > 0.0), tf.float32)
         return loss * batch.mask, {"told_apart": masked_mean(right, batch.mask)}, None
 
     def reward(self, trajectory: Trajectory) -> Tensor:
-        """What takes the place of the environment's, [T, B]."""
+        """The discriminator's reward, which replaces the environment's, [T, B]."""
         observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
         logit = self.logit(flatten_time(observation), self.code(flatten_time(trajectory.action)))
         return tf.nn.softplus(tf.reshape(logit, trajectory.mask.shape)) * trajectory.mask

@@ -12,16 +12,16 @@ off past them, as if theta_i - theta were a constant (first-order MAML, section 
 discounted returns less a baseline, linear in features of observation and time, that is fitted to each task's
 episodes (Duan et al. 2016, https://arxiv.org/abs/1604.06778), and standardised over them.
 
-In training the policy of each task acts. Evaluations, exports and tests have theta, before it adapts;
-`benchmarks/adaptation.py RUN` adapts a trained run to tasks that it never had.
+In training the policy of each task acts. Evaluations, exports and tests use theta, before it adapts;
+`benchmarks/adaptation.py RUN` adapts a trained run to new tasks.
 
 Deviations from the paper:
 
 1. Theta makes `epochs` steps of an optimizer on PPO's clipped surrogate (Schulman et al. 2017) of the adapted
    policies in place of one step of TRPO: the ratio is of theta_i, made anew of the present theta, to the
    theta_i that acted.
-2. An environment's first episode in a part of the rollout counts, what it plays after that does not; an
-   episode that is longer is cut, and worth what it had earned until then.
+2. Only an environment's first episode in each part of the rollout counts. An episode that is longer than the
+   part is cut there, and its return is that of the steps until then.
 3. Means of continuous actions pass through tanh into the action space's bounds.
 """
 
@@ -180,7 +180,7 @@ class MAML(Agent[AnyMeta]):
         return Update(metrics | of_parts | {"updates": made})
 
     def meta_steps(self, trials: Trials, seed: Tensor) -> tuple[dict[str, Any], Tensor]:
-        """(metrics, how many) of the steps that the learned weights make by what was played."""
+        """(metrics, number) of the meta-update's steps on the played trials."""
         return loops.repeat(
             self.hparams.epochs, lambda i: self.gradient_step(trials, random.fold_in(seed, i)).metrics
         )

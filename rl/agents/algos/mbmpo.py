@@ -5,18 +5,19 @@ https://arxiv.org/abs/1809.05214 (algorithm 1). An ensemble of networks learns t
 each from a bootstrap sample of what was played (`rl/models/dynamics.py`). Each member k is a task of MAML
 (`rl/agents/algos/maml.py`): in it the policy of the weights theta plays imagined episodes, of which a policy
 gradient step makes weights of the member's own, theta_k. These imagine as many episodes again, and theta
-follows the gradient, through that step, of how good they are. So theta need not be right for models that are
-wrong, each in its way: it has to be near what is right for each. The next rollout is played by the weights
-that the last meta-update adapted, environment i by those of member i modulo `members`.
+follows the gradient of their return through that step. So theta need not be optimal in any of the models,
+which are all wrong in different ways: one gradient step away from an optimum in each is enough. The next
+rollout is played by the weights that the last meta-update adapted, environment i by those of member i modulo
+`members`.
 
-Evaluations, exports and tests have theta, before it adapts.
+Evaluations, exports and tests use theta, before it adapts.
 
 Deviations from the paper:
 
 1. Members predict Gaussians, of rewards too, and the chance of a terminal state; the paper's are
    deterministic, and the task's reward is known. What is predicted is brought within the observations' space.
 2. Before each meta-update the ensemble makes `dynamics_steps` gradient steps. The paper trains it after every
-   rollout, until it no longer gets better on what is held out; nothing is held out here.
+   rollout, until its error on held-out data no longer falls; nothing is held out here.
 3. A member's bootstrap sample is decided by a transition's place in the memory.
 4. Imagined episodes begin in replayed states, those before and after the step in the same ones, and are
    `horizon` steps long at most, after which nothing counts; the paper's begin where the environment's do.

@@ -1,11 +1,12 @@
-"""MBPO: SAC that learns from short rollouts in dynamics that it has learned.
+"""MBPO: SAC that learns from short rollouts in learned dynamics.
 
 Janner et al. 2019, "When to trust your model: model-based policy optimization",
 https://arxiv.org/abs/1906.08253 (algorithm 2). An ensemble of networks, each on a bootstrap sample of what
 was played, predicts a Gaussian of the observation's difference and the reward (`rl/models/dynamics.py`). From
 replayed states the present policy makes `horizon` steps, each predicted by a random one of the `elites` best
 networks. SAC (`rl/agents/algos/sac.py`) learns from these transitions and a `real_share` of replayed ones,
-many times for every step that is played: what is imagined is plenty, and its error small after few steps.
+with many updates for every environment step: imagined data are plentiful, and their error is small after few
+steps.
 
 Deviations from the paper:
 
@@ -104,7 +105,7 @@ class MBPO(SAC):
         return loss * (1.0 - ops.held_out(batch.index, self.hparams.held_out)) * batch.mask, {}, None
 
     def rank(self, batch: Batch) -> None:
-        """Takes into `errors` what each member's mean misses of what is held out."""
+        """Updates `errors`, each member's running squared error of its mean on held-out transitions."""
         predicted = self.dynamics(batch.observation, self.actions.encode(batch.action))
         error = tf.reduce_mean(tf.square(predicted.mean - self.dynamics.target(batch)), -1)  # [M, N]
         weight = ops.held_out(batch.index, self.hparams.held_out) * batch.mask  # [N]
@@ -115,7 +116,8 @@ class MBPO(SAC):
     # -- what it imagines -----------------------------------------------------------------------------
 
     def imagine(self, batch: Batch, seed: Tensor) -> Batch:
-        """As many transitions as the batch has, of `horizon` steps from each of its first observations."""
+        """As many imagined transitions as the batch has: `horizon` steps from each of its first
+        observations."""
         horizon, count = self.hparams.horizon, batch.mask.shape[0]
         rows = -(-count // horizon)
         seeds = random.split_array(seed, [horizon, 3])

@@ -1,11 +1,11 @@
 """MuZero: a model that predicts rewards, values and the policy, searched before each action.
 
 Schrittwieser et al. 2020, "Mastering Atari, Go, chess and shogi by planning with a learned model",
-https://arxiv.org/abs/1911.08265. The model (`rl/models/muzero.py`) makes a hidden state of an observation
-(h), says where actions lead it and what they are paid (g), and its policy and value (f). A tree search over
-hidden states (`rl.ops.search`) chooses every action, in evaluations too, without noise there. Rollouts keep
-what it found, its policy pi and its value nu. From each step t of a replayed sequence the model is unrolled
-for K = `unroll_steps` of the actions that were taken, and at each of these steps k learns
+https://arxiv.org/abs/1911.08265. The model (`rl/models/muzero.py`) encodes an observation as a hidden state
+(h), predicts the next state and the reward of an action (g), and a state's policy and value (f). A tree
+search over hidden states (`rl.ops.search`) chooses every action, in evaluations too, without noise there.
+Rollouts store the search's policy pi and value nu. From each step t of a replayed sequence the model is
+unrolled for K = `unroll_steps` of the actions that were taken, and at each of these steps k it minimises
 
     reward_coef * l(u_t+k, r^k) + value_coef * l(z_t+k, v^k) - pi_t+k^T log p^k
 
@@ -51,11 +51,11 @@ from rl.ops.policy import masked_mean
 from rl.ops.sequence import n_step_target
 from rl.types import Loss, Nest, PolicyOutput, SequenceBatch, Tensor, Trajectory
 
-VALUE = "search_value"  # what rollouts keep of a search beside its policy
+VALUE = "search_value"  # name of the search's value among a trajectory's extras
 
 
 class Targets(NamedTuple):
-    """What is to be predicted k steps after each of S steps of N sequences, K + 1 times."""
+    """Targets of the predictions k = 0 ... K steps after each of S steps of N sequences."""
 
     policy: Tensor  # [K+1, S, N, A] of the search there
     value: Tensor  # [K+1, S, N]
@@ -162,14 +162,14 @@ class MuZero(Agent[MuZeroHParams]):
         return tf.concat([state[None], states.stack()], 0), rewards.stack()
 
     def _targets(self, trajectory: Trajectory) -> Targets:
-        """What the steps of sequences [L, N] and the searches there say."""
+        """The targets from the steps of sequences [L, N] and the searches that were made there."""
         hparams, extras = self.hparams, trajectory.extras
         reward, terminated, truncated = trajectory.reward, trajectory.terminated, trajectory.truncated
         value = extras[VALUE]
         returns = n_step_target(
             reward[:-1], value, terminated[:-1], truncated[:-1], hparams.gamma, hparams.n_step
         )
-        # At the last observation of an episode, where the step is that of an autoreset, the search is all.
+        # At an episode's last observation the step is an autoreset: only the search's value is known there.
         returns = tf.where(trajectory.mask > 0.0, tf.concat([returns, value[-1:]], 0), value)
         rows = np.arange(hparams.unroll_steps + 1)[:, None] + np.arange(hparams.rollout_length)  # [K+1, S]
         ends, mask = tf.gather(tf.cast(terminated, tf.float32), rows), tf.gather(trajectory.mask, rows)

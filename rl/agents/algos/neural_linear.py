@@ -1,16 +1,17 @@
 """Neural-linear Thompson sampling: linear Thompson sampling on the last hidden layer of a network.
 
 Riquelme et al. 2018, "Deep Bayesian bandits showdown", https://arxiv.org/abs/1802.09127, section 3
-("Neural Linear"): a network is trained on squared errors of the rewards that chosen arms paid; what its last
-hidden layer says of a context are the features of a Bayesian linear regression for each arm, of which
-parameters are drawn. Layers and posterior are renewed from all that was observed, after every rollout.
+("Neural Linear"): a network is trained on the squared errors of the chosen arms' rewards. Its last hidden
+layer's output for a context are the features of a Bayesian linear regression for each arm, from whose
+posterior parameters are drawn. After every rollout, layers and posterior are recomputed from all stored
+steps.
 
 Deviations from the paper:
 
 1. The noise of rewards is not inferred: parameters are drawn from N(A^-1 b, v^2 A^-1), with v a
    hyperparameter, `posterior_scale`, as linear Thompson sampling does (`rl/agents/algos/linear_thompson.py`).
-2. The posterior is of the layers as they are after each renewal; the paper's code adds to one of layers that
-   have changed since, between renewals.
+2. The posterior is always computed with the present layers; between these computations the paper's code adds
+   to a posterior of older layers.
 3. Only the last `replay_capacity` steps are learned from.
 4. Features have a constant 1 beside the layer.
 5. Evaluations choose by x^T A^-1 b alone.

@@ -1,8 +1,8 @@
 """PEARL: SAC that infers from experience which task it is in, and learns off-policy over many tasks.
 
 Rakelly et al. 2019, "Efficient off-policy meta-reinforcement learning via probabilistic context variables",
-https://arxiv.org/abs/1903.08254. A latent variable z says which task it is. What is believed of it after some
-transitions c_n = (s, a, r, s') of the task, its context, is a product of Gaussian factors (section 4.1),
+https://arxiv.org/abs/1903.08254. A latent variable z identifies the task. Its posterior ("belief") after some
+transitions c_n = (s, a, r, s') of the task, the context, is a product of Gaussian factors (section 4.1),
 
     q(z | c_1 ... c_N)  proportional to  product over n of N(f_mean(c_n), f_variance(c_n)),
 
@@ -16,9 +16,9 @@ KL(q(z | c) || N(0, 1)), which keeps in z no more than the critics need; the act
 
 A rollout is a trial: of `inner_steps` + 1 parts in the same task, the first played with the prior, each other
 one with the belief from the parts before. The memory keeps trials, each as a task of its own. A product of
-normal distributions is a sum of natural parameters, so all of a context that acting needs are two sums of the
-size of z (`rl/ops/gaussians.py`). Evaluations, exports and tests know no context, and have 0 for z;
-`benchmarks/adaptation.py RUN` adapts a trained run to tasks that it never had.
+normal distributions is a sum of natural parameters, so acting needs only two sums of a context, each of the
+size of z (`rl/ops/gaussians.py`). Evaluations, exports and tests have no context, and use 0 for z;
+`benchmarks/adaptation.py RUN` adapts a trained run to new tasks.
 
 Deviations from the paper:
 
@@ -29,8 +29,8 @@ Deviations from the paper:
    task's transitions is its loss, and the mean over tasks that of an update. The critics' squared error has
    SAC's 1/2, so `kl_lambda` weighs twice what the paper's does (the authors' code sums KL over the tasks).
 4. Encoder and critics make one step of one optimizer, so that `max_grad_norm` is of both together.
-5. Rewards are learned from as they are. The authors' code multiplies them by 5 or more, so that errors count
-   as many times more, squared, beside the KL: where rewards are small, `kl_lambda` has to be.
+5. Rewards are not scaled. The authors' code multiplies them by 5 or more, so that squared errors count 25
+   times or more beside the KL: where rewards are small, `kl_lambda` has to be small too.
 6. Without context, evaluations have the prior's mean for z, where training draws from the prior.
 7. Those of SAC that are not about n-step and prioritized replay.
 """
@@ -55,7 +55,7 @@ from rl.types import Batch, Loss, Nest, PolicyOutput, SequenceBatch, Tensor, Tra
 
 
 class Tasks(NamedTuple):
-    """Of N tasks what z is inferred from, and what SAC learns from."""
+    """The context of N tasks, from which z is inferred, and the transitions from which SAC learns."""
 
     context: Batch  # [N, C, ...]
     replayed: Batch  # [N, M, ...]

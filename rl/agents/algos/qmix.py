@@ -2,10 +2,10 @@
 
 Rashid et al. 2018, "QMIX: Monotonic value function factorisation for deep multi-agent reinforcement
 learning", https://arxiv.org/abs/1803.11485. Q_total = f(Q_1, ..., Q_A; s), where f is a network of one hidden
-layer (elu) whose weights are made of the state s by hypernetworks, and are absolute: dQ_total / dQ_i >= 0
-(equation 5), so that the best action of each agent is the best one of the team. The last bias has a
-hypernetwork of two layers. The loss is VDN's with this Q_total (equation 6); the mixing network has a target
-network too.
+layer (elu) whose weights are absolute values of the outputs of hypernetworks of the state s: dQ_total / dQ_i
+>= 0 (equation 5), so that the agents' best actions together are the team's best joint action. The last bias
+has a hypernetwork of two layers. The loss is VDN's with this Q_total (equation 6); the mixing network has a
+target network too.
 
 Deviations from the paper:
 

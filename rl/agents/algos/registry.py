@@ -16,9 +16,9 @@ get_algo = registry.get
 
 
 def action_spaces_of(name: str) -> tuple[type, ...]:
-    """The kinds of action space that an algorithm acts in, without importing its file, which takes
-    TensorFlow: read from there, or from those of the classes that it derives from. `Space`, which all are,
-    where no file lists them.
+    """Returns the kinds of action space that an algorithm acts in, read from the source of its class or its
+    base classes: importing them would import TensorFlow. `Space`, the base of all spaces, where no source
+    lists any.
 
     Raises:
         UsageError: no such algorithm.

@@ -1,10 +1,11 @@
-"""SlateQ: Q-learning of single documents where slates of them are recommended.
+"""SlateQ: Q-learning of the values of single documents, to recommend slates of documents.
 
 Ie et al. 2019, "Reinforcement learning for slate-based recommender systems: a tractable decomposition and
-practical methodology", https://arxiv.org/abs/1905.12767. The user chooses one document of a slate, or none:
-a slate's value is that of each weighed by how likely it is to be chosen (equation 11). The value of what was
-chosen is fitted to r + discount * the best slate's value in the next state (equation 15, "QL"); the model of
-the choice, a conditional logit over the slate and choosing none, to what users chose.
+practical methodology", https://arxiv.org/abs/1905.12767. The user chooses one document of a slate, or none: a
+slate's value is the sum of its items' values, weighted by their probabilities to be chosen (equation 11). The
+value of the chosen item is fitted to r + discount * the best slate's value in the next state (equation 15,
+"QL"). The choice model, a conditional logit over the slate and choosing none, is fitted to the users'
+choices.
 
 Observations have the parts "user" [U], "documents" [C, D] and "chosen", the place of the slate before that
 the user chose (how many it has: none); actions are K numbers of documents.

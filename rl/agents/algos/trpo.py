@@ -1,13 +1,13 @@
-"""TRPO: trust region policy optimisation, the natural gradient's step as far as a KL divergence allows.
+"""TRPO: trust region policy optimisation, a natural gradient step within a KL limit.
 
 Schulman et al. 2015, "Trust region policy optimization", https://arxiv.org/abs/1502.05477; advantages by
 Schulman et al. 2016, https://arxiv.org/abs/1506.02438. For each rollout the policy makes one step that
 raises the surrogate, mean(r A) with r the ratio of the policy to the one that acted, under mean
 KL(old || new) <= `max_kl` (equation 14). Its direction x solves F x = g by conjugate gradients: g is the
 surrogate's gradient, F the Fisher matrix, the mean KL's second derivative, known by its products with vectors
-(appendix C.1). Its length is sqrt(2 max_kl / x^T F x), shortened until the surrogate rises and the KL keeps
-to its limit; where no length does, the policy stays. Then the value is fitted, in `epochs` passes over the
-rollout.
+(appendix C.1). Its length is sqrt(2 max_kl / x^T F x), shortened until the surrogate rises and the KL is
+within its limit; if no length that is tried does that, the policy stays as it is. Then the value is fitted,
+in `epochs` passes over the rollout.
 
 Deviations from the paper (1 to 4 are those of the implementations that came after it):
 
@@ -55,7 +55,7 @@ class Steps(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """Where a line search is."""
+    """The state of a line search."""
 
     tries: Tensor  # int32
     fraction: Tensor  # of the whole step, to be tried next
@@ -194,7 +194,7 @@ class TRPO(PolicyGradient[TRPOHParams]):
         return self.output(self.network(data.observation)).distribution
 
     def _gain(self, data: Steps, distribution: Any = None) -> Tensor:
-        """What the surrogate is the mean of, [N]."""
+        """The terms r A whose mean is the surrogate, [N]."""
         distribution = self._distribution(data) if distribution is None else distribution
         return tf.exp(distribution.log_prob(data.action) - data.log_prob) * data.advantage
 

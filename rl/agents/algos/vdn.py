@@ -2,8 +2,8 @@
 
 Sunehag et al. 2017, "Value-decomposition networks for cooperative multi-agent learning",
 https://arxiv.org/abs/1706.05296: Q_total(s, a) = sum_i Q_i(o_i, a_i), learned from the team's reward alone
-by DQN's loss (`rl/agents/joint_value.py`). Each agent then acts by its own values, and the best action of
-each is the best one of the team.
+by DQN's loss (`rl/agents/joint_value.py`). Each agent then acts by its own values: the agents' best actions
+together are the team's best joint action.
 
 Deviations from the paper:
 

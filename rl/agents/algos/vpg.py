@@ -9,8 +9,8 @@ weight is chosen by `advantage`: the discounted return from that step on, or the
 
 Deviations from the papers:
 
-1. Rollouts have a fixed length: an episode that is cut by the rollout's end or by its time limit goes on from
-   the learned value, also where `advantage` is "reward_to_go" (which uses the value for nothing else).
+1. Rollouts have a fixed length: an episode that is cut by the rollout's end or by its time limit bootstraps
+   from the learned value, also where `advantage` is "reward_to_go" (which uses the value for nothing else).
 2. Weights are standardised over the rollout (`normalize_advantage`, as in Spinning Up); for "reward_to_go"
    that subtracts a constant baseline.
 3. Gradients are clipped by their global norm (`max_grad_norm`).

@@ -15,9 +15,10 @@ Deviations from the paper:
    random actions falls from all to a few (`exploration_epsilon_start`, `exploration_epsilon_end`).
 2. C evolves by the ES of Salimans et al. 2017 (`rl/agents/algos/es.py`) with a fixed deviation; the paper has
    CMA-ES. All members of a generation dream from the same states with the same noise.
-3. Dreams begin at the ends of replayed sequences, knowing what M remembers there, not at first observations.
-4. An episode's end is neither drawn nor decided: what follows a step counts by the probability to get there.
-5. M foresees rewards too (mean of a normal distribution), which the paper's dreams know without.
+3. Dreams begin at the ends of replayed sequences, with M's recurrent state there, not at first observations.
+4. The end of a dreamt episode is not sampled: later rewards are weighted by the probability that the episode
+   has not ended before.
+5. M predicts rewards too (mean of a normal distribution), which the paper's dreams do not need.
 6. V is of dense layers, or what `model.name` says, and bytes are decoded with cross-entropy; the paper has
    convolutions and squared error. One Adam step takes V and M; no gradient of M reaches V.
 7. C sees z and h, that of the paper's section 4 the LSTM's cell as well. Evaluations take the mean of z.
@@ -178,7 +179,7 @@ class WorldModels(Agent[WorldModelsHParams]):
         return scores | {"controller_norm": norm}
 
     def dream(self, state: State, seed: Tensor) -> Tensor:
-        """Returns [P, N] of what each member of the population dreams from N states."""
+        """The returns [P, N] of each member of the population in dreams from N states."""
         hparams, length = self.hparams, self.hparams.dream_length
         count, size = state["z"].shape
         members = hparams.population // replicas.count()
@@ -219,10 +220,10 @@ class WorldModels(Agent[WorldModelsHParams]):
 
 
 def features(state: State) -> Tensor:
-    """What C sees of states [..., Z] and [..., H]: [..., Z + H]."""
+    """C's input from states: z [..., Z] and h [..., H] joined, [..., Z + H]."""
     return tf.concat([state["z"], state["h"]], -1)
 
 
 def shaped(members: Members) -> Loss:
-    """Of each member: its score's rank, the better the lower. Never differentiated."""
+    """Each member's negative rank by score, lower for a better one. Never differentiated."""
     return -evolution.centered_ranks(members.score), {}, None

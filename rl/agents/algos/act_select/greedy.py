@@ -13,9 +13,9 @@ from rl.types import Nest, PolicyOutput, Tensor
 
 @register
 def greedy(hparams: HParams) -> ActSelect:
-    """The action of highest value, or the mode of the action distribution; exploring is up to the model.
+    """The action of highest value, or the mode of the action distribution; any exploration is the model's.
 
-    In evaluations a share `evaluation_epsilon` of actions by value, where the algorithm has that hparam, is
+    In evaluations of algorithms that have the hparam `evaluation_epsilon`, that share of the actions is
     random.
     """
     epsilon = getattr(hparams, "evaluation_epsilon", 0.0)

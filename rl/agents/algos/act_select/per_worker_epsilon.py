@@ -1,4 +1,4 @@
-"""Actions from action values: each environment explores with an epsilon of its own, which stays as it is.
+"""Actions from action values: each environment explores with its own constant epsilon.
 
 Horgan et al. 2018, "Distributed prioritized experience replay" (Ape-X), https://arxiv.org/abs/1803.00933,
 section 4.1: epsilon_i = epsilon^(1 + alpha i / (N - 1)).
@@ -34,8 +34,8 @@ def per_worker_epsilon(hparams: ApexHParams) -> PerWorkerEpsilon:
 
 
 class PerWorkerEpsilon(EpsilonGreedy):
-    """The first environment explores most, the last one least. With several to a worker, the paper's workers
-    are our environments: those of all workers are one sequence."""
+    """The first environment explores most, the last one least. The paper's workers are our environments:
+    those of all worker processes form one sequence."""
 
     def __init__(self, hparams: ApexHParams):
         super().__init__(hparams)
@@ -45,7 +45,7 @@ class PerWorkerEpsilon(EpsilonGreedy):
         self.act_for(0, everyone, everyone)
 
     def act_for(self, first: int, count: int, total: int) -> None:
-        """Which environments of how many these are (`Agent.act_for`)."""
+        """Sets which of all environments these are (`Agent.act_for`)."""
         base, alpha = self.hparams.exploration_epsilon_base, self.hparams.exploration_epsilon_exponent
         last = max(total - 1, 1)
         epsilon = [base ** (1.0 + alpha * i / last) for i in range(first, first + count)]

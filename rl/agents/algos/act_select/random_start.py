@@ -18,8 +18,8 @@ def random_start(
 ) -> Tensor:
     """A uniformly random action of a bounded Box or Discrete space while `step < steps`, else `action`.
 
-    action [N, ...]; action_mask: bool [N, A], which discrete actions are legal, None: all. MultiDiscrete
-    actions are those of agents who have equally many: [N, agents], the mask [N, agents * A].
+    action [N, ...]; action_mask: bool [N, A], which discrete actions are legal, None: all. A MultiDiscrete
+    action has one entry per agent, each with A values: [N, agents], the mask [N, agents * A].
     """
     if isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete):
         one = isinstance(action_space, spaces.Discrete)

@@ -17,7 +17,7 @@ def sample(hparams: HParams) -> Sample:
 
 
 class Sample:
-    """Action selection that evaluations may ask for samples as well."""
+    """Action selection that can sample in evaluations as well (`eval_policy=sample`)."""
 
     stochastic = True
 

@@ -20,10 +20,10 @@ from rl.types import Tensor, Trajectory, Update
 def accumulate(hparams: HParams) -> Any:
     """As `backprop`, the batch in `microbatches` equal parts one after another: the same mean gradient.
 
-    Losses are summed over all parts and divided once, so that parts with unequal masks count as they would
-    together. Metrics are means weighted by the parts' masks. Noise that a loss draws for each example
-    (`random.rows`) is that of the whole batch. What a loss itself takes over its batch, such as PPO's
-    standardised advantages, it takes over a part.
+    Losses are summed over all parts and divided once, so that each unmasked example has the same weight.
+    Metrics are means weighted by the parts' masks. Noise that a loss draws for each example (`random.rows`)
+    is that of the whole batch. Statistics that a loss computes over its batch, such as PPO's standardised
+    advantages, are over a part.
     """
     parts = hparams.microbatches
     if parts == 1:

@@ -16,7 +16,8 @@ from rl.parallel import replicas
 from rl.parallel.fused import fused
 from rl.types import Tensor, Update
 
-# Of the metrics of a loss: whether its gradients are not to be applied; the same for all learners.
+# From a loss's metrics to a bool scalar, the same for all learners: True if its gradients must not be
+# applied.
 Refusal = Callable[[dict[str, Tensor]], Tensor]
 
 
@@ -24,7 +25,7 @@ Refusal = Callable[[dict[str, Tensor]], Tensor]
 def backprop(hparams: HParams) -> Any:
     """The batch's mean gradient, clipped to `max_grad_norm` over all variables, then the optimizer.
 
-    Where there are several learners the batch is what all of them have, and so is the mean.
+    With several learners, the mean is over the batches of all of them.
     """
 
     def compute(
@@ -50,8 +51,8 @@ def backprop(hparams: HParams) -> Any:
 
 
 def common(gradients: list[Tensor], metrics: Metrics, optimizer: Any) -> list[Tensor]:
-    """Returns the sums of gradients over all learners, who learn in the same exchange whether the loss, or a
-    metric of it, is NaN or infinite for one of them (`rl.agents.guard`)."""
+    """Returns the gradients summed over all learners. The same exchange tells them whether the loss or one of
+    its metrics is NaN or infinite for any learner (`rl.agents.guard`)."""
     *gradients, flags = replicas.totals([*gradients, unfit(metrics)])
     optimizer.note_loss(metrics, flags)
     return gradients
