@@ -15,8 +15,8 @@ def conjugate_gradient(
     """Solves product(x) = target for x [n] approximately, by at most `steps` steps of conjugate gradients.
 
     product: multiplies a vector [n] by a symmetric positive definite matrix. The loop ends early when the
-        squared
-    norm of the residual falls below `tolerance` times that of `target` [n].
+        squared norm of the residual falls below `tolerance` times that of `target` [n].
+
     Hestenes & Stiefel 1952; Nocedal & Wright 2006, "Numerical Optimization", algorithm 5.2.
     """
     enough = tolerance * tf.reduce_sum(tf.square(target))
