@@ -116,6 +116,8 @@ make_venv() {
   kept=$(extras_of)
   version='import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))'
   if [[ ${before:-local $venv} != "$sys $venv" ]] || ! "$python" -c "$version" >/dev/null 2>&1; then
+    [[ ! -L $venv ]] || fail ".venv is a link to $(readlink "$venv"), which was made for another folder and" \
+      "would be emptied: remove the link (rm .venv), and give the same command again"
     say "creating .venv"
     quietly "creating .venv" "$uv" venv --quiet --clear --no-project --python "$python_wanted" "$venv"
     printf '%s\n' "$sys $venv" >"$venv/.made-for"

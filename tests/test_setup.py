@@ -131,6 +131,19 @@ def test_moved_folder_gets_a_fresh_environment(machine):
     assert machine.asked() == ["venv", "pip"]
 
 
+def test_the_environment_of_another_folder_behind_a_link_is_not_emptied(machine, tmp_path):
+    machine.setup()
+    there = machine.root.rename(tmp_path / "there")
+    (tmp_path / "other").mkdir()
+    other = Machine(tmp_path / "other")
+    (other.root / ".venv").symlink_to(there / ".venv")
+    result = other.setup()
+    assert result.returncode == 1 and result.stderr.splitlines()[-1].startswith(
+        "setup.sh: error: .venv is a link"
+    )
+    assert other.asked() == [] and (there / ".venv/bin/python").exists()
+
+
 def test_environment_made_by_hand_is_kept(machine):
     (machine.root / ".venv" / "bin").mkdir(parents=True)
     python = machine.root / ".venv" / "bin" / "python"
