@@ -48,7 +48,7 @@ CANNOT = {
     "./setup.sh": "downloads",
     "git clone ": "downloads",
     "source ": "sets up the shell that it is typed in",
-    "tensorboard ": "a server",
+    "tensorboard ": "a server; tests/report/test_tensorboard.py starts the program",
     "docker ": "no docker",
     "kubectl ": "no cluster",
     "python train.py --hparams appo_cartpole --num_workers 32 --ray_address ": "no Ray cluster there",
