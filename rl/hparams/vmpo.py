@@ -60,10 +60,12 @@ def vmpo_pendulum() -> VMPOHParams:
         ROLLOUT["Pendulum-v1"],
         normalize_reward=True,
         num_envs=16,
-        rollout_length=64,
+        rollout_length=128,
+        minibatches=4,
         lr=1e-3,
         lr_schedule="linear",
         trace_lambda=0.95,
+        max_kl=0.005,
     )
 
 
