@@ -122,6 +122,7 @@ def train(
         NotFinite: training came to NaN or infinity; the checkpoint before it is kept.
         EnvironmentFailed: environments failed more often than `env_restarts`; a checkpoint is kept.
         NotSent: the last state could not be sent to a remote output; it says where it is.
+        KeyboardInterrupt, SystemExit: SIGINT, or SIGTERM or SIGHUP, ended the training; a checkpoint is kept.
     """
     if env is not None:
         overrides = {"env": give_env(env), **overrides}
@@ -167,6 +168,7 @@ def train(
         result = train_one(request, storage, stop)
     if storage.unsent:
         raise NotSent(storage.unsent)
+    stop.raise_asked()
     return Run(result, result.run_dir if type(storage) is Storage else storage.address)
 
 

@@ -85,6 +85,18 @@ class StopRequest:
         while there was none."""
         return 128 + self.signal if self.signal is not None else 0
 
+    def raise_asked(self) -> None:
+        """Raises what the signal asked for, once all is saved, so that the caller's own program stops too.
+
+        Raises:
+            KeyboardInterrupt: SIGINT came.
+            SystemExit: another signal came; its code is `exit_code`.
+        """
+        if self.signal == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self.signal is not None:
+            raise SystemExit(self.exit_code)
+
     @contextlib.contextmanager
     def unhurried(self) -> Iterator[None]:
         """Has what is done in it waited for however long it takes."""

@@ -51,6 +51,18 @@ BUSY = """
 """
 
 
+# Two trainings, one after the other, as a loop over seeds has them.
+TWO_TRAININGS = """
+    import sys, rl
+    class Say(rl.Callbacks):
+        def on_row(self, *_):
+            print("training", flush=True)
+    for seed in (0, 1):
+        more = {"train_steps": 10**9, "log_period": 1024, "compile": "graph"}
+        rl.train("ppo_identity", output_dir=f"{sys.argv[1]}/{seed}", seed=seed, callbacks=Say(), **more)
+"""
+
+
 # A helper that an environment has forked is ended; nobody asks the run to stop.
 FORKS = """
     import multiprocessing, os, signal, sys, time
@@ -199,3 +211,15 @@ def test_in_another_thread_it_does_nothing():
     thread.start()
     thread.join()
     assert found == [(False, signal.default_int_handler)]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
+def test_a_script_that_trains_ends_with_the_training_that_was_asked_to(tmp_path, number, code):
+    script = [sys.executable, "-c", textwrap.dedent(TWO_TRAININGS), str(tmp_path)]
+    with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert any("training" in line for line in child.stdout)
+        child.send_signal(number)
+        said = child.communicate(timeout=60)[1]
+    assert child.returncode == code, said
+    assert "saving a checkpoint" in said and list(tmp_path.glob("0/run_0/checkpoints/step_*"))
+    assert not (tmp_path / "1").exists()
