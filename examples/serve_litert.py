@@ -12,7 +12,11 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 folder = Path(sys.argv[1])
-env = gymnasium.make(json.loads((folder / "policy.json").read_text())["env"])
+described = json.loads((folder / "policy.json").read_text())
+if described["env_wrappers"]:
+    sys.exit(f"error: put {described['env']} into its wrappers first: {', '.join(described['env_wrappers'])}")
+options = described["env_kwargs"] | {"max_episode_steps": described["max_episode_steps"]}
+env = gymnasium.make(described["env"], **options)
 interpreter = Interpreter(str(folder / "policy.tflite"))
 policy = interpreter.get_signature_runner()
 

@@ -12,7 +12,11 @@ import numpy as np
 import onnxruntime
 
 folder = Path(sys.argv[1])
-env = gymnasium.make(json.loads((folder / "policy.json").read_text())["env"])
+described = json.loads((folder / "policy.json").read_text())
+if described["env_wrappers"]:
+    sys.exit(f"error: put {described['env']} into its wrappers first: {', '.join(described['env_wrappers'])}")
+options = described["env_kwargs"] | {"max_episode_steps": described["max_episode_steps"]}
+env = gymnasium.make(described["env"], **options)
 session = onnxruntime.InferenceSession(folder / "policy.onnx")
 
 for episode in range(5):

@@ -157,7 +157,19 @@ def train(
         record_data=None if record_data is None else str(record_data),
         track=track,
         eval_episodes=int(eval_episodes),
-        command=f"rl.train({name!r})",
+        command=_call(
+            name,
+            overrides,
+            output_dir=str(output_dir),
+            seed=seed,
+            sys=sys,
+            eval_episodes=eval_episodes,
+            record_video=record_video,
+            record_data=record_data and str(record_data),
+            track=track,
+            num_workers=num_workers,
+            ray_address=ray_address,
+        ),
         callbacks=callbacks,
         workers=workers,
         user_modules=tuple(each for each in registering_modules(resolved) if each != "__main__"),
@@ -192,6 +204,13 @@ def _resolved(hparams: str | HParams, overrides: dict[str, Any]) -> tuple[str, H
     copy.assign(overrides)
     copy.check_training()
     return type(hparams).__name__, copy.freeze()
+
+
+def _call(name: str, overrides: dict[str, Any], **given: Any) -> str:
+    """Returns the call of `train` as Python code, without arguments that have their default."""
+    defaults = train.__kwdefaults__ or {}
+    said = {key: value for key, value in given.items() if value != defaults[key]} | overrides
+    return f"rl.train({', '.join([repr(name), *(f'{key}={value!r}' for key, value in said.items())])})"
 
 
 def _default_output(name: str, overrides: dict[str, Any], seed: int, num_workers: int) -> str:

@@ -93,7 +93,11 @@ def build_parser() -> argparse.ArgumentParser:
     number("--copy", None, 0, f"train copy N of --copies alone (default: {INDEX} where it is set)")
     number("--parallel", None, 1, "copies trained side by side, with cores of their own (default 1)")
     switch("--render", False, "show test episodes in a window")
-    switch("--record_video", False, "write mp4s: of an episode at each evaluation, of each test episode")
+    switch(
+        "--record_video",
+        False,
+        "write mp4s: of an episode at each evaluation, as many after a test as it plays",
+    )
     add("--record_data", metavar="DIR", help="data set to which the episodes of training, or of the test, go")
     add("--track", metavar="|".join(TRACKERS), help="tracker that is told what TensorBoard gets of training")
     number("--num_workers", 0, 0, "processes that act while this one learns (default 0: none)")

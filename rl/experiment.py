@@ -210,8 +210,10 @@ def train_one(request: Request, storage: Storage, stop: StopRequest, kept: Kept 
         ensure_writable_dir(run_dir)
         storage.begin()
         began = True  # the folder is this process's
-        saved = _said(request, hparams, trainer)
-        write_run_files(run_dir, saved, request.command, trainer.runner.step if trainer.resumed else None)
+        step = trainer.runner.step
+        if not trainer.resumed or step < hparams.train_steps:  # else its files say how it was trained
+            saved = _said(request, hparams, trainer)
+            write_run_files(run_dir, saved, request.command, step if trainer.resumed else None)
         while True:
             try:
                 with recorded(trainer.runner, recorder, hparams.train_steps):
@@ -243,6 +245,7 @@ def train_one(request: Request, storage: Storage, stop: StopRequest, kept: Kept 
 def _said(request: Request, hparams: HParams, trainer: Trainer) -> dict[str, Any]:
     """Returns what `hparams.json` is to say of the run; its user modules are all that it ever had."""
     before = (read_saved(trainer.run_dir) or {}).get("user_modules", ())
+    changed = difference(hparams, type(hparams)())
     return {
         "name": request.name,
         "seed": request.seed,
@@ -253,7 +256,7 @@ def _said(request: Request, hparams: HParams, trainer: Trainer) -> dict[str, Any
             "training": trainer.runner.backend,
             "evaluation": trainer.evaluator and trainer.evaluator.backend,
         },
-        "difference_from_default": {key: list(pair) for key, pair in difference(hparams, HParams()).items()},
+        "difference_from_default": {key: list(pair) for key, pair in changed.items()},
     }
 
 

@@ -180,10 +180,15 @@ def _batch(space: spaces.Space, observation: Nest, batched: bool) -> Nest:
     if isinstance(space, spaces.Tuple):
         pairs = zip(space.spaces, observation, strict=True)
         return tuple(_batch(each, part, batched) for each, part in pairs)
-    array = np.asarray(observation, space.dtype)
+    wanted = (
+        f"an observation of shape {list(('N', *space.shape) if batched else space.shape or ())} is needed"
+    )
+    try:
+        array = np.asarray(observation, space.dtype)
+    except (TypeError, ValueError) as error:  # no array of numbers
+        raise ValueError(f"{wanted}, not {type(observation).__name__}: {error}") from error
     if array.shape[1 if batched else 0 :] != space.shape or array.ndim != len(space.shape) + batched:
-        wanted = ("N", *space.shape) if batched else space.shape
-        raise ValueError(f"an observation of shape {list(wanted)} is needed, not {list(array.shape)}")
+        raise ValueError(f"{wanted}, not {list(array.shape)}")
     return array if batched else array[None]
 
 

@@ -49,8 +49,14 @@ def test_a_run_leaves_everything_that_tells_what_it_was(trained):
     assert saved["backends"] == {"training": "graph", "evaluation": "gym"}
     log = (run.run_dir / "train.log").read_text()
     assert "Identity-v0: trained in-graph, evaluated on Gymnasium\n" in log
-    assert saved["difference_from_default"]["gamma"] == [0.99, 0.0]
-    assert "rl.train('ppo_identity')" in (run.run_dir / "command.txt").read_text()
+    changed = saved["difference_from_default"]  # from PPO's own defaults
+    assert changed["gamma"] == [0.99, 0.0] and "clip_range" not in changed
+    command = f"rl.train('ppo_identity', output_dir='{folder}', seed=4, eval_episodes=3, compile='graph', "
+    assert (
+        (run.run_dir / "command.txt")
+        .read_text()
+        .startswith(command + "train_steps=2048, eval_period=1024)  #")
+    )
     assert {"python", "tensorflow", "keras"} <= set(json.loads((run.run_dir / "versions.json").read_text()))
     assert len(list(run.run_dir.glob("events.out.tfevents.*"))) == 1
     table = rows(run.run_dir)

@@ -124,3 +124,14 @@ def test_small_returns_are_told_with_three_digits(returns, shown):
     test = Evaluation(np.array(returns), np.ones(2))
     row = experiment._summary(Request(None, test_episodes=2), Storage("runs/x/run_0"), None, {"best": test})
     assert row["return, best checkpoint"] == shown
+
+
+def test_fewer_steps_than_a_run_has_made_change_nothing_of_what_it_says_it_was_trained_with(tmp_path):
+    settings = {"compile": "graph", "num_envs": 2, "rollout_length": 8, "minibatches": 1, "eval_episodes": 1}
+    run = rl.train("ppo_identity", output_dir=tmp_path, train_steps=64, **settings)
+    files = {path: path.read_bytes() for path in run.run_dir.glob("*.json")} | {
+        run.run_dir / "command.txt": (run.run_dir / "command.txt").read_bytes()
+    }
+    again = rl.train("ppo_identity", output_dir=tmp_path, train_steps=32, **settings)
+    assert again.step == 64 and all(path.read_bytes() == before for path, before in files.items())
+    assert "resumed at step 64, nothing is left to train\n" in (run.run_dir / "train.log").read_text()

@@ -20,11 +20,12 @@ from rl.agents.algos.registry import get_algo
 from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import eval_envs_of
 from rl.envs.wrappers import with_previous
-from rl.export.__main__ import main
+from rl.export.__main__ import _described, main
 from rl.export.formats import FORMATS
 from rl.export.parity import TOLERANCE, Sample, parity, play
 from rl.export.program import Program
 from rl.hparams.merge import resolve
+from rl.policy import Policy
 
 SMALL = {"compile": "graph", "model.hidden": (16,)}
 CASES = {  # set and overrides; batch
@@ -171,6 +172,7 @@ def test_the_command_writes_what_runs_without_this_package(run, tmp_path, capsys
     folder = run / "exported"
     told = json.loads((folder / "policy.json").read_text())
     assert told["env"] == "CartPole-v1" and len(told["compared"]) == 3
+    assert (told["env_kwargs"], told["env_wrappers"], told["max_episode_steps"]) == ({}, [], None)
     command = [sys.executable, "-c", WITHOUT + ELSEWHERE, str(folder)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -200,6 +202,23 @@ def test_the_command_writes_what_runs_without_this_package(run, tmp_path, capsys
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == kept
     monkeypatch.chdir(folder)
     assert main([str(run.parent), *formats, "--to", ".", "--force"]) == 0
+
+
+def test_who_serves_a_policy_is_told_of_the_wrappers_that_it_was_trained_within(tmp_path):
+    wrapper = "gymnasium.wrappers:NormalizeObservation"
+    hparams = resolve(
+        "ppo_cartpole", {"env_wrappers": [wrapper], "env_kwargs": {"sutton_barto_reward": True}}
+    )
+    agent = get_algo("ppo")(hparams, spaces.Box(-1.0, 1.0, (4,)), spaces.Discrete(2), 0)
+    policy = Policy(agent)
+    told = _described(policy, Program(agent, 1, policy.encode), [])
+    assert told["env_wrappers"] == [wrapper] and told["env_kwargs"] == {"sutton_barto_reward": True}
+    assert told["inputs"][0]["meaning"] == f"as the environment gives it within its wrappers {wrapper}"
+    (tmp_path / "policy.json").write_text(json.dumps(told))
+    example = ROOT / "examples/serve_onnx.py"
+    played = subprocess.run([sys.executable, example, tmp_path], capture_output=True, text=True)
+    assert played.returncode == 1
+    assert played.stderr == f"error: put CartPole-v1 into its wrappers first: {wrapper}\n"
 
 
 @pytest.mark.parametrize(

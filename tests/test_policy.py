@@ -109,3 +109,10 @@ def test_an_observation_without_its_parts_is_refused_in_words():
         Policy(agent)({"place": 1})
     with pytest.raises(ValueError, match=re.escape("the parts ['place', 'x'], not only []")):
         Policy(agent)(1)
+
+
+@pytest.mark.parametrize("observation", [{"a": 1.0}, "north", [[1.0], [2.0, 3.0]]])
+def test_an_observation_that_is_no_array_of_numbers_is_refused_in_words(observation):
+    policy = Policy(get_algo("ppo")(resolve("ppo_cartpole", {}), *CARTPOLE, 0))
+    with pytest.raises(ValueError, match=r"an observation of shape \[4\] is needed, not (dict|str|list)"):
+        policy(observation)

@@ -129,6 +129,9 @@ def _described(policy: Any, program: Any, rows: list[list[Any]]) -> dict[str, An
     hparams = policy.agent.hparams
     return {
         "env": hparams.env,
+        "env_kwargs": hparams.env_kwargs,
+        "env_wrappers": list(hparams.env_wrappers),
+        "max_episode_steps": hparams.max_episode_steps,
         "algo": hparams.algo,
         "run": policy.origin,
         "eval_policy": hparams.eval_policy,

@@ -143,7 +143,9 @@ class Program(tf.Module):
     def _observation_ports(self) -> list[Port]:
         space = self._agent.observation_space
         frames = self._agent.hparams.frame_stack
-        usual = "as the environment gives it" + (f", the last {frames} pictures" if frames else "")
+        wrappers = ", ".join(self._agent.hparams.env_wrappers)
+        usual = "as the environment gives it" + (f" within its wrappers {wrappers}" if wrappers else "")
+        usual += f", the last {frames} pictures" if frames else ""
         leaves = zip(_leaves(OBSERVATION, space), space_leaves(space), strict=True)
         meanings = self._meanings_before() if self._agent.hparams.previous_action_reward else {}
         return [

@@ -154,7 +154,8 @@ class Trainer:
             if not self.resumed:
                 logger.log_graph(self._policy_graph())
             else:
-                progress.message(f"resumed at step {runner.step:,}")
+                ended = ", nothing is left to train" if self._is_complete() else ""
+                progress.message(f"resumed at step {runner.step:,}{ended}")
             while not self._is_complete() and not stop.requested:
                 compiled = window.begun
                 if not self._fill_window(logger, progress):
