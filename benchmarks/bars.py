@@ -38,8 +38,8 @@ TRIED = {
     "499.4",
     "es_cartpole_workers_2": "rollouts of 200 steps 441 (one seed of 207); pairs of rollouts of 160 steps, "
     "which stayed, 460 (one of 300), and 500 on all of 105 to 109",
-    "muzero_cartpole": "value_scale=0.03 463; with small differences of value taken for noise, which stayed, 445 "
-    "(seeds 0 to 4: 491)",
+    "muzero_cartpole": "value_scale=0.03 463; small differences of value taken for noise, which stayed, "
+    "445 (491 on seeds 0 to 4)",
     "ppo_halfcheetah": "judged once, with rl-baselines3-zoo's own settings",
     "qrdqn_acrobot": "on seeds 0 to 2: dueling with priorities -70.1, in 2.3 times the time; dueling alone "
     "-76.0, priorities alone -78.2. On 0 and 1: both with lr=2e-3 -77.7, both with 64 units a layer -71.9",
