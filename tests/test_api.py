@@ -7,7 +7,6 @@ import json
 import shutil
 import signal
 import time
-from pathlib import Path
 
 import gymnasium
 import imageio.v3 as imageio
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 
 import rl
-from rl.api import Run
 from rl.cli import main
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
@@ -97,24 +95,6 @@ def test_a_policy_acts_on_one_observation_and_on_many(trained):
 def test_an_observation_of_another_shape_is_refused_in_words(trained, shape, batched):
     with pytest.raises(ValueError, match=r"an observation of shape \[.*4\] is needed, not"):
         trained[1].policy()(np.zeros(shape), batched=batched)
-
-
-def test_metrics_of_a_run_are_read_wherever_the_program_goes(trained, tmp_path, monkeypatch):
-    monkeypatch.chdir(shutil.copytree(trained[0], tmp_path / "out"))
-    run = Run(trained[1].result, Path("run_0"))
-    monkeypatch.chdir("/")
-    assert run.run_dir == tmp_path / "out/run_0" and list(run.metrics().index) == [1024, 2048]
-
-
-def test_metrics_of_a_run_that_was_moved_or_cannot_be_read_are_one_line(trained, tmp_path):
-    run = Run(trained[1].result, shutil.copytree(trained[0], tmp_path / "out") / "run_0")
-    (run.run_dir / "metrics.csv").unlink()
-    (run.run_dir / "metrics.csv").mkdir()
-    with pytest.raises(rl.UsageError, match=r"^cannot read .*run_0/metrics\.csv: Is a directory$"):
-        run.metrics()
-    run.run_dir.rename(tmp_path / "moved")
-    with pytest.raises(rl.UsageError, match=r"^there is no run in .*out/run_0 any more: was it moved\?$"):
-        run.metrics()
 
 
 @pytest.mark.parametrize("which", ["best", "last"])
