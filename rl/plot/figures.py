@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH, HEIGHT = 4.8, 3.8  # inches of a panel
+LETTER = 0.085  # inches of a letter of the legend, its lines and margins included
 THRESHOLDS = 101  # at which a profile is drawn
 DPI = 120
 
@@ -73,7 +74,9 @@ def _finish(place: Any, used: Sequence[Axes], unused: Sequence[Axes]) -> None:
     for axes in unused:
         axes.set_axis_off()
     lines, labels = used[0].get_legend_handles_labels()
-    place.legend(lines, labels, loc="outside lower left", ncols=2, fontsize="small", frameon=False)
+    room = WIDTH * (len(used) + len(unused)) / LETTER
+    beside = 2 if 2 * max(map(len, labels), default=0) <= room else 1  # what does not fit would be cut off
+    place.legend(lines, labels, loc="outside lower left", ncols=beside, fontsize="small", frameon=False)
 
 
 def picture(figure: Figure, kind: str, salt: str = "rl") -> bytes:

@@ -106,6 +106,17 @@ def test_the_legend_says_why_a_method_has_no_curve_and_its_colour_stays_its_own(
     assert len(panels) == 3 and colours[0] == colours[1] == colours[2]
 
 
+def test_no_entry_of_the_legend_is_cut_off(alike, run_folder):
+    for i in range(2):
+        changed = FIRST | {"value_coef": 0.25 + i, "train_steps": 10**9}
+        run_folder(f"c{i}/run_0", "ppo_cartpole", 0, [1.0, 5.0], **changed)
+        run_folder(f"c{i}/run_1", "ppo_cartpole", 1, [1.0], **changed)
+    figure = figures.figure_of(methods_in(alike))
+    figure.draw_without_rendering()
+    (legend,) = figure.subfigs[0].legends
+    assert legend.get_window_extent().x1 <= figure.bbox.x1
+
+
 def test_steps_of_runs_that_learn_from_data_are_updates(run_folder, tmp_path, capsys):
     save(run_folder("a/run_0", "dqn_cartpole", 0, [1.0]), memory="dataset")
     assert shown(tmp_path / "a")[0][0].get_xlabel() == "updates"
