@@ -37,15 +37,15 @@ class Run:
     """A training run on disk.
 
     Attributes:
-        run_dir: its folder; of a remote one the address.
+        run_dir: its folder, whatever folder the program changes to; of a remote one the address.
         step: environment steps made.
         best_return: mean return of the best evaluation, None where there was none.
         result: details of the training just made.
     """
 
     def __init__(self, result: Result, run_dir: Path | str):
-        self.result = result
-        self.run_dir, self.step, self.best_return = run_dir, result.step, result.best_return
+        self.result, self.step, self.best_return = result, result.step, result.best_return
+        self.run_dir = run_dir.absolute() if isinstance(run_dir, Path) else run_dir
 
     def policy(self, which: str = "best", eval_policy: str | None = None) -> Policy:
         """Returns the trained policy, `load(run_dir, which, eval_policy)`."""
@@ -56,9 +56,11 @@ class Run:
         installed, else a dict of columns, name -> float array [rows]. NaN: a row does not have it.
 
         Raises:
-            UsageError: it cannot be read.
+            UsageError: it is not there any more, or cannot be read.
         """
         with reading(self.run_dir) as storage:
+            if read_saved(storage.folder) is None:
+                raise UsageError(f"there is no run in {self.run_dir} any more: was it moved?")
             columns = run_columns(storage.folder)
         if importlib.util.find_spec("pandas") is None:
             return columns

@@ -11,6 +11,7 @@ from stand_ins import stand_in
 import rl
 from rl.errors import UsageError
 from rl.publish.__main__ import main
+from rl.report.runs import is_policy_alone
 
 HUB = """
 class HfApi:
@@ -46,6 +47,7 @@ def test_the_folder_has_the_policy_and_says_what_it_is(run, tmp_path, hub, capsy
     words = [str(run.run_dir.parent), "--to", str(target), "--episodes", "5"]
     assert main([*words, "--repo", "me/identity"]) == 0
     assert f"pushed {target} to me/identity" in capsys.readouterr().out
+    assert is_policy_alone(target) and not is_policy_alone(run.run_dir)  # plots tell them apart
     returns = [policy.evaluate(5).returns for policy in (rl.load(target), run.policy())]
     np.testing.assert_array_equal(*returns)
     assert {path.name for path in target.iterdir()} == {

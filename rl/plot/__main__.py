@@ -78,13 +78,16 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _plot(args: argparse.Namespace) -> int:
+    from rl.plot.counted import found_runs, told
     from rl.plot.methods import markdown, methods_of
-    from rl.report.runs import find_runs
 
-    found = {run.path.resolve(): run for place in args.runs for run in find_runs(Path(place))}
-    if not found:
-        raise UsageError(f"there is no run in {', '.join(args.runs)}: train one there first")
-    methods = methods_of(list(found.values()), args.metric)
+    runs, notes = found_runs(args.runs)
+    if not runs:
+        why = "; ".join(told(notes)) or "train one there first"
+        raise UsageError(f"there is no run in {', '.join(args.runs)}: {why}")
+    methods = methods_of(runs, args.metric, notes)
+    for line in told(methods.notes):
+        print(line, file=sys.stderr)
     contents = _contents(args, methods)
     for name, content in contents.items():
         _write(Path(name), content)

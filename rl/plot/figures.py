@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rl.errors import UsageError
-from rl.plot.methods import Method, Methods, scaled
+from rl.plot.methods import Method, Methods, scaled, units
 from rl.report.runs import RETURN
-from rl.report.statistics import Estimate, estimated, performance_profile
+from rl.report.statistics import Estimate, Scores, estimated, performance_profile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 WIDTH, HEIGHT = 4.8, 3.8  # inches of a panel
+LETTER = 0.085  # inches of a letter of the legend, its lines and margins included
 THRESHOLDS = 101  # at which a profile is drawn
 DPI = 120
 
@@ -53,7 +54,7 @@ def figure_of(methods: Methods, name: str = RETURN) -> Figure:
         _finish(place, row[: len(panels[env])], row[len(panels[env]) :])
     if len(over_all) > 1:
         row = _row(places[-1], f"over {len(methods)} environments", columns)
-        _profiles(row[0], over_all, np.linspace(-0.02, 1.0, THRESHOLDS))
+        _profiles(row[0], over_all.items(), np.linspace(-0.02, 1.0, THRESHOLDS))
         row[0].set(xlabel="scaled score", ylabel="share of runs above it")
         _finish(places[-1], row[:1], row[1:])
     return figure
@@ -73,7 +74,9 @@ def _finish(place: Any, used: Sequence[Axes], unused: Sequence[Axes]) -> None:
     for axes in unused:
         axes.set_axis_off()
     lines, labels = used[0].get_legend_handles_labels()
-    place.legend(lines, labels, loc="outside lower left", ncols=2, fontsize="small", frameon=False)
+    room = WIDTH * (len(used) + len(unused)) / LETTER
+    beside = 2 if 2 * max(map(len, labels), default=0) <= room else 1  # what does not fit would be cut off
+    place.legend(lines, labels, loc="outside lower left", ncols=beside, fontsize="small", frameon=False)
 
 
 def picture(figure: Figure, kind: str, salt: str = "rl") -> bytes:
@@ -98,18 +101,34 @@ def _panels(methods: Sequence[Method]) -> list[str]:
 def _by_steps(axes: Axes, methods: Sequence[Method], name: str) -> None:
     for method in methods:
         curve = method.curve
-        if curve is not None:
-            runs = len(method.runs)
-            label = f"{method.label}, {runs} run{'s' * (runs > 1)}"
-            draw_curve(axes, curve.steps, curve.estimate, label)
-    axes.set(xlabel="environment steps", ylabel=_shown(name))
+        if curve is None:
+            axes.plot([], [], label=_entry(method))
+        else:
+            draw_curve(axes, curve.steps, curve.estimate, _entry(method))
+    steps = units(methods).replace("steps", "environment steps")
+    axes.set(xlabel=steps, ylabel=_shown(name))
     axes.xaxis.set_major_formatter(_thousands)
+
+
+def _entry(method: Method) -> str:
+    """Returns a method's line of the legend, which says so where its curve is not that of all it has."""
+    runs, ends = len(method.runs), [each[-1][0] for each in method.values]
+    entry = f"{method.label}, {runs} run{'s' * (runs > 1)}"
+    if method.curve is None:
+        return f"{entry}: no curve, they have no step in common"
+    last = method.curve.steps[-1]
+    if last == max(ends):
+        return entry
+    why = "where the shortest ends" if last == min(ends) else "the last that all have"
+    return f"{entry}, up to {method.runs[0].unit.removesuffix('s')} {last:,}, {why}"
 
 
 def _by_seconds(axes: Axes, methods: Sequence[Method], name: str) -> None:
     for method in methods:
         curve = method.curve
-        if curve is not None and curve.seconds is not None:
+        if curve is None or curve.seconds is None:
+            axes.plot([], [])  # of its colour there is none here, as beside
+        else:
             draw_curve(axes, curve.seconds, curve.estimate)
     axes.set(xlabel="wall time, s", ylabel=_shown(name))
     axes.set_xlim(left=0.0)
@@ -119,12 +138,12 @@ def _profile(axes: Axes, methods: Sequence[Method], name: str) -> None:
     every = np.concatenate([method.final for method in methods])
     low, high = every.min(), every.max()
     thresholds = np.linspace(low - 0.02 * (high - low), high, THRESHOLDS)  # all runs are above the first
-    _profiles(axes, {method.label: [method.final] for method in methods}, thresholds)
+    _profiles(axes, [(method.label, [method.final]) for method in methods], thresholds)
     axes.set(xlabel=f"last {_shown(name)} of a run", ylabel="share of runs above it")
 
 
-def _profiles(axes: Axes, scores: dict[str, list[np.ndarray]], thresholds: np.ndarray) -> None:
-    for label, each in scores.items():
+def _profiles(axes: Axes, scores: Iterable[tuple[str, Scores]], thresholds: np.ndarray) -> None:
+    for label, each in scores:
         found = estimated(lambda drawn: performance_profile(drawn, thresholds), each, resamples=2_000)
         draw_curve(axes, thresholds, found, label, alpha=0.12)  # they overlap
     axes.set_ylim(-0.02, 1.02)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from rl.errors import UsageError, nearest
-from rl.report.runs import NOT_LEARNING, RETURN, RunData, flat, metric, table, wall_seconds
+from rl.plot.counted import UNREADABLE, Logged, Note, logged, told, without_copies
+from rl.plot.labels import identity, labels
+from rl.report.runs import RETURN, RunData
 from rl.report.statistics import (
     FEW_RUNS,
     IQM_FROM,
@@ -21,7 +24,7 @@ from rl.report.statistics import (
     probability_of_improvement,
 )
 
-SHOWN = 3  # values in which methods of one name differ, as their labels have them
+_DECIMALS = 12  # at most
 
 
 class Curve(NamedTuple):
@@ -40,6 +43,7 @@ class Method:
     algo: str
     runs: list[RunData]
     values: list[list[tuple[int, float]]]  # of each run: (step, metric)
+    seconds: list[dict[int, float]]  # of each run: step -> wall time
 
     @functools.cached_property
     def final(self) -> np.ndarray:
@@ -54,53 +58,76 @@ class Method:
         if not steps:
             return None
         found = interval(np.array([[each[step] for step in steps] for each in points]))
-        times = [wall_seconds(run.path) for run in self.runs]
-        timed = all(step in each for each in times for step in steps)
-        seconds = np.mean([[each[step] for step in steps] for each in times], 0) if timed else None
+        timed = all(step in each for each in self.seconds for step in steps)
+        seconds = np.mean([[each[step] for step in steps] for each in self.seconds], 0) if timed else None
         return Curve(np.array(steps), found, seconds)
 
 
-Methods = dict[str, list[Method]]  # by environment
+class Methods(dict[str, list[Method]]):
+    """The methods by environment.
+
+    Attributes:
+        notes: what they are without.
+    """
+
+    def __init__(self, found: Mapping[str, list[Method]], notes: Sequence[Note] = ()):
+        super().__init__(found)
+        self.notes = list(notes)
 
 
-def methods_of(runs: Sequence[RunData], name: str = RETURN) -> Methods:
-    """Returns the methods by environment, the runs without a value of the metric left out.
+def methods_of(runs: Sequence[RunData], name: str = RETURN, notes: Sequence[Note] = ()) -> Methods:
+    """Returns the methods by environment, each run once. Runs without a value of the metric are left out,
+    which is noted behind the notes given.
 
     Raises:
         UsageError: none has one.
+        Unavailable: one cannot be read now, and may be later.
     """
-    groups: dict[str, dict[str, list[RunData]]] = {}
-    values = {run.path: metric(run.path, name) for run in runs}
     algos = list(dict.fromkeys(run.hparams.get("algo") for run in runs))  # in one order, of one colour
     runs = sorted(runs, key=lambda run: algos.index(run.hparams.get("algo")))
-    for run in runs:
-        if values[run.path]:
-            groups.setdefault(run.env, {}).setdefault(f"{run.name} {_learned(run)}", []).append(run)
-    if not groups:
-        known = {each for run in runs for row in table(run.path / "metrics.csv") for each in row}
-        hint = nearest(name, known - {"step"}) if known else "they have logged nothing yet"
+    found, left_out, known = logged(runs, name)
+    if not found:
+        unread = told(note for note in left_out if note.about == UNREADABLE)
+        hint = nearest(name, known) if known else "; ".join(unread) or "they have logged nothing yet"
         raise UsageError(f"none of the {len(runs)} runs has the metric {name}: {hint}")
-    return {
-        env: [
-            Method(label, str(each[0].hparams.get("algo", "")), each, [values[run.path] for run in each])
-            for label, each in zip(_labels(list(found.values())), found.values(), strict=True)
-        ]
-        for env, found in sorted(groups.items())
-    }
+    notes = [*notes, *left_out]
+    groups: dict[str, dict[str, list[Logged]]] = {}
+    for each in found:
+        groups.setdefault(each.run.env, {}).setdefault(identity(each.run), []).append(each)
+    methods: dict[str, list[Method]] = {}
+    for env, here in sorted(groups.items()):
+        for label, group in zip(labels([same[0].run for same in here.values()]), here.values(), strict=True):
+            kept, copies = without_copies(group)
+            notes += copies
+            methods.setdefault(env, []).append(_method(label, kept))
+    return Methods(methods, notes)
+
+
+def _method(label: str, group: Sequence[Logged]) -> Method:
+    algo = str(group[0].run.hparams.get("algo", ""))
+    values, seconds = [each.values for each in group], [each.seconds for each in group]
+    return Method(label, algo, [each.run for each in group], values, seconds)
 
 
 def markdown(methods: Methods, name: str = RETURN) -> str:
     """Returns the tables of all environments, and where several were given the one over all."""
-    lines = [f"# {name}, last of each run", ""]
+    text = [f"# {name}, last of each run", ""]
+    text += _paragraphs(note for note in methods.notes if note.env not in methods)
     for env, found in methods.items():
-        lines += [f"## {env}", "", *comparison(found), "", *improvements(found)]
-    lines += over_all(methods)
-    return "\n".join(lines).rstrip() + "\n"
+        text += [f"## {env}", "", *comparison(found), ""]
+        text += _paragraphs(note for note in methods.notes if note.env == env)
+        text += improvements(found)
+    text += over_all(methods)
+    return "\n".join(text).rstrip() + "\n"
+
+
+def _paragraphs(notes: Iterable[Note]) -> list[str]:
+    return [each for line in told(notes) for each in (line, "")]
 
 
 def comparison(methods: Sequence[Method]) -> list[str]:
     """Returns a line for each method of an environment."""
-    lines = ["| method | runs | steps | statistic | value [95 %] | least | greatest | wall s |"]
+    lines = [f"| method | runs | {units(methods)} | statistic | value [95 %] | least | greatest | wall s |"]
     lines.append("| --- |" + " ---: |" * 7)
     unlike = False
     for method in methods:
@@ -108,18 +135,18 @@ def comparison(methods: Sequence[Method]) -> list[str]:
         ends = sorted({each[-1][0] for each in method.values})
         steps = f"{ends[0]:,}" if len(ends) == 1 else f"{ends[0]:,} to {ends[-1]:,}"
         unlike |= len(ends) > 1
-        times = [list(wall_seconds(run.path).values()) for run in method.runs]
+        times = [list(each.values()) for each in method.seconds]
         wall = f"{np.mean([each[-1] for each in times]):.0f}" if all(times) else "-"
         what = ("IQM" if runs >= IQM_FROM else "mean") if runs > 1 else "one run"
-        value = estimated(aggregate, [final]).text(digits(final)) if runs > 1 else _number(final[0])
+        value = estimated(aggregate, [final]).text(digits(final)) if runs > 1 else number(final[0])
         cells = [
             method.label,
             runs,
             steps,
             what,
             value,
-            _number(final.min()),
-            _number(final.max()),
+            number(final.min()),
+            number(final.max()),
             wall,
         ]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
@@ -184,34 +211,19 @@ def scaled(methods: Methods) -> dict[str, list[np.ndarray]]:
     return scores
 
 
+def units(methods: Sequence[Method]) -> str:
+    """Returns what their steps are: "steps" of the environment, "updates", or both."""
+    return " or ".join(dict.fromkeys(run.unit for method in methods for run in method.runs))
+
+
 def digits(values: np.ndarray) -> int:
-    """Returns how many decimals values of this size are told with."""
-    return 1 if np.abs(values).max() >= 10.0 else 3
+    """Returns how many decimals values of this size are told with: small ones with three digits."""
+    size = np.abs(values).max()
+    if size >= 10.0:
+        return 1
+    return 3 if size >= 0.1 or size == 0.0 else min(2 - math.floor(math.log10(size)), _DECIMALS)
 
 
-def _number(value: Any) -> str:
+def number(value: float) -> str:
+    """Returns a value as tables have it."""
     return f"{value:.{digits(np.array([value]))}f}"
-
-
-def _labels(groups: Sequence[Sequence[RunData]]) -> list[str]:
-    """Returns what methods are called: their set, and where several have it, in what they differ."""
-    names = [group[0].name for group in groups]
-    flats = [_learned(group[0]) for group in groups]
-    labels = []
-    for name, values in zip(names, flats, strict=True):
-        same = [other for other, theirs in zip(flats, names, strict=True) if theirs == name]
-        differing = [key for key in values if any(other.get(key) != values[key] for other in same)]
-        shown = ", ".join(f"{key}={_short(values[key])}" for key in differing[:SHOWN])
-        more = ", ..." if len(differing) > SHOWN else ""
-        labels.append(f"{name} ({shown}{more})" if differing else name)
-    return labels
-
-
-def _learned(run: RunData) -> dict[str, Any]:
-    """Returns what learning depends on: hyperparameters, dotted, and whether others played for it."""
-    found = {key: value for key, value in flat(run.hparams) if key not in NOT_LEARNING}
-    return {"workers": run.workers, **found}
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -10,10 +10,10 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rl.errors import UsageError
 from rl.plot.figures import picture
-from rl.plot.methods import Method, Methods, markdown
-from rl.report.runs import RETURN, RunData, faults, flat, versions
-from rl.storage.files import text_if_sound
+from rl.plot.methods import Method, Methods, markdown, number
+from rl.report.runs import RETURN, RunData, faults, flat, text_of, versions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,15 +84,18 @@ def _method(method: Method) -> Iterator[str]:
     yield _details("All hyperparameters", _table(every, ("", "value")))
     for run, values in zip(method.runs, method.values, strict=True):
         step, value = values[-1]
-        title = f"{run.path}: seed {run.seed}, {value:.1f} at step {step:,}"
+        title = f"{run.path}: seed {run.seed}, {number(value)} at {run.unit.removesuffix('s')} {step:,}"
         yield _details(title, "".join(_run(run)))
 
 
 def _run(run: RunData) -> Iterator[str]:
-    command = text_if_sound(run.path / "command.txt")
-    if command:
-        yield f"<pre>{escape(command.strip())}</pre>"
     found = faults(run.path)
+    try:
+        command = text_of(run.path / "command.txt").strip()
+    except UsageError as error:
+        command, found = "", [str(error), *found]
+    if command:
+        yield f"<pre>{escape(command)}</pre>"
     for line in found[-LINES:]:
         yield f'<p class="fault">{escape(line)}</p>'
     if len(found) > LINES:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl.errors import UsageError
-from rl.storage.files import failure, read_text, reason, text_if_sound
+from rl.errors import Unavailable, UsageError
+from rl.storage.files import failure, patiently, read_text, reason
+from rl.storage.manifest import STEP, Damaged, load_manifest
 
 RETURN = "eval/return_mean"
 # Hyperparameters of output periods and computation, which do not affect learning.
@@ -36,23 +38,23 @@ NOT_LEARNING = {
 _FAULTS = (" warning: ", " error: ")  # how lines of train.log say so, behind the time
 
 
-def read_saved(run_dir: Path) -> dict[str, Any] | None:
-    """Reads the `hparams.json` of a run's folder; returns None where there is none. Raises UsageError where
-    it cannot be read, or is of something else."""
+def read_saved(run_dir: Path, advice: str = "choose another --output_dir") -> dict[str, Any] | None:
+    """Reads the `hparams.json` of a run's folder; returns None where there is none. Raises UsageError, which
+    ends with the advice, where it cannot be read, or is of something else."""
     path = run_dir / "hparams.json"
+    edited = f": was it edited? {advice}".rstrip()
     try:
         saved = json.loads(read_text(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise failure(f"cannot read {path} ({reason(error)}): choose another --output_dir", error) from error
+        text = f"cannot read {path} ({reason(error)})" + (f": {advice}" if advice else "")
+        raise failure(text, error) from error
     except ValueError as error:
-        raise UsageError(
-            f"cannot read {path} ({error}): was it edited? choose another --output_dir"
-        ) from error
+        raise UsageError(f"cannot read {path} ({error}){edited}") from error
     kinds = {"name": str | None, "seed": int, "hparams": dict}
     if not isinstance(saved, dict) or any(not isinstance(saved.get(key, ...), kinds[key]) for key in kinds):
-        raise UsageError(f"{path} is none of a run's: was it edited? choose another --output_dir")
+        raise UsageError(f"{path} is none of a run's{edited}")
     return saved
 
 
@@ -71,6 +73,11 @@ class RunData(NamedTuple):
         """Returns the environment's id, or where there is none the data."""
         return str(self.hparams.get("env") or self.hparams.get("data") or "")
 
+    @property
+    def unit(self) -> str:
+        """Returns what its steps are: those of the environment, or where nothing is played updates."""
+        return "updates" if self.hparams.get("memory") == "dataset" else "steps"
+
 
 def find_runs(place: Path) -> list[RunData]:
     """Returns all runs in and below a folder, sorted by path. Folders inside a run (such as a published
@@ -79,19 +86,75 @@ def find_runs(place: Path) -> list[RunData]:
     Raises:
         UsageError: one of them cannot be read.
     """
-    found = {file.parent for file in place.rglob("hparams.json")}
-    paths = {each for each in found if not found & {*each.parents} and not each.name.startswith(".")}
-    return [each for path in sorted(paths, key=_in_order) if (each := _read(path)) is not None]
+    runs, unread = readable_runs(place)
+    for error in unread:
+        raise error
+    return runs
+
+
+def readable_runs(place: Path) -> tuple[list[RunData], list[UsageError]]:
+    """Returns the runs of `find_runs` that can be read, and why others, or folders on the way, cannot.
+
+    Raises:
+        Unavailable: one of them cannot be read now, and may be later.
+    """
+    runs: list[RunData] = []
+    unread: list[UsageError] = []
+
+    def failed(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):  # removed in the meantime
+            unread.append(failure(f"cannot read {error.filename}: {reason(error)}", error))
+
+    paths: list[Path] = []
+    for folder, folders, files in os.walk(place, onerror=failed):
+        if "hparams.json" in (*folders, *files):
+            folders.clear()  # what is inside a run is none
+            paths += [Path(folder)] * (not Path(folder).name.startswith("."))
+    for path in sorted(paths, key=_in_order):
+        try:
+            run = _read(path)
+        except UsageError as error:
+            unread.append(error)
+        else:
+            runs += [] if run is None else [run]
+    for each in unread:
+        if isinstance(each, Unavailable):
+            raise each
+    return runs, unread
+
+
+def is_policy_alone(run_dir: Path) -> bool:
+    """Says whether a folder holds a policy that was taken from a run, as `rl.publish` writes it."""
+    folder = run_dir / "checkpoints"
+    try:
+        names = patiently(lambda: os.listdir(folder), f"cannot read {folder}")
+        newest = max(filter(STEP.fullmatch, names), default=None)
+        meta = {} if newest is None else load_manifest(folder / newest).meta
+    except Unavailable:
+        raise
+    except (UsageError, Damaged):
+        return False  # nothing says so
+    return meta.keys() == {"return_mean"}  # those that training writes have the seed, and more
 
 
 def table(path: Path) -> list[dict[str, str]]:
     """Returns the rows of a table such as metrics.csv; none where it is not there. Lines that are not whole
-    are left out."""
-    try:
+    are left out.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+
+    def read() -> list[dict[str, str]]:
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
             return [row for row in csv.DictReader(file) if None not in row and None not in row.values()]
+
+    try:
+        return patiently(read)
     except (FileNotFoundError, csv.Error):
         return []
+    except OSError as error:
+        raise failure(f"cannot read {path}: {reason(error)}", error) from error
 
 
 def run_columns(run_dir: Path) -> dict[str, np.ndarray]:
@@ -103,7 +166,12 @@ def run_columns(run_dir: Path) -> dict[str, np.ndarray]:
 
 def metric(run_dir: Path, name: str) -> list[tuple[int, float]]:
     """Returns (step, value) of the rows that have a metric, and have it finite."""
-    found = [(_number(row.get("step")), _number(row.get(name))) for row in table(run_dir / "metrics.csv")]
+    return series(table(run_dir / "metrics.csv"), name)
+
+
+def series(rows: Sequence[dict[str, str]], name: str) -> list[tuple[int, float]]:
+    """Returns (step, value) of the rows of metrics.csv that have a metric, and have it finite."""
+    found = [(_number(row.get("step")), _number(row.get(name))) for row in rows]
     return [(int(step), value) for step, value in found if step is not None and value is not None]
 
 
@@ -127,18 +195,36 @@ def wall_seconds(run_dir: Path) -> dict[int, float]:
 
 
 def faults(run_dir: Path) -> list[str]:
-    """Returns the warnings and errors that train.log has."""
-    text = text_if_sound(run_dir / "train.log") or ""
+    """Returns the warnings and errors that train.log has; a line that says so where it cannot be read."""
+    try:
+        text = text_of(run_dir / "train.log")
+    except UsageError as error:
+        return [str(error)]
     return [line for line in text.splitlines() if any(word in line for word in _FAULTS)]
 
 
 def versions(run_dir: Path) -> dict[str, Any]:
     """Returns what versions.json says; empty where it is not there or damaged."""
     try:
-        found = json.loads(text_if_sound(run_dir / "versions.json") or "{}")
-    except ValueError:
+        found = json.loads(text_of(run_dir / "versions.json") or "{}")
+    except (UsageError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def text_of(path: Path) -> str:
+    """Returns the text of a file, and leaves it as it is whatever is in it: a run may be writing it. Empty
+    where there is none.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return patiently(lambda: path.read_text(encoding="utf-8", errors="replace"))
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise failure(f"cannot read {path}: {reason(error)}", error) from error
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -151,7 +237,7 @@ def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _read(path: Path) -> RunData | None:
-    saved = read_saved(path)
+    saved = read_saved(path, advice="")
     if saved is None:
         return None
     try:

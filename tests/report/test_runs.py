@@ -1,0 +1,43 @@
+"""What a run's folder says, read from Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rl.api import Run
+from rl.errors import UsageError
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A run that was trained in the folder that was the current one then, and is not any more."""
+    folder = tmp_path / "out/run_0"
+    folder.mkdir(parents=True)
+    (folder / "hparams.json").write_text(json.dumps({"name": "ppo_identity", "seed": 0, "hparams": {}}))
+    (folder / "metrics.csv").write_text("step,train/loss\n16,0.5\n32,0.25\n")
+    monkeypatch.chdir(folder.parent)
+    made = Run(SimpleNamespace(step=32, best_return=None), Path("run_0"))
+    monkeypatch.chdir("/")
+    return made
+
+
+def test_metrics_are_read_wherever_the_program_goes(run, tmp_path):
+    assert run.run_dir == tmp_path / "out/run_0"
+    assert run.metrics()["train/loss"].tolist() == [0.5, 0.25]
+
+
+def test_metrics_that_cannot_be_read_are_one_line(run):
+    (run.run_dir / "metrics.csv").unlink()
+    (run.run_dir / "metrics.csv").mkdir()
+    with pytest.raises(UsageError, match=r"^cannot read .*out/run_0/metrics\.csv: Is a directory$"):
+        run.metrics()
+
+
+def test_metrics_of_a_run_that_was_moved_are_one_line_and_not_empty(run, tmp_path):
+    run.run_dir.rename(tmp_path / "moved")
+    with pytest.raises(UsageError, match=r"^there is no run in .*out/run_0 any more: was it moved\?$"):
+        run.metrics()
