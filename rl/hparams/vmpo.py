@@ -25,12 +25,12 @@ class VMPOHParams(IMPALAHParams):
 
     epochs: PositiveInt = 8  # passes over each rollout
     value_coef: Coefficient = 1.0  # weight of the value loss, half the mean square
-    temperature: PositiveFloat = 1.0  # initial, of advantages in the weights of steps
-    weights_kl: PositiveFloat = 0.1  # nats from equal weights of the better half that the temperature allows
+    temperature: PositiveFloat = 1.0  # initial one; steps are weighted by exp(advantage / temperature)
+    weights_kl: PositiveFloat = 0.1  # nats: limit of the weights' divergence from equal ones (epsilon_eta)
     penalty: PositiveFloat = 1.0  # initial weight of the divergence from the policy that acted
-    max_kl: PositiveFloat = 0.01  # nats from it to the new policy; continuous actions: by their mean
-    max_std_kl: PositiveFloat = 1e-4  # continuous actions: nats by the standard deviation
-    dual_lr: PositiveFloat = 0.01  # Adam's, of the logarithms of temperature and penalties
+    max_kl: PositiveFloat = 0.01  # nats: limit of that divergence; continuous actions: by the mean alone
+    max_std_kl: PositiveFloat = 1e-4  # continuous actions: nats, by the standard deviation alone
+    dual_lr: PositiveFloat = 0.01  # learning rate of the logarithms of temperature and penalties
 
 
 @register

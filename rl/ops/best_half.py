@@ -1,8 +1,8 @@
 """V-MPO's improved policy: the better half of a batch's steps, weighted by their advantages.
 
 Song et al. 2019, "V-MPO: On-policy maximum a posteriori policy optimization for discrete and continuous
-control", https://arxiv.org/abs/1909.12238, sections 3 and 4.1. With several learners the batch is what all of
-them have: the half is of all their steps, and the weights are normalised over all of them.
+control", https://arxiv.org/abs/1909.12238, sections 3 and 4.1. With several learners the batch is that of all
+learners together: the half is chosen among all steps, and the weights are normalised over all of them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from rl.types import Tensor
 
 
 class Weights(NamedTuple):
-    """Of the steps of a batch."""
+    """The weights of a batch's steps, and their divergence."""
 
-    weight: Tensor  # [N] psi times the number of steps that count: their mean is 1; 0 in the worse half
-    kl: Tensor  # scalar: nats from equal weights of the better half to psi
+    weight: Tensor  # [N] psi times the number of steps that count, so that the mean is 1; 0 in the worse half
+    kl: Tensor  # scalar: KL divergence of psi from equal weights of the better half, in nats
 
 
 def best_half(advantage: Tensor, mask: Tensor) -> Tensor:
-    """Returns the steps whose advantage is not below the median, bool [N], among those with mask 1.
+    """Returns which steps with mask 1 have an advantage of at least their median, bool [N].
 
-    Of an odd number, the step in the middle belongs to them; steps as good as the worst of them do too.
+    With an odd number of steps, the middle one is among them; so are all steps that tie with the worst one.
 
     Args:
         advantage: [N].
@@ -40,8 +40,8 @@ def best_half(advantage: Tensor, mask: Tensor) -> Tensor:
 def improved(advantage: Tensor, mask: Tensor, temperature: Tensor) -> Weights:
     """Returns psi(s, a), proportional to exp(advantage / temperature) over the better half (equation 3).
 
-    Its divergence from equal weights is what the temperature's loss (equation 4) keeps to a limit: that loss'
-    derivative by the temperature is the limit less the divergence.
+    The temperature's loss (equation 4) limits their divergence from equal weights: its derivative by the
+    temperature is the limit minus that divergence.
 
     Args:
         advantage: [N].

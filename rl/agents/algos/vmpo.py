@@ -1,15 +1,16 @@
 """V-MPO: maximum a posteriori policy optimisation from rollouts, with a learned state value.
 
 Song et al. 2019, "V-MPO: On-policy maximum a posteriori policy optimization for discrete and continuous
-control", https://arxiv.org/abs/1909.12238. The better half of the steps, by advantage A, gets the weights
-psi = exp(A / temperature) / sum of these. The policy is fitted to them by maximum likelihood, and pulled back
-to the one that acted:
+control", https://arxiv.org/abs/1909.12238. The half of the steps with the largest advantages A gets the
+weights psi, proportional to exp(A / temperature); the other half gets none. The policy is fitted to these
+steps by weighted maximum likelihood, with a penalty on the KL divergence from the policy that acted:
 
     -sum psi log pi(a|s) + penalty * mean KL(old || pi) + value_coef * value loss
 
-`penalty` (alpha in the paper) grows while the divergence is above `max_kl`. The temperature (eta) grows while
-psi is further than `weights_kl` from equal weights. Of Gaussian actions, mean and standard deviation have a
-penalty each, against divergences in which the other one is the old policy's (section 4.2).
+The penalty (alpha in the paper) grows while the divergence is above `max_kl`. The temperature (eta) grows
+while the divergence of psi from equal weights is above `weights_kl`. For Gaussian actions, mean and standard
+deviation have a penalty each; each divergence is computed with the other parameter of the old policy
+(section 4.2).
 
 Deviations from the paper:
 
@@ -18,7 +19,8 @@ Deviations from the paper:
 2. Temperature and penalties are learned as logarithms, by Adam with `dual_lr` of their own; their gradients,
    `weights_kl` less the weights' divergence and `max_kl` less the policy's, are in closed form.
 3. The old policy is renewed after each rollout's updates, which stand for the paper's T_target.
-4. The half, and its weights, are of a minibatch, or of a microbatch (`grad_comp=accumulate`).
+4. The half is chosen, and its weights are normalised, within a minibatch, or within a microbatch
+   (`grad_comp=accumulate`).
 5. Gradients are clipped by their global norm (`max_grad_norm`), rewards may be scaled by the deviation of
    returns (`normalize_reward`) in place of PopArt, and an entropy bonus can be added (`entropy_coef`).
 """
@@ -61,7 +63,7 @@ class VMPO(VTraceAgent[VMPOHParams]):
 
     @property
     def limits(self) -> dict[str, float]:
-        """Of each divergence from the old policy, in nats."""
+        """Returns the limit of each divergence from the old policy, in nats, by the metric's name."""
         mean, std = self.hparams.max_kl, self.hparams.max_std_kl
         gaussian = isinstance(self.action_space, spaces.Box)
         return {"kl_mean": mean, "kl_std": std} if gaussian else {"kl": mean}
@@ -96,7 +98,7 @@ class VMPO(VTraceAgent[VMPOHParams]):
         return tf.reshape(loss * mask, batch.mask.shape), metrics, None
 
     def learn_part(self, batch: Trajectory, seed: Tensor) -> dict[str, Tensor]:
-        """A step of the network, then one of temperature and penalties."""
+        """Updates the network, then temperature and penalties, and returns the metrics."""
         metrics = super().learn_part(batch, seed)
         temperature = tf.exp(tf.convert_to_tensor(self.log_temperature))
         slack = tf.stack(
@@ -110,7 +112,7 @@ class VMPO(VTraceAgent[VMPOHParams]):
         return metrics
 
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
-        """As of every V-trace agent; then the policy is the old one."""
+        """Updates as every V-trace agent; then the target network, the old policy, is renewed."""
         update = super().update(batch, seed)
         copy_weights(self.network, self.target_network, 1.0)
         return update
