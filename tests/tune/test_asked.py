@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shlex
 import sys
+import types
 
 import pytest
 
+import rl
 from rl.cli import checked, parse
 from rl.hparams.merge import difference, resolve
 from rl.tune import __main__ as tune
-from rl.tune import judge, population, search
+from rl.tune import generation, judge, population, search
 
 MODULE = """
 import gymnasium
@@ -126,3 +128,20 @@ MADE = ("--hparams", "ppo_cartpole", "--env", "searchers_own:made")
 def test_a_members_command_imports_what_its_run_names(started, capsys, flags, added):
     line = last_line(capsys, "ppo_cartpole", "--population", "2", *flags)
     assert line == [*OF_MEMBER, *added]
+
+
+def test_a_member_is_of_the_set_that_it_was_asked_for(monkeypatch, tmp_path):
+    requests = []
+
+    def trained(request, storage, stop):
+        requests.append(request)
+        return types.SimpleNamespace(run_dir=tmp_path, step=1, best_return=None, exit_code=0)
+
+    assert callable(rl.train)
+    monkeypatch.setattr("rl.api.train_one", trained)
+    words = ["--hparams", "ppo_cartpole", "--train_steps", "5000", "--env_wrappers", ""]
+    words += ["--hparam_override", "lr=0.5,model.hidden=[8]", "--seed", "3", "--output_dir", str(tmp_path)]
+    assert generation.main(words) == 0
+    (request,) = requests
+    assert request.name == "ppo_cartpole" and request.command == "rl.train('ppo_cartpole')"
+    assert request.hparams == checked(parse(words)) and request.hparams.model.hidden == (8,)
