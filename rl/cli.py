@@ -277,14 +277,20 @@ def checked(args: argparse.Namespace, here: bool = True) -> HParams:
     _check_flags(args, here)
     from rl.hparams.merge import resolve  # pydantic takes 0.1 s, which --help need not wait for
 
-    flags = {name: getattr(args, name) for name in ("env", "train_steps", "eval_policy")}
-    if args.env_wrappers is not None:
-        names = (name.strip() for name in args.env_wrappers.split(","))
-        flags["env_wrappers"] = tuple(name for name in names if name)
+    flags = hparam_flags(args)
     _check_given_once(args.hparam_override, flags)
     hparams = resolve(args.hparams, args.hparam_override, **flags)
     check_components(hparams)
     return hparams
+
+
+def hparam_flags(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns the hparams that have flags of their own, None where a flag was not given."""
+    flags = {name: getattr(args, name) for name in ("env", "train_steps", "eval_policy", "env_wrappers")}
+    if args.env_wrappers is not None:
+        names = (name.strip() for name in args.env_wrappers.split(","))
+        flags["env_wrappers"] = tuple(name for name in names if name)
+    return flags
 
 
 def _check_given_once(overrides: str, flags: Mapping[str, Any]) -> None:
@@ -293,7 +299,7 @@ def _check_given_once(overrides: str, flags: Mapping[str, Any]) -> None:
     from rl.hparams.overrides import parse_overrides
 
     given = parse_overrides(overrides)
-    for name in given.keys() - flags.keys() - {"env_wrappers"}:
+    for name in given.keys() - flags.keys():
         if f"--{name}" in flags_of(build_parser()):
             raise UsageError(f"--hparam_override {name}: that is no hparam but the flag --{name}")
     for name, value in flags.items():

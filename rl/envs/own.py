@@ -246,6 +246,15 @@ def check_trusted(where: object, env_id: str | None, wrappers: Iterable[str]) ->
         )
 
 
+def modules_of(names: Iterable[str]) -> tuple[str, ...]:
+    """Returns the modules outside this package and Gymnasium that must be imported before a saved run may
+    name these environments and wrappers (`check_trusted`)."""
+    found = (
+        _pettingzoo_module(name) if name.startswith(PETTINGZOO) else name.rpartition(":")[0] for name in names
+    )
+    return tuple(each for each in found if each.partition(".")[0] not in ("", "rl", "gymnasium"))
+
+
 def _pettingzoo_module(env_id: str) -> str:
     """Returns the module that a PettingZoo id has imported; "" where it is one of PettingZoo's own."""
     name = env_id.removeprefix(PETTINGZOO)

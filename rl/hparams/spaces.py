@@ -17,6 +17,7 @@ from rl.errors import UsageError
 from rl.hparams.accepted import is_whole
 from rl.hparams.hparams import Checked, HParams, unknown_hparam
 from rl.hparams.overrides import parse_overrides, value_text
+from rl.report.runs import NOT_LEARNING
 
 # What every class searches over; a class's own `searched` goes before, an empty text leaves one out.
 COMMON = {
@@ -25,6 +26,17 @@ COMMON = {
     "gamma": "[0.9,0.95,0.98,0.99,0.995,0.999]",
     "model.hidden": "[[64,64],[128,128],[256,256]]",
     "model.activation": "[tanh,relu]",
+}
+# What is measured, and how: returns of trials that differ in these say nothing of which one learned better.
+MEASURED = {
+    "algo",  # whose hyperparameters the space is of
+    "env",
+    "env_kwargs",  # train_env_kwargs and reward_augmentation may be searched: evaluations are without them
+    "env_wrappers",
+    "max_episode_steps",
+    "data",
+    "eval_policy",
+    "train_steps",
 }
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
 _RANGE = re.compile(rf"(log:)?({_NUMBER}):({_NUMBER})", re.IGNORECASE)
@@ -74,7 +86,8 @@ def space_of(hparams: HParams, changes: str = "", fixed: Mapping[str, Any] | Non
         fixed: what the user has decided, which is not searched.
 
     Raises:
-        UsageError: unknown names, values that the hyperparameter does not take, ranges that are none.
+        UsageError: unknown names, values that the hyperparameter does not take, ranges that are none,
+            hyperparameters that change what is measured or that change nothing that is learned.
     """
     given = _parsed(changes)
     for name in given.keys() & (fixed or {}).keys():
@@ -97,6 +110,13 @@ def _parsed(changes: str) -> dict[str, Any]:
 def _read(hparams: HParams, name: str, value: Any) -> Range | Choice:
     """Returns what a value says is searched; raises UsageError unless the hyperparameter takes all of it."""
     kind, field = _field(type(hparams), name)
+    if name in MEASURED:
+        raise UsageError(
+            f"--space {name}: it changes what is measured, trials that differ in it cannot be compared: give "
+            "one value by --hparam_override"
+        )
+    if name in NOT_LEARNING:
+        raise UsageError(f"--space {name}: it does not change what is learned: leave it out")
     if isinstance(value, list) and value:
         for each in value:
             hparams.thawed().assign({name: each})

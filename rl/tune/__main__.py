@@ -11,7 +11,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rl import cli
 from rl.cli import answered, checked, parse
@@ -20,7 +20,8 @@ from rl.flags import Parser, flags_of, integer
 from rl.hparams.hparams import HParams
 from rl.registry import import_user_modules
 from rl.report.progress import say
-from rl.tune.runs import Command, check_local
+from rl.tune.asked import TAKEN, Asked
+from rl.tune.runs import Command, check_local, evaluations_per_run
 from rl.workers.plan import check_address, check_ray
 
 if TYPE_CHECKING:
@@ -40,9 +41,6 @@ EXAMPLES = """examples:
 SAMPLERS, PRUNERS = ("tpe", "random", "grid"), ("median", "hyperband", "none")
 OBJECTIVES = ("last", "curve")
 OF_TRIALS = ("trials", "study", "sampler", "pruner", "objective", "seeds", "judge_seeds")
-# Flags of train.py that mean the same here; the others are each trial's own.
-TAKEN = ("env", "env_wrappers", "hparam_override", "train_steps", "eval_policy", "sys", "user_modules",
-         "num_workers", "ray_address")  # fmt: skip
 EVALUATIONS = 10  # of a run whose set asks for none
 WINNER, JUDGED, STUDY, POPULATION = (
     "winner.toml",
@@ -102,23 +100,6 @@ def build_parser() -> argparse.ArgumentParser:
     text = "parts of such a training, after each of which that happens (default 10)"
     add("--generations", type=integer(2), default=10, metavar="N", help=text)
     return parser
-
-
-class Asked(NamedTuple):
-    """The command's arguments, after they were checked."""
-
-    own: argparse.Namespace
-    train: argparse.Namespace
-    hparams: HParams  # of the set with all that is fixed
-    folder: Path
-    space: Space
-
-    @property
-    def base(self) -> tuple[str, str]:
-        """Returns names of sets, and overrides, that say what the search begins from."""
-        from rl.hparams.merge import as_typed
-
-        return as_typed(self.own.set, self.train.hparam_override)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -189,11 +170,6 @@ def _with_evaluations(hparams: HParams, generations: int | None) -> HParams:
     return hparams.freeze()
 
 
-def _periods(hparams: HParams) -> dict[str, Any]:
-    """Returns what `_with_evaluations` chose, as overrides."""
-    return {"eval_period": hparams.eval_period, "log_period": hparams.log_period}
-
-
 def _folder(own: argparse.Namespace, train: argparse.Namespace) -> Path:
     from rl.storage.address import default_output
 
@@ -211,9 +187,7 @@ def _space(own: argparse.Namespace, train: argparse.Namespace, hparams: HParams)
     from rl.hparams.overrides import parse_overrides
     from rl.hparams.spaces import Range, space_of
 
-    fixed = parse_overrides(train.hparam_override)
-    flags = [name for name in ("train_steps", "eval_policy", "env") if getattr(train, name) is not None]
-    space = space_of(hparams, own.space, {**fixed, **dict.fromkeys(flags)})
+    space = space_of(hparams, own.space, parse_overrides(train.hparam_override))
     if own.only:
         space = {name: space[name] for name in parse_overrides(own.space)}
     if own.population is not None:
@@ -249,23 +223,20 @@ def _plan(asked: Asked) -> Plan:
     from rl.hparams.overrides import override_text, parse_overrides
     from rl.tune.search import Plan
 
-    name, fixed = asked.base
-    given = parse_overrides(fixed)
-    periods = _periods(asked.hparams)
-    flags = {each: getattr(asked.train, each) for each in ("env", "train_steps", "eval_policy")}
+    name, given = asked.base
 
     def overrides(values: Mapping[str, str]) -> str:
         tried = parse_overrides(",".join(f"{key}={text}" for key, text in values.items()))
-        return override_text({**given, **periods, **tried})
+        return override_text({**given, **asked.periods, **tried})
 
     def command(number: int, values: Mapping[str, str]) -> Command:
         seeds = ("--seed", str(asked.own.seeds[0]), "--copies", str(len(asked.own.seeds)))
-        words = (*_words(asked, name, overrides(values)), *seeds)
+        words = (*asked.words(name, overrides(values)), *seeds)
         return Command(words, asked.folder / f"trial_{number:03d}")
 
     def refused(values: Mapping[str, str]) -> str:
         try:
-            resolve(name, overrides(values), **flags)
+            resolve(name, overrides(values), **asked.flags)
         except UsageError as error:
             return str(error)
         return ""
@@ -273,16 +244,6 @@ def _plan(asked: Asked) -> Plan:
     own = asked.own
     rest = own.eval_episodes, asked.train.num_workers
     return Plan(asked.hparams, asked.space, own.seeds, own.objective, command, refused, *rest)
-
-
-def _words(asked: Asked, name: str, overrides: str) -> tuple[str, ...]:
-    """Returns the flags of train.py of all runs of these hyperparameters."""
-    words = ["--hparams", name, "--hparam_override", overrides]
-    for flag in TAKEN:
-        value = getattr(asked.train, flag)
-        if flag != "hparam_override" and value not in (None, "", 0):
-            words += [f"--{flag}", str(value)]
-    return (*words, "--eval_episodes", str(asked.own.eval_episodes), "--test_episodes", "1")
 
 
 def _breed(asked: Asked, machines: Machines, stop: Any) -> int:
@@ -294,14 +255,13 @@ def _breed(asked: Asked, machines: Machines, stop: Any) -> int:
     from rl.tune.population import RUN, Plan, Population, first_seed
     from rl.tune.runs import GENERATION
 
-    own, (name, fixed) = asked.own, asked.base
-    given = parse_overrides(fixed) | _periods(asked.hparams)
+    own, (name, given) = asked.own, asked.base
     first = first_seed(own.sampler_seed, own.population)
 
     def command(member: int, values: Mapping[str, str]) -> Command:
         changed = parse_overrides(",".join(f"{key}={text}" for key, text in values.items()))
         seed = ("--seed", str(first + member))
-        words = (*_words(asked, name, override_text({**given, **changed})), *seed)
+        words = (*asked.words(name, override_text({**given, **asked.periods, **changed})), *seed)
         return Command(words, asked.folder / f"member_{member:02d}")
 
     for key, each in asked.space.items():
@@ -316,8 +276,7 @@ def _breed(asked: Asked, machines: Machines, stop: Any) -> int:
     lines = population.lines()
     write_text_atomic(asked.folder / POPULATION, "\n".join(lines) + "\n")
     say("\n".join(lines))
-    best = command(population.best(), {}).folder / RUN
-    say(f"python train.py --output_dir {shlex.quote(str(best))} --training False")
+    say(asked.member_command(command(population.best(), {}).folder / RUN))
     return 0
 
 
@@ -327,7 +286,7 @@ def _search(asked: Asked, plan: Plan, machines: Machines, stop: Any) -> int:
     from rl.tune.search import Search, make_pruner, open_study, values_of, winner
 
     own, hparams = asked.own, asked.hparams
-    evaluations = len(own.seeds) * -(-hparams.train_steps // hparams.eval_period)
+    evaluations = len(own.seeds) * evaluations_per_run(hparams.train_steps, hparams.eval_period)
     address = own.study or f"sqlite:///{asked.folder.absolute() / STUDY}"
     study = open_study(address, asked.folder, plan, make_pruner(own.pruner, evaluations), own.sampler)
     trials = own.trials
@@ -355,24 +314,21 @@ def _judge(asked: Asked, values: Mapping[str, str], number: int, machines: Machi
     from rl.hparams.overrides import override_text, parse_overrides
     from rl.tune.judge import Side, commands, judge
 
-    name, fixed = asked.base
-    given = parse_overrides(fixed)
+    name, given = asked.base
     found = {**given, **parse_overrides(",".join(f"{key}={text}" for key, text in values.items()))}
-    flags = {each: getattr(asked.train, each) for each in ("env", "train_steps", "eval_policy")}
-    kept = {**found, **{key: value for key, value in flags.items() if value is not None}}
+    kept = {**found, **asked.flags}
     file = asked.folder / WINNER
     write_set(file, name, kept, [f"Trial {number} of python -m rl.tune {asked.own.set}"])
     say(f"trial {number} is the best, kept in {file}")
-    if resolve(name, kept).to_dict() == resolve(name, given, **flags).to_dict():
+    if resolve(name, kept).to_dict() == resolve(name, given, **asked.flags).to_dict():
         say(f"it is {asked.own.set} as it is: there is nothing to judge")
         return 0
-    periods = _periods(asked.hparams)
     steps, sides = asked.hparams.train_steps, []
     for side, place, overrides in (
         (Path(asked.own.set).stem, "set", given),
         (f"trial {number}", f"trial_{number:03d}", found),
     ):
-        words = _words(asked, name, override_text({**overrides, **periods}))
+        words = asked.words(name, override_text({**overrides, **asked.periods}))
         folder = asked.folder / "judged" / place
         sides.append(Side(side, commands(words, asked.own.judge_seeds, folder), steps))
     judged = judge(sides, *machines, stop)
@@ -389,7 +345,7 @@ def _tell(asked: Asked, judged: Judged, file: Path) -> None:
     lines = judged.lines(asked.own.judge_seeds)
     write_text_atomic(asked.folder / JUDGED, "\n".join(lines) + "\n")
     say("\n".join(lines))
-    say(f"python train.py --hparams {shlex.quote(str(file))}")
+    say(asked.winner_command(file))
 
 
 if __name__ == "__main__":

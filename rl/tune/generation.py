@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from rl.cli import answered, checked, parse
+from rl.cli import answered, checked, hparam_flags, parse
 from rl.registry import import_user_modules
 
 
@@ -16,8 +16,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     def work() -> int:
         args = parse(sys.argv[1:] if argv is None else argv)
         import_user_modules(args.user_modules)
-        hparams = checked(args)
+        checked(args)
         import rl
+        from rl.hparams.overrides import parse_overrides
 
         class OneEvaluation(rl.Callbacks):
             """Ends the training after an evaluation."""
@@ -26,13 +27,15 @@ def main(argv: Sequence[str] | None = None) -> int:
                 """See `rl.Callbacks`."""
                 return True
 
+        flags = {name: value for name, value in hparam_flags(args).items() if value is not None}
         run = rl.train(
-            hparams,
+            args.hparams,  # by name, which the run records
             output_dir=args.output_dir,
             seed=args.seed,
             sys=args.sys,
             eval_episodes=args.eval_episodes,
             callbacks=OneEvaluation(),
+            **{**parse_overrides(args.hparam_override), **flags},
         )
         return run.result.exit_code
 

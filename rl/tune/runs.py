@@ -107,14 +107,26 @@ def again(what: str, ended: Outcome) -> Unavailable:
     return Unavailable(f"{what}: {ended.said}; the same command goes on with it")
 
 
-def points(folder: Path, copies: int, train_steps: int) -> list[float]:
-    """Returns a trial's score at each evaluation of its runs, which are trained one after another: the mean
-    of that evaluation and the final evaluations of the runs before it."""
-    found: list[float] = []
+def evaluations_per_run(train_steps: int, eval_period: int) -> int:
+    """Returns how many evaluations a run has at most: at multiples of the period, and at the end."""
+    return -(-train_steps // eval_period)
+
+
+def points(folder: Path, copies: int, train_steps: int, eval_period: int) -> list[tuple[int, float]]:
+    """Returns a trial's (number, score) at each evaluation of its runs, which are trained one after another.
+
+    A score is the mean of that evaluation and the final evaluations of the runs before it. A number stands
+    for a run and the multiple of `eval_period` that was passed, so that it means the same training steps in
+    all trials: one whose iterations are longer than the period lacks some numbers.
+    """
+    found: list[tuple[int, float]] = []
     last: list[float] = []
+    per_run = evaluations_per_run(train_steps, eval_period)
     for copy in range(copies):
         each = evaluations(folder / f"run_{copy}")
-        found += [(sum(last) + value) / (len(last) + 1) for _, value in each]
+        for step, value in each:
+            place = per_run if step >= train_steps else max(step // eval_period, 1)
+            found.append((copy * per_run + place - 1, (sum(last) + value) / (len(last) + 1)))
         if not each or each[-1][0] < train_steps:
             break
         last.append(each[-1][1])

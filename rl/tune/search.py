@@ -283,11 +283,11 @@ class Search:
         seconds = f"after {time.monotonic() - place.begun:.0f} s"
         found = self._points(place.command.folder)
         if ended.kind == "stopped":
-            self._tell(trial, None, TrialState.PRUNED, f"ended early {seconds}, at {found[-1]:.1f}")
+            self._tell(trial, None, TrialState.PRUNED, f"ended early {seconds}, at {found[-1][1]:.1f}")
         elif ended.kind == "nan":
             self._tell(trial, None, TrialState.PRUNED, f"came to NaN {seconds}")
         elif ended.kind == "done" and found:
-            value = found[-1] if self.plan.objective == "last" else self._curve(place.command.folder)
+            value = found[-1][1] if self.plan.objective == "last" else self._curve(place.command.folder)
             self._tell(trial, value, TrialState.COMPLETE, f"{value:.1f} {seconds}")
         else:
             why = ended.said or "no evaluation"
@@ -309,13 +309,15 @@ class Search:
     def _report(self, place: _Place) -> None:
         """Tells the pruner of evaluations that it has not been told of, in this process or an earlier one."""
         assert place.trial is not None and place.command is not None
-        known = self.study._storage.get_trial(place.trial._trial_id).intermediate_values
-        for number, value in enumerate(self._points(place.command.folder)):
+        known = set(self.study._storage.get_trial(place.trial._trial_id).intermediate_values)
+        for number, value in self._points(place.command.folder):
             if number not in known:
                 place.trial.report(value, number)
+                known.add(number)
 
-    def _points(self, folder: Path) -> list[float]:
-        return points(folder, len(self.plan.seeds), self.plan.hparams.train_steps)
+    def _points(self, folder: Path) -> list[tuple[int, float]]:
+        hparams = self.plan.hparams
+        return points(folder, len(self.plan.seeds), hparams.train_steps, hparams.eval_period)
 
     def _curve(self, folder: Path) -> float:
         """Returns the mean of all evaluations of all runs of a trial."""

@@ -43,12 +43,28 @@ def test_the_user_replaces_adds_and_fixes():
         ("entropy_coef=log:0:1", "needs LOW < HIGH, LOW > 0"),
         ("lr", "cannot read 'lr' in --space"),
         ("lr=1e-4:1e-3,lr=1:2", "--space gives lr twice"),
+        ("algo=[a2c,ppo]", "--space algo: it changes what is measured"),
+        ("env=[CartPole-v1,Acrobot-v1]", "--space env: it changes what is measured"),
+        ("env_kwargs=[{a:1},{a:2}]", "--space env_kwargs: it changes what is measured"),
+        ("env_wrappers=[[a:B],[]]", "--space env_wrappers: it changes what is measured"),
+        ("max_episode_steps=[50,100]", "--space max_episode_steps: it changes what is measured"),
+        ("eval_policy=[greedy,sample]", "--space eval_policy: it changes what is measured"),
+        ("data=[a,b]", "--space data: it changes what is measured"),
+        ("train_steps=1000:2000", "--space train_steps: it changes what is measured"),
+        ("eval_period=10:20", "--space eval_period: it does not change what is learned"),
+        ("log_period=10:20", "--space log_period: it does not change what is learned"),
+        ("checkpoint_period=1.0:9.0", "--space checkpoint_period: it does not change what is learned"),
     ],
 )
 def test_what_cannot_be_searched_is_one_line(changes, said):
     with pytest.raises(UsageError) as error:
         space_of(ppo(), changes)
     assert said in str(error.value)
+
+
+def test_what_training_alone_depends_on_may_be_searched():
+    space = space_of(ppo(), "train_env_kwargs=[{a:1},{a:2}],reward_augmentation=[none,clip_sign]")
+    assert space["train_env_kwargs"] == Choice(("{a:1}", "{a:2}")) and "reward_augmentation" in space
 
 
 def test_what_is_fixed_is_not_searched():
