@@ -212,7 +212,9 @@ def _call(name: str, overrides: dict[str, Any], **given: Any) -> str:
     """Returns the call of `train` as Python code, without arguments that have their default."""
     defaults = train.__kwdefaults__ or {}
     said = {key: value for key, value in given.items() if value != defaults[key]} | overrides
-    return f"rl.train({', '.join([repr(name), *(f'{key}={value!r}' for key, value in said.items())])})"
+    words = [f"{key}={value!r}" for key, value in said.items() if key.isidentifier()]
+    dotted = {key: value for key, value in said.items() if not key.isidentifier()}
+    return f"rl.train({', '.join([repr(name), *words, *([f'**{dotted!r}'] if dotted else [])])})"
 
 
 def _default_output(name: str, overrides: dict[str, Any], seed: int, num_workers: int) -> str:
