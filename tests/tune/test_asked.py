@@ -143,6 +143,7 @@ def test_a_member_is_of_the_set_that_it_was_asked_for(monkeypatch, tmp_path):
     words += ["--hparam_override", "lr=0.5,model.hidden=[8]", "--seed", "3", "--output_dir", str(tmp_path)]
     assert generation.main(words) == 0
     (request,) = requests
-    call = f"rl.train('ppo_cartpole', output_dir='{tmp_path}', seed=3, lr=0.5, train_steps=5000, env_wrappers=(), "
+    call = f"rl.train('ppo_cartpole', output_dir='{tmp_path}', seed=3, lr=0.5, train_steps=5000, "
+    call += "env_wrappers=(), "
     assert request.name == "ppo_cartpole" and request.command == call + "**{'model.hidden': [8]})"
     assert request.hparams == checked(parse(words)) and request.hparams.model.hidden == (8,)
