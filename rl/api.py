@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import os
 from collections.abc import Callable
@@ -159,23 +160,11 @@ def train(
         record_data=None if record_data is None else str(record_data),
         track=track,
         eval_episodes=int(eval_episodes),
-        command=_call(
-            name,
-            overrides,
-            output_dir=str(output_dir),
-            seed=seed,
-            sys=sys,
-            eval_episodes=eval_episodes,
-            record_video=record_video,
-            record_data=record_data and str(record_data),
-            track=track,
-            num_workers=num_workers,
-            ray_address=ray_address,
-        ),
         callbacks=callbacks,
         workers=workers,
         user_modules=tuple(each for each in registering_modules(resolved) if each != "__main__"),
     )
+    request = dataclasses.replace(request, command=_call(request, overrides))
     if not resolved.env:
         check_unplayed(request, storage.folder)
     with StopRequest() as stop, storage.to_train():
@@ -208,13 +197,19 @@ def _resolved(hparams: str | HParams, overrides: dict[str, Any]) -> tuple[str, H
     return type(hparams).__name__, copy.freeze()
 
 
-def _call(name: str, overrides: dict[str, Any], **given: Any) -> str:
-    """Returns the call of `train` as Python code, without arguments that have their default."""
-    defaults = train.__kwdefaults__ or {}
-    said = {key: value for key, value in given.items() if value != defaults[key]} | overrides
-    words = [f"{key}={value!r}" for key, value in said.items() if key.isidentifier()]
-    dotted = {key: value for key, value in said.items() if not key.isidentifier()}
-    return f"rl.train({', '.join([repr(name), *words, *([f'**{dotted!r}'] if dotted else [])])})"
+def _call(request: Request, overrides: dict[str, Any]) -> str:
+    """Returns the call of `train` that made a request, as Python code, without arguments of default value."""
+    workers = request.workers
+    given = vars(request) | {
+        "num_workers": workers.number if workers else 0,
+        "ray_address": workers.address if workers else None,
+    }
+    defaults = {name: value for name, value in (train.__kwdefaults__ or {}).items() if name in given}
+    del defaults["callbacks"]  # objects, which no text repeats
+    said = {name: given[name] for name, value in defaults.items() if given[name] != value} | overrides
+    words = [f"{name}={value!r}" for name, value in said.items() if name.isidentifier()]
+    dotted = {name: value for name, value in said.items() if not name.isidentifier()}
+    return f"rl.train({', '.join([repr(request.name), *words, *([f'**{dotted!r}'] if dotted else [])])})"
 
 
 def _default_output(name: str, overrides: dict[str, Any], seed: int, num_workers: int) -> str:

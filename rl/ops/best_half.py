@@ -41,13 +41,15 @@ def improved(advantage: Tensor, mask: Tensor, temperature: Tensor) -> Weights:
     """Returns psi(s, a), proportional to exp(advantage / temperature) over the better half (equation 3).
 
     The temperature's loss (equation 4) limits their divergence from equal weights: its derivative by the
-    temperature is the limit minus that divergence.
+    temperature is the limit minus that divergence. No gradient passes through the result.
 
     Args:
         advantage: [N].
         mask: [N], 1 or 0: which steps count.
         temperature: scalar above 0, eta.
     """
+    # Exchanges between devices have no gradient, and the paper's losses need none here.
+    advantage, temperature = tf.stop_gradient(advantage), tf.stop_gradient(temperature)
     chosen = best_half(advantage, mask)
     score = tf.where(chosen, advantage / temperature, tf.float32.min)  # [N]
     highest = -replicas.smallest(-tf.reduce_max(score))

@@ -58,3 +58,14 @@ def test_the_divergence_is_what_the_temperatures_loss_falls_by(temperature):
     slope = (loss(temperature + 1e-5) - loss(temperature - 1e-5)) / 2e-5
     found = improved(constant(advantage), tf.ones(20), constant(temperature))
     np.testing.assert_allclose(epsilon - float(found.kl), slope, atol=1e-4)
+
+
+def test_no_gradient_passes_through_the_weights():
+    advantage, temperature = constant([4.0, 1.0, 3.0, 2.0]), constant(2.0)
+    with tf.GradientTape() as tape:
+        tape.watch([advantage, temperature])
+        found = improved(advantage, tf.ones(4), temperature)
+        total = tf.reduce_sum(found.weight * advantage[0]) + found.kl
+    by_advantage, by_temperature = tape.gradient(total, [advantage, temperature])
+    np.testing.assert_allclose(by_advantage, [4.0, 0.0, 0.0, 0.0], rtol=1e-6)  # of what is beside them
+    assert by_temperature is None

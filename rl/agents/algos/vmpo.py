@@ -68,6 +68,16 @@ class VMPO(VTraceAgent[VMPOHParams]):
         gaussian = isinstance(self.action_space, spaces.Box)
         return {"kl_mean": mean, "kl_std": std} if gaussian else {"kl": mean}
 
+    @property
+    def temperature(self) -> Tensor:
+        """The temperature of advantages in the weights, scalar."""
+        return tf.exp(tf.convert_to_tensor(self.log_temperature))
+
+    @property
+    def penalty(self) -> Tensor:
+        """The weights of the divergences, in the order of `limits`: [1] or [2]."""
+        return tf.exp(tf.convert_to_tensor(self.log_penalty))
+
     def loss(self, batch: Trajectory, seed: Tensor) -> Loss:
         hparams, mask = self.hparams, tf.reshape(batch.mask, [-1])  # [T * B]
         output = self.unroll_whole(self.network, batch)
@@ -76,13 +86,11 @@ class VMPO(VTraceAgent[VMPOHParams]):
         log_prob = output.distribution.log_prob(action)
         lag = tf.reshape(old.log_prob(action), batch.mask.shape) - batch.extras["log_prob"]
         target, advantage = self.vtrace(batch, lag, output.value)
-        temperature = tf.exp(tf.convert_to_tensor(self.log_temperature))
-        weights = improved(tf.reshape(advantage, [-1]), mask, temperature)
+        weights = improved(tf.reshape(advantage, [-1]), mask, self.temperature)
         policy_loss = -weights.weight * log_prob
         divergences = kl_parts(old, output.distribution)
-        penalty = tf.exp(tf.convert_to_tensor(self.log_penalty))  # [1] or [2]
-        penalties = dict(zip(divergences, tf.unstack(penalty), strict=True))
-        pull = tf.add_n([penalties[name] * each for name, each in divergences.items()])
+        penalties = dict(zip(self.limits, tf.unstack(self.penalty), strict=True))
+        pull = tf.add_n([weight * divergences[name] for name, weight in penalties.items()])
         value_loss = tf.reshape(0.5 * tf.square(output.value[:-1] - target), [-1])
         entropy = output.distribution.entropy()
         loss = policy_loss + pull + hparams.value_coef * value_loss - hparams.entropy_coef * entropy
@@ -90,7 +98,7 @@ class VMPO(VTraceAgent[VMPOHParams]):
             "policy_loss": masked_mean(policy_loss, mask),
             "value_loss": masked_mean(value_loss, mask),
             "entropy": masked_mean(entropy, mask),
-            "temperature": temperature,
+            "temperature": self.temperature,
             "weights_kl": weights.kl,
         }
         metrics |= {name: masked_mean(each, mask) for name, each in divergences.items()}
@@ -100,13 +108,12 @@ class VMPO(VTraceAgent[VMPOHParams]):
     def learn_part(self, batch: Trajectory, seed: Tensor) -> dict[str, Tensor]:
         """Updates the network, then temperature and penalties, and returns the metrics."""
         metrics = super().learn_part(batch, seed)
-        temperature = tf.exp(tf.convert_to_tensor(self.log_temperature))
         slack = tf.stack(
             [limit - mean_of_all(metrics[name], batch.mask) for name, limit in self.limits.items()]
         )
         gradients = [
-            temperature * (self.hparams.weights_kl - metrics["weights_kl"]),
-            tf.exp(tf.convert_to_tensor(self.log_penalty)) * slack,
+            self.temperature * (self.hparams.weights_kl - metrics["weights_kl"]),
+            self.penalty * slack,
         ]
         apply_gradients(gradients, [self.log_temperature, self.log_penalty], self.optimizers["duals"], None)
         return metrics
