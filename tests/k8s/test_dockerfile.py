@@ -80,6 +80,12 @@ def test_container_runs_as_the_user_of_the_manifests_under_tini():
     assert stages()[-1][-3].word == "USER", "nothing is installed by it"
 
 
+def test_driver_of_a_gpu_is_found_where_gke_mounts_it():
+    """cmd/nvidia_gpu in GoogleCloudPlatform/container-engine-accelerators: no NVIDIA runtime is there."""
+    (settings,) = steps("ENV")
+    assert "LD_LIBRARY_PATH=/usr/local/nvidia/lib64" in settings.split()
+
+
 def test_what_the_set_up_needs_of_debian_is_installed():
     setup = (ROOT / "setup.sh").read_text()
     wanted = re.search(r"^debian_packages=\((.*)\)$", setup, re.MULTILINE)[1].split()
