@@ -75,7 +75,8 @@ def build_parser() -> argparse.ArgumentParser:
     number("--workers_per_pod", 4, 1, "processes that share a Pod, with --num_workers (default 4)")
     add("--worker_memory", metavar="BYTES", default="1Gi", help="for each of them (default 1Gi)")
     switch("--keep_cluster", False, "the Ray cluster stays after the run (default False)")
-    number("--grace_seconds", 120, 0, "to save in, when a Pod is to end (default 120)")
+    # With 0 a Pod's object is gone before its processes are, and the next Pod would write beside them.
+    number("--grace_seconds", 120, 1, "to save in, when a Pod is to end (default 120)")
     number("--hang_seconds", 1800, 0, "without progress, then it is tried again; 0: for ever (default 1800)")
     number("--ttl_seconds", None, 0, "how long a finished Job is kept (default 86400)")
     number("--backoff_limit", 6, 0, "failures before it is given up; lost nodes do not count (default 6)")

@@ -113,7 +113,9 @@ WRONG = [
     ([*GOOD, "--node_selector", "a=b", "--node_selector", "a=c"], "--node_selector a=c: a is b already"),
     ([*GOOD, "--keep_cluster"], "--keep_cluster is for workers"),
     ([*GOOD, "--workers_per_pod", "0"], "--workers_per_pod: needs an integer >= 1"),
-    ([*GOOD, "--grace_seconds", "-1"], "--grace_seconds: needs an integer >= 0"),
+    ([*GOOD, "--grace_seconds", "-1"], "--grace_seconds: needs an integer >= 1"),
+    # CheckGracefulDelete in pkg/registry/core/pod of Kubernetes: a Pod of 0 is deleted as by --force.
+    ([*GOOD, "--grace_seconds", "0"], "--grace_seconds: needs an integer >= 1, not 0"),
     ([*GOOD, "--ttl_seconds", "day"], "--ttl_seconds: needs an integer, not 'day'"),
     ([*GOOD, "--backoff_limit", "3000000000"], "--backoff_limit: needs an integer <= 2147483647"),
     ([*GOOD, "--tensorboard", "maybe"], "--tensorboard: needs True, False or only, not 'maybe'"),
