@@ -38,6 +38,7 @@ RESERVED_RAY = (
     *("RAY_REDIS_ADDRESS", "REDIS_USERNAME", "REDIS_PASSWORD", "RAY_enable_autoscaler_v2"),
     *("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ENABLE_K8S_TOKEN_AUTH"),
     *("RAY_USAGE_STATS_ENABLED", "RAY_USAGE_STATS_EXTRA_TAGS", "KUBERAY_GEN_RAY_START_CMD"),
+    "RAY_JOB_STOP_WAIT_TIME_S",  # --grace_seconds
 )
 DAY = 86_400  # seconds that finished Jobs are kept where nobody says how long
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")

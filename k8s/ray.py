@@ -21,6 +21,7 @@ OVERHEAD = 1  # of memory of a worker Pod, in units of a worker's: Ray's own pro
 PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001}  # of the head
 SUBMITTERS = 1000  # Pods that may be lost one after another
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
+STOP_WAIT = "RAY_JOB_STOP_WAIT_TIME_S"  # that a job may take to end when it is asked to, read on the head
 
 
 def ray_objects(plan: Plan) -> list[Document]:
@@ -86,7 +87,8 @@ def _head(plan: Plan) -> Document:
         plan,
         "ray-head",
         pods.training_resources(plan),
-        variables=QUIET,
+        # Deleting a RayJob has Ray stop it, which by default kills what has not ended after 3 s.
+        variables={**QUIET, STOP_WAIT: str(plan.grace_seconds)},
         secret=plan.env_secret,
         claim=True,
         shared_memory=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shlex
 import subprocess
@@ -9,6 +10,8 @@ import sys
 
 import pytest
 from k8s_examples import BUCKET, EXAMPLES, IMAGE, one
+
+from k8s import plan
 
 # What stands between a RayJob's entrypoint and the learner: KubeRay writes it into a command of a shell, Ray
 # quotes the words that arrive (`ray job submit` joins them by shlex.join) and runs them in another.
@@ -80,6 +83,20 @@ def test_head_has_the_gpu_and_offers_ray_no_cpu(generate):
     assert container["lifecycle"] == {"preStop": {"exec": {"command": ["python", "-m", "k8s.stop_learner"]}}}
     (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     assert "nvidia.com/gpu" not in group["template"]["spec"]["containers"][0]["resources"]["limits"]
+
+
+@pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
+def test_learner_has_its_time_to_save_also_where_ray_itself_stops_the_job(generate, kind):
+    """Which KubeRay asks Ray for when a RayJob is deleted: the finalizer of rayjob_controller.go."""
+    from ray.dashboard.modules.job import job_supervisor
+
+    name = "RAY_JOB_STOP_WAIT_TIME_S"
+    assert name in inspect.getsource(job_supervisor) and name in plan.RESERVED_RAY
+    flags = [*EXAMPLES["ray_kept" if kind == "RayCluster" else "ray"], "--grace_seconds", "90"]
+    spec = one(generate(*flags).objects, kind)["spec"]
+    head = spec.get("rayClusterSpec", spec)["headGroupSpec"]["template"]["spec"]
+    assert {"name": name, "value": "90"} in head["containers"][0]["env"]
+    assert head["terminationGracePeriodSeconds"] == 90
 
 
 def test_shared_memory_is_memory_where_ray_runs(generate):
