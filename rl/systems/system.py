@@ -70,10 +70,12 @@ def _gpu() -> System:
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
         if tf.test.is_built_with_gpu_support():
+            kind = _missing()
             advice = "is the driver loaded (nvidia-smi), and does CUDA_VISIBLE_DEVICES name one?"
         else:
+            kind = UsageError  # nor would it see one on another machine
             advice = "this TensorFlow is built without GPU support: run ./setup.sh --sys gpu"
-        raise _missing()(f"--sys gpu: TensorFlow sees no GPU; {advice}, or use --sys local")
+        raise kind(f"--sys gpu: TensorFlow sees no GPU; {advice}, or use --sys local")
 
     def configure() -> None:
         for gpu in gpus:  # environments that render need some of its memory too

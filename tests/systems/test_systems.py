@@ -40,9 +40,19 @@ def test_no_gpu_is_one_clear_line():
 @pytest.mark.parametrize("name", ["gpu", "tpu"])
 def test_an_accelerator_that_a_pod_was_given_and_does_not_see_may_be_there_on_another_node(name, monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [])
+    monkeypatch.setattr(tf.test, "is_built_with_gpu_support", lambda: True)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     with pytest.raises(Unavailable, match=f"--sys {name}"):
         get_system(name)
+
+
+def test_an_image_without_gpu_support_is_the_same_on_another_node(monkeypatch):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [])
+    monkeypatch.setattr(tf.test, "is_built_with_gpu_support", lambda: False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    with pytest.raises(UsageError, match="built without GPU support") as caught:
+        get_system("gpu")
+    assert not isinstance(caught.value, Unavailable), "a Job would try it again, on a GPU each time"
 
 
 def test_the_advice_depends_on_the_build(monkeypatch):
