@@ -77,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
     switch("--keep_cluster", False, "the Ray cluster stays after the run (default False)")
     # With 0 a Pod's object is gone before its processes are, and the next Pod would write beside them.
     number("--grace_seconds", 120, 1, "to save in, when a Pod is to end (default 120)")
-    number("--hang_seconds", 1800, 0, "without progress, then it is tried again; 0: for ever (default 1800)")
+    number("--hang_seconds", None, 0, "without progress, then it is tried again; 0: for ever (default 1800)")
     number("--ttl_seconds", None, 0, "how long a finished Job is kept (default 86400)")
     number("--backoff_limit", 6, 0, "failures before it is given up; lost nodes do not count (default 6)")
     text = "TensorBoard on the same output; only: it alone, as after training (default True)"
@@ -99,6 +99,21 @@ def split(argv: Sequence[str]) -> tuple[argparse.Namespace, argparse.Namespace]:
     end = words.index("--") if "--" in words else len(words)
     own, rest = parser.parse_known_args(words[:end])
     return own, parse([*rest, *words[end + 1 :]], flags_of(parser))
+
+
+def pods_command(args: argparse.Namespace, kind: str, hang_timeout: int) -> list[str]:
+    """Returns the command of a plan's kind.
+
+    args: of train.py, as they were parsed.
+    hang_timeout: the hparam of that name; 0: what it is.
+    """
+    changed = {"ray_address": "auto"} if kind == "ray" else {}
+    if hang_timeout:
+        # Before the others, which may end with a comma.
+        changed["hparam_override"] = f"hang_timeout={hang_timeout},{args.hparam_override}".rstrip(", ")
+    args = argparse.Namespace(**{**vars(args), **changed})
+    # Copies that go on side by side are Pods, which --parallel has counted.
+    return train_command(args, without=("parallel",) if kind == "copies" else ())
 
 
 def train_command(args: argparse.Namespace, without: Collection[str] = ()) -> list[str]:

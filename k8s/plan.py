@@ -19,7 +19,7 @@ from k8s.names import (
     is_label_key,
     is_label_value,
 )
-from k8s.options import CLOUDS, ONLY, PULL_POLICIES, SPOT, train_command
+from k8s.options import CLOUDS, ONLY, PULL_POLICIES, SPOT, pods_command
 from k8s.quantities import checked_bytes, checked_cores
 from k8s.tpus import Slice, slice_of
 from rl.cli import checked
@@ -41,6 +41,7 @@ RESERVED_RAY = (
     "RAY_JOB_STOP_WAIT_TIME_S",  # --grace_seconds
 )
 DAY = 86_400  # seconds that finished Jobs are kept where nobody says how long
+HANG = 1800  # seconds without progress after which a run is ended where nobody says how many
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 MOST_COPIES = 100_000  # completions of an Indexed Job with backoffLimitPerIndex
 MOST_WORKERS = 2**31 - 1  # what replicas count to
@@ -167,6 +168,8 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
     _check_folders(train, hparams, claim, mount)
     buffers = bool(train.num_workers and hparams.buffer_shards and hparams.save_buffers)
     shared = buffers or kind in ("copies", "hosts")
+    hang_seconds = HANG if own.hang_seconds is None else own.hang_seconds
+    hang_seconds = hang_seconds if train.training and not train.test_only else 0
     given = {name: getattr(own, name) for name in (*CHECKED, *COUNTS)}
     given["ttl_seconds"] = DAY if own.ttl_seconds is None else own.ttl_seconds
     for flag, check in CHECKED.items():
@@ -175,7 +178,7 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
     return Plan(
         name=name,
         kind=kind,
-        command=tuple(_command(train, kind)),
+        command=tuple(pods_command(train, kind, _hang_timeout(own, hparams, kind, hang_seconds))),
         output_dir=train.output_dir,
         image=own.image,
         image_pull_policy=_pull_policy(own),
@@ -188,7 +191,7 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
         mount=mount,
         shared_claim=shared,
         env_vars=_env_vars(own.env_var, kind),
-        hang_seconds=own.hang_seconds if train.training and not train.test_only else 0,
+        hang_seconds=hang_seconds,
         tensorboard=_tensorboard(own, claim is not None, shared),
         copies=train.copies,
         copies_at_once=min(train.parallel or train.copies, train.copies),
@@ -238,6 +241,9 @@ def _check_refused(own: argparse.Namespace, train: argparse.Namespace) -> None:
         "--ttl_seconds is for Jobs: a cluster of workers goes when its run has ended; leave it out": (
             own.ttl_seconds is not None and _ray(train)
         ),
+        "--hang_seconds 0: learners of workers end when they hang; leave it out": (
+            own.hang_seconds == 0 and _ray(train)
+        ),
         "--pvc names a claim that exists, --pvc_size asks for a new one: take one of them": (
             own.pvc is not None and own.pvc_size is not None
         ),
@@ -285,11 +291,12 @@ def _kind(train: argparse.Namespace, tpu: Slice | None) -> str:
     return "copies" if train.copies > 1 else "job"
 
 
-def _command(train: argparse.Namespace, kind: str) -> list[str]:
-    if kind == "ray":
-        train = argparse.Namespace(**{**vars(train), "ray_address": "auto"})
-    # Copies that go on side by side are Pods, which --parallel has counted.
-    return train_command(train, without=("parallel",) if kind == "copies" else ())
+def _hang_timeout(own: argparse.Namespace, hparams: HParams, kind: str, hang_seconds: int) -> int:
+    """Returns the seconds after which a run that no probe looks at ends by itself; 0: what it says itself.
+    Learners of workers say so, by what their workers take, unless a number was typed."""
+    if "hang_timeout" in hparams.model_fields_set:
+        return 0
+    return {"hosts": hang_seconds, "ray": own.hang_seconds or 0}.get(kind, 0)
 
 
 def _mount(own: argparse.Namespace) -> str:

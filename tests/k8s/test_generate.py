@@ -11,6 +11,7 @@ import pytest
 import yaml
 from k8s_examples import BUCKET, EXAMPLES, GOOD, IMAGE, containers, one, pod_templates
 
+from rl.cli import checked, parse
 from rl.signals import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,6 +57,38 @@ def test_a_pod_that_trains_is_ended_when_its_run_hangs_and_that_counts_as_a_fail
 def test_pods_that_write_no_heartbeat_are_not_asked_for_one(more, generate):
     train = container(one(generate(*EXAMPLES["claim"], *more).objects, "Job")["spec"]["template"])
     assert not {"livenessProbe", "startupProbe"} & train.keys()
+
+
+@pytest.mark.parametrize(
+    "kind, more, timeout",
+    [
+        ("tpu_hosts", [], "1800"),
+        ("tpu_hosts", ["--hang_seconds", "900"], "900"),
+        ("tpu_hosts", ["--hang_seconds", "0"], None),
+        ("tpu_hosts", ["--test_only"], None),
+        ("tpu_hosts", ["--hparam_override", "hang_timeout=60"], "60"),
+        ("tpu_hosts", ["--hparam_override", "hang_timeout=none"], "none"),
+        ("tpu_hosts", ["--hparam_override", "env_kwargs={a:1,b:2}"], "1800"),
+        ("ray", [], None),  # half an hour, or three times as long as workers may take
+        ("ray", ["--hang_seconds", "900"], "900"),
+        ("ray_kept", ["--hang_seconds", "900"], "900"),
+        ("ray", ["--hang_seconds", "900", "--hparam_override", "hang_timeout=60"], "60"),
+        ("job", ["--hang_seconds", "900"], None),
+    ],
+)
+def test_a_run_that_no_probe_looks_at_ends_by_itself_when_it_hangs(kind, more, timeout, generate):
+    """Of a slice's machines all but one only serve; a head's probes are KubeRay's, and look at Ray."""
+    text = str(generate(*EXAMPLES[kind], *more).objects)
+    assert re.findall(r"hang_timeout=(\w+)", text) == ([] if timeout is None else [timeout])
+
+
+@pytest.mark.parametrize("given", ["lr=0.01", "lr=0.01,", "lr=0.01 , ", "model.hidden=[64,64],lr=0.01"])
+def test_a_slice_keeps_what_was_overridden_beside_when_it_hangs(given, generate):
+    (hosts,) = one(generate(*EXAMPLES["tpu_hosts"], "--hparam_override", given).objects, "JobSet")["spec"][
+        "replicatedJobs"
+    ]
+    hparams = checked(parse(container(hosts["template"]["spec"]["template"])["args"][2:]))
+    assert (hparams.hang_timeout, hparams.lr) == (1800, 0.01)
 
 
 def test_gpu_is_requested_tolerated_and_limited(generate):

@@ -56,6 +56,7 @@ WRONG = [
         "--output_dir s3://b/x: the image's TensorFlow writes to gs://",
     ),
     ([*RAY, "--ttl_seconds", "9"], "--ttl_seconds is for Jobs: a cluster of workers goes when its run has"),
+    ([*RAY, "--hang_seconds", "0"], "--hang_seconds 0: learners of workers end when they hang; leave it out"),
     ([*GOOD, "--num_workers", "2", "--ray_address", "auto"], "--ray_address: workers join the cluster"),
     ([*GOOD, "--num_workers", "2", "--parallel", "2"], "--parallel 2 and --num_workers: take one"),
     (
