@@ -100,12 +100,19 @@ def _tpu() -> System:
         try:
             return _started(tf.distribute.cluster_resolver.TPUClusterResolver("local"))
         except failures as error:
-            raise _missing()(_no_tpu(type(error).__name__)) from error
+            kind = _missing()
+            # A Pod has been given a TPU: why it cannot be had, such as rights, is known by its words alone.
+            what = type(error).__name__ if kind is UsageError else _first_line(error)
+            raise kind(_no_tpu(what)) from error
     try:
         return _started(connected(hosts))
     except failures as error:  # wrong input it is not: on another try the machines may be well
-        what = " ".join([type(error).__name__, *str(error).splitlines()[:1]])
-        raise MachineLost(f"the cores of the {len(hosts.names)} machines do not start ({what})") from error
+        what = f"the cores of the {len(hosts.names)} machines do not start"
+        raise MachineLost(f"{what} ({_first_line(error)})") from error
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join([type(error).__name__, *str(error).splitlines()[:1]])
 
 
 def _missing() -> type[UsageError]:

@@ -55,6 +55,19 @@ def test_an_image_without_gpu_support_is_the_same_on_another_node(monkeypatch):
     assert not isinstance(caught.value, Unavailable), "a Job would try it again, on a GPU each time"
 
 
+def test_a_pod_is_told_why_its_tpu_cannot_be_had(monkeypatch):
+    def refuse(_):
+        raise RuntimeError("cannot open /dev/vfio/0: Permission denied\nmore")
+
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", refuse)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    with pytest.raises(
+        Unavailable, match=r"\(RuntimeError cannot open /dev/vfio/0: Permission denied\)"
+    ) as caught:
+        get_system("tpu")
+    assert "more" not in str(caught.value)
+
+
 def test_the_advice_depends_on_the_build(monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [])
     monkeypatch.setattr(tf.test, "is_built_with_gpu_support", lambda: True)
