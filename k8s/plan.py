@@ -22,24 +22,13 @@ from k8s.names import (
 from k8s.options import CLOUDS, ONLY, PULL_POLICIES, SPOT, pods_command
 from k8s.quantities import checked_bytes, checked_cores
 from k8s.tpus import Slice, slice_of
+from k8s.variables import variables
 from rl.cli import checked
 from rl.errors import UsageError, nearest
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import as_typed
 from rl.workers.plan import Workers, division
 
-# What Pods set themselves.
-RESERVED = ("HOME", "TMPDIR", "RL_HEARTBEAT", "RL_START_SECONDS", "JOB_COMPLETION_INDEX")
-# What KubeRay sets, without a look at what is there, or refuses (ray-operator/controllers/ray/common/pod.go,
-# utils/validation.go), and what would lead Ray away from the cluster that it makes.
-RESERVED_RAY = (
-    *("RAY_ADDRESS", "RAY_IP", "RAY_PORT", "FQ_RAY_IP", "RAY_CLUSTER_NAME", "RAY_CLUSTER_NAMESPACE"),
-    *("RAY_CLOUD_INSTANCE_ID", "RAY_NODE_TYPE_NAME", "RAY_DASHBOARD_ADDRESS", "RAY_JOB_SUBMISSION_ID"),
-    *("RAY_REDIS_ADDRESS", "REDIS_USERNAME", "REDIS_PASSWORD", "RAY_enable_autoscaler_v2"),
-    *("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ENABLE_K8S_TOKEN_AUTH"),
-    *("RAY_USAGE_STATS_ENABLED", "RAY_USAGE_STATS_EXTRA_TAGS", "KUBERAY_GEN_RAY_START_CMD"),
-    "RAY_JOB_STOP_WAIT_TIME_S",  # --grace_seconds
-)
 DAY = 86_400  # seconds that finished Jobs are kept where nobody says how long
 HANG = 1800  # seconds without progress after which a run is ended where nobody says how many
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -50,7 +39,6 @@ _SYSTEM = (
     *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt/rl", "/opt/venv", "/proc", "/root", "/run"),
     *("/sbin", "/sys", "/tmp", "/usr", "/var/lib", "/var/run"),
 )
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # what shells can read as one
 _REMOTE = re.compile(r"([a-z][a-z0-9+.-]*)://[^/\s].*")
 _OF_THE_POD = ("file", "ram")  # schemes of places that end with a Pod
 
@@ -190,7 +178,7 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
         claim_size=own.pvc_size,
         mount=mount,
         shared_claim=shared,
-        env_vars=_env_vars(own.env_var, kind),
+        env_vars=variables(own.env_var, kind),
         hang_seconds=hang_seconds,
         tensorboard=_tensorboard(own, claim is not None, shared),
         copies=train.copies,
@@ -382,18 +370,3 @@ def _node_selector(given: list[str], tpu: Slice | None) -> dict[str, str]:
         if labels.setdefault(key, value) != value:
             raise UsageError(f"--node_selector {pair}: {key} is {labels[key]} already")
     return labels
-
-
-def _env_vars(given: list[str], kind: str) -> dict[str, str]:
-    variables: dict[str, str] = {}
-    for pair in given:
-        name, equals, value = pair.partition("=")
-        if not (equals and _VARIABLE.fullmatch(name)):
-            raise UsageError(f"--env_var {pair!r}: needs NAME=VALUE")
-        if name in RESERVED:
-            raise UsageError(f"--env_var {name}: the Pod sets it itself; leave it out")
-        if name in RESERVED_RAY and kind == "ray":
-            raise UsageError(f"--env_var {name}: KubeRay sets or refuses it; leave it out")
-        if variables.setdefault(name, value) != value:
-            raise UsageError(f"--env_var {name} is given twice, with different values")
-    return variables

@@ -145,6 +145,10 @@ WRONG = [
     ([*RAY, "--env_var", "FQ_RAY_IP=a"], "--env_var FQ_RAY_IP: KubeRay sets or refuses it"),
     ([*RAY, "--env_var", "RAY_AUTH_MODE=disabled"], "--env_var RAY_AUTH_MODE: KubeRay sets or refuses it"),
     *(
+        ([*SLICE, "--env_var", f"{name}=0"], f"--env_var {name}: each machine of a slice has its own")
+        for name in ("TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES", "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS")
+    ),
+    *(
         (mounted(path), f"--mount {path!r}: needs a folder of its own")
         for path in (
             *("/usr", "/usr/local", "/proc", "/proc/1", "/opt/venv", "/opt", "/opt/rl/runs", "/dev/shm"),
@@ -186,6 +190,10 @@ def test_folders_of_their_own_are_mounted(generate, path):
 def test_as_many_copies_as_a_job_may_have_are_written(generate):
     spec = one(generate(*GOOD, "--copies", "100000").objects, "Job")["spec"]
     assert spec["completions"] == spec["parallelism"] == 100_000
+
+
+def test_variables_of_a_slice_are_free_on_one_machine(generate):
+    assert generate(*EXAMPLES["tpu"], "--env_var", "TPU_WORKER_ID=0").code == 0
 
 
 def test_variables_of_ray_are_free_where_there_is_no_kuberay(generate):

@@ -11,7 +11,7 @@ import sys
 import pytest
 from k8s_examples import BUCKET, EXAMPLES, IMAGE, one
 
-from k8s import plan
+from k8s.variables import RESERVED_RAY
 
 # What stands between a RayJob's entrypoint and the learner: KubeRay writes it into a command of a shell, Ray
 # quotes the words that arrive (`ray job submit` joins them by shlex.join) and runs them in another.
@@ -91,7 +91,7 @@ def test_learner_has_its_time_to_save_also_where_ray_itself_stops_the_job(genera
     from ray.dashboard.modules.job import job_supervisor
 
     name = "RAY_JOB_STOP_WAIT_TIME_S"
-    assert name in inspect.getsource(job_supervisor) and name in plan.RESERVED_RAY
+    assert name in inspect.getsource(job_supervisor) and name in RESERVED_RAY
     flags = [*EXAMPLES["ray_kept" if kind == "RayCluster" else "ray"], "--grace_seconds", "90"]
     spec = one(generate(*flags).objects, kind)["spec"]
     head = spec.get("rayClusterSpec", spec)["headGroupSpec"]["template"]["spec"]
