@@ -127,11 +127,14 @@ BARS: dict[str, Bar] = {
     "sac_pendulum": Bar(-157.0, "Z", 20_000),
     "sac_mountaincar_continuous": Bar(94.7, "Z", 50_000),
     "sac_lunarlander_continuous": Bar(260.4, "Z", 500_000),
+    "tqc_pendulum": Bar(-151.3, "Z", 20_000),
+    "tqc_lunarlander_continuous": Bar(278.0, "Z", 500_000),
     "sac_discrete_cartpole": Bar(475.0, "G"),
     "sac_discrete_acrobot": Bar(-100.0, "G"),
     "ppo_bipedalwalker": Bar(287.9, "Z", 5_000_000),
     "td3_bipedalwalker": Bar(306.0, "Z", 1_000_000),
     "sac_bipedalwalker": Bar(297.7, "Z", 500_000),
+    "tqc_bipedalwalker": Bar(329.8, "Z", 500_000),
     # By a learned model.
     "world_models_cartpole": Bar(450.0, "O"),  # 0.9 of what it would be at most outside of dreams
     "dreamer_cartpole": Bar(475.0, "G", 50_000),
@@ -161,6 +164,7 @@ BARS: dict[str, Bar] = {
         for algo, scores in {
             "ppo": {"halfcheetah": 5819.0, "hopper": 2410.0, "walker2d": 3479.0},
             "sac": {"halfcheetah": 9535.0, "hopper": 2326.0, "walker2d": 3863.0},
+            "tqc": {"halfcheetah": 12090.0, "hopper": 3754.0, "walker2d": 4381.0},
             "td3": {"halfcheetah": 9656.0, "hopper": 3606.0, "walker2d": 4718.0},
         }.items()
         for env, score in scores.items()

@@ -193,3 +193,18 @@ def test_quantile_huber_with_a_small_delta_is_least_at_the_quantiles_of_the_samp
     least = each(best)
     for shift in (-0.1, 0.1):
         assert all(there > here for there, here in zip(each(best + shift), least, strict=True))
+
+
+def test_the_lowest_quantiles_of_all_critics_are_pooled_and_sorted():
+    # Two critics of three quantiles; ties, quantiles that cross, and one critic that is above the other.
+    quantiles = tf.constant([[[3.0, 1.0, 2.0], [5.0, 6.0, 7.0]], [[2.0, 9.0, -4.0], [1.0, 2.0, 3.0]]])
+    expected = [[-4.0, 1.0, 2.0, 2.0], [1.0, 2.0, 3.0, 5.0]]
+    np.testing.assert_array_equal(distributional.lowest(quantiles, 4), expected)
+    whole = distributional.lowest(quantiles, 6)
+    np.testing.assert_array_equal(whole, np.sort([[3, 1, 2, 2, 9, -4], [5, 6, 7, 1, 2, 3]]))
+
+
+def test_a_quantile_that_is_not_a_number_is_not_lost():
+    quantiles = tf.constant([[[0.0, np.nan, 2.0], [0.0, np.inf, 1.0]]])
+    found = distributional.lowest(quantiles, 2).numpy()
+    assert np.isnan(found[0]).any() and list(found[1]) == [0.0, 1.0]

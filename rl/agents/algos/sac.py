@@ -69,11 +69,14 @@ class SAC(SoftActorCritic[SACHParams]):
         size = tf.reduce_mean(tf.abs(error), 0)  # [N]
         return replay_loss(loss, tf.reduce_mean(q_values, 0), size, batch)
 
+    def q_value(self, observation: Nest, action: Tensor) -> Tensor:
+        """Returns what the policy maximises beside its entropy, [N], of actions in [-1, 1], [N, K]."""
+        return tf.reduce_min(self.critic(observation, action)[:, :, 0], 0)
+
     def policy_loss(self, batch: Batch, seed: Tensor) -> Loss:
         distribution = self.actions.squashed_gaussian(self.network(batch.observation))
         action, log_prob = distribution.unit_sample(random.rows(seed))  # [N, K], [N]
-        q_value = tf.reduce_min(self.critic(batch.observation, action)[:, :, 0], 0)  # [N]
-        loss = tf.stop_gradient(self.temperature) * log_prob - q_value
+        loss = tf.stop_gradient(self.temperature) * log_prob - self.q_value(batch.observation, action)
         metrics = {
             "policy_loss": masked_mean(loss, batch.mask),
             "entropy": -masked_mean(log_prob, batch.mask),
