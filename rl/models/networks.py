@@ -195,8 +195,8 @@ class ActorCritic(keras.Model):
 
 
 class PhasicActorCritic(ActorCritic):
-    """An `ActorCritic` with a second value head, on the policy's torso: phasic policy gradient's (Cobbe et al.
-    2020, figure 1).
+    """An `ActorCritic` with a second value head, on the policy's torso, for phasic policy gradient (Cobbe et
+    al. 2020, figure 1).
 
     With `model.shared` no gradient of the first value passes into the torso (their section 3.5): what a torso
     learns of values, it learns through the second head.

@@ -20,8 +20,8 @@ Deviations from the paper (1 to 3 are the authors' code's, https://github.com/op
 2. Both losses of the auxiliary phase are one loss, with an optimizer of its own, whose moments the policy
    phase leaves alone.
 3. Advantages are standardised, though per minibatch as in PPO here; the authors do so per rollout.
-4. Minibatches of the auxiliary phase are of single steps of all its rollouts, the authors' of whole rollouts of
-   some environments. For the same reason there is no recurrent form.
+4. Minibatches of the auxiliary phase are of single steps; the authors' are of whole rollouts of some
+   environments. For the same reason there is no recurrent form.
 5. Value targets of a phase stay as they were computed, also where `normalize_reward` has changed its scale
    since, or the observations' normaliser its statistics.
 """
@@ -186,8 +186,8 @@ class PPG(PPO):
         auxiliary = 0.5 * tf.square(output.auxiliary_value - batch.target)
         value = 0.5 * tf.square(output.value - batch.target)
         metrics = {
-            "auxiliary_value_loss": masked_mean(auxiliary, batch.mask),
-            "value_loss": masked_mean(value, batch.mask),
+            "value_loss": masked_mean(auxiliary, batch.mask),
+            "true_value_loss": masked_mean(value, batch.mask),
             "kl": masked_mean(kl, batch.mask),
         }
         return (auxiliary + self.hparams.beta_clone * kl + value) * batch.mask, metrics, None
