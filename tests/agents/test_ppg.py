@@ -224,7 +224,7 @@ def test_further_passes_of_the_value_are_those_of_a_ppo_of_as_many_and_leave_the
     make_agent, make_rollout
 ):
     # Policy and value have no weight in common, and plain gradient steps no memory.
-    settings = IN_COMMON | {"optimizer": "sgd", "max_grad_norm": None}
+    settings = IN_COMMON | {"optimizer": "sgd", "max_grad_norm": None, "minibatches": 1, "lr": 0.1}
     of_policy = make_agent("ppo", **settings)
     of_value = make_agent("ppo", **settings | {"epochs": 3})
     agent = make_agent("ppg", **settings | {"value_epochs": 3})
