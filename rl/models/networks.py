@@ -196,10 +196,10 @@ class ActorCritic(keras.Model):
 
 class PhasicActorCritic(ActorCritic):
     """An `ActorCritic` with a second value head, on the policy's torso, for phasic policy gradient (Cobbe et
-    al. 2020, figure 1).
+    al. 2020, https://arxiv.org/abs/2009.04416).
 
-    With `model.shared` no gradient of the first value passes into the torso (their section 3.5): what a torso
-    learns of values, it learns through the second head.
+    With `model.shared` no gradient of the first value passes into the torso: what the torso learns of values,
+    it learns through the second head.
     """
 
     def __init__(self, hparams: HParams, encoder: ObservationEncoder, action_space: spaces.Space,

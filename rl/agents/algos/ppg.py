@@ -10,8 +10,9 @@ times over all of their states s, with the value's targets V' of then, on
 where V_aux is the second head, and pi_old the policy from before the phase. So the policy's layers learn what
 values depend on, and the policy stays what it was.
 
-With `model.shared` policy and value have one network, into which the first value's gradient does not pass
-(section 3.5, as in CleanRL): its layers learn of values in the auxiliary phase alone.
+With `model.shared` policy and value have one network, the paper's single-network variant. The first value's
+gradient does not pass into it, as in the authors' code and in CleanRL: its hidden layers learn of values in
+the auxiliary phase alone.
 
 Deviations from the paper (1 to 3 are the authors' code's, https://github.com/openai/phasic-policy-gradient):
 
