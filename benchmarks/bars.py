@@ -112,6 +112,8 @@ BARS: dict[str, Bar] = {
     "appo_cartpole": Bar(450.0, "R", 2_000_000),
     "appo_acrobot": Bar(-83.4, "Z, A2C", 500_000),
     "appo_pendulum": Bar(-163.0, "Z, A2C", 1_000_000),
+    "ppg_cartpole": Bar(500.0, "Z, PPO", 100_000),
+    "ppg_breakout_minatar": Bar(17.5, "M, AC(lambda)", 5_000_000),
     "vmpo_cartpole": Bar(500.0, "Z, A2C", 500_000),
     "vmpo_pendulum": Bar(-163.0, "Z, A2C", 1_000_000),
     # Q-function policy gradient.

@@ -57,7 +57,7 @@ CONTINUOUS = (
     "LunarLanderContinuous-v3",
 )
 ENVS = {
-    **dict.fromkeys(("vpg", "trpo", "a2c", "ppo", "impala", "appo", "vmpo", "es", "ars"), BOTH),
+    **dict.fromkeys(("vpg", "trpo", "a2c", "ppo", "ppg", "impala", "appo", "vmpo", "es", "ars"), BOTH),
     **dict.fromkeys(("dqn", "c51", "qrdqn", "iqn", "rainbow", "r2d2", "sac_discrete"), DISCRETE),
     **dict.fromkeys(("ddpg", "td3", "sac"), CONTINUOUS),
 }

@@ -200,15 +200,16 @@ def unguarded(
     variables: Mapping[str, Any], optimizers: Mapping[str, Any], networks: Mapping[str, Any]
 ) -> list[Any]:
     """Returns an agent's variables that updates may assign without `unless_closed`: all except its
-    optimizers' variables, the variables that these train, target networks, and the statistics of
-    observations."""
+    optimizers' variables, the variables that these train, target networks, the statistics of observations,
+    and the experience that it keeps ("memory/"), which is written again before it is read."""
     asks: set[int] = set()
     for optimizer in optimizers.values():
         asks |= {id(each) for each in (*optimizer.variables, *optimizer._trainable_variables)}
     for name, network in networks.items():
         if name.startswith("target"):
             asks |= {id(each) for each in network.trainable_variables}
-    return [x for name, x in variables.items() if id(x) not in asks and not name.startswith("encoder/")]
+    passing = ("encoder/", "memory/")
+    return [x for name, x in variables.items() if id(x) not in asks and not name.startswith(passing)]
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ def hints(hparams: Any) -> list[str]:
         _nothing_learned,
         _all_random,
         _target_stays,
+        _no_phase,
         _support,
         _hardly_stopped,
         _normalises_apart,
@@ -197,6 +198,18 @@ def _target_stays(hparams: Any) -> str | None:
     return (
         f"the target network will keep its first weights: target_update_period={hparams.target_update_period}"
         f", and train_steps={hparams.train_steps} make {updates} updates: lower it, or train longer"
+    )
+
+
+def _no_phase(hparams: Any) -> str | None:
+    """Says that training ends before the first auxiliary phase of phasic policy gradient."""
+    needed = getattr(hparams, "policy_iterations", 0)
+    made = -(-hparams.train_steps // (hparams.num_envs * hparams.rollout_length))
+    if made >= needed:
+        return None
+    return (
+        f"no auxiliary phase will come: policy_iterations={needed}, and train_steps={hparams.train_steps} "
+        f"make {made} rollouts: lower it, or train longer"
     )
 
 

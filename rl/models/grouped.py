@@ -82,7 +82,10 @@ class Grouped(keras.Model):
         if found[0].log_std is not None:  # of each row, as all else
             rows = [each.log_std + tf.zeros_like(each.parameters) for each in found]
             log_std = self._chosen(rows, group)
-        return ActorCriticOutput(parameters, log_std, value, states)
+        auxiliary = None
+        if found[0].auxiliary_value is not None:
+            auxiliary = self._chosen([each.auxiliary_value for each in found], group)
+        return ActorCriticOutput(parameters, log_std, value, states, auxiliary)
 
     def _chosen(self, found: list[Tensor], group: Tensor) -> Tensor:
         before, after = [1] * self._axis, [1] * (found[0].shape.rank - self._axis - group.shape.rank)

@@ -98,6 +98,7 @@ class ActorCriticOutput(NamedTuple):
     log_std: Tensor | None  # [A] for Box actions
     value: Tensor  # [N]
     state: Nest  # of the torsos, after these observations; () where they keep none
+    auxiliary_value: Tensor | None = None  # [N] by a second value head on the policy's torso, if there is one
 
 
 class ActorCritic(keras.Model):
@@ -191,3 +192,24 @@ class ActorCritic(keras.Model):
         parameters = self.encoder.mask_illegal(self.policy(features[0]), observation)
         state = tuple(states) if torso.is_recurrent(self.torso) else ()
         return ActorCriticOutput(parameters, log_std, self.value(features[-1])[:, 0], state)
+
+
+class PhasicActorCritic(ActorCritic):
+    """An `ActorCritic` with a second value head, on the policy's torso, for phasic policy gradient (Cobbe et
+    al. 2020, https://arxiv.org/abs/2009.04416).
+
+    With `model.shared` no gradient of the first value passes into the torso: what the torso learns of values,
+    it learns through the second head.
+    """
+
+    def __init__(self, hparams: HParams, encoder: ObservationEncoder, action_space: spaces.Space,
+                 initializers: Initializers, log_std_init: float, name: str = "network"):  # fmt: skip
+        super().__init__(hparams, encoder, action_space, initializers, log_std_init, name)
+        self.auxiliary = dense(self.torso.size, 1, initializers.output(1.0), "auxiliary")
+        self.built = True
+
+    def _heads(self, features: list[Tensor], states: list[Nest], observation: Nest) -> ActorCriticOutput:
+        first, last = features[0], features[-1]
+        detached = tf.stop_gradient(last) if self.value_torso is None else last
+        output = super()._heads([first, detached], states, observation)
+        return output._replace(auxiliary_value=self.auxiliary(first)[:, 0])

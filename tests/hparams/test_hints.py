@@ -80,6 +80,15 @@ def test_a_target_network_that_never_moves_is_told(name):
     )
 
 
+def test_a_run_that_ends_before_its_first_auxiliary_phase_is_told():
+    size = {"env": "CartPole-v1", "num_envs": 2, "rollout_length": 4, "minibatches": 1, "aux_minibatches": 1}
+    assert hints(resolve("ppg", {**size, "policy_iterations": 20, "train_steps": 160})) == []
+    assert hints(resolve("ppg", {**size, "policy_iterations": 21, "train_steps": 160})) == [
+        "no auxiliary phase will come: policy_iterations=21, and train_steps=160 make 20 rollouts: lower it, "
+        "or train longer"
+    ]
+
+
 def test_a_run_that_never_learns_is_told():
     assert hints(resolve("dqn", SMALL | {"min_replay_size": 63, "train_steps": 64})) == [
         "nothing will be learned: min_replay_size=63 is not reached within train_steps=64: lower it, or "

@@ -105,9 +105,11 @@ class PPO(PolicyGradient[PPOHParams]):
         return loss * batch.mask, metrics, None
 
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
-        """`epochs` passes over the trajectory in `minibatches` parts, shuffled anew in every pass."""
+        return self.learn_from(self._advantages(batch), seed)
+
+    def learn_from(self, data: Minibatch, seed: Tensor) -> Update:
+        """`epochs` passes over a trajectory's data in `minibatches` parts, shuffled anew in every pass."""
         hparams = self.hparams
-        data = self._advantages(batch)
         size = hparams.num_envs * (1 if self.sequences else hparams.rollout_length)
         parts = hparams.minibatches
 
