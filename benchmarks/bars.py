@@ -129,7 +129,7 @@ BARS: dict[str, Bar] = {
     "sac_pendulum": Bar(-157.0, "Z", 20_000),
     "sac_mountaincar_continuous": Bar(94.7, "Z", 50_000),
     "sac_lunarlander_continuous": Bar(260.4, "Z", 500_000),
-    "tqc_pendulum": Bar(-151.3, "Z", 20_000),
+    "tqc_pendulum": Bar(-157.0, "Z, SAC", 20_000),
     "tqc_lunarlander_continuous": Bar(278.0, "Z", 500_000),
     "sac_discrete_cartpole": Bar(475.0, "G"),
     "sac_discrete_acrobot": Bar(-100.0, "G"),
