@@ -12,6 +12,7 @@ from k8s import pods, tensorboard
 from k8s.manifest import Document
 from k8s.plan import Plan
 from k8s.quantities import times
+from k8s.variables import STOP_WAIT
 
 API = "ray.io/v1"
 VERSION = "2.60.0"  # the least one that k8s/Dockerfile installs; KubeRay wants to know it for a token
@@ -21,7 +22,6 @@ OVERHEAD = 1  # of memory of a worker Pod, in units of a worker's: Ray's own pro
 PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001}  # of the head
 SUBMITTERS = 1000  # Pods that may be lost one after another
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
-STOP_WAIT = "RAY_JOB_STOP_WAIT_TIME_S"  # that a job may take to end when it is asked to, read on the head
 
 
 def ray_objects(plan: Plan) -> list[Document]:

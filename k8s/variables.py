@@ -9,6 +9,7 @@ from rl.systems.slice.hosts import ENDPOINTS, INDEX, NAMES
 
 # What Pods set themselves.
 RESERVED = ("HOME", "TMPDIR", "RL_HEARTBEAT", "RL_START_SECONDS", "JOB_COMPLETION_INDEX")
+STOP_WAIT = "RAY_JOB_STOP_WAIT_TIME_S"  # of a Ray head: seconds that a job may take to end (--grace_seconds)
 # What KubeRay sets, without a look at what is there, or refuses (ray-operator/controllers/ray/common/pod.go,
 # utils/validation.go), and what would lead Ray away from the cluster that it makes.
 RESERVED_RAY = (
@@ -17,7 +18,7 @@ RESERVED_RAY = (
     *("RAY_REDIS_ADDRESS", "REDIS_USERNAME", "REDIS_PASSWORD", "RAY_enable_autoscaler_v2"),
     *("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ENABLE_K8S_TOKEN_AUTH"),
     *("RAY_USAGE_STATS_ENABLED", "RAY_USAGE_STATS_EXTRA_TAGS", "KUBERAY_GEN_RAY_START_CMD"),
-    "RAY_JOB_STOP_WAIT_TIME_S",  # --grace_seconds
+    STOP_WAIT,
 )
 # One value for all machines would give them one place, or have each train the run alone.
 RESERVED_SLICE = (NAMES, INDEX, ENDPOINTS)

@@ -13,26 +13,26 @@ from rl.hparams.registry import register
 
 BREAKOUT, SPACE_INVADERS = "MinAtar/Breakout-v1", "MinAtar/SpaceInvaders-v1"
 MINATAR = dict(log_period=100_000, model=dict(activation="relu"))
+PPO = dict(  # network and rates of PureJaxRL
+    env=BREAKOUT,
+    train_steps=5_000_000,
+    eval_period=500_000,
+    num_envs=64,
+    rollout_length=128,
+    lr=5e-3,
+    lr_schedule="linear",
+    epochs=4,
+    minibatches=8,
+    entropy_coef=0.01,
+    clip_value_range=0.2,
+    model=dict(hidden=(64, 64)),
+)
 
 
 @register
 def ppo_minatar() -> PPOHParams:
     """PPO on MinAtar's Breakout, or on the game given by --env; network and rates of PureJaxRL."""
-    return PPOHParams.of(
-        MINATAR,
-        env=BREAKOUT,
-        train_steps=5_000_000,
-        eval_period=500_000,
-        num_envs=64,
-        rollout_length=128,
-        lr=5e-3,
-        lr_schedule="linear",
-        epochs=4,
-        minibatches=8,
-        entropy_coef=0.01,
-        clip_value_range=0.2,
-        model=dict(hidden=(64, 64)),
-    )
+    return PPOHParams.of(MINATAR, PPO)
 
 
 @register

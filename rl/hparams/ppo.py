@@ -49,6 +49,22 @@ class PPOHParams(HParams):
             )
 
 
+CARTPOLE = dict(
+    ROLLOUT["CartPole-v1"],
+    train_steps=100_000,
+    eval_period=25_000,
+    num_envs=8,
+    rollout_length=32,
+    lr=1e-3,
+    lr_schedule="linear",
+    gae_lambda=0.8,
+    gamma=0.98,
+    epochs=5,
+    minibatches=2,
+    sync_workers=True,  # with workers it is PPO still: rollouts are by the newest policy
+)
+
+
 @register
 def ppo() -> PPOHParams:
     """PPO on any environment with discrete or continuous actions: give --env ID."""
@@ -62,20 +78,7 @@ def ppo() -> PPOHParams:
 @register
 def ppo_cartpole() -> PPOHParams:
     """PPO on CartPole-v1."""
-    return PPOHParams.of(
-        ROLLOUT["CartPole-v1"],
-        train_steps=100_000,
-        eval_period=25_000,
-        num_envs=8,
-        rollout_length=32,
-        lr=1e-3,
-        lr_schedule="linear",
-        gae_lambda=0.8,
-        gamma=0.98,
-        epochs=5,
-        minibatches=2,
-        sync_workers=True,  # with workers it is PPO still: rollouts are by the newest policy
-    )
+    return PPOHParams.of(CARTPOLE)
 
 
 @register

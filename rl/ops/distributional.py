@@ -66,7 +66,7 @@ def quantile_midpoints(count: int) -> np.ndarray:
 
 def lowest(quantiles: Tensor, count: int) -> Tensor:
     """Pools the quantiles of several distributions, sorts them, and keeps the lowest (Kuznetsov et al. 2020,
-    section 4.2).
+    figure 2).
 
     Args:
         quantiles: [C, N, Q], of C distributions for each of N examples.
@@ -77,7 +77,7 @@ def lowest(quantiles: Tensor, count: int) -> Tensor:
     """
     pooled = tf.reshape(tf.transpose(quantiles, [1, 0, 2]), [quantiles.shape[1], -1])  # [N, C Q]
     place = tf.range(pooled.shape[1])
-    # Ranks by comparing all pairs: for some fifty numbers XLA's sort takes three times as long.
+    # Ranks by comparing all pairs, in vectors: XLA's sort on processors compares pair after pair.
     this, other = pooled[:, :, None], pooled[:, None, :]
     before = (other < this) | ((other == this) & (place < place[:, None]))
     rank = tf.reduce_sum(tf.cast(before, tf.int32), -1)  # [N, C Q]

@@ -27,6 +27,7 @@ REPLAY = {"min_replay_size": 8, "random_steps": 0, "batch_size": 16, "updates_pe
 BOX = {"env_kwargs": {"actions": "box"}}
 ONCE = {"epochs": 1, "minibatches": 2}
 CASES = {"dqn": REPLAY, "ppo": ONCE, "a2c": {}, "impala": BOX, "sac": REPLAY | BOX, "sac_discrete": REPLAY}
+CASES |= {"tqc": CASES["sac"], "ppg": ONCE | {"policy_iterations": 1, "aux_minibatches": 2}}
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +55,7 @@ def test_a_groups_gradient_is_of_its_own_rows_alone(algo):
     networks = {name: each for name, each in agent.networks.items() if isinstance(each, Grouped)}
     assert len(networks) == len(agent.networks)
     for name, network in networks.items():
-        rest = [tf.ones([6, 1])] if "critic" in name and algo == "sac" else []
+        rest = [tf.ones([6, 1])] if "critic" in name and algo in ("sac", "tqc") else []
         with tf.GradientTape(persistent=True) as tape:
             found = tf.nest.flatten(network(seen, *rest))
             found = [each for each in found if each is not None]

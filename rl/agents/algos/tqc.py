@@ -8,8 +8,8 @@ targets:
 
     r + discount * (quantile - temperature * log pi(a' | s'))
 
-to which every critic is fitted by quantile regression with a Huber loss (equations 8 to 12). The policy
-minimises temperature * log pi(a | s) less the mean of all quantiles, of which none is left out (equation 13).
+to which every critic is fitted by quantile regression with a Huber loss. The policy minimises
+temperature * log pi(a | s) less the mean of all quantiles, of which none is left out.
 
 Deviations from the paper:
 
