@@ -26,11 +26,9 @@ class DTHParams(HParams):
     previous_action_reward: bool = True  # needed: the return that is still wanted falls by each reward
     lr: PositiveFloat = 1e-3
     adam_epsilon: PositiveFloat = 1e-8
-    optimizer: Any = "adamw"
-    weight_decay: Any = 1e-4
     max_grad_norm: PositiveFloat | None = 0.25
 
-    target_return: float | None = None  # the return that the policy is asked for, undiscounted; has to be given
+    target_return: float | None = None  # the undiscounted return that the policy is asked for; it is needed
     return_scale: PositiveFloat = 1.0  # divides returns-to-go: about the largest one in the data
     context_length: PositiveInt = 20  # K: steps that the transformer sees, three tokens each
     layers: PositiveInt = 2  # of the transformer
@@ -49,13 +47,13 @@ class DTHParams(HParams):
         """Raises UsageError where there is no return to ask for, or what it is reckoned by is left out."""
         super().check()
         if not self.offline:
-            raise UsageError(f"memory={self.memory}: dt learns from the returns of whole episodes, take dataset")
+            raise UsageError(f"memory={self.memory}: dt learns from episodes of data, take memory=dataset")
         if not self.previous_action_reward:
             raise UsageError("previous_action_reward=false: dt has to be told its rewards, leave it out")
         if self.target_return is None:
             raise UsageError(
-                "dt asks for a return, and the hparams name none: give --hparam_override target_return=R, such "
-                "as the best one of the data (python -m rl.data DIR shows them)"
+                "dt asks for a return, and the hparams name none: give --hparam_override target_return=R, "
+                "such as the best one of the data (python -m rl.data DIR shows it)"
             )
         if self.embedding % self.heads:
             raise UsageError(

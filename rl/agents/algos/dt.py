@@ -14,13 +14,14 @@ Deviations from the paper:
 
 1. Windows are those that end at each step of the data, all equally likely; the authors' code draws an episode
    by its length and a first step in it, so that windows at the end of an episode are cut short.
-2. No dropout, and no warm-up of the learning rate.
+2. No dropout, no warm-up of the learning rate, and no weight decay by default (`optimizer=adamw` has one, of
+   kernels alone).
 3. Weights are drawn as `model.init` says, GPT-2's from a normal of deviation 0.02; the table of timesteps is
-   uniform within 0.02. Weight decay (`optimizer=adamw`) is of the kernels alone.
+   uniform within 0.02.
 4. Episodes of more than `max_timestep` steps share the last step's embedding.
 5. The loss of actions of a Box is in half ranges of the action space.
-6. What an observation goes through before its linear layer is `model`'s: nothing by default, as in the paper's
-   tasks of Gym; for images a convolutional one, as in those of Atari.
+6. What an observation goes through before its linear layer is `model`'s: nothing by default, as in the
+   paper's tasks of Gym; for images convolutions, as in those of Atari.
 """
 
 from __future__ import annotations
