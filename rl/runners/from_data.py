@@ -13,8 +13,7 @@ from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.data.dataset import Dataset, check_values, read
-from rl.data.spaces import map_parts
-from rl.envs.wrappers import PREVIOUS_ACTION, PREVIOUS_REWARD, joined, previous_action, with_previous
+from rl.envs.of_data import telling
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.ops.distributions import parameter_count
@@ -52,31 +51,7 @@ def checked_data(hparams: HParams) -> Dataset:
     """
     data = read(hparams.data)
     check_values(data, hparams.data)
-    data = telling(hparams, data)
-    return scaled(hparams, data, float(data.returns.min()), float(data.returns.max()))
-
-
-def telling(hparams: HParams, data: Dataset) -> Dataset:
-    """Returns data whose observations tell the action and the reward before them, where the hparams ask for
-    that (`previous_action_reward`) and those who recorded the data did not."""
-    space = data.observation_space
-    told = isinstance(space, spaces.Dict) and PREVIOUS_ACTION in space.spaces
-    if told or not hparams.previous_action_reward:
-        return data
-    episode = np.repeat(np.arange(len(data.lengths)), data.lengths + 1)  # of each observation
-    begins = np.zeros(len(episode), bool)
-    begins[data.starts + np.arange(len(data.lengths))] = True
-    before = np.maximum(np.arange(len(episode)) - episode - 1, 0)  # the step that led to each observation
-    action = map_parts(lambda _, x: x[before], data.action_space, data.action)
-    parts = {
-        PREVIOUS_ACTION: previous_action(data.action_space, action, begins),
-        PREVIOUS_REWARD: np.where(begins, 0.0, data.reward[before]).astype(np.float32)[:, None],
-    }
-    return dataclasses.replace(
-        data,
-        observation=joined(data.observation, parts),
-        observation_space=with_previous(space, data.action_space),
-    )
+    return scaled(hparams, telling(hparams, data), float(data.returns.min()), float(data.returns.max()))
 
 
 def scaled(hparams: HParams, data: Dataset, low: float, high: float) -> Dataset:

@@ -223,11 +223,10 @@ def test_it_returns_what_it_is_asked_for(build, tmp_path):
     )
     write(tmp_path / "both", both, right.metadata)
     for target in (20.0, 0.0):
-        asked = {"target_return": target, "return_scale": 2.0}
-        runner = build("dt_identity", data=str(tmp_path / "both"), **asked)
-        runner.run(40)
+        runner = build("dt_identity", data=str(tmp_path / "both"), target_return=target)
+        runner.run(25)
         evaluator = Evaluator(runner.agent, 5)
-        assert evaluator.run(0).returns.mean() == target
+        assert abs(evaluator.run(0).returns.mean() - target) <= 3.0  # the data's mean is 10
         evaluator.close()
 
 
