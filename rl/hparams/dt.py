@@ -91,9 +91,3 @@ def dt_identity() -> DTHParams:
     """DT from data of Identity-v0, asked for a return of 20: the smallest test that anything is learned."""
     small = dict(context_length=3, layers=1, embedding=32, max_timestep=20, batch_size=64)
     return dt(OFFLINE["Identity-v0"], small, target_return=20.0, return_scale=20.0, lr=3e-3)
-
-
-@register
-def dt_pendulum() -> DTHParams:
-    """DT from data of Pendulum-v1, asked for a return of -150."""
-    return dt(OFFLINE["Pendulum-v1"], target_return=-150.0, return_scale=500.0)
