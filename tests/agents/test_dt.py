@@ -179,14 +179,11 @@ def test_steps_beyond_the_table_of_timesteps_share_the_last_one(make):
     assert np.abs(loss_at(4.0) - loss_at(3.0)).min() > 1e-4
 
 
-@pytest.mark.parametrize("space", [spaces.Discrete(3), BOX], ids=["discrete", "box"])
-def test_on_the_host_it_acts_by_litert_as_it_does_in_tensorflow(make, space):
-    agent, rng = make(space), np.random.default_rng(2)
+def test_on_the_host_it_acts_by_litert_as_it_does_in_tensorflow(make):
+    agent, rng = make(BOX), np.random.default_rng(2)
     actor, state = Actor(agent, 2, False, 0, "litert"), agent.initial_state(2)
-    action = np.zeros((2, *space.shape), space.dtype)
+    action = np.zeros((2, 1), np.float32)
     for t in range(5):
-        if isinstance(space, spaces.Discrete):
-            action = (action + 1).astype(np.int32) if t else np.zeros(2, np.int32)
         seen = told(np.float32(rng.normal(size=(2, 3))), action, np.float32([t, 1]))
         actor.begin(t, 1)
         action = actor({name: x.numpy() for name, x in seen.items()}, 0, 0)[0]
@@ -222,9 +219,14 @@ def test_it_returns_what_it_is_asked_for(build, tmp_path):
         [*right.episodes(), *wrong.episodes()], right.observation_space, right.action_space, right.metadata
     )
     write(tmp_path / "both", both, right.metadata)
+    trained = None
     for target in (20.0, 0.0):
         runner = build("dt_identity", data=str(tmp_path / "both"), target_return=target)
-        runner.run(25)
+        if trained is None:
+            runner.run(25)
+            trained = runner.agent
+        for name, each in runner.agent.policy_variables.items():
+            each.assign(trained.policy_variables[name])
         evaluator = Evaluator(runner.agent, 5)
         assert abs(evaluator.run(0).returns.mean() - target) <= 3.0  # the data's mean is 10
         evaluator.close()

@@ -31,8 +31,8 @@ from typing import Any
 import tensorflow as tf
 from gymnasium import spaces
 
-from rl.agents.agent import Agent
 from rl.agents.algos.registry import register
+from rl.agents.cloning import Cloning
 from rl.envs.wrappers import PREVIOUS_ACTION
 from rl.hparams.dt import DTHParams
 from rl.models.continuous import BoxActions, DiscreteActions
@@ -44,7 +44,7 @@ from rl.types import Loss, Nest, PolicyOutput, SequenceBatch, Tensor, Trajectory
 
 
 @register
-class DT(Agent[DTHParams]):
+class DT(Cloning[DTHParams]):
     """Decision transformer: the data's actions, given the return that followed them."""
 
     experience = "sequence"
@@ -60,9 +60,6 @@ class DT(Agent[DTHParams]):
         network = DecisionTransformer(self.hparams, self.encoder, size, size, self.initializers)
         self.network = self.add_network("network", network)
         self.add_optimizer("network", self.network.trainable_variables)
-
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
 
     # -- acting ---------------------------------------------------------------------------------------
 
