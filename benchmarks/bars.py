@@ -185,6 +185,7 @@ BARS |= {
     "marwil_cartpole": Bar(250.0, "R, its own data"),
     "cql_cartpole": Bar(450.0, "D"),
     "bcq_cartpole": Bar(450.0, "D"),
+    "dt_cartpole": Bar(450.0, "D"),
     "cql_pendulum": Bar(-300.0, "R, its own data"),
     "gail_cartpole": Bar(475.0, "G"),
     "dagger_cartpole": Bar(475.0, "G"),
@@ -207,7 +208,10 @@ class Given(NamedTuple):
 
 
 GIVEN: dict[str, Given] = {
-    **{f"{algo}_cartpole": Given("cartpole", "medium-replay") for algo in ("bc", "marwil", "cql", "bcq")},
+    **{
+        f"{algo}_cartpole": Given("cartpole", "medium-replay")
+        for algo in ("bc", "marwil", "cql", "bcq", "dt")
+    },
     "cql_pendulum": Given("pendulum", "medium"),
     "gail_cartpole": Given("cartpole", "expert-ten"),
     **{f"dagger_{task}": Given(task, "expert-ten", expert=True) for task in ("cartpole", "pendulum")},

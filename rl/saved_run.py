@@ -78,8 +78,9 @@ def saved_agent(
         envs.close()
     else:
         from rl.data.dataset import read  # only where no environment says it
+        from rl.envs.of_data import telling
 
-        data = read(hparams.data)
+        data = telling(hparams, read(hparams.data))
         views = data.observation_space, data.action_space
     agent: Agent[Any] = get_algo(hparams.algo)(hparams, *views, seed)
     return agent

@@ -36,6 +36,11 @@ CASES = {  # set and overrides; batch
     "ppo of Dict observations": ("ppo", {"env": "CartPole-v1", "previous_action_reward": True}, 1),
     "ppo of many agents": ("ppo", {"env": "TwoStepGame-v0"}, 2),
     "ppo that draws its actions": ("ppo", {"env": "CartPole-v1", "eval_policy": "sample"}, 2),
+    "dt, whose memory is a window": (
+        "dt",
+        {"env": "Pendulum-v1", "target_return": -100.0, "return_scale": 100.0, "context_length": 4},
+        2,
+    ),
     "dreamer, which draws its latents": ("dreamer", {"env": "CartPole-v1", "deter": 16, "units": 16}, 2),
 }
 

@@ -39,7 +39,7 @@ FAMILIES = {  # siblings, each written as a change of one before it; algorithms 
     "By search": ("alphazero", "muzero"),
     "Of many tasks": ("maml", "pearl", "mbmpo"),
     "Evolution": ("es", "ars"),
-    "From data, policies": ("bc", "marwil", "awac", "iql"),
+    "From data, policies": ("bc", "marwil", "awac", "iql", "dt"),
     "From data, action values": ("cql_discrete", "bcq_discrete"),
     "From data, policies through action values": ("td3_bc", "rebrac", "cql", "bcq"),
 }

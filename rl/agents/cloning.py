@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from gymnasium import spaces
 
@@ -18,7 +18,12 @@ class Cloning(Agent[AnyCloning]):
     """Base of policies that imitate the data's actions; a subclass implements `loss`."""
 
     experience = "transition"
-    action_spaces = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
+    action_spaces: ClassVar[tuple[type, ...]] = (
+        spaces.Discrete,
+        spaces.MultiDiscrete,
+        spaces.MultiBinary,
+        spaces.Box,
+    )
 
     def build(self) -> None:
         """Makes the policy's network and its optimizer."""

@@ -1,11 +1,19 @@
 """What a run that learns from others must know before it begins: whether there is a data set (hparam `data`)
-or a trained run (hparam `expert`), and which environment it is of. No TensorFlow."""
+or a trained run (hparam `expert`), and which environment it is of; and data as an agent of the hparams sees
+them. No TensorFlow."""
 
 from __future__ import annotations
 
-from rl.data.dataset import data_folder
+import dataclasses
+
+import numpy as np
+from gymnasium import spaces
+
+from rl.data.dataset import Dataset, data_folder
 from rl.data.metadata import env_id_of, options_of, read_metadata
+from rl.data.spaces import map_parts
 from rl.envs.gym_ids import gym_has
+from rl.envs.wrappers import PREVIOUS_ACTION, PREVIOUS_REWARD, joined, previous_action, with_previous
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.storage.address import check_run, check_whole
@@ -92,3 +100,26 @@ def with_environment(hparams: HParams) -> HParams:
     limit = metadata.get("max_episode_steps")
     own.assign({"env": env, "env_kwargs": dict(metadata.get("env_kwargs") or {}), "max_episode_steps": limit})
     return own.freeze()
+
+
+def telling(hparams: HParams, data: Dataset) -> Dataset:
+    """Returns data whose observations tell the action and the reward before them, where the hparams ask for
+    that (`previous_action_reward`) and those who recorded the data did not."""
+    space = data.observation_space
+    told = isinstance(space, spaces.Dict) and PREVIOUS_ACTION in space.spaces
+    if told or not hparams.previous_action_reward:
+        return data
+    episode = np.repeat(np.arange(len(data.lengths)), data.lengths + 1)  # of each observation
+    begins = np.zeros(len(episode), bool)
+    begins[data.starts + np.arange(len(data.lengths))] = True
+    before = np.maximum(np.arange(len(episode)) - episode - 1, 0)  # the step that led to each observation
+    action = map_parts(lambda _, x: x[before], data.action_space, data.action)
+    parts = {
+        PREVIOUS_ACTION: previous_action(data.action_space, action, begins),
+        PREVIOUS_REWARD: np.where(begins, 0.0, data.reward[before]).astype(np.float32)[:, None],
+    }
+    return dataclasses.replace(
+        data,
+        observation=joined(data.observation, parts),
+        observation_space=with_previous(space, data.action_space),
+    )

@@ -22,7 +22,8 @@ class DatasetSequences(FromFiles):
     before these is taken as zeros. Steps before the episode's beginning or after its end have mask 0; those
     after its end are terminated, too, since they lead to no observation. After a step of mask 0 the network's
     state is reset (`rl.models.torso.unroll`), so an episode's first step has the same state as when it was
-    played.
+    played. Where the agent's `trajectory_extras` ask for them, each step comes with `return_to_go`, the
+    undiscounted sum of its episode's rewards from it on, and `episode_step`, the steps before it.
 
     Args:
         spec: with `data`.
@@ -44,6 +45,10 @@ class DatasetSequences(FromFiles):
         self._reward, self._terminated, self._truncated = (
             tf.Variable(column, trainable=False) for column in (data.reward, data.terminated, data.truncated)
         )
+        self._return_to_go = None
+        if "return_to_go" in spec.extras:
+            self._return_to_go = tf.Variable(np.float32(data.returns_to_go()), trainable=False)
+        self._extras = spec.extras
         first, begin, end, episode = sequence_columns(data.lengths, hparams.unroll_length)
         self.count = len(first)
         # int64: as in `rl.memory.dataset`.
@@ -78,10 +83,18 @@ class DatasetSequences(FromFiles):
             terminated=tf.logical_or(beyond, tf.logical_and(inside, tf.gather(self._terminated, row))),
             truncated=tf.logical_and(inside, tf.gather(self._truncated, row)),
             mask=tf.cast(inside, tf.float32),
-            extras={},
+            extras=self._known(row, row - begin, inside),
             recurrent_state=tf.nest.map_structure(lambda x: tf.zeros(x.shape, x.dtype), self._state_spec),
         )
         return SequenceBatch(trajectory, sample_weight, index, mask)
+
+    def _known(self, row: Tensor, step: Tensor, inside: Tensor) -> dict[str, Tensor]:
+        """What the agent asks for of steps [L, N] beside what they are, 0 where there are none. row, step: of
+        each among all steps, and in its episode."""
+        found = {"episode_step": tf.cast(step, tf.float32)}
+        if self._return_to_go is not None:
+            found["return_to_go"] = tf.gather(self._return_to_go, row)
+        return {name: tf.where(inside, x, 0.0) for name, x in found.items() if name in self._extras}
 
 
 def sequence_columns(lengths: np.ndarray, unroll_length: int) -> tuple[np.ndarray, ...]:

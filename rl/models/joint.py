@@ -38,19 +38,19 @@ class AgentsEncoder(keras.layers.Layer):
         return values if legal is None else tf.where(tf.reshape(legal, values.shape), values, ILLEGAL)
 
 
-class WithoutPart(keras.layers.Layer):
-    """Dict observations as `encoder` gives them, without one of their parts: `[N, F]`."""
+class WithoutParts(keras.layers.Layer):
+    """Dict observations as `encoder` gives them, without some of their parts: `[N, F]`."""
 
-    def __init__(self, encoder: ObservationEncoder, part: str):
-        super().__init__(name=f"without_{part}", trainable=False)
-        self.whole, self.part = encoder, part
-        rest = [each for name, each in sorted(encoder.space.spaces.items()) if name != part]
+    def __init__(self, encoder: ObservationEncoder, *parts: str):
+        super().__init__(name=f"without_{'_'.join(parts)}", trainable=False)
+        self.whole, self.left_out = encoder, parts
+        rest = [each for name, each in sorted(encoder.space.spaces.items()) if name not in parts]
         self.shapes = [shape for each in rest for shape in part_shapes(each)]
         self.built = True
 
     def call(self, observation: Nest) -> Tensor:
         parts = self.whole.parts(observation)
-        return tf.concat([x for name, x in parts.items() if name != self.part], -1)
+        return tf.concat([x for name, x in parts.items() if name not in self.left_out], -1)
 
 
 class AgentsQNetwork(QNetwork):

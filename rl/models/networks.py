@@ -108,7 +108,7 @@ class ActorCritic(keras.Model):
     (Andrychowicz et al. 2021, section 3.2). For Box actions the log standard deviation is a parameter of
     its own, independent of the observation.
 
-    `policy_encoder`: of what the policy sees, where the value sees more (`rl.models.joint.WithoutPart`).
+    `policy_encoder`: of what the policy sees, where the value sees more (`rl.models.joint.WithoutParts`).
     """
 
     def __init__(

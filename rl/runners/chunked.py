@@ -16,6 +16,7 @@ import numpy as np
 
 from rl.data.dataset import Dataset, check_values
 from rl.data.pieces import Pieces
+from rl.envs.of_data import telling
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.memory.dataset import Columns, DatasetChunk
@@ -52,8 +53,8 @@ class Chunks:
             self._returns = float(min(map(np.min, returns))), float(max(map(np.max, returns)))
 
     def read(self, i: int) -> Dataset:
-        """Returns a chunk, rewards scaled as the hparams say."""
-        return scaled(self.hparams, self.pieces.read(i), *self._returns)
+        """Returns a chunk, its observations and rewards as the hparams say."""
+        return scaled(self.hparams, telling(self.hparams, self.pieces.read(i)), *self._returns)
 
     def order(self, number: int) -> np.ndarray:
         """Returns the chunks in the order in which a pass has them, [G]; from 0."""
@@ -143,13 +144,14 @@ def build_chunked(hparams: HParams, seed: int, workers: Any = None, strategy: An
     if hparams.estimate:
         raise UsageError("hparam estimate=true needs all data at once: leave data_chunk out")
     chunks = Chunks(hparams, seed)
-    agent = agent_for(hparams, chunks.pieces, seed)
+    first = chunks.read(0)
+    agent = agent_for(hparams, first, seed)
     if agent.experience != "transition":
         raise UsageError(
             f"hparam data_chunk={hparams.data_chunk}: {hparams.algo} learns from {agent.experience}s here, "
             "which need the data as a whole: leave it out"
         )
-    spec = memory_spec(agent, 1, 1, 1)._replace(data=chunks.read(0))
+    spec = memory_spec(agent, 1, 1, 1)._replace(data=first)
     room = int(chunks.steps.max()), int(chunks.pieces.observations.max())
     iteration = Iteration(agent, DatasetChunk(spec, hparams, *room), seed, in_graph=True)
     digest = hashlib.sha256()

@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.data.dataset import Dataset, check_values, read
+from rl.envs.of_data import telling
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.ops.distributions import parameter_count
@@ -43,14 +44,14 @@ class Fingerprint:
 
 
 def checked_data(hparams: HParams) -> Dataset:
-    """Reads the data set of the hparams, rewards scaled as they say.
+    """Reads the data set of the hparams, its observations and rewards as they say.
 
     Raises:
         UsageError: there is none, or as `check_values`.
     """
     data = read(hparams.data)
     check_values(data, hparams.data)
-    return scaled(hparams, data, float(data.returns.min()), float(data.returns.max()))
+    return scaled(hparams, telling(hparams, data), float(data.returns.min()), float(data.returns.max()))
 
 
 def scaled(hparams: HParams, data: Dataset, low: float, high: float) -> Dataset:

@@ -17,7 +17,6 @@ import tensorflow as tf
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.data.dataset import Dataset
-from rl.data.pieces import Pieces
 from rl.envs.of_data import check_data
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
@@ -58,7 +57,7 @@ def build_offline(hparams: HParams, seed: int, workers: Any = None, strategy: An
     return on_data(agent, data, seed)
 
 
-def agent_for(hparams: HParams, data: Dataset | Pieces, seed: int) -> Agent:
+def agent_for(hparams: HParams, data: Dataset, seed: int) -> Agent:
     """Makes the agent for the spaces of data. Raises UsageError where it cannot act in them."""
     make_agent = get_algo(hparams.algo)
     if not isinstance(data.action_space, make_agent.action_spaces):

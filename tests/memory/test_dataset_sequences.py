@@ -74,3 +74,32 @@ def test_by_priority_sequences_with_errors_come_more_often():
     drawn = np.array(made.sample(random.key(1), tf.constant(0, tf.int64)).index)
     assert np.bincount(drawn, minlength=4).tolist() == pytest.approx([0, 25, 0, 75], abs=1)
     made.check_valid()
+
+
+def test_what_an_agent_asks_for_is_told_of_each_step():
+    """The window of two steps before each step and of itself, with the sums of the rewards from there on."""
+    data = Data(
+        np.arange(9, dtype=np.float32)[:, None],
+        np.arange(7),
+        REWARD,
+        TERMINATED,
+        TRUNCATED,
+        LENGTHS,
+        SEEN,
+        ACTS,
+    )
+    spec = MemorySpec(SEEN, ACTS, 1, 1, extras=("return_to_go", "episode_step", "log_prob"), data=data)
+    made = DatasetSequences(spec, BCHParams(memory="dataset", batch_size=100, burn_in=2, unroll_length=1))
+    batch = made.sample(random.key(0), tf.constant(0, tf.int64))
+    assert set(batch.trajectory.extras) == {"return_to_go", "episode_step"}
+    found = {int(i): n for n, i in enumerate(batch.index)}
+    expected = {  # by the last step: returns-to-go, steps before, mask
+        0: ([0, 0, 31], [0, 0, 0], [0, 0, 1]),
+        1: ([0, 31, 30], [0, 0, 1], [0, 1, 1]),
+        4: ([28, 24, 16], [2, 3, 4], [1, 1, 1]),
+        6: ([0, 96, 64], [0, 0, 1], [0, 1, 1]),
+    }
+    for last, columns in expected.items():
+        t, n = batch.trajectory, found[last]
+        parts = t.extras["return_to_go"], t.extras["episode_step"], t.mask
+        assert tuple(np.array(x)[:, n].tolist() for x in parts) == columns

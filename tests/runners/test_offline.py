@@ -14,8 +14,9 @@ from small_runs import train
 
 import rl
 from rl.cli import main
-from rl.data.dataset import read, write
+from rl.data.dataset import Dataset, read, write
 from rl.envs.of_data import data_hint, with_environment
+from rl.envs.wrappers import with_previous
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.runners.from_data import alike, checked_data, fingerprint
@@ -109,6 +110,25 @@ def test_rewards_are_scaled_so_that_returns_span_what_is_asked(cartpole):
     )
     assert scaled.returns.max() - scaled.returns.min() == pytest.approx(10.0, rel=1e-5)
     np.testing.assert_allclose(scaled.reward, 10.0 / (raw.returns.max() - raw.returns.min()), rtol=1e-6)
+
+
+def test_observations_tell_the_step_before_where_that_is_asked_for(tmp_path):
+    """Two episodes, of actions 0, 1, 1 and 1: told as 1, 2, 2 and 2, and 0 where there is none."""
+    spaces_ = spaces.Box(-9.0, 9.0, (1,), np.float32), spaces.Discrete(2)
+    ends = np.array([0, 0, 1, 1], bool)
+    seen, reward = np.arange(6, dtype=np.float32)[:, None], np.array([1, 2, 4, 8], np.float32)
+    data = Dataset(seen, np.array([0, 1, 1, 1]), reward, ends, ~ends & ends, np.array([3, 1]), *spaces_)
+    write(tmp_path / "data", data)
+    asked = {"data": str(tmp_path / "data"), "env": "x", "previous_action_reward": True, "return_span": 1.0}
+    found = checked_data(resolve("dqn", RUN | asked))
+    assert found.observation_space == with_previous(*spaces_)
+    assert sorted(found.observation) == ["observation", "previous_action", "previous_reward"]
+    np.testing.assert_array_equal(found.observation["observation"], seen)
+    assert found.observation["previous_action"].tolist() == [0, 1, 2, 2, 0, 2]
+    assert found.observation["previous_reward"].tolist() == [[0], [1], [2], [4], [0], [8]]  # as it was paid
+    write(tmp_path / "told", found)
+    again = checked_data(resolve("dqn", RUN | asked | {"data": str(tmp_path / "told")}))
+    assert again.observation_space == found.observation_space
 
 
 def test_the_environment_is_the_one_of_the_data_where_none_is_named(cartpole, tmp_path):

@@ -23,7 +23,7 @@ from rl.agents.algos.ppo import PPO
 from rl.agents.algos.registry import register
 from rl.agents.groups import agents_of
 from rl.hparams.mappo import MAPPOHParams
-from rl.models.joint import WithoutPart
+from rl.models.joint import WithoutParts
 from rl.models.networks import ActorCritic
 
 
@@ -47,5 +47,5 @@ class MAPPO(PPO):
             self.initializers,
             hparams.log_std_init,
             name,
-            policy_encoder=WithoutPart(self.encoder, "state"),
+            policy_encoder=WithoutParts(self.encoder, "state"),
         )
