@@ -106,7 +106,7 @@ def _check_here(hparams: HParams, experience: str, workers: Workers | None, stra
     if hparams.adapts:
         check_adapts_here(hparams, workers)
     if hparams.memory_name == "hindsight":
-        check_goals_here(workers)
+        check_goals_here(hparams, experience, workers)
 
 
 def _runner_class(hparams: HParams, in_graph: bool, options: dict[str, Any]) -> Any:

@@ -15,10 +15,11 @@ from rl.agents.agent import Agent
 from rl.envs.graph.base import BASE, GraphEnv
 from rl.envs.make import make_gym_env
 from rl.errors import UsageError
+from rl.hparams.hparams import HParams, refuse_given
 from rl.memory.contract import HindsightHParams
 from rl.memory.hindsight import Hindsight
 from rl.registry import check_hparams
-from rl.runners.parts import memory_class
+from rl.runners.parts import memory_class, memory_for
 from rl.spaces import ACHIEVED_GOAL, DESIRED_GOAL, space_leaves, space_spec
 from rl.types import Tensor
 
@@ -45,8 +46,20 @@ class WithinTolerance:
         return tf.where(reached, self.rewards[1], self.rewards[0]), reached & self.terminates
 
 
-def check_goals_here(workers: Any) -> None:
-    """Raises UsageError where rollouts come from workers (None: there are none)."""
+def check_goals_here(hparams: HParams, experience: str, workers: Any) -> None:
+    """Raises UsageError where `memory=hindsight` is not for that algorithm, rewards could not be computed
+    anew for another goal, or rollouts come from workers (None: there are none)."""
+    memory_for(hparams, experience)
+    check_hparams(hparams, HindsightHParams, "memory hindsight")
+    values = hparams.flat()
+    if values["n_step"] > 1:
+        raise UsageError(
+            f"n_step={values['n_step']}: memory hindsight computes the reward of single steps anew, take "
+            "n_step=1"
+        )
+    others = "prioritized", "reward_augmentation", "previous_action_reward"
+    given = [name for name in others if name in values]
+    refuse_given(hparams, "has memory=hindsight, which knows the rewards of goals alone", *given)
     if workers is not None:
         raise UsageError(
             "memory hindsight: rollouts of workers are stored apart from what follows them, where later "
@@ -63,12 +76,11 @@ def goal_reward_of(agent: Agent[Any], env: Any) -> GoalReward | None:
 
     Raises:
         UsageError: observations have no goals, or the environment says no reward of theirs or another one
-            than `goal_tolerance` gives; the memory is not for that algorithm.
+            than `goal_tolerance` gives.
     """
     hparams = agent.hparams
     if not issubclass(memory_class(agent), Hindsight):
         return None
-    check_hparams(hparams, HindsightHParams, "memory hindsight")
     goals = _goal_spaces(hparams.env, env.observation_space)
     if env.backend == "graph":
         return _checked_in_graph(env, goals[0], hparams.env)
@@ -134,7 +146,7 @@ def _held_to(env: gymnasium.Env, env_id: str, tolerance: float) -> WithinToleran
     told = [
         (
             _distance(*pair),
-            float(compute_reward(*pair, {})),
+            float(compute_reward(*pair, {})) + 0.0,  # not -0
             bool(compute_terminated(*pair, {})),
         )
         for pair in _pairs(env, tolerance)
@@ -145,11 +157,11 @@ def _held_to(env: gymnasium.Env, env_id: str, tolerance: float) -> WithinToleran
         within = distance < tolerance
         given = rule.rewards[within], rule.terminates and within
         if reward != given[0] or ends not in (None, given[1]):
-            said = "" if ends is None else f", terminated {ends}"
+            said, instead = ("", "") if ends is None else (f", terminated {ends}", f" and {given[1]}")
             raise UsageError(
                 f"memory hindsight, goal_tolerance={tolerance:g}: at a distance of {distance:g} {env_id} "
-                f"gives reward {reward:g}{said}, not {given[0]:g} and {given[1]}: take the distance within "
-                "which its goals are reached, if that is all that its reward tells"
+                f"gives reward {reward:g}{said}, not {given[0]:g}{instead}: take the distance within which "
+                "its goals are reached, if that is all that its reward tells"
             )
     return rule
 

@@ -65,13 +65,17 @@ def make_memory(
 def memory_class(agent: Agent) -> Any:
     """Returns the class of the memory by hparams. Raises UsageError where it is not one for that
     algorithm."""
-    hparams = agent.hparams
+    return memory_for(agent.hparams, agent.experience)
+
+
+def memory_for(hparams: HParams, experience: str) -> Any:
+    """Returns what `memory_class` does, of an algorithm that is not built yet."""
     found = get_memory(hparams.memory_name)
-    if agent.experience not in found.experiences:
+    if experience not in found.experiences:
         kinds = " or ".join(found.experiences)
         raise UsageError(
             f"memory {hparams.memory_name} is for {kinds} experience, {hparams.algo} learns "
-            f"from {agent.experience} experience: take another memory (--list memory)"
+            f"from {experience} experience: take another memory (--list memory)"
         )
     return found
 
