@@ -10,5 +10,5 @@ class GoalHParams(HParams):
 
     # memory=hindsight: k of k + 1 transitions of a batch get a goal that their episode reached later.
     hindsight_goals: PositiveInt = 4
-    # memory=hindsight, host environments: the distance within which theirs count as reached, which is checked.
+    # memory=hindsight, host environments: the distance within which goals are reached; checked.
     goal_tolerance: PositiveFloat = 0.05
