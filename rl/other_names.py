@@ -53,6 +53,7 @@ HPARAMS = {
     "clip_range_vf": "clip_value_range",
     "exploration_fraction": "exploration_steps",
     "policy_delay": "policy_update_period",
+    "n_sampled_goal": "hindsight_goals",
     "target_policy_noise": "target_noise",
     "normalize": "normalize_observation",
     "num_envs_per_env_runner": "num_envs",

@@ -12,6 +12,8 @@ from rl.types import Nest
 
 # The part of a Dict observation that says which discrete actions are legal.
 ACTION_MASK = "action_mask"
+# The parts of a Dict observation that say what goal is reached, and which one should be.
+ACHIEVED_GOAL, DESIRED_GOAL = "achieved_goal", "desired_goal"
 
 # 64-bit numbers of environments are narrowed: nothing here needs them, and accelerators are slow with them.
 _NARROW = {"float64": "float32", "int64": "int32"}

@@ -15,6 +15,7 @@ WITH_ORIGINALS = [
         (
             *("MinAtar/", "FrozenLake", "InterestEvolution", "LinearBandit", "ClassificationBandit"),
             *("WheelBandit", "BernoulliBandits", "Navigation2D", "PendulumMass", "CartPolePixels"),
+            "BitFlip",
         )
     )
 ]

@@ -53,6 +53,7 @@ CANNOT = {
     "kubectl ": "no cluster",
     "python train.py --hparams appo_cartpole --num_workers 32 --ray_address ": "no Ray cluster there",
     "python train.py --hparams ppo --env minigrid:": "minigrid is none of our requirements",
+    "python train.py --hparams sac --env gymnasium_robotics:": "gymnasium-robotics is none of them",
     "python train.py --hparams ppo_cartpole --track ": "trackers are none of our requirements",
     "python benchmarks/": "measures for hours",
     "for s in 0 1 2; do VENV/bin/python ": "another library's environment",

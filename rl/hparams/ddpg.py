@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from rl.errors import UsageError
+from rl.hparams.goals import GoalHParams
 from rl.hparams.hparams import (
     Coefficient,
     Count,
     Fraction,
-    HParams,
     PositiveFloat,
     PositiveInt,
     refuse_contradiction,
@@ -20,7 +20,7 @@ from rl.hparams.registry import register
 from rl.hparams.tasks import REPLAY
 
 
-class ActorCriticReplayHParams(HParams):
+class ActorCriticReplayHParams(GoalHParams):
     """What DDPG, TD3 and SAC share: a replay memory, an actor, critics and their targets."""
 
     searched: ClassVar[dict[str, str]] = {

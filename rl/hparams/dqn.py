@@ -7,11 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from rl.errors import UsageError
+from rl.hparams.goals import GoalHParams
 from rl.hparams.hparams import (
     Coefficient,
     Count,
     Fraction,
-    HParams,
     PositiveFloat,
     PositiveInt,
     refuse_contradiction,
@@ -20,7 +20,7 @@ from rl.hparams.registry import register
 from rl.hparams.tasks import REPLAY
 
 
-class DQNHParams(HParams):
+class DQNHParams(GoalHParams):
     """DQN with its switches: double, dueling, noisy, n-step and prioritized are independent of each other."""
 
     searched: ClassVar[dict[str, str]] = {

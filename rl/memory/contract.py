@@ -73,6 +73,12 @@ class ReplayHParams(RingHParams, Protocol):
     n_step: int
 
 
+class HindsightHParams(ReplayHParams, Protocol):
+    """The hyperparameters that a memory of transitions with goals in hindsight reads."""
+
+    hindsight_goals: int
+
+
 class DatasetHParams(Protocol):
     """The hyperparameters that a memory of transitions from files reads; `n_step` too, and `prioritized` with
     those of priorities, where the algorithm has them."""

@@ -20,6 +20,8 @@ class MemorySpec(NamedTuple):
     frame_stack: int = 1  # frames of an observation, along its last axis, oldest first
     extras: tuple[str, ...] = ()  # names of the trajectories' extras (Agent.trajectory_extras)
     data: Any = None  # columns of the data set that `memory=dataset` holds (rl.data.dataset.Dataset)
+    # memory=hindsight: (achieved_goal, desired_goal) [N, ...] -> reward [N] float32, terminated [N] bool
+    goal_reward: Any = None
 
 
 def leaf_names(root: str, spec: Nest) -> list[str]:

@@ -19,6 +19,7 @@ from rl.runners.base import Runner
 from rl.runners.curious import check_curious_here, curiosity_of
 from rl.runners.from_data import Fingerprint, check_fits, data_beside, fingerprint
 from rl.runners.from_expert import check_asked_here, expert_of
+from rl.runners.goals import check_goals_here, goal_reward_of
 from rl.runners.in_graph import InGraphRunner
 from rl.runners.iteration import Iteration
 from rl.runners.parts import make_memory, reward_augmentation, start_mode
@@ -66,7 +67,8 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
             check_fits(hparams, data, agent)
         if isinstance(agent, AsksExpert):
             agent.take_expert(expert_of(agent))
-        memory = make_memory(agent, own.num_envs, hparams.rollout_length, env.frame_stack, data)
+        size = own.num_envs, hparams.rollout_length, env.frame_stack
+        memory = make_memory(agent, *size, data, goal_reward_of(agent, env))
         in_graph = env.backend == "graph"
         late = hparams.overlap and not in_graph
         augment, curiosity = reward_augmentation(agent), curiosity_of(agent, seed)
@@ -103,6 +105,8 @@ def _check_here(hparams: HParams, experience: str, workers: Workers | None, stra
         check_searched_here(hparams, workers)
     if hparams.adapts:
         check_adapts_here(hparams, workers)
+    if hparams.memory_name == "hindsight":
+        check_goals_here(hparams, experience, workers)
 
 
 def _runner_class(hparams: HParams, in_graph: bool, options: dict[str, Any]) -> Any:

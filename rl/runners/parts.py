@@ -40,14 +40,18 @@ def check_own_rewards(hparams: HParams, what: str) -> None:
     refuse_given(hparams, f"{what} the environment's own rewards", *given)
 
 
-def make_memory(agent: Agent, num_envs: int, length: int, frame_stack: int, data: Any = None) -> Any:
+def make_memory(
+    agent: Agent, num_envs: int, length: int, frame_stack: int, data: Any = None, goal_reward: Any = None
+) -> Any:
     """Returns the memory by hparams, for trajectories `[length, num_envs]`; one that mixes them with `data`
     (rl.data.dataset.Dataset) where there are some, or gives these to an agent that learns from rollouts.
+    goal_reward: `MemorySpec.goal_reward`.
 
     Raises:
         UsageError: it is not one for that algorithm.
     """
     kind, spec = memory_class(agent), memory_spec(agent, num_envs, length, frame_stack)
+    spec = spec._replace(goal_reward=goal_reward)
     if data is None:
         return kind(spec, agent.hparams)
     if agent.experience == "transition":
@@ -61,13 +65,17 @@ def make_memory(agent: Agent, num_envs: int, length: int, frame_stack: int, data
 def memory_class(agent: Agent) -> Any:
     """Returns the class of the memory by hparams. Raises UsageError where it is not one for that
     algorithm."""
-    hparams = agent.hparams
+    return memory_for(agent.hparams, agent.experience)
+
+
+def memory_for(hparams: HParams, experience: str) -> Any:
+    """Returns what `memory_class` does, of an algorithm that is not built yet."""
     found = get_memory(hparams.memory_name)
-    if agent.experience not in found.experiences:
+    if experience not in found.experiences:
         kinds = " or ".join(found.experiences)
         raise UsageError(
             f"memory {hparams.memory_name} is for {kinds} experience, {hparams.algo} learns "
-            f"from {agent.experience} experience: take another memory (--list memory)"
+            f"from {experience} experience: take another memory (--list memory)"
         )
     return found
 

@@ -95,6 +95,12 @@ class GraphEnv(Copies):
         () where nobody knows. Bandits know, and it is logged as `train/regret`."""
         return ()
 
+    def goal_reward(self, achieved_goal: Tensor, desired_goal: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns reward [N] float32 and terminated [N] bool of steps that reach goals [N, ...] where others
+        are desired, as `dynamics` gives them. `memory=hindsight` asks, of environments whose observations
+        have these two parts."""
+        raise NotImplementedError
+
     def reset(self, seed: Tensor) -> tuple[Any, TimeStep]:
         """Starts an episode in all B environments.
 
