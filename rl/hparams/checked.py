@@ -12,7 +12,8 @@ from pydantic import (
     Field,
     PrivateAttr,
     ValidationError,
-    model_validator,
+    ValidationInfo,
+    field_validator,
 )
 
 from rl import other_names
@@ -41,15 +42,6 @@ Coefficient = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
-def _fitting(kind: type[BaseModel], name: str, value: Any) -> Any:
-    """Returns a tuple for a list, an integer for a whole number, where the field is of that type alone: files
-    have neither, and types are strict."""
-    wanted = kind.model_fields[name].annotation if name in kind.model_fields else None
-    if get_origin(wanted) is tuple and isinstance(value, list):
-        return tuple(value)
-    return _whole(value) if wanted is int else value
-
-
 class Checked(BaseModel):
     """A model whose every mistake is a `UsageError` of one line, and which can be frozen."""
 
@@ -57,13 +49,15 @@ class Checked(BaseModel):
     prefix: ClassVar[str] = ""  # where these fields stand among all hparams, such as "model."
     _frozen: bool = PrivateAttr(default=False)
 
-    @model_validator(mode="before")
+    @field_validator("*", mode="before")
     @classmethod
-    def _fit(cls, values: Any) -> Any:
-        """Fits what JSON and TOML say to the types of fields."""
-        if not isinstance(values, dict):
-            return values
-        return {name: _fitting(cls, name, value) for name, value in values.items()}
+    def _fit(cls, value: Any, info: ValidationInfo) -> Any:
+        """Returns a tuple for a list, an integer for a whole number, where the field is of that type alone:
+        files have neither, and types are strict. Of one field: an assignment validates no other."""
+        wanted = cls.model_fields[str(info.field_name)].annotation
+        if get_origin(wanted) is tuple and isinstance(value, list):
+            return tuple(value)
+        return _whole(value) if wanted is int else value
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_"):
@@ -74,7 +68,7 @@ class Checked(BaseModel):
         if name not in type(self).model_fields:
             raise unknown_hparam(self.prefix + name, self.keys())
         try:
-            super().__setattr__(name, _fitting(type(self), name, _plain(value)))
+            super().__setattr__(name, _plain(value))
         except ValidationError as error:
             raise usage_error(error, type(self)) from error
 
