@@ -29,7 +29,7 @@ from rl.hparams.registry import get_hparams  # noqa: E402
 FOLDER = ROOT / "docs" / "algos"
 METRICS = tomllib.loads((FOLDER / "metrics.toml").read_text(encoding="utf-8"))
 FAMILIES = {  # siblings, each written as a change of one before it; algorithms not named here come last
-    "Action values": ("dqn", "c51", "qrdqn", "iqn", "rainbow", "r2d2"),
+    "Action values": ("dqn", "c51", "qrdqn", "iqn", "rainbow", "r2d2", "pqn"),
     "Action values of a team": ("vdn", "qmix"),
     "Action values of slates": ("slateq",),
     "Bandits": ("linucb", "linear_thompson", "neural_linear"),

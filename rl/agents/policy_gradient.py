@@ -97,6 +97,16 @@ def check_minibatches(num_envs: int, rollout_length: int, minibatches: int) -> N
         )
 
 
+def check_sequences(num_envs: int, minibatches: int, model: str) -> None:
+    """Raises UsageError where the environments do not split into equal minibatches, as those of a model that
+    keeps state do."""
+    if num_envs % minibatches:
+        raise UsageError(
+            f"minibatches={minibatches} does not divide num_envs={num_envs}: with model {model} minibatches "
+            "are groups of environments; change one of the two"
+        )
+
+
 def shuffled(data: Nest, size: int, parts: int, seed: Tensor) -> Nest:
     """Returns the rows of tensors [size, ...] in another order, in parts: [parts, size / parts, ...].
 

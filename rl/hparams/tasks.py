@@ -17,7 +17,7 @@ def _with_ids(table: Table) -> Table:
     return {env: {"env": env, **values} for env, values in table.items()}
 
 
-# vpg, trpo, a2c, ppo, ppg, impala, appo, vmpo
+# vpg, trpo, a2c, ppo, ppg, impala, appo, vmpo, pqn
 ROLLOUT = _with_ids(
     {
         "CartPole-v1": dict(train_steps=500_000, eval_period=50_000),

@@ -27,7 +27,7 @@ REPLAY = {"min_replay_size": 8, "random_steps": 0, "batch_size": 16, "updates_pe
 BOX = {"env_kwargs": {"actions": "box"}}
 ONCE = {"epochs": 1, "minibatches": 2}
 CASES = {"dqn": REPLAY, "ppo": ONCE, "a2c": {}, "impala": BOX, "sac": REPLAY | BOX, "sac_discrete": REPLAY}
-CASES |= {"tqc": CASES["sac"], "ppg": ONCE | {"policy_iterations": 1, "aux_minibatches": 2}}
+CASES |= {"pqn": ONCE, "tqc": CASES["sac"], "ppg": ONCE | {"policy_iterations": 1, "aux_minibatches": 2}}
 
 
 @pytest.fixture(autouse=True)

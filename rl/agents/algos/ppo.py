@@ -29,11 +29,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from rl.agents.algos.registry import register
-from rl.agents.policy_gradient import PolicyGradient, check_minibatches, shuffled
-from rl.errors import UsageError
+from rl.agents.policy_gradient import PolicyGradient, check_minibatches, check_sequences, shuffled
 from rl.hparams.ppo import PPOHParams
 from rl.ops import loops, random
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, swap_time
 from rl.ops.policy import approximate_kl, clipped_surrogate, clipped_value_loss, masked_mean, standardize
 from rl.parallel import replicas
 from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
@@ -63,11 +62,8 @@ class PPO(PolicyGradient[PPOHParams]):
         check_minibatches(hparams.num_envs, hparams.rollout_length, hparams.minibatches)
         super().build()
         self.sequences = self.network.initial_state(1) != ()  # whether minibatches are of whole sequences
-        if self.sequences and hparams.num_envs % hparams.minibatches:
-            raise UsageError(
-                f"minibatches={hparams.minibatches} does not divide num_envs={hparams.num_envs}: with model "
-                f"{hparams.model.name} minibatches are groups of environments; change one of the two"
-            )
+        if self.sequences:
+            check_sequences(hparams.num_envs, hparams.minibatches, hparams.model.name)
 
     def updates_per_iteration(self) -> int:
         return self.hparams.epochs * self.hparams.minibatches
@@ -75,7 +71,7 @@ class PPO(PolicyGradient[PPOHParams]):
     def unroll_sequences(self, batch: Minibatch) -> tuple[Minibatch, PolicyOutput]:
         """Whole sequences as one flat batch of steps [T * B], and the current policy there."""
         state = batch.recurrent_state
-        batch = _swap(batch._replace(recurrent_state=()))  # [T, B, ...]
+        batch = swap_time(batch._replace(recurrent_state=()))  # [T, B, ...]
         output = self.network.unroll(batch.observation, state, batch.mask)
         return flatten_time(batch), self.output(output)
 
@@ -156,12 +152,7 @@ class PPO(PolicyGradient[PPOHParams]):
             observation, trajectory.action, log_prob, value, advantage, advantage + value, trajectory.mask
         )
         if self.sequences:
-            sequences: Minibatch = _swap(data)
+            sequences: Minibatch = swap_time(data)
             return sequences._replace(recurrent_state=trajectory.recurrent_state)
         steps: Minibatch = flatten_time(data)
         return steps
-
-
-def _swap(nest: Nest) -> Nest:
-    """[T, B, ...] to [B, T, ...] in every tensor, and back."""
-    return tf.nest.map_structure(lambda x: tf.transpose(x, [1, 0, *range(2, x.shape.rank)]), nest)

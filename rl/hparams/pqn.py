@@ -1,0 +1,64 @@
+"""Hyperparameters and named sets of PQN (`rl/agents/algos/pqn.py`)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from rl.errors import UsageError
+from rl.hparams.hparams import Count, Fraction, HParams, PositiveFloat, PositiveInt
+from rl.hparams.registry import register
+from rl.hparams.tasks import ROLLOUT
+
+
+class PQNHParams(HParams):
+    """PQN for discrete actions."""
+
+    searched: ClassVar[dict[str, str]] = {
+        "rollout_length": "[8,16,32,64]",
+        "epochs": "1:8",
+        "trace_lambda": "0.3:0.95",
+        "exploration_epsilon_end": "0.01:0.2",
+    }
+
+    algo: str = "pqn"
+    act_select: str = "epsilon_greedy"
+    max_grad_norm: PositiveFloat | None = 10.0
+
+    epochs: PositiveInt = 2  # passes over each rollout
+    minibatches: PositiveInt = 4  # per epoch
+    trace_lambda: Fraction = 0.65  # 0: one-step targets; 1: rewards to the end of the rollout or episode
+    exploration_epsilon_start: Fraction = 1.0  # share of random actions at first
+    exploration_epsilon_end: Fraction = 0.05  # share of random actions from exploration_steps on
+    exploration_steps: Count = 10_000  # environment steps from start to end, linear
+    evaluation_epsilon: Fraction = 0.0  # share of random actions in evaluations
+
+    def check(self) -> None:
+        """Raises UsageError where exploration would grow."""
+        super().check()
+        if self.exploration_epsilon_end > self.exploration_epsilon_start:
+            raise UsageError(
+                f"hparam exploration_epsilon_end={self.exploration_epsilon_end:g} is above "
+                f"exploration_epsilon_start={self.exploration_epsilon_start:g}: exploration only goes down"
+            )
+
+
+NORMALISED: dict[str, Any] = dict(model=dict(hidden=(128, 128), activation="relu", layer_norm=True))
+SHARED: dict[str, Any] = dict(NORMALISED, lr=1e-3, lr_schedule="linear")
+
+
+@register
+def pqn() -> PQNHParams:
+    """PQN on any environment with discrete actions: give --env ID."""
+    return PQNHParams.of(SHARED, exploration_steps=20_000)
+
+
+@register
+def pqn_cartpole() -> PQNHParams:
+    """PQN on CartPole-v1."""
+    return PQNHParams.of(ROLLOUT["CartPole-v1"], SHARED, train_steps=100_000, eval_period=10_000)
+
+
+@register
+def pqn_identity() -> PQNHParams:
+    """PQN on Identity-v0: the smallest test that anything is learned."""
+    return PQNHParams.of(ROLLOUT["Identity-v0"], SHARED, exploration_steps=4_000)
