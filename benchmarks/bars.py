@@ -84,6 +84,7 @@ BARS: dict[str, Bar] = {
     "r2d2_cartpole_no_velocity": Bar(150.0, "R", 1_000_000),
     "dqn_breakout_minatar": Bar(10.0, "M", 5_000_000),
     "dqn_space_invaders_minatar": Bar(44.0, "M", 5_000_000),
+    "pqn_cartpole": Bar(500.0, "Z, DQN", 50_000),
     # Policy gradient.
     "vpg_cartpole": Bar(475.0, "G"),
     "vpg_acrobot": Bar(-83.4, "Z, A2C", 500_000),

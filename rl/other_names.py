@@ -32,6 +32,7 @@ HPARAMS = {
     "clip_param": "clip_range",
     "lambda": "gae_lambda",
     "lambda_": "gae_lambda",
+    "q_lambda": "trace_lambda",
     "buffer_size": "replay_capacity",
     "memory_size": "replay_capacity",
     "learning_starts": "min_replay_size",

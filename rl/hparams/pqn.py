@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from rl.errors import UsageError
 from rl.hparams.hparams import Count, Fraction, HParams, PositiveFloat, PositiveInt
+from rl.hparams.minatar import BREAKOUT, MINATAR, SPACE_INVADERS
 from rl.hparams.registry import register
 from rl.hparams.tasks import ROLLOUT
 
@@ -42,8 +43,30 @@ class PQNHParams(HParams):
             )
 
 
-NORMALISED: dict[str, Any] = dict(model=dict(hidden=(128, 128), activation="relu", layer_norm=True))
-SHARED: dict[str, Any] = dict(NORMALISED, lr=1e-3, lr_schedule="linear")
+# What keeps it from diverging without a target network is the layer normalisation.
+SHARED: dict[str, Any] = dict(
+    lr=1e-3,
+    lr_schedule="linear",
+    epochs=4,
+    minibatches=8,
+    model=dict(hidden=(128, 128), activation="relu", layer_norm=True),
+)
+CARTPOLE = dict(ROLLOUT["CartPole-v1"], train_steps=50_000, eval_period=10_000, exploration_steps=8_000)
+# The paper's values (the authors' pqn_minatar.yaml), but half of its steps.
+MINATAR_GAMES = dict(
+    MINATAR,
+    env=BREAKOUT,
+    train_steps=5_000_000,
+    eval_period=500_000,
+    num_envs=128,
+    rollout_length=32,
+    lr=5e-4,
+    lr_schedule="linear",
+    epochs=2,
+    minibatches=32,
+    exploration_steps=500_000,
+    model=dict(hidden=(128, 128), activation="relu", layer_norm=True),
+)
 
 
 @register
@@ -55,7 +78,25 @@ def pqn() -> PQNHParams:
 @register
 def pqn_cartpole() -> PQNHParams:
     """PQN on CartPole-v1."""
-    return PQNHParams.of(ROLLOUT["CartPole-v1"], SHARED, train_steps=100_000, eval_period=10_000)
+    return PQNHParams.of(SHARED, CARTPOLE)
+
+
+@register
+def pqn_minatar() -> PQNHParams:
+    """PQN on MinAtar's Breakout, or on the game given by --env; rates of the paper."""
+    return PQNHParams.of(MINATAR_GAMES)
+
+
+@register
+def pqn_breakout_minatar() -> PQNHParams:
+    """PQN on MinAtar's Breakout."""
+    return pqn_minatar()
+
+
+@register
+def pqn_space_invaders_minatar() -> PQNHParams:
+    """PQN on MinAtar's Space Invaders."""
+    return pqn_minatar(env=SPACE_INVADERS)
 
 
 @register

@@ -16,7 +16,7 @@ SEED = random.key(0)
 # Values of three actions in six states; the largest are 4, 8, 16, 2, -1 and 3.
 TABLE = [[4.0, 1, 0], [8, 6, 2], [2, 16, 0], [0, 1, 2], [-1, -5, -2], [3, 0, 1]]
 HALVES = {"gamma": 0.5, "trace_lambda": 0.5, "num_envs": 1, "rollout_length": 4}
-# No hidden layers: the network is the table. A step of this size closes half of the error of one step in four.
+# No hidden layers: the network is the table. Steps of this size close half of the error of one step of four.
 TABULAR = {"model.hidden": (), "optimizer": "sgd", "lr": 2.0, "max_grad_norm": None, "epochs": 1}
 TABULAR |= {"lr_schedule": "constant", "minibatches": 1} | HALVES
 SMALL = {"num_envs": 4, "rollout_length": 8, "minibatches": 2, "epochs": 3, "lr": 0.01}
