@@ -1,7 +1,7 @@
 """PQN: parallelised Q-learning from rollouts, without a replay memory and without a target network.
 
 Gallici et al. 2024, "Simplifying deep temporal difference learning", https://arxiv.org/abs/2407.04811
-(algorithm 1; the authors' code is github.com/mttga/purejaxql). Many environments act epsilon-greedily for
+(the authors' code: github.com/mttga/purejaxql). Many environments act epsilon-greedily for
 `rollout_length` steps. The action values are then fitted to the rollout's lambda-returns, in `epochs` passes
 of `minibatches` parts each, shuffled anew in every pass:
 
