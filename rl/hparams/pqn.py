@@ -51,7 +51,13 @@ SHARED: dict[str, Any] = dict(
     minibatches=8,
     model=dict(hidden=(128, 128), activation="relu", layer_norm=True),
 )
-CARTPOLE = dict(ROLLOUT["CartPole-v1"], train_steps=50_000, eval_period=10_000, exploration_steps=8_000)
+CARTPOLE = dict(
+    ROLLOUT["CartPole-v1"] | SHARED,
+    train_steps=100_000,
+    eval_period=10_000,
+    epochs=2,
+    exploration_epsilon_end=0.1,
+)
 # The paper's values (the authors' pqn_minatar.yaml), but half of its steps.
 MINATAR_GAMES = dict(
     MINATAR,
@@ -78,7 +84,8 @@ def pqn() -> PQNHParams:
 @register
 def pqn_cartpole() -> PQNHParams:
     """PQN on CartPole-v1."""
-    return PQNHParams.of(SHARED, CARTPOLE)
+    # Within 50,000 steps, with epochs=4, the last policy of one of seeds 0 to 9 returned 280, the rest 500.
+    return PQNHParams.of(CARTPOLE)
 
 
 @register

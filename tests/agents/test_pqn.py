@@ -94,11 +94,11 @@ def test_the_trace_spans_one_step_targets_and_whole_returns(make_agent, make_rol
 
 def test_loss_by_hand(tabular):
     agent = tabular()
-    rollout = steps([0, 1, 2, 3, 4], [1.0, 2.0, 0.0, 4.0], [0, 1, 1, 2], truncated=[1])
+    rollout = steps([0, 1, 2, 3, 4], [-1.0, 2.0, 0.0, 4.0], [0, 1, 1, 2], truncated=[1])
     loss, metrics, priorities = agent.loss(agent.with_targets(rollout), SEED)
-    # Targets 5.5, 10 and 3.5 of values 4, 6 and 2; the third step is an autoreset.
-    np.testing.assert_array_equal(loss, [1.5**2 / 2, 4.0**2 / 2, 0.0, 1.5**2 / 2])
-    np.testing.assert_allclose([metrics["q_value"], metrics["td_error"]], [4.0, 7.0 / 3.0], rtol=1e-6)
+    # Targets 3.5, 10 and 3.5 of values 4, 6 and 2; the third step is an autoreset.
+    np.testing.assert_array_equal(loss, [0.5**2 / 2, 4.0**2 / 2, 0.0, 1.5**2 / 2])
+    np.testing.assert_allclose([metrics["q_value"], metrics["td_error"]], [4.0, 2.0], rtol=1e-6)
     assert priorities is None
 
 
@@ -181,10 +181,11 @@ def test_with_memory_targets_and_loss_are_of_the_values_that_acting_saw(make_age
     rollout = make_rollout(agent)
     state, seen = rollout.recurrent_state, []
     for t in range(9):
-        q_values, state = agent.network.step(rollout.observation[t], state)
-        seen.append(q_values)
+        output = agent.policy(rollout.observation[t], state, SEED, True)
+        seen.append(output.q_values)
         if t < 8:
-            state = tf.nest.map_structure(lambda x, t=t: x * rollout.mask[t][:, None], state)
+            reset = rollout.mask[t][:, None]
+            state = tf.nest.map_structure(lambda x, reset=reset: x * reset, output.recurrent_state)
     q_values = np.stack(seen)  # [9, 4, 3]
     best, target = q_values.max(-1), q_values.max(-1)
     for t in reversed(range(8)):
