@@ -58,7 +58,8 @@ CARTPOLE = dict(
     epochs=2,
     exploration_epsilon_end=0.1,
 )
-# The paper's values (the authors' pqn_minatar.yaml), but half of its steps, and dense layers for its convolution.
+# The paper's values (the authors' pqn_minatar.yaml), but half of its steps, and dense layers where it has a
+# convolution.
 MINATAR_GAMES = dict(
     MINATAR,
     env=BREAKOUT,
