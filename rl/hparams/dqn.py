@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from rl.errors import UsageError
+from rl.hparams.exploration import EpsilonHParams
 from rl.hparams.goals import GoalHParams
 from rl.hparams.hparams import (
     Coefficient,
@@ -20,7 +21,7 @@ from rl.hparams.registry import register
 from rl.hparams.tasks import REPLAY
 
 
-class DQNHParams(GoalHParams):
+class DQNHParams(EpsilonHParams, GoalHParams):
     """DQN with its switches: double, dueling, noisy, n-step and prioritized are independent of each other."""
 
     searched: ClassVar[dict[str, str]] = {
@@ -53,14 +54,10 @@ class DQNHParams(GoalHParams):
     huber_delta: PositiveFloat = 1.0  # where the huber loss turns from square to linear
     target_update_period: PositiveInt = 500  # gradient updates between two updates of the target network
     tau: float = Field(default=1.0, gt=0, le=1)  # target <- tau * online + (1 - tau) * target; 1: copy
-    exploration_epsilon_start: Fraction = 1.0  # share of random actions at first
-    exploration_epsilon_end: Fraction = 0.05  # share of random actions from exploration_steps on
-    exploration_steps: Count = 10_000  # environment steps from start to end, linear
     # act_select=per_worker_epsilon: environment i of N explores with base^(1 + exponent i / (N - 1))
     exploration_epsilon_base: Annotated[float, Field(gt=0, le=1)] = 0.4
     exploration_epsilon_exponent: Coefficient = 7.0  # exponent in exploration_epsilon_base's formula
     random_steps: Count = 0  # environment steps at the start with uniformly random actions
-    evaluation_epsilon: Fraction = 0.0  # share of random actions in evaluations
 
     @property
     def memory_name(self) -> str:
@@ -73,7 +70,7 @@ class DQNHParams(GoalHParams):
         return "greedy" if self.noisy and self.act_select == "epsilon_greedy" else self.act_select
 
     def check(self) -> None:
-        """Raises UsageError where replay sizes or exploration do not fit together."""
+        """Raises UsageError where replay sizes or switches do not fit together."""
         super().check()
         refuse_contradiction(self, "act_select", "epsilon_greedy", "noisy", True)
         refuse_contradiction(self, "memory", "prioritized", "prioritized", False)
@@ -83,11 +80,6 @@ class DQNHParams(GoalHParams):
             raise UsageError(
                 f"hparam min_replay_size={self.min_replay_size} is above "
                 f"replay_capacity={self.replay_capacity}: learning would never start"
-            )
-        if self.exploration_epsilon_end > self.exploration_epsilon_start:
-            raise UsageError(
-                f"hparam exploration_epsilon_end={self.exploration_epsilon_end:g} is above "
-                f"exploration_epsilon_start={self.exploration_epsilon_start:g}: exploration only goes down"
             )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from rl.errors import UsageError
-from rl.hparams.hparams import Count, Fraction, HParams, PositiveFloat, PositiveInt
+from rl.hparams.exploration import EpsilonHParams
+from rl.hparams.hparams import Fraction, PositiveFloat, PositiveInt
 from rl.hparams.minatar import BREAKOUT, MINATAR, SPACE_INVADERS
 from rl.hparams.registry import register
 from rl.hparams.tasks import ROLLOUT
 
 
-class PQNHParams(HParams):
+class PQNHParams(EpsilonHParams):
     """PQN for discrete actions."""
 
     searched: ClassVar[dict[str, str]] = {
@@ -28,19 +28,6 @@ class PQNHParams(HParams):
     epochs: PositiveInt = 2  # passes over each rollout
     minibatches: PositiveInt = 4  # per epoch
     trace_lambda: Fraction = 0.65  # 0: one-step targets; 1: rewards to the end of the rollout or episode
-    exploration_epsilon_start: Fraction = 1.0  # share of random actions at first
-    exploration_epsilon_end: Fraction = 0.05  # share of random actions from exploration_steps on
-    exploration_steps: Count = 10_000  # environment steps from start to end, linear
-    evaluation_epsilon: Fraction = 0.0  # share of random actions in evaluations
-
-    def check(self) -> None:
-        """Raises UsageError where exploration would grow."""
-        super().check()
-        if self.exploration_epsilon_end > self.exploration_epsilon_start:
-            raise UsageError(
-                f"hparam exploration_epsilon_end={self.exploration_epsilon_end:g} is above "
-                f"exploration_epsilon_start={self.exploration_epsilon_start:g}: exploration only goes down"
-            )
 
 
 # What keeps it from diverging without a target network is the layer normalisation.

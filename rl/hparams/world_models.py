@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rl.errors import UsageError
-from rl.hparams.hparams import Coefficient, Count, Fraction, HParams, PositiveFloat, PositiveInt
+from rl.hparams.exploration import EpsilonHParams
+from rl.hparams.hparams import Coefficient, Fraction, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
 from rl.hparams.sequences import UniformSequences, check_every_step_is_replayed
 
 
-class WorldModelsHParams(UniformSequences, HParams):
+class WorldModelsHParams(UniformSequences, EpsilonHParams):
     """World Models: sizes of V, M and C, what the first two learn from, and how the third dreams."""
 
     masks: ClassVar[bool] = False  # what is legal is not dreamed of
@@ -41,10 +42,7 @@ class WorldModelsHParams(UniformSequences, HParams):
     dream_period: PositiveInt = 4  # gradient updates of V and M between two generations
     dream_length: PositiveInt = 200  # steps of a dream at most
     temperature: PositiveFloat = 1.0  # of dreams: above 1 what is unlikely comes more often
-    exploration_epsilon_start: Fraction = 1.0  # share of random actions at first
     exploration_epsilon_end: Fraction = 0.1  # share of random actions from exploration_steps on
-    exploration_steps: Count = 10_000  # environment steps from start to end, linear
-    evaluation_epsilon: Fraction = 0.0  # share of random actions in evaluations
 
     def check(self) -> None:
         """Raises UsageError where sequences and rollouts, or a population and its pairs, do not fit."""

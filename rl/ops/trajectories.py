@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from rl.ops.nests import swap_time
 from rl.types import SequenceBatch, Tensor, Trajectory
 
 
@@ -70,7 +71,7 @@ def side_by_side(trajectory: Trajectory, parts: int) -> Trajectory:
 
     def cut(x: Tensor) -> Tensor:
         x = tf.reshape(x, [parts, length, *x.shape[1:]])
-        x = tf.transpose(x, [1, 0, *range(2, x.shape.rank)])
+        x = swap_time(x)
         return tf.reshape(x, [length, -1, *x.shape[3:]])
 
     def observed(x: Tensor) -> Tensor:

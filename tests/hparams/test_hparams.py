@@ -15,6 +15,7 @@ from rl.hparams.merge import resolve
 from rl.hparams.overrides import parse_overrides
 from rl.hparams.ppo import PPOHParams, ppo_cartpole
 from rl.hparams.registry import get_hparams, registry
+from rl.hparams.world_models import world_models_identity
 
 SETS = [
     "default",
@@ -139,6 +140,7 @@ def test_what_would_be_without_effect_or_in_mixed_units_is_refused(name, refused
     [
         (dqn_cartpole, {"min_replay_size": 2000, "replay_capacity": 1000}, "learning would never start"),
         (dqn_cartpole, {"exploration_epsilon_start": 0.01}, "exploration only goes down"),
+        (world_models_identity, {"exploration_epsilon_start": 0.01}, "exploration only goes down"),
         (ppo_cartpole, {"minibatches": 3}, r"minibatches=3 does not divide num_envs \* rollout_length"),
         (ppo_cartpole, {"lr_end": 1.0}, "lr_end=1 is above lr"),
         (ppo_cartpole, {"env": ""}, "name no environment"),

@@ -38,7 +38,7 @@ from rl.hparams.dt import DTHParams
 from rl.models.continuous import BoxActions, DiscreteActions
 from rl.models.decision_transformer import DecisionTransformer, Window
 from rl.ops.distributions import Categorical
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, swap_time
 from rl.ops.policy import masked_mean
 from rl.types import Loss, Nest, PolicyOutput, SequenceBatch, Tensor, Trajectory
 
@@ -110,12 +110,8 @@ class DT(Cloning[DTHParams]):
         features = self.network.features(flatten_time(_without_last(steps.observation)))
         code = self.code(flatten_time(steps.action))
         features, code = (tf.reshape(x, [*steps.mask.shape, x.shape[-1]]) for x in (features, code))
-
-        def batch_first(x: Tensor) -> Tensor:
-            return tf.transpose(x, [1, 0, *range(2, x.shape.rank)])
-
         parts = steps.extras["return_to_go"], features, code, steps.extras["episode_step"], steps.mask
-        return Window(*map(batch_first, parts))
+        return Window(*swap_time(parts))
 
 
 def _without_last(observation: Nest) -> Nest:

@@ -41,7 +41,7 @@ from rl.models.population import with_weights
 from rl.ops import baseline, distributions, loops, random, returns, trajectories
 from rl.ops.distributions import Distribution
 from rl.ops.episodes import of_first, part_returns
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, swap_time
 from rl.ops.policy import approximate_kl, clipped_surrogate, masked_mean
 from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
 
@@ -206,7 +206,7 @@ class MAML(Agent[AnyMeta]):
         """[T, B, ...] as [P, T * task_episodes, ...]."""
         length, episodes = x.shape[0], self.hparams.task_episodes
         x = tf.reshape(x, [length, -1, episodes, *x.shape[2:]])
-        x = tf.transpose(x, [1, 0, *range(2, x.shape.rank)])
+        x = swap_time(x)
         return tf.reshape(x, [x.shape[0], length * episodes, *x.shape[3:]])
 
     def _unadapted(self, tasks: int | None = None) -> list[Tensor]:
