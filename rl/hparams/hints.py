@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from rl.hparams.effects import without_effect
 from rl.hparams.merge import explicit
 from rl.spaces import channels_first
 
@@ -36,7 +37,7 @@ def hints(hparams: Any) -> list[str]:
         _normalises_apart,
     )
     found = (look(hparams) for look in looks)
-    return [hint for hint in found if hint is not None]
+    return [*(hint for hint in found if hint is not None), *without_effect(hparams)]
 
 
 def _hardly_stopped(hparams: Any) -> str | None:
