@@ -59,7 +59,7 @@ CONTINUOUS = (
 ENVS = {
     **dict.fromkeys(("vpg", "trpo", "a2c", "ppo", "ppg", "impala", "appo", "vmpo", "es", "ars"), BOTH),
     **dict.fromkeys(("dqn", "c51", "qrdqn", "iqn", "rainbow", "r2d2", "pqn", "sac_discrete"), DISCRETE),
-    **dict.fromkeys(("ddpg", "td3", "sac"), CONTINUOUS),
+    **dict.fromkeys(("ddpg", "td3", "sac", "tqc"), CONTINUOUS),
 }
 IDLE = {"Taxi-v4": -200.0, "CliffWalking1000-v0": -1000.0}  # of a policy that moves against a wall to the end
 PEERS = ("ppo", "a2c", "ars", "trpo", "dqn", "sac", "td3", "ddpg", "qrdqn")  # that have our algorithm
