@@ -42,8 +42,6 @@ TRIED = {
     "muzero_cartpole": "value_scale=0.03 463; small differences of value taken for noise, which stayed, "
     "445 (491 on seeds 0 to 4)",
     "ppo_halfcheetah": "judged once, with rl-baselines3-zoo's own settings",
-    "pqn_cartpole": "on seeds 0 to 9: trace_lambda=0.9 with lr=7e-4 left one at 496, half of the minibatches "
-    "with exploration to 0.05 one at 499.7; what stayed 500 on all. Judged once",
     "qrdqn_acrobot": "on seeds 0 to 2: dueling with priorities -70.1, in 2.3 times the time; dueling alone "
     "-76.0, priorities alone -78.2. On 0 and 1: both with lr=2e-3 -77.7, both with 64 units a layer -71.9",
     "qrdqn_cartpole": "normalised layers 492.9; 10 quantiles 496.2; both, with normalised observations, "
