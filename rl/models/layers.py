@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random as python_random
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from gymnasium import spaces
+from keras.src.backend.common import global_state  # of which Keras exports no more than clear_session
 
 from rl.errors import UsageError
 from rl.ops import random
@@ -22,6 +24,7 @@ from rl.parallel.fused import fused
 from rl.spaces import ACTION_MASK, space_leaves, space_structure
 from rl.types import Nest, Tensor
 
+_NUMBERS = "object_name_uids"  # Keras's count of objects by the name that it gives them
 ILLEGAL = -1e9  # action values and logits of illegal actions; finite, so that 0 * ILLEGAL is 0
 
 
@@ -35,13 +38,18 @@ class Initializers:
 
     @contextlib.contextmanager
     def within(self) -> Iterator[None]:
-        """Seeds what Keras draws by itself meanwhile, of layers that were given no initialiser of these."""
-        before = python_random.getstate()  # from which Keras draws the seeds that nobody gave
+        """Seeds what Keras draws by itself meanwhile, of layers that were given no initialiser of these; and
+        has it number the layers that were given no name from the start, so that variables are called the same
+        whatever was built in the process before."""
+        state = python_random.getstate()  # from which Keras draws the seeds that nobody gave
+        numbers = global_state.get_global_attribute(_NUMBERS)
         python_random.seed(f"Keras, {self._root}")
+        global_state.set_global_attribute(_NUMBERS, defaultdict(int))
         try:
             yield
         finally:
-            python_random.setstate(before)
+            global_state.set_global_attribute(_NUMBERS, numbers)
+            python_random.setstate(state)
 
     def _seed(self) -> int:
         return self._seeds.randrange(2**31)
