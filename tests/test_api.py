@@ -169,13 +169,13 @@ def test_a_run_from_before_a_hyperparameter_existed_goes_on_with_its_default(tra
 
 
 def test_hparams_objects_are_taken_and_left_as_they_are(tmp_path):
-    few = {"compile": "eager", "train_steps": 256, "updates_per_iteration": 1}
+    few = {"compile": "eager", "train_steps": 64, "num_envs": 4, "updates_per_iteration": 1}
     hparams = resolve("dqn_identity", few)  # frozen
     before = hparams.to_dict()
     for i, lr in enumerate((1e-3, 1e-4)):
         run = rl.train(hparams, output_dir=tmp_path / str(i), eval_episodes=1, lr=lr, model={"hidden": (8,)})
         saved = json.loads((run.run_dir / "hparams.json").read_text())["hparams"]
-        assert (saved["lr"], saved["model"]["hidden"], run.step) == (lr, [8], 256)
+        assert (saved["lr"], saved["model"]["hidden"], run.step) == (lr, [8], 64)
     assert hparams.to_dict() == before
 
 
@@ -308,7 +308,8 @@ def test_one_copy_alone_is_the_one_that_it_is_among_all(two_copies, tmp_path, mo
 
 
 def test_sigterm_saves_and_exits_with_143(command, tmp_path):
-    words = ["--hparams", "ppo_identity", "--hparam_override", "compile=graph", "--output_dir", tmp_path]
+    tiny = "compile=eager,num_envs=2,rollout_length=8,minibatches=1,epochs=1,log_period=16"
+    words = ["--hparams", "ppo_identity", "--hparam_override", tiny, "--output_dir", tmp_path]
     process = command(*words, "--train_steps", 10**9, wait=False)
     run_dir = tmp_path / "run_0"
     deadline = time.monotonic() + 300

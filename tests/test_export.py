@@ -206,7 +206,8 @@ def test_the_command_writes_what_runs_without_this_package(run, tmp_path, capsys
         assert words in capsys.readouterr().err
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == kept
     monkeypatch.chdir(folder)
-    assert main([str(run.parent), *formats, "--to", ".", "--force"]) == 0
+    assert main([str(run.parent), "--format", "litert", "--observations", "5", "--to", ".", "--force"]) == 0
+    assert len(json.loads((folder / "policy.json").read_text())["compared"]) == 1
 
 
 def test_who_serves_a_policy_is_told_of_the_wrappers_that_it_was_trained_within(tmp_path):

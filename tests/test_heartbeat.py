@@ -25,7 +25,7 @@ from rl.envs.own import give_env
 from rl.hparams.merge import resolve
 
 ROOT = Path(__file__).resolve().parents[1]
-TINY = {"compile": "graph", "num_envs": 1, "rollout_length": 4, "minibatches": 1, "epochs": 1}
+TINY = {"compile": "eager", "num_envs": 1, "rollout_length": 4, "minibatches": 1, "epochs": 1}
 TINY |= {"log_period": 4, "train_steps": 8}
 
 

@@ -189,6 +189,7 @@ def nothing_is_trained(monkeypatch):
     monkeypatch.setattr("rl.cli.supervised", lambda: None)
     for name in ("behaviour", "fqe"):
         monkeypatch.setattr(f"rl.estimate.{name}.fit", lambda *_: {"train/td_error": 0.0})
+    monkeypatch.setattr(Evaluator, "_actor", lambda *_: None)  # of a policy that would be converted
     monkeypatch.setattr(Evaluator, "run", played)
     monkeypatch.setattr(Evaluator, "other", lambda *_: None)
     monkeypatch.setattr("rl.tune.machines.TrainProcess", Written)

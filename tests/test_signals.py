@@ -57,9 +57,11 @@ TWO_TRAININGS = """
     class Say(rl.Callbacks):
         def on_row(self, *_):
             print("training", flush=True)
+    tiny = {"num_envs": 2, "rollout_length": 8, "minibatches": 1, "epochs": 1, "log_period": 16}
+    more = {"train_steps": 10**9, "compile": "eager"}  # the first row comes before a graph were traced
     for seed in (0, 1):
-        more = {"train_steps": 10**9, "log_period": 1024, "compile": "graph"}
-        rl.train("ppo_identity", output_dir=f"{sys.argv[1]}/{seed}", seed=seed, callbacks=Say(), **more)
+        folder = f"{sys.argv[1]}/{seed}"
+        rl.train("ppo_identity", output_dir=folder, seed=seed, callbacks=Say(), **tiny, **more)
 """
 
 

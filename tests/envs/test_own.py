@@ -26,7 +26,7 @@ TINY = {
     "epochs": 1,
     "log_period": 16,
     "train_steps": 16,
-    "compile": "graph",
+    "compile": "eager",
     "model": {"hidden": (4,)},
 }
 
@@ -237,7 +237,7 @@ def test_the_documented_example_trains(tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     (command,) = [step for step in page if "my_maze:Doubled" in step.text]
-    tiny = "compile=graph,num_envs=2,rollout_length=8,minibatches=1"
+    tiny = "compile=eager,num_envs=2,rollout_length=8,minibatches=1"
     words = [*command.words[2:], "--hparam_override", tiny, "--train_steps", "16", "--output_dir", "out"]
     words += ["--test_episodes", "1", "--eval_episodes", "1"]
     assert main(words) == 0, capsys.readouterr().err

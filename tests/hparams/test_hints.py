@@ -211,7 +211,7 @@ def test_small_pictures_for_dense_layers_may_be_chosen_large_ones_are_told_alway
     assert picture_hint(chosen, picture(84, 84, 4)) is not None
 
 
-SHORT = {"train_steps": 256, "min_replay_size": 1_000, "compile": "graph"}
+SHORT = {"train_steps": 256, "min_replay_size": 1_000, "compile": "eager"}
 NEVER = (
     "nothing will be learned: min_replay_size=1000 is not reached within train_steps=256: lower it, or train "
     "longer"

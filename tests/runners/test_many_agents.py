@@ -36,8 +36,7 @@ def _on_the_host(*args: Any) -> GraphHost:
 def test_steps_are_environments_and_episodes_the_teams(build, monkeypatch, where):
     if where == "on the host":
         monkeypatch.setattr("rl.runners.build.make_env", _on_the_host)
-    compiled = "graph" if where == "in the graph" else "eager"
-    runner = build("ppo", env=ENV_ID, num_envs=2, rollout_length=8, minibatches=2, epochs=1, compile=compiled)
+    runner = build("ppo", env=ENV_ID, num_envs=2, rollout_length=8, minibatches=2, epochs=1, compile="eager")
     assert runner.steps_per_iteration == 2 * 8
     assert runner.agent.hparams.num_envs == 2 * 3
     sums = runner.run(1)
@@ -84,8 +83,7 @@ def test_an_evaluation_records_the_episodes_of_each_agent(build, tmp_path):
 def test_training_records_the_episodes_of_each_agent_across_rollouts(build, monkeypatch, tmp_path, where):
     if where == "on the host":
         monkeypatch.setattr("rl.runners.build.make_env", _on_the_host)
-    compiled = "graph" if where == "in the graph" else "eager"
-    runner = build("ppo", env=ENV_ID, num_envs=2, rollout_length=5, minibatches=2, epochs=1, compile=compiled)
+    runner = build("ppo", env=ENV_ID, num_envs=2, rollout_length=5, minibatches=2, epochs=1, compile="eager")
     with policy_recorder(str(tmp_path), runner.agent, "ppo", "run", which="training") as recorder:
         runner.record_to(recorder)
         recorder.begin()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
+import multiprocessing
+import time
 
 import pytest
 
@@ -13,14 +11,12 @@ from rl.errors import Unavailable, UsageError
 from rl.storage import storage
 from rl.storage.storage import storage_at, storages_of
 
-ROOT = Path(__file__).resolve().parents[2]
-HOLDER = """
-    import sys, time
-    from rl.storage.storage import storage_at
-    with storage_at(sys.argv[1]).to_train():
-        print("trains", flush=True)
+
+def hold(folder, told):
+    """Trains in a folder until it is killed."""
+    with storage_at(folder).to_train():
+        told.send("trains")
         time.sleep(600)
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -69,15 +65,18 @@ def test_a_run_that_holds_runs_is_an_output_folder(tmp_path):
 
 
 def test_a_second_trainer_of_a_folder_is_refused_until_the_first_is_gone(tmp_path):
-    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as holder:
-        assert holder.stdout.readline() == "trains\n"
-        refused = pytest.raises(Unavailable, match="another process trains in")  # which may pass
-        with refused, storage_at(tmp_path).to_train():
-            pass
-        with storage_at(tmp_path).to_read():  # testing and loading may go on
-            pass
-        holder.kill()
+    forked = multiprocessing.get_context("fork")  # in no time: a new process would import TensorFlow
+    heard, told = forked.Pipe(False)
+    holder = forked.Process(target=hold, args=(tmp_path, told), daemon=True)
+    holder.start()
+    assert heard.poll(60.0) and heard.recv() == "trains"
+    refused = pytest.raises(Unavailable, match="another process trains in")  # which may pass
+    with refused, storage_at(tmp_path).to_train():
+        pass
+    with storage_at(tmp_path).to_read():  # testing and loading may go on
+        pass
+    holder.kill()
+    holder.join()
     with storage_at(tmp_path).to_train():
         pass
 

@@ -39,8 +39,18 @@ pytestmark = pytest.mark.usefixtures("ray_here")
 
 @pytest.fixture
 def shard(build):
-    """A buffer in this process, and the blocks that it took in."""
-    runner = build("dqn", workers=TWO, **SMALL)
+    """A buffer in this process, and the blocks that it took in; its few calls are not worth tracing."""
+    return filled(build, "eager")
+
+
+@pytest.fixture
+def traced_shard(build):
+    """The same for many calls."""
+    return filled(build, "graph")
+
+
+def filled(build, compile):
+    runner = build("dqn", workers=TWO, **SMALL, compile=compile)
     shelf = runner._buffer_assignment
     buffer, generator = Buffer(shelf), np.random.default_rng(0)
     blocks = []
@@ -82,8 +92,8 @@ def test_new_priorities_change_what_is_drawn(shard):
 
 
 @pytest.mark.parametrize(("learners", "ahead"), [(1, 16), (8, 32)])
-def test_priorities_of_all_that_learners_have_on_order_are_taken(shard, learners, ahead):
-    buffer, shelf, _ = shard
+def test_priorities_of_all_that_learners_have_on_order_are_taken(traced_shard, learners, ahead):
+    buffer, shelf, _ = traced_shard
     buffer._assignment = shelf._replace(hparams=shelf.hparams | {"num_learners": learners})
     for number in range(ahead):
         index = buffer.sample(number, 0)[1][buffer._index_leaf]
