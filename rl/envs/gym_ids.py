@@ -197,6 +197,14 @@ def gym_ids() -> list[str]:
     return list(gymnasium.registry)
 
 
+def is_graph_form(env_id: str) -> bool:
+    """Returns whether Gymnasium's environment of that id is the in-graph one, stepped copy by copy: by a
+    call for each, of some milliseconds, where the in-graph one makes a call for all."""
+    if not gym_has(env_id):
+        return False
+    return getattr(gym_spec(env_id), "entry_point", None) == "rl.envs.graph_gym:GraphEnvGym"
+
+
 def cut_after(env_id: str, env_kwargs: Mapping[str, Any]) -> int | None:
     """Returns the steps after which evaluation cuts an episode of Gymnasium's; None where it has a limit."""
     from rl.envs.gym_host import UNLIMITED

@@ -27,7 +27,7 @@ class HostEnv(Protocol):
     start at 0. Arrays that were returned are never written to again.
     """
 
-    backend: str  # "gym" or "envpool"
+    backend: str  # "gym", "envpool" or, of in-graph environments in evaluations, "graph"
     num_envs: int  # B
     observation_space: spaces.Space
     action_space: spaces.Space

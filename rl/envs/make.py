@@ -23,6 +23,7 @@ from rl.envs.gym_ids import (
     gym_masks,
     gym_vector,
     is_callers_own,
+    is_graph_form,
     pictures_of_ale,
     unknown,
 )
@@ -191,9 +192,10 @@ def make_eval_envs(
 ) -> HostEnv:
     """Returns `num_envs` environments to evaluate in, as one host environment; `reset(seed)` seeds them.
 
-    They are those of `make_gym_env`, EnvPool's where Gymnasium has none of that id, or in-graph ones where
-    there are no others; with `wrappers` and `view` as in `make_env`. An episode is truncated after
-    `max_episode_steps`; None: at the environment's own limit, at `step_limit` without one.
+    They are those of `make_gym_env`, EnvPool's where Gymnasium has none of that id, or in-graph ones, stepped
+    all by one call, where Gymnasium has none or the same (`is_graph_form`); with `wrappers` and `view` as in
+    `make_env`. An episode is truncated after `max_episode_steps`; None: at the environment's own limit, at
+    `step_limit` without one.
 
     Raises:
         UsageError: as `make_gym_env`; options that would make episodes or scores other than the game's.
@@ -202,11 +204,12 @@ def make_eval_envs(
         if (env_kwargs or {}).get(option):
             raise UsageError(f"option {option} is for training alone: give {instead} in place of env_kwargs")
     _check_wrappable(env_id, dict(env_kwargs or {}), wrappers)
+    plain = not (render_mode or wrappers or frame_stack or "max_episode_steps" in (env_kwargs or {}))
     if gym_has(env_id) and pictures_of_ale(env_id, dict(env_kwargs or {})) and render_mode is None:
         from rl.envs.ale_host import ALEHost
 
         host: Any = ALEHost(env_id.rpartition(":")[2], num_envs, dict(env_kwargs or {}), max_episode_steps)
-    elif not gym_has(env_id) and _graph_has(env_id):
+    elif _graph_has(env_id) and (not gym_has(env_id) or (plain and is_graph_form(env_id))):
         from rl.envs.graph_host import GraphHost, make_graph
 
         options = dict(env_kwargs or {})

@@ -246,6 +246,33 @@ def test_evaluation_is_gymnasiums_own_environment(env_id: str) -> None:
     env.close()
 
 
+@pytest.mark.parametrize(
+    ("options", "backend"),
+    [
+        ({}, "graph"),
+        ({"max_episode_steps": 9}, "graph"),
+        ({"render_mode": "rgb_array"}, "gym"),
+        ({"frame_stack": 2}, "gym"),
+        ({"wrappers": ("gymnasium.wrappers:FlattenObservation",)}, "gym"),
+        ({"env_kwargs": {"max_episode_steps": 7}}, "gym"),
+    ],
+)
+def test_evaluation_is_all_at_once_where_gymnasium_steps_the_in_graph_environment(
+    options: dict[str, Any], backend: str
+) -> None:
+    env = make_eval_envs("CartPolePixels-v0", 2, **options)
+    assert env.backend == backend
+    env.close()
+
+
+def test_a_limit_cuts_evaluations_that_are_all_at_once() -> None:
+    env = make_eval_envs("InterestEvolution-v0", 2, max_episode_steps=3)
+    env.reset(0)
+    action = np.stack([env.action_space.sample()] * 2)
+    assert [env.step(action)[3].all() for _ in range(3)] == [False, False, True]
+    env.close()
+
+
 def test_evaluation_keeps_the_original_limit_and_options() -> None:
     env = make_gym_env("MountainCar-v0", {"goal_velocity": 0.05})
     assert env.spec is not None
