@@ -64,8 +64,8 @@ def ppg() -> PPGHParams:
         minibatches=4,
         policy_iterations=16,
         aux_minibatches=64,
-        # Targets of hundreds outweigh the divergence in the auxiliary loss, and change the policy's layers: as
-        # rewards come, Taxi, CliffWalking and Acrobot are not learned at all.
+        # Without it targets of hundreds outweigh the divergence in the auxiliary loss, and the policy's layers
+        # follow them: Taxi, CliffWalking and Acrobot are not learned at all.
         normalize_reward=True,
     )
 
