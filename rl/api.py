@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from rl.experiment import check_unplayed, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
 from rl.policy import Policy, check_integers
-from rl.report.callbacks import Callbacks
+from rl.report.callbacks import Callbacks, Calls
 from rl.report.runs import RETURN, find_runs, run_columns
 from rl.report.trackers import check_tracker
 from rl.report.video import headless_setup
@@ -96,7 +96,7 @@ def train(
     track: str | None = None,
     num_workers: int = 0,
     ray_address: str | None = None,
-    callbacks: Callbacks | None = None,
+    callbacks: Callbacks | Sequence[Callbacks] | None = None,
     **overrides: Any,
 ) -> Run:
     """Trains a named set (or hparams of one's own) and returns the run; continues one that is there.
@@ -114,10 +114,11 @@ def train(
         eval_episodes: episodes of each evaluation.
         record_video: whether an episode is filmed at each evaluation (`video_period`).
         record_data: folder of a data set to which the episodes of training are added (`rl.data`).
-        track: wandb, mlflow or trackio, which are told what TensorBoard gets (`rl.report.trackers`).
+        track: wandb, mlflow or trackio, which are told the rows and hyperparameters (`rl.report.trackers`).
         num_workers: processes that act while this one learns; 0: none.
         ray_address: Ray cluster that they are to run on; None: this machine.
-        callbacks: is told of rows, evaluations and checkpoints, and may end the training.
+        callbacks: one object or several, which are told of rows, evaluations and checkpoints, and may add
+            to the rows and end the training.
         overrides: single hyperparameters; nested ones as `model={"hidden": (64, 64)}`.
 
     Raises:
@@ -134,8 +135,7 @@ def train(
     check_integers(("eval_episodes", eval_episodes, 1), ("seed", seed, 0), ("num_workers", num_workers, 0))
     if ray_address is not None and not num_workers:
         raise UsageError(f"ray_address={ray_address}: give num_workers with it")
-    if not (callbacks is None or isinstance(callbacks, Callbacks)):
-        raise UsageError(f"callbacks={callbacks!r}: needs an object of a class derived from rl.Callbacks")
+    calls = Calls(_several(callbacks), Policy)
     if record_data is not None:
         check_recorded(str(record_data), num_workers)
     if track is not None:
@@ -160,7 +160,7 @@ def train(
         record_data=None if record_data is None else str(record_data),
         track=track,
         eval_episodes=int(eval_episodes),
-        callbacks=callbacks,
+        calls=calls,
         workers=workers,
         user_modules=tuple(each for each in registering_modules(resolved) if each != "__main__"),
     )
@@ -197,6 +197,16 @@ def _resolved(hparams: str | HParams, overrides: dict[str, Any]) -> tuple[str, H
     return type(hparams).__name__, copy.freeze()
 
 
+def _several(callbacks: Callbacks | Sequence[Callbacks] | None) -> tuple[Callbacks, ...]:
+    """Returns the callbacks that were given. Raises UsageError for what is none."""
+    given = (callbacks,) if isinstance(callbacks, Callbacks) else callbacks or ()
+    if not isinstance(given, list | tuple) or not all(isinstance(each, Callbacks) for each in given):
+        raise UsageError(
+            f"callbacks={callbacks!r}: needs an object of a class derived from rl.Callbacks, or a list"
+        )
+    return tuple(given)
+
+
 def _call(request: Request, overrides: dict[str, Any]) -> str:
     """Returns the call of `train` that made a request, as Python code, without arguments of default value."""
     workers = request.workers
@@ -205,7 +215,6 @@ def _call(request: Request, overrides: dict[str, Any]) -> str:
         "ray_address": workers.address if workers else None,
     }
     defaults = {name: value for name, value in (train.__kwdefaults__ or {}).items() if name in given}
-    del defaults["callbacks"]  # objects, which no text repeats
     said = {name: given[name] for name, value in defaults.items() if given[name] != value} | overrides
     words = [f"{name}={value!r}" for name, value in said.items() if name.isidentifier()]
     dotted = {name: value for name, value in said.items() if not name.isidentifier()}

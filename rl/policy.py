@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import create_empty_array
 
-from rl.agents.agent import Agent
+from rl.agents.agent import Agent, network_state
 from rl.envs.host import HostEnv, Purpose, action_encoder, purpose_seed
 from rl.envs.make import eval_envs_of
 from rl.envs.wrappers import PREVIOUS_ACTION, PREVIOUS_REWARD, previous_action
 from rl.errors import UsageError
 from rl.runners.actor import Actor
 from rl.runners.evaluate import Evaluation, Evaluator
+from rl.runners.judge import Judge, Judgement
 from rl.runners.recording import policy_recorder
 from rl.spaces import ACTION_MASK
 from rl.types import Nest
@@ -40,12 +42,16 @@ class Policy:
         self.origin = {"name": None, "address": "", **(origin or {})}  # of `policy_recorder`
         self._actors: dict[int, Actor] = {}
         self._last: dict[int, Nest] = {}  # the agent's actions, by batch size, where observations tell them
+        self._judge: Judge | None = None
         self._calls = 0  # each with random numbers of its own
-        self.encode = action_encoder(agent.action_space)  # the agent's actions as the environment takes them
-        if agent.hparams.env:
-            env = eval_envs_of(agent.hparams, 1)
-            self.encode = env.encode
-            env.close()
+
+    @functools.cached_property
+    def encode(self) -> Callable[[Nest], Nest]:
+        """A function from the agent's actions to those that the environment takes."""
+        if not self.agent.hparams.env:
+            return action_encoder(self.agent.action_space)
+        with contextlib.closing(eval_envs_of(self.agent.hparams, 1)) as env:
+            return env.encode
 
     def __call__(
         self, observation: Nest, batched: bool = False, action_mask: Any = None, reward: Any = None
@@ -65,17 +71,8 @@ class Policy:
         """
         import tensorflow as tf
 
-        space, parts = self.agent.observation_space, _parts(observation)
-        tells = self.agent.hparams.previous_action_reward and PREVIOUS_ACTION not in parts
-        if tells:
-            observation, rest = parts, (PREVIOUS_ACTION, PREVIOUS_REWARD)
-            space = spaces.Dict({name: each for name, each in space.items() if name not in rest})
-        elif reward is not None:
-            raise ValueError("leave reward out: observations say it, or the policy was trained without")
-        batch = _masked_batch(space, observation, batched, action_mask)
+        batch, tells = self._batch_of(observation, batched, action_mask, reward)
         count = _count(batch)
-        if tells:
-            batch |= self._before(count, reward)
         actor = self._actors.pop(count, None)
         if actor is None:
             sampled = self.agent.hparams.eval_policy == "sample"
@@ -90,6 +87,73 @@ class Policy:
             self._last[count] = chosen
         action = self.encode(chosen)
         return action if batched else tf.nest.map_structure(lambda x: x[0], action)
+
+    def scores(
+        self, observation: Nest, batched: bool = False, action_mask: Any = None, reward: Any = None
+    ) -> np.ndarray:
+        """Returns how good each discrete action is, float32 [A], or [N, A] if `batched`: its value where the
+        algorithm learns values of actions, else the logarithm of its probability; -inf where it is illegal.
+
+        Takes what a call takes. It is no step: what a recurrent policy remembers stays as it is.
+
+        Raises:
+            ValueError: as a call; or the actions are not discrete, or the policy does not rate them.
+        """
+        scores = self._judged(observation, batched, action_mask, reward).scores
+        if scores is None:
+            raise ValueError(f"{self._named()} has no scores of actions")
+        return scores if batched else scores[0]
+
+    def value(
+        self, observation: Nest, batched: bool = False, action_mask: Any = None, reward: Any = None
+    ) -> Any:
+        """Returns the return that is expected from here on, a float, or float32 [N] if `batched`: the value
+        of the state, or of its best legal action, that was learned. It is discounted, and of the rewards that
+        the algorithm learns from (`normalize_reward`, `reward_augmentation`).
+
+        Takes what a call takes. It is no step: what a recurrent policy remembers stays as it is.
+
+        Raises:
+            ValueError: as a call; or neither was learned, as where critics judge continuous actions.
+        """
+        value = self._judged(observation, batched, action_mask, reward).value
+        if value is None:
+            raise ValueError(f"{self._named()} has no values of states")
+        return value if batched else float(value[0])
+
+    def refresh(self) -> None:
+        """Takes over the agent's weights of now, where it is still trained (`rl.Callbacks.on_start`)."""
+        for actor in self._actors.values():
+            actor.sync()
+
+    def _named(self) -> str:
+        return f"{self.agent.hparams.algo}, for actions in {self.agent.action_space},"
+
+    def _judged(self, observation: Nest, batched: bool, action_mask: Any, reward: Any) -> Judgement:
+        """Judges observations, by what a recurrent policy remembers of as many."""
+        import tensorflow as tf
+
+        batch, _ = self._batch_of(observation, batched, action_mask, reward)
+        count = _count(batch)
+        state = network_state(self.agent.initial_state(count))
+        if count in self._actors and tf.nest.flatten(state):
+            state = tf.nest.pack_sequence_as(state, self._actors[count].network_state)
+        if self._judge is None:
+            self._judge = Judge(self.agent)
+        return self._judge(batch, state)
+
+    def _batch_of(self, observation: Nest, batched: bool, mask: Any, reward: Any) -> tuple[Nest, bool]:
+        """Makes arrays [N, ...] of what a call is given; and says whether the policy is told its last action
+        by `Policy`. Raises ValueError as a call."""
+        space, parts = self.agent.observation_space, _parts(observation)
+        tells = self.agent.hparams.previous_action_reward and PREVIOUS_ACTION not in parts
+        if tells:
+            observation, rest = parts, (PREVIOUS_ACTION, PREVIOUS_REWARD)
+            space = spaces.Dict({name: each for name, each in space.items() if name not in rest})
+        elif reward is not None:
+            raise ValueError("leave reward out: observations say it, or the policy was trained without")
+        batch = _masked_batch(space, observation, batched, mask)
+        return (batch | self._before(_count(batch), reward) if tells else batch), tells
 
     def _before(self, count: int, reward: Any) -> dict[str, Nest]:
         """Returns the parts of `count` observations that tell of the step before."""
@@ -188,7 +252,8 @@ def _batch(space: spaces.Space, observation: Nest, batched: bool) -> Nest:
     except (TypeError, ValueError) as error:  # no array of numbers
         raise ValueError(f"{wanted}, not {type(observation).__name__}: {error}") from error
     if array.shape[1 if batched else 0 :] != space.shape or array.ndim != len(space.shape) + batched:
-        raise ValueError(f"{wanted}, not {list(array.shape)}")
+        several = not batched and array.shape[1:] == space.shape
+        raise ValueError(f"{wanted}, not {list(array.shape)}{': give batched=True for several' * several}")
     return array if batched else array[None]
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from rl.report.callbacks import Calls
 from rl.workers.plan import Workers
 
 if TYPE_CHECKING:
     from rl.hparams.hparams import HParams
-    from rl.report.callbacks import Callbacks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Request:
     overrides: str = ""  # single hyperparameters, as they were typed
     command: str = ""  # as a shell takes it back
     workers: Workers | None = None
-    callbacks: Callbacks | None = None  # of the caller's own
+    calls: Calls = dataclasses.field(default_factory=Calls, compare=False)  # of the caller's callbacks
     user_modules: tuple[str, ...] = ()  # that other processes import first
 
     def of_copy(self, copy: int) -> Request:

@@ -95,6 +95,61 @@ def test_policies_are_told_their_own_last_action_and_the_reward_that_is_given():
         Policy(plain)(x[0], reward=1.0)
 
 
+def known(algo, **heads):
+    """A policy of CartPole whose network says the same of all observations: biases of its heads."""
+    agent = get_algo(algo)(resolve(algo, {"env": "CartPole-v1"}), *CARTPOLE, 0)
+    for name, bias in heads.items():
+        layer = getattr(agent.network, name)
+        layer.kernel.assign(layer.kernel * 0.0)
+        layer.bias.assign(bias)
+    return Policy(agent)
+
+
+def test_a_policy_says_what_it_thinks_of_actions_and_states():
+    x = [0.0, 0.1, 0.0, -0.1]
+    policy = known("ppo", policy=[np.log(3.0), 0.0], value=[0.7])
+    np.testing.assert_allclose(policy.scores(x), np.log([0.75, 0.25]), rtol=1e-5)
+    assert policy.value(x) == pytest.approx(0.7)
+    np.testing.assert_allclose(policy.value([x] * 3, batched=True), [0.7] * 3, rtol=1e-6)
+    policy = known("dqn", advantage=[1.5, -2.0])
+    np.testing.assert_allclose(policy.scores([x] * 2, batched=True), [[1.5, -2.0]] * 2)
+    assert policy.value(x) == 1.5
+    with pytest.raises(ValueError, match=r"bc, for actions in Discrete.2., has no values of states"):
+        known("bc").value(x)
+
+
+def test_an_illegal_action_has_no_chance_and_continuous_ones_have_no_scores():
+    env = make_gym_env("Taxi-v4")
+    agent = get_algo("dqn")(resolve("dqn", {"env": "Taxi-v4"}), env.observation_space, env.action_space, 0)
+    agent.network.advantage.bias.assign([9.0, 6.0, 3.0, 0.0, 0.0, 0.0])
+    agent.network.advantage.kernel.assign(agent.network.advantage.kernel * 0.0)
+    mask = [0, 1, 1, 1, 0, 1]
+    scores = Policy(agent).scores(7, action_mask=mask)
+    np.testing.assert_array_equal(scores, [-np.inf, 6.0, 3.0, 0.0, -np.inf, 0.0])
+    assert Policy(agent).value(7, action_mask=mask) == 6.0
+    box = spaces.Box(-1.0, 1.0, (2,))
+    agent = get_algo("sac")(resolve("sac", {"env": "Pendulum-v1"}), box, box, 0)
+    for ask in (Policy(agent).scores, Policy(agent).value):
+        with pytest.raises(ValueError, match="sac, for actions in Box"):
+            ask([0.0, 0.0])
+
+
+def test_what_a_recurrent_policy_remembers_counts_and_is_not_touched():
+    hparams = resolve("ppo", {"env": "CartPole-v1", "model.name": "lstm"})
+    agent = get_algo("ppo")(hparams, *CARTPOLE, 0)
+    generator = np.random.default_rng(0)
+    for each in agent.network.trainable_variables:
+        each.assign(generator.normal(0.0, 1.0, each.shape))
+    policy, x = Policy(agent), np.float32([0.1, -0.2, 0.3, 0.4])
+    fresh = policy.scores(x)
+    policy(x)
+    later = policy.scores(x)
+    np.testing.assert_array_equal(policy.scores(x), later)
+    assert np.abs(later - fresh).max() > 1e-3
+    policy.reset()
+    np.testing.assert_array_equal(policy.scores(x), fresh)
+
+
 @pytest.mark.parametrize("asked", [{"episodes": 0}, {"episodes": 2.5}, {"seed": -4}, {"seed": "1"}])
 def test_an_evaluation_of_nothing_is_refused(asked):
     agent = get_algo("ppo")(resolve("ppo_cartpole"), *CARTPOLE, 0)
@@ -116,3 +171,5 @@ def test_an_observation_that_is_no_array_of_numbers_is_refused_in_words(observat
     policy = Policy(get_algo("ppo")(resolve("ppo_cartpole", {}), *CARTPOLE, 0))
     with pytest.raises(ValueError, match=r"an observation of shape \[4\] is needed, not (dict|str|list)"):
         policy(observation)
+    with pytest.raises(ValueError, match=r"needed, not \[8, 4\]: give batched=True for several"):
+        policy(np.zeros((8, 4)))

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from rl.agents.agent import Agent, network_state
 from rl.envs.wrappers import PREVIOUS_REWARD
 from rl.ops import random
-from rl.ops.distributions import Categorical
+from rl.runners.judge import action_scores
 from rl.spaces import space_leaves, space_spec
 from rl.types import Nest, Tensor
 
@@ -124,21 +124,12 @@ class Program(tf.Module):
                 found[name] = tf.clip_by_value(x, space.low, space.high)
             else:
                 found[name] = x + tf.constant(first, x.dtype) if np.any(first) else x
-        scores = self._scores(observation, memory, seeds[1])
-        if scores is not None:
+        output = self._agent.policy(observation, network_state(memory), seeds[1], False)
+        if (scores := action_scores(self._agent, output)) is not None:  # by the same draws of the policy
             found[SCORES] = scores
         for i, leaf in enumerate(tf.nest.flatten(following)):
             found[f"{NEXT}_{i}"] = leaf
         return {name: tf.identity(each, name) for name, each in found.items()}
-
-    def _scores(self, observation: Nest, memory: Nest, seed: Any) -> Tensor | None:
-        """How good each discrete action is, by the same draws of the policy; None for others."""
-        if not isinstance(self._agent.action_space, spaces.Discrete):
-            return None
-        output = self._agent.policy(observation, network_state(memory), seed, False)
-        if output.q_values is not None:
-            return output.q_values
-        return output.distribution.log_probs if isinstance(output.distribution, Categorical) else None
 
     def _observation_ports(self) -> list[Port]:
         space = self._agent.observation_space

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rl.policy import Policy
     from rl.runners.evaluate import Evaluation
 
 
@@ -14,15 +16,62 @@ class Callbacks:
 
     They are called in the training process, between two calls of the compiled loop. If one returns True, the
     training ends after the current window, with a checkpoint, as if all steps were made. An error in one ends
-    the run with that error, after a checkpoint.
+    the run with that error, after a checkpoint. `rl.train` takes one object, or several in a list, which are
+    called in its order.
     """
+
+    def on_start(self, step: int, policy: Policy) -> bool | None:
+        """Is called before the first step, and where a resumed run goes on, with the environment steps so
+        far. Keep `policy` to call it in the other methods: it then acts as the agent has learned to by that
+        time."""
 
     def on_evaluation(self, step: int, evaluation: Evaluation) -> bool | None:
         """Is called after an evaluation, before `on_row`, with its episodes; `step`: environment steps so
         far."""
 
     def on_row(self, step: int, row: dict[str, float]) -> bool | None:
-        """Is called with a row of metrics, as in metrics.csv, after each `log_period` environment steps."""
+        """Is called after each `log_period` environment steps with a row of metrics, before it is written:
+        numbers that are put into `row`, by names such as "custom/error", are written as the others are."""
 
     def on_checkpoint(self, step: int, folder: Path) -> bool | None:
         """Is called with the folder of a complete checkpoint; later checkpoints replace it in time."""
+
+
+class Calls:
+    """Calls the callbacks of a run, one after the other.
+
+    Attributes:
+        enough: whether one of them has asked for the end of the training.
+
+    Args:
+        callbacks: what is called.
+        policy_of: makes the policy that they are shown from the agent that is trained.
+    """
+
+    def __init__(self, callbacks: Sequence[Callbacks] = (), policy_of: Callable[[Any], Policy] | None = None):
+        self._callbacks, self._policy_of, self._policy = callbacks, policy_of, None
+        self.enough = False
+
+    def start(self, step: int, agent: Any) -> None:
+        """Tells that the training of an agent begins or goes on."""
+        if self._callbacks and self._policy_of is not None:
+            self._policy = self._policy_of(agent)
+        self._each("on_start", step, self._policy)
+
+    def evaluation(self, step: int, evaluation: Evaluation) -> None:
+        """Tells of an evaluation."""
+        self._each("on_evaluation", step, evaluation)
+
+    def row(self, step: int, row: dict[str, float]) -> None:
+        """Tells of a row of metrics, which they may add to."""
+        self._each("on_row", step, row)
+
+    def checkpoint(self, step: int, folder: Path) -> None:
+        """Tells of a complete checkpoint."""
+        self._each("on_checkpoint", step, folder)
+
+    def _each(self, method: str, step: int, told: Any) -> None:
+        if self._policy is not None:
+            self._policy.refresh()
+        for each in self._callbacks:
+            self.enough |= getattr(each, method)(step, told) is True

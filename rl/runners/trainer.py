@@ -22,7 +22,6 @@ from rl.envs.host import Purpose, purpose_seed
 from rl.errors import Diverged, MachineLost, NotFinite, Stopped, Unavailable, UsageError
 from rl.heartbeat import Watch, doing
 from rl.models.precision import computes_in
-from rl.report.callbacks import Callbacks
 from rl.report.logger import Logger
 from rl.report.progress import Progress, where_played
 from rl.report.video import Preview
@@ -96,8 +95,7 @@ class Trainer:
         self._hang_limit = hparams.hang_timeout
         if workers is not None and self._hang_limit is None:
             self._hang_limit = max(HANG, 3.0 * hparams.worker_timeout)
-        self.callbacks = request.callbacks or Callbacks()
-        self._enough = False  # whether a callback asked for the end
+        self.calls = request.calls
         self.best_return: float | None = None
         self._evaluated: float | None = None  # the best mean return whose row is written, or will be
         if meta is not None:
@@ -156,6 +154,8 @@ class Trainer:
             else:
                 ended = ", nothing is left to train" if self._is_complete() else ""
                 progress.message(f"resumed at step {runner.step:,}{ended}")
+            with self._saving_what_was_learned():
+                self.calls.start(runner.step, self.agent)
             while not self._is_complete() and not stop.requested:
                 compiled = window.begun
                 if not self._fill_window(logger, progress):
@@ -193,10 +193,7 @@ class Trainer:
         asked, best = self.hparams.stop_at_return, self._evaluated
         good = asked is not None and best is not None and best >= asked
         made = self.runner.step >= self.hparams.train_steps
-        return ((made or good) and not self.window.iterations) or self._enough
-
-    def _tell(self, answer: bool | None) -> None:
-        self._enough |= answer is True
+        return ((made or good) and not self.window.iterations) or self.calls.enough
 
     def _is_saved(self) -> bool:
         return self._saved == (self.runner.step, self.window.iterations)
@@ -232,9 +229,12 @@ class Trainer:
         evaluation = self._evaluate(before, total, row, progress)
         film = self._film(before, total, progress)
         doing("a row of metrics to be written")
-        logger.log(step, row)
-        logger.log_histograms(step, self.agent.variables)
-        self._tell(self.callbacks.on_row(step, row))
+        try:
+            self.calls.row(step, row)
+        finally:  # the checkpoint after an error is not to lack its row
+            logger.log(step, row)
+        if self.hparams.histograms:
+            logger.log_histograms(step, self.agent.variables)
         if film is not None:
             logger.log_video(step, "eval/episode", film)
         window.finish()
@@ -308,7 +308,7 @@ class Trainer:
         evaluation = self.evaluator.run(seed, self._is_asked_to_stop)
         row |= evaluation.metrics()
         mean = row["eval/return_mean"]
-        self._tell(self.callbacks.on_evaluation(step, evaluation))
+        self.calls.evaluation(step, evaluation)
         row |= {f"eval/{name}": score for name, score in self.evaluator.scores(evaluation).items()}
         row |= self.beside.metrics(seed, mean, self._is_asked_to_stop)
         other = self.evaluator.other(seed, self._is_asked_to_stop) if step >= total else None
@@ -374,7 +374,7 @@ class Trainer:
             if runner.recorder is not None:
                 runner.recorder.saved()
         self._stop.kept = f"the checkpoint of step {runner.step:,} is kept"
-        self._tell(self.callbacks.on_checkpoint(runner.step, folder))
+        self.calls.checkpoint(runner.step, folder)
 
     def _policy_graph(self) -> Any:
         """Makes the policy a plain function, whose graph TensorBoard shows."""

@@ -11,13 +11,19 @@ import rl
 from rl.runners.trainer import Trainer
 from rl.saved_run import best_return
 
+SEEN = [1.0, 0.0, 0.0, 0.0]  # an observation of Identity-v0
+
 
 class Kept(rl.Callbacks):
     """Keeps what it is told, and asks for the end at a step."""
 
     def __init__(self, until=None, error=None):
-        self.rows, self.evaluations, self.checkpoints = [], [], []
+        self.starts, self.rows, self.evaluations, self.checkpoints = [], [], [], []
         self.until, self.error = until, error
+
+    def on_start(self, step, policy):
+        self.starts.append(step)
+        self.policy, self.before = policy, policy.scores(SEEN)
 
     def on_evaluation(self, step, evaluation):
         self.evaluations.append((step, evaluation.returns.mean()))
@@ -25,6 +31,7 @@ class Kept(rl.Callbacks):
     def on_row(self, step, row):
         if step == self.error:
             raise RuntimeError("of the caller's own")
+        row["custom/score"] = self.policy.scores(SEEN)[0]
         self.rows.append((step, row))
         return step == self.until
 
@@ -38,8 +45,8 @@ def trained(folder, callbacks=None, **overrides):
 
 
 def test_rows_evaluations_and_checkpoints_are_told_as_they_are_written(tmp_path, monkeypatch):
-    kept = Kept()
-    run = trained(tmp_path, kept)
+    kept, other = Kept(), Kept()
+    run = trained(tmp_path, [kept, other])
     with open(run.run_dir / "metrics.csv", newline="") as file:
         written = list(csv.DictReader(file))
     assert [step for step, _ in kept.rows] == [int(each["step"]) for each in written] == [16, 32, 48, 64]
@@ -61,6 +68,21 @@ def test_rows_evaluations_and_checkpoints_are_told_as_they_are_written(tmp_path,
     assert columns["step"].tolist() == [16.0, 32.0, 48.0, 64.0] and list(columns)[1:] == list(frame)
     assert [mean for _, mean in kept.evaluations] == [row["eval/return_mean"] for _, row in kept.rows[1::2]]
     assert kept.checkpoints == [(64, "step_000000000064", True)]
+    assert (kept.starts, other.rows, other.checkpoints) == ([0], kept.rows, kept.checkpoints)
+
+
+def test_the_policy_that_callbacks_see_is_the_one_that_learns_and_what_they_add_to_a_row_is_written(tmp_path):
+    class Acts(Kept):
+        def on_row(self, step, row):
+            action = int(self.policy(SEEN))
+            assert action == self.policy.scores(SEEN).argmax()
+            return super().on_row(step, row)
+
+    kept = Acts()
+    run = trained(tmp_path, kept, lr=0.05)
+    scores = run.metrics()["custom/score"].tolist()
+    assert len({kept.before[0].item(), *scores}) == 5  # before, and after each of four windows
+    assert scores[-1] == pytest.approx(run.policy("last").scores(SEEN)[0], rel=1e-6)
 
 
 @pytest.mark.slow
@@ -80,6 +102,7 @@ def test_an_error_of_a_callback_ends_the_run_after_a_checkpoint(tmp_path):
     with pytest.raises(RuntimeError, match="of the caller's own"):
         trained(tmp_path, Kept(error=32))
     assert (tmp_path / "run_0/checkpoints/step_000000000032/manifest.json").is_file()
+    assert "\n32," in (tmp_path / "run_0/metrics.csv").read_text()  # with the row of that step
 
 
 @pytest.mark.slow
