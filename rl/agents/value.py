@@ -5,7 +5,8 @@ All of them have these switches, each the whole contribution of a paper:
 * `double`: van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461 (`ValueAgent.outputs`)
 * `dueling`: Wang et al. 2016, https://arxiv.org/abs/1511.06581 (the head, in `rl/models/networks.py`)
 * `noisy`: Fortunato et al. 2018, https://arxiv.org/abs/1706.10295 (explores in place of epsilon-greedy; the
-  noise is drawn again for every rollout, the same for all environments, and for every update; evaluation uses
+  noise is drawn again for every rollout, the same for all environments, and for every update, where with
+  `double` the same draw chooses the next action, for which the paper draws once more; evaluation uses
   the mean weights; `random_steps` fills the memory with uniformly random actions first, as in Mnih et al.
   2015, since noise alone may never try an action that the first weights do not choose)
 * `prioritized`: Schaul et al. 2016, https://arxiv.org/abs/1511.05952 (the memory)

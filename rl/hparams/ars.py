@@ -6,7 +6,7 @@ from typing import Literal
 
 from rl.errors import UsageError
 from rl.hparams.es import ESHParams
-from rl.hparams.hparams import PositiveFloat, PositiveInt
+from rl.hparams.hparams import PositiveFloat, PositiveInt, refuse_given
 from rl.hparams.registry import register
 from rl.hparams.tasks import PARAMETERS
 
@@ -30,6 +30,12 @@ class ARSHParams(ESHParams):
                 f"hparam top_directions={self.top_directions}: num_envs={self.num_envs} makes only "
                 f"{self.num_envs // 2} directions"
             )
+
+    def check_training(self) -> None:
+        """Raises UsageError where `alive_bonus` would be taken off rewards in other units."""
+        if self.alive_bonus:
+            taken = f"takes alive_bonus={self.alive_bonus:g} off rewards as the environment pays them"
+            refuse_given(self, taken, "normalize_reward", "reward_augmentation")
 
 
 @register

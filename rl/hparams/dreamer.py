@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt
+from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt, refuse_curiosity
 from rl.hparams.registry import register
 from rl.hparams.sequences import UniformSequences, check_every_step_is_replayed
 from rl.hparams.tasks import REPLAY
@@ -53,6 +53,10 @@ class DreamerHParams(UniformSequences, HParams):
         """Raises UsageError where sequences and rollouts do not fit together."""
         super().check()
         check_every_step_is_replayed(self)
+
+    def check_training(self) -> None:
+        """Raises UsageError where rewards are for what is new."""
+        refuse_curiosity(self)
 
 
 SMALL: dict[str, Any] = dict(

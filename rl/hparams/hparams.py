@@ -322,6 +322,12 @@ def refuse_given(hparams: HParams, why: str, *names: str) -> None:
             raise UsageError(f"{name}={text}: {hparams.algo} {why}, leave it out")
 
 
+def refuse_curiosity(hparams: HParams) -> None:
+    """Raises UsageError where a policy would learn from predictions of intrinsic rewards that are past."""
+    foreseen = "learns from rewards that its model predicts, which would be of what was new once"
+    refuse_given(hparams, foreseen, "curiosity")
+
+
 def check_imported(module: str) -> None:
     """Raises ImportError for a module that a saved run names, unless it is this package's or was imported
     before: a run may be a stranger's, and importing is running."""

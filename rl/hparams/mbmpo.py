@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rl.errors import UsageError
-from rl.hparams.hparams import PositiveFloat, PositiveInt
+from rl.hparams.hparams import PositiveFloat, PositiveInt, refuse_curiosity
 from rl.hparams.maml import MetaHParams
 from rl.hparams.registry import register
 from rl.hparams.tasks import REPLAY
@@ -52,6 +52,10 @@ class MBMPOHParams(MetaHParams):
                 f"hparam batch_size={self.batch_size} is below members * task_episodes = {starts}, imagined "
                 "episodes that each begin at a transition of the batch: change one of the three"
             )
+
+    def check_training(self) -> None:
+        """Raises UsageError where rewards are for what is new."""
+        refuse_curiosity(self)
 
 
 @register

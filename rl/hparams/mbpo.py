@@ -8,7 +8,7 @@ from pydantic import Field
 
 from rl.errors import UsageError
 from rl.hparams.ddpg import IDENTITY, small_networks
-from rl.hparams.hparams import Count, Fraction, PositiveFloat, PositiveInt
+from rl.hparams.hparams import Count, Fraction, PositiveFloat, PositiveInt, refuse_curiosity
 from rl.hparams.registry import register
 from rl.hparams.sac import SACHParams
 from rl.hparams.tasks import REPLAY
@@ -46,6 +46,10 @@ class MBPOHParams(SACHParams):
             raise UsageError(
                 "mbpo learns dynamics of single steps, all replayed alike: leave n_step and prioritized out"
             )
+
+    def check_training(self) -> None:
+        """Raises UsageError where rewards are for what is new."""
+        refuse_curiosity(self)
 
 
 def updates_per_step(num_envs: int, rollout_length: int, updates: int) -> dict[str, Any]:

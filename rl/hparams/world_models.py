@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from rl.errors import UsageError
 from rl.hparams.exploration import EpsilonHParams
-from rl.hparams.hparams import Coefficient, Fraction, PositiveFloat, PositiveInt
+from rl.hparams.hparams import Coefficient, Fraction, PositiveFloat, PositiveInt, refuse_curiosity
 from rl.hparams.registry import register
 from rl.hparams.sequences import UniformSequences, check_every_step_is_replayed
 
@@ -57,6 +57,10 @@ class WorldModelsHParams(UniformSequences, EpsilonHParams):
                 "hparam grad_comp=evolution: what sees and foresees is learned by gradients, take backprop; "
                 "the controller evolves in any case"
             )
+
+    def check_training(self) -> None:
+        """Raises UsageError where rewards are for what is new."""
+        refuse_curiosity(self)
 
 
 @register

@@ -118,6 +118,9 @@ def test_refused_assignment_leaves_the_old_value():
     ("name", "refused"),
     [
         ("muzero_cartpole", {"normalize_reward": True, "curiosity": "rnd"}),
+        *((name, {"curiosity": "rnd"}) for name in ("dreamer_cartpole", "mbpo_pendulum")),
+        ("world_models_identity", {"curiosity": "icm"}),
+        ("ars_hopper", {"normalize_reward": True, "reward_augmentation": "clip_sign"}),
         ("linucb", {"normalize_reward": True, "normalize_observation": True}),
         ("neural_linear", {"normalize_reward": True, "normalize_observation": True}),
         ("gail_cartpole", {"normalize_reward": True, "reward_augmentation": "mountain_car_energy"}),

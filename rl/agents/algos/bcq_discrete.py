@@ -3,7 +3,7 @@
 Fujimoto et al. 2019, "Benchmarking batch deep reinforcement learning algorithms",
 https://arxiv.org/abs/1910.01708: double DQN whose best action, in the target and when acting, is chosen among
 the actions with G(a | s) / max_a' G(a' | s) > `threshold` (equation 11). G is a model of the data's actions,
-trained by cross-entropy together with the values.
+trained by cross-entropy together with the values, and by the mean square of its logits (`logit_penalty`).
 
 Deviations from the paper:
 

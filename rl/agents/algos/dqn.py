@@ -12,6 +12,7 @@ Deviations from the paper:
 3. With `noisy`, the layers after the torso are noisy, not the torso's own.
 4. Truncated episodes bootstrap from the last observation; only terminal states do not.
 5. Collecting and learning alternate in blocks: after each rollout come `updates_per_iteration` updates.
+6. Adam by default, the paper's RMSProp by `optimizer=rmsprop`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ minimises -Q_i(o, a_1, ..., mu_i(o_i), ..., a_A), the others' actions being the 
 Each agent has a policy, a critic and rewards of its own, so that they may cooperate or not.
 
 Discrete actions as of `rl/agents/algos/ddpg.py`: one-hot codes, through which the gradient passes by a
-straight-through Gumbel-softmax sample; each critic is linear in its own agent's action.
+straight-through Gumbel-softmax sample; each critic is linear in its own agent's action, and large logits are
+penalised.
 
 Deviations from the paper:
 

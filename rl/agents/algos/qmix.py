@@ -13,6 +13,7 @@ Deviations from the paper:
 2. Transitions are replayed one by one, with the switches of DQN, not as whole episodes.
 3. Values of agents that are gone are mixed as 0.
 4. Where the environment has no global state, it is all agents' observations, one after another.
+5. Adam by default, the paper's RMSProp by `optimizer=rmsprop`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ Deviations from the paper:
 
 1. The mean of |Q| is over the values of the policy's actions, as in the authors' code; the paper has those of
    the data's.
-2. What normalising adds to the deviation is that of `normalize_observation`, not 1e-3.
+2. What normalising adds to the deviation is that of `normalize_observation`, not 1e-3; what is beyond ten
+   deviations is clipped to ten.
 3. Those of TD3 (`rl/agents/algos/td3.py`) that are not about playing.
 """
 
