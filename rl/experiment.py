@@ -6,18 +6,14 @@ import contextlib
 import logging
 import shlex
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rl import programs
-from rl.agents.agent import Agent
-from rl.data.recorder import Recorder
 from rl.envs.hints import tell_hints
-from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import check_window
 from rl.envs.own import check_imported_modules
-from rl.errors import Diverged, EnvironmentFailed, GivenUp, NotSent, Stopped, Unavailable, UsageError
+from rl.errors import Diverged, EnvironmentFailed, GivenUp, NotSent, Unavailable, UsageError
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import difference
 from rl.hparams.overrides import parse_overrides
@@ -27,10 +23,10 @@ from rl.report.video import has_display, headless_setup
 from rl.request import Request
 from rl.runners.evaluate import Evaluation
 from rl.runners.kept import Kept
-from rl.runners.player import Player
-from rl.runners.recording import policy_recorder, recorded, training_recorder
+from rl.runners.recording import recorded, training_recorder
+from rl.runners.test_episodes import play_tests
 from rl.runners.trainer import Result, Trainer
-from rl.saved_run import read_saved, read_weights, saved_agent, saved_hparams
+from rl.saved_run import read_saved, saved_hparams
 from rl.signals import PATIENCE, StopRequest
 from rl.storage.address import join
 from rl.storage.checkpoint import CheckpointManager
@@ -171,7 +167,7 @@ def one_copy(
     with storage.to_train() if request.training else storage.to_read():
         result = train_one(request.of_copy(copy), storage, stop, kept) if request.training else None
         if not stop.requested:
-            tests = _test(request, storage.folder, stop, storage.address, kept)
+            tests = play_tests(request, storage.folder, stop, storage.address, kept)
             return [_summary(request, storage, result, tests)]
         return [] if result is None else [_summary(request, storage, result, {})]
 
@@ -306,61 +302,6 @@ def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[prefix + key] = value
     return flat
-
-
-@contextlib.contextmanager
-def _recording(
-    request: Request | None, run_dir: Path, agent: Agent[Any], played: dict[str, Any]
-) -> Iterator[Recorder | None]:
-    """Gives what records the test of a run that is not trained; None where that is not asked for."""
-    if request is None or request.record_data is None or request.training:
-        yield None
-        return
-    name = (read_saved(run_dir) or {}).get("name")
-    with policy_recorder(request.record_data, agent, name, **played) as recorder:
-        recorder.begin()
-        yield recorder
-
-
-def _test(
-    request: Request, run_dir: Path, stop: StopRequest, address: str, kept: Kept
-) -> dict[str, Evaluation]:
-    """Plays test episodes of the best and of the last policy, the same for all runs, and none of those that
-    chose the best; further ones of the best policy may be shown or filmed. Returns what they came to: where
-    `stop` is requested, of those that were over by then."""
-    tests: dict[str, Evaluation] = {}
-
-    def stopped() -> bool:
-        return stop.requested
-
-    if not saved_hparams(run_dir, request.hparams)[0].env:
-        return tests
-    if request.record_video:
-        ensure_writable_dir(run_dir / "videos")  # before the episodes are played for nothing
-    with contextlib.suppress(Stopped), contextlib.ExitStack() as players:
-        agent, episodes = kept.agent_of(request.hparams), request.test_episodes
-        if agent is None or request.eval_policy not in (None, agent.hparams.eval_policy):
-            agent = saved_agent(run_dir, request.hparams, request.eval_policy)
-        player = None
-        if request.record_video:  # what cannot be drawn is refused before all is played
-            player = players.enter_context(contextlib.closing(Player(agent, "rgb_array")))
-        with kept.evaluator_of(agent, episodes) as evaluator:
-            for which in ("last", "best"):  # the best one stays in the agent
-                step = read_weights(agent, run_dir, which)
-                played = {"which": which, "step": step, "address": address}
-                with _recording(request if which == "best" else None, run_dir, agent, played) as recorder:
-                    tests[which] = evaluator.run(purpose_seed(Purpose.TEST), stopped, recorder)
-                other = evaluator.other(purpose_seed(Purpose.TEST), stopped) if which == "last" else None
-                if other is not None:
-                    tests[other[0]] = other[1]
-        seeds = [purpose_seed(Purpose.FILM, number=episode) for episode in range(episodes)]
-        if player is not None:
-            player.film_all(seeds, run_dir / "videos", f"best_step_{step:09d}", stopped)
-        if request.render:
-            with contextlib.closing(Player(agent, "human")) as player:
-                for seed in seeds:
-                    player.play(seed, stopped)
-    return tests
 
 
 def _summary(

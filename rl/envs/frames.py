@@ -56,9 +56,10 @@ class FrameStackHost(HostWrapper):
 
     def _push(self, picture: np.ndarray) -> np.ndarray:
         """Returns the stack with `picture` [B, H, W, C] as its newest; a fresh array."""
-        stack = np.empty_like(self._stack)
-        stack[..., : -self._channels] = self._stack[..., self._channels :]
-        stack[..., -self._channels :] = picture
+        stack, size = np.empty_like(self._stack), self._channels
+        for first in range(0, size * (self.frame_stack - 1), size):  # frame by frame: numpy's loops are longer
+            stack[..., first : first + size] = self._stack[..., first + size : first + 2 * size]
+        stack[..., -size:] = picture
         for i in np.flatnonzero(self._starts):
             stack[i] = np.concatenate([picture[i]] * self.frame_stack, -1)
         self._stack = stack

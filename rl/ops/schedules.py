@@ -26,11 +26,11 @@ def learning_rate(hparams: HParams, step: Tensor, lr: float | None = None) -> Te
     it is larger or smaller in proportion. The formulas are those of Keras's schedules at that progress.
     """
     start = hparams.lr if lr is None else lr
+    if hparams.lr_schedule == "constant":
+        return tf.constant(start, tf.float32)
     end = hparams.lr_end * (start / hparams.lr)
     progress = linear(step, 0.0, 1.0, hparams.train_steps)
     match hparams.lr_schedule:
-        case "constant":
-            return tf.constant(start, tf.float32)
         case "linear":
             return end + (start - end) * (1.0 - progress)
         case "polynomial":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -131,8 +132,12 @@ class Acting:
 
 def split_flat(flat: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
     """Returns the arrays of these shapes that were joined in one vector."""
-    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-    return [part.reshape(shape) for part, shape in zip(np.split(flat, ends)[:-1], shapes, strict=True)]
+    found, start = [], 0
+    for shape in shapes:
+        end = start + math.prod(shape)
+        found.append(flat[start:end].reshape(shape))
+        start = end
+    return found
 
 
 class LiteRTProgram:

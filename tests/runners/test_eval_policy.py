@@ -113,7 +113,7 @@ def test_a_loaded_policy_acts_and_is_evaluated_as_its_run_was_or_as_is_asked(tra
 def outcome_of(run_dir, policy):
     """What the command line's test of a run finds."""
     request = Request(resolve("ppo", TINY), test_episodes=EPISODES, eval_policy=policy)
-    return experiment._test(request, run_dir, StopAfter(), str(run_dir), Kept())
+    return experiment.play_tests(request, run_dir, StopAfter(), str(run_dir), Kept())
 
 
 def test_the_test_and_its_summary_show_both_where_they_differ(trained):

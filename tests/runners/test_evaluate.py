@@ -167,7 +167,9 @@ def test_no_episode_serves_two_purposes(tmp_path, monkeypatch):
     found = {"evaluations": seeds_of(lambda: rl.train("ppo_identity", output_dir=tmp_path, **overrides))}
     run_dir = tmp_path / "run_0"
     request = Request(resolve("ppo_identity", overrides))
-    found["test"] = seeds_of(lambda: experiment._test(request, run_dir, StopAfter(), str(run_dir), Kept()))
+    found["test"] = seeds_of(
+        lambda: experiment.play_tests(request, run_dir, StopAfter(), str(run_dir), Kept())
+    )
     policy = rl.load(run_dir)
     found |= {
         f"user {seed}": seeds_of(lambda seed=seed: policy.evaluate(100, *seed))

@@ -105,8 +105,8 @@ def test_a_run_whose_end_cannot_be_sent_says_where_it_is(tmp_path, address, monk
         put(self, path, name)
 
     monkeypatch.setattr(Remote, "put", broken)
-    test = experiment._test
-    monkeypatch.setattr("rl.experiment._test", lambda *words: (gone.append(True), test(*words))[1])
+    test = experiment.play_tests
+    monkeypatch.setattr("rl.experiment.play_tests", lambda *words: (gone.append(True), test(*words))[1])
     words = ["--hparams", "ppo_identity", "--hparam_override", "compile=graph", "--train_steps", "1024"]
     words += ["--test_episodes", "1", "--eval_episodes", "1", "--record_video"]
     words += ["--output_dir", address.removesuffix("/run_0")]
@@ -119,7 +119,7 @@ def test_a_run_whose_end_cannot_be_sent_says_where_it_is(tmp_path, address, monk
     assert f"it is in {folder}, and the same command on this machine sends it" in line
     assert "Traceback" not in err and list(folder.glob("videos/best_*.mp4"))
     monkeypatch.setattr(Remote, "put", put)
-    monkeypatch.setattr("rl.experiment._test", test)
+    monkeypatch.setattr("rl.experiment.play_tests", test)
     assert main(words) == 0
     assert len(Remote(f"{address}/videos").names()) >= 1 and not list(folder.iterdir())
 
