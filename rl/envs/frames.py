@@ -57,7 +57,7 @@ class FrameStackHost(HostWrapper):
     def _push(self, picture: np.ndarray) -> np.ndarray:
         """Returns the stack with `picture` [B, H, W, C] as its newest; a fresh array."""
         stack, size = np.empty_like(self._stack), self._channels
-        for first in range(0, size * (self.frame_stack - 1), size):  # frame by frame: numpy's loops are longer
+        for first in range(0, size * (self.frame_stack - 1), size):  # all at once numpy copies pixel by pixel
             stack[..., first : first + size] = self._stack[..., first + size : first + 2 * size]
         stack[..., -size:] = picture
         for i in np.flatnonzero(self._starts):

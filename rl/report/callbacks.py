@@ -49,8 +49,8 @@ class Calls:
     """
 
     def __init__(self, callbacks: Sequence[Callbacks] = (), policy_of: Callable[[Any], Policy] | None = None):
-        self._callbacks, self._policy_of, self._policy = callbacks, policy_of, None
-        self.enough = False
+        self._callbacks, self._policy_of, self.enough = callbacks, policy_of, False
+        self._policy: Policy | None = None
 
     def start(self, step: int, agent: Any) -> None:
         """Tells that the training of an agent begins or goes on."""
