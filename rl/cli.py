@@ -99,7 +99,7 @@ def build_parser() -> argparse.ArgumentParser:
         "write mp4s: of an episode at each evaluation, as many after a test as it plays",
     )
     add("--record_data", metavar="DIR", help="data set to which the episodes of training, or of the test, go")
-    add("--track", metavar="|".join(TRACKERS), help="tracker that is told what TensorBoard gets of training")
+    add("--track", metavar="|".join(TRACKERS), help="tracker that also gets the rows and hyperparameters")
     number("--num_workers", 0, 0, "processes that act while this one learns (default 0: none)")
     add("--ray_address", metavar="HOST:PORT", help="Ray cluster for the workers (default: this machine)")
     number("--seed", 0, 0, "seed of the first copy (default 0)")
@@ -121,8 +121,7 @@ def parse(argv: Sequence[str], others: Sequence[str] = ()) -> argparse.Namespace
         flags, flag = [*flags_of(parser), *others], rest[0].partition("=")[0]
         from rl.hparams.merge import hparam_meant  # pydantic takes 0.1 s
 
-        hparam = None if flag in other_names.FLAGS else hparam_meant(flag, args.hparams)
-        meant = None if hparam is None else f"did you mean --hparam_override {hparam}=VALUE?"
+        meant = None if flag in other_names.FLAGS else hparam_meant(flag, args.hparams)
         raise unknown_word(flag, flags, meant)
     return args
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
@@ -17,6 +18,10 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
+        bare = re.fullmatch(r"argument (--\w+): expected one argument", message)
+        taken = {flag: action.metavar for action in self._actions for flag in action.option_strings}
+        if bare and taken.get(bare[1]):
+            message += f": {bare[1]} {taken[bare[1]]}"
         raise UsageError(message)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:

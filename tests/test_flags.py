@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rl import cli
 from rl.errors import UsageError
 from rl.export.__main__ import build_parser
 from rl.flags import unknown_word
@@ -30,3 +31,18 @@ def test_what_is_meant_goes_before_what_is_near():
     assert str(unknown_word("--rl", ["--lr"], "say it otherwise")).startswith(
         "unknown flag --rl: say it other"
     )
+
+
+@pytest.mark.parametrize(
+    ("flag", "takes"),
+    [("--track", "wandb|mlflow|trackio"), ("--sys", "local|gpu|tpu"), ("--train_steps", "N")],
+)
+def test_a_flag_without_its_value_says_what_it_takes(flag, takes):
+    with pytest.raises(UsageError) as error:
+        cli.parse([flag])
+    assert str(error.value) == f"argument {flag}: expected one argument: {flag} {takes}"
+
+
+def test_help_says_what_a_tracker_gets():
+    shown = " ".join(cli.build_parser().format_help().split())
+    assert "--track wandb|mlflow|trackio tracker that also gets the rows and hyperparameters" in shown

@@ -26,7 +26,10 @@ class FrameStackHost(HostWrapper):
     def __init__(self, env: HostEnv, frames: int) -> None:
         space = env.observation_space
         if not isinstance(space, spaces.Box) or len(space.shape) != 3:
-            raise UsageError(f"frame_stack={frames} is for pictures [height, width, channels], not {space}")
+            raise UsageError(
+                f"frame_stack={frames} is for pictures [height, width, channels], not {space}: others "
+                "are stacked by Gymnasium's FrameStackObservation, in a wrapper: docs/environments.md"
+            )
         if channels_first(space.shape):
             raise UsageError(
                 f"frame_stack={frames} is for pictures [height, width, channels], these are "

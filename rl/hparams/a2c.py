@@ -38,7 +38,8 @@ class A2CHParams(HParams):
         super().check()
         if self.grad_comp == "accumulate" and self.num_envs % self.microbatches:
             raise UsageError(
-                f"hparam microbatches={self.microbatches} does not divide num_envs={self.num_envs}"
+                f"hparam microbatches={self.microbatches} does not divide num_envs={self.num_envs}: "
+                "change one of the two"
             )
 
 

@@ -41,7 +41,8 @@ class AlphaZeroHParams(TreeSearchHParams):
         if size % self.minibatches:
             raise UsageError(
                 f"hparam minibatches={self.minibatches} does not divide "
-                f"num_envs * rollout_length = {self.num_envs} * {self.rollout_length} = {size}"
+                f"num_envs * rollout_length = {self.num_envs} * {self.rollout_length} = {size}: "
+                "change one of the three"
             )
         if self.rank_percentile is not None and not self.ranked_episodes:
             raise UsageError("hparam ranked_episodes=0: with rank_percentile there are episodes to rank by")

@@ -152,7 +152,9 @@ class Checked(BaseModel):
 
 def unknown_hparam(key: str, known: list[str]) -> UsageError:
     """Returns the error for a name that is none of `known`."""
-    return UsageError(f"unknown hparam {key!r}: {nearest(key, known, elsewhere=other_names.HPARAMS)}")
+    meant = other_names.hparam_meant(key, known)
+    words = meant or f"{nearest(key, known)} (all: python train.py --list hparams SET)"
+    return UsageError(f"unknown hparam {key!r}: {words}")
 
 
 def usage_error(error: ValidationError, kind: type[Checked]) -> UsageError:

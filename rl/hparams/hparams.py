@@ -46,11 +46,13 @@ __all__ = [
 
 
 class ModelHParams(Checked):
-    """What the network looks like; `name` is the model's name in its registry."""
+    """What the network looks like; `name` is one of `--list models`."""
 
     prefix: ClassVar[str] = "model."
 
-    name: str = "mlp"  # in the registry models
+    # Layers between observation and outputs: mlp, lstm, gru; for pictures nature_cnn, impala_cnn,
+    # minatar_cnn, board_cnn.
+    name: str = "mlp"
     hidden: tuple[PositiveInt, ...] = (64, 64)  # units of each hidden layer
     recurrent_units: PositiveInt = 64  # lstm, gru: units of the layer that remembers, behind the hidden ones
     filters: tuple[PositiveInt, ...] = ()  # convolutions'; empty: the model's
@@ -71,7 +73,7 @@ class HParams(Checked):
     """What every algorithm has. Periods and lengths count environment steps unless they say otherwise; where
     nothing is played (memory=dataset), gradient updates."""
 
-    algo: str = ""  # name in the registry algos
+    algo: str = ""  # the algorithm, one of `--list algos`
     env: str = ""  # environment id
     # Folder of a data set: memory=dataset learns from it alone (an empty env: its own), others mix it in.
     data: str = ""
@@ -87,7 +89,9 @@ class HParams(Checked):
     return_span: PositiveFloat | None = None
     estimate: bool = False  # memory=dataset: evaluations log what the data say of the return, too
     policies: str = ""  # networks of agents: empty, one; independent, one each; or 'adversary_*:a,agent_*:b'
-    env_backend: Literal["auto", "graph", "envpool", "gym"] = "auto"  # steps training; evaluation prefers gym
+    # Whose environments train: graph (compiled with the learning), envpool or gym (Gymnasium); auto: the
+    # first of these that fits. Evaluation does not ask it: it takes Gymnasium's where there are some.
+    env_backend: Literal["auto", "graph", "envpool", "gym"] = "auto"
     env_kwargs: dict[str, Any] = Field(default_factory=dict)  # its options, as gymnasium.make takes them
     # Gymnasium wrappers, `module:Class` each, in training and evaluation alike; the last one is outermost.
     env_wrappers: tuple[str, ...] = ()
@@ -96,7 +100,8 @@ class HParams(Checked):
     # A change of the reward, in training only: clip_sign, scale:FACTOR, mountain_car_default or
     # mountain_car_energy.
     reward_augmentation: str | None = None
-    frame_stack: PositiveInt | None = None  # pictures in an observation; None: as is the custom, 4 for Atari
+    # Pictures in an observation, of host environments alone; None: 4 for Atari, else 1.
+    frame_stack: PositiveInt | None = None
     previous_action_reward: bool = False  # the observation also tells the last action and its reward
     normalize_observation: bool = False  # standardised by the running mean and deviation
     normalize_reward: bool = False  # divides by the standard deviation of the discounted return
@@ -117,9 +122,15 @@ class HParams(Checked):
 
     model: ModelHParams = Field(default_factory=ModelHParams)
     league: LeagueHParams = Field(default_factory=LeagueHParams)
-    memory: str = "rollout"  # name in the registry memory
-    act_select: str = "sample"  # name in the registry act_select
-    grad_comp: str = "backprop"  # name in the registry grad_comp
+    # What is learned from: rollout (what was just played); replay: uniform, prioritized, hindsight (with
+    # goals that were reached later) or sequence; dataset (files, nothing is played).
+    memory: str = "rollout"
+    # How actions of training are chosen: sample (from the policy), greedy, epsilon_greedy,
+    # per_worker_epsilon, gaussian_noise or ou_noise (added to the policy's action), uniform_random.
+    act_select: str = "sample"
+    # How gradients are computed: backprop, accumulate (the same in `microbatches`, in less memory) or
+    # evolution (from perturbed parameters).
+    grad_comp: str = "backprop"
     microbatches: PositiveInt = 1  # grad_comp=accumulate: parts of a batch, computed one after another
 
     optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"  # what makes a step of the gradient

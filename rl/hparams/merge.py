@@ -14,7 +14,7 @@ from rl.errors import UsageError
 from rl.hparams.files import is_file, read_set
 from rl.hparams.hparams import Checked, HParams, usage_error
 from rl.hparams.overrides import override_text, parse_overrides
-from rl.hparams.registry import get_hparams
+from rl.hparams.registry import get_hparams, registry
 
 
 def resolve(names: str, overrides: str | Mapping[str, Any] = "", **flags: Any) -> HParams:
@@ -123,7 +123,13 @@ def difference(hparams: HParams, base: HParams) -> dict[str, tuple[Any, Any]]:
 
 
 def _fresh(name: str) -> HParams:
-    make = get_hparams(name)
+    try:
+        make = get_hparams(name)
+    except UsageError as error:
+        family = _family(name)
+        if family is None:
+            raise
+        raise UsageError(f"{error}; or --hparams {family} --env ID") from error
     try:
         hparams = make()
     except ValidationError as error:  # a constructor call inside the set; assignments raise UsageError
@@ -136,17 +142,34 @@ def _fresh(name: str) -> HParams:
     return hparams
 
 
+def _family(name: str) -> str | None:
+    """Returns the set for any environment that an unknown name begins with: "sac" of "sac_ant"; None where
+    there is none, or the name is known."""
+    if name in registry:
+        return None
+    while "_" in name:
+        name = name.rpartition("_")[0]
+        if name in registry:
+            hparams = get_hparams(name)()
+            if hparams.algo and not hparams.env:
+                return name
+    return None
+
+
 def _classes(kind: type[Checked]) -> list[type[Checked]]:
     return [kind, *(each for child in kind.__subclasses__() for each in _classes(child))]
 
 
 def hparam_meant(flag: str, names: str | None) -> str | None:
-    """Returns which hyperparameter of the sets `names` a flag stands for, in our words or in another
-    library's: "lr" for "--learning-rate"; None where it is none of theirs."""
-    known = HParams.keys()
+    """Returns words on an unknown flag that stands for a hyperparameter of the sets `names`, in our words or
+    in another library's: lr for "--learning-rate"; None where it stands for none."""
+    if not flag.startswith("--"):
+        return None
+    known = {*HParams.keys(), *(ours.name for rows in other_names.HPARAMS.values() for ours in rows)}
     if names is not None:
         with contextlib.suppress(UsageError):
-            known = named(names).keys()
-    name = flag.removeprefix("--").replace("-", "_").lower()
-    meant = name if name in known else other_names.HPARAMS.get(name)
-    return meant if flag.startswith("--") and meant in known else None
+            known = set(named(names).keys())
+    name, shown = flag.removeprefix("--").replace("-", "_").lower(), "--hparam_override {}=VALUE"
+    if name in known:
+        return f"did you mean {shown.format(name)}?"
+    return other_names.hparam_meant(name, known, shown)

@@ -50,7 +50,7 @@ class PPGHParams(PPOHParams):
         if size % self.aux_minibatches:
             raise UsageError(
                 f"hparam aux_minibatches={self.aux_minibatches} does not divide policy_iterations * num_envs "
-                f"* rollout_length = {size}"
+                f"* rollout_length = {size}: change one of the four"
             )
 
 

@@ -35,7 +35,7 @@ class PPOHParams(HParams):
     value_coef: Coefficient = 0.5  # weight of the value loss, half the mean square
     gae_lambda: Fraction = 0.95  # generalised advantage estimation's lambda (Schulman et al. 2016)
     normalize_advantage: bool = True  # advantages of a batch get mean 0 and deviation 1
-    target_kl: PositiveFloat | None = None  # stop a rollout's updates above it; None: never
+    target_kl: PositiveFloat | None = None  # a rollout's updates stop above 1.5 times it; None: never
     log_std_init: float = 0.0  # continuous actions: logarithm of the initial standard deviation
 
     def check(self) -> None:
@@ -45,7 +45,8 @@ class PPOHParams(HParams):
         if size % self.minibatches:
             raise UsageError(
                 f"hparam minibatches={self.minibatches} does not divide "
-                f"num_envs * rollout_length = {self.num_envs} * {self.rollout_length} = {size}"
+                f"num_envs * rollout_length = {self.num_envs} * {self.rollout_length} = {size}: "
+                "change one of the three"
             )
 
 

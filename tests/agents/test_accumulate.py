@@ -159,7 +159,7 @@ def test_a_batch_that_does_not_split_is_one_clear_line(make_agent, make_batch, m
     agent = make_agent("vpg", num_envs=4, rollout_length=8, grad_comp="accumulate", microbatches=3)
     with pytest.raises(UsageError, match=r"microbatches=3 does not divide the batch's 4 environments"):
         agent.update(make_rollout(agent), SEED)
-    with pytest.raises(UsageError, match="does not divide num_envs=8"):
+    with pytest.raises(UsageError, match="does not divide num_envs=8: change one of the two"):
         resolve("a2c_cartpole", {"num_envs": 8, "microbatches": 3, "grad_comp": "accumulate"}).freeze()
 
 

@@ -156,7 +156,7 @@ def test_it_learns_from_both_sides_and_plays_all_games(build):
             },
             "opponent:self",
         ),
-        ({"minibatches": 5}, "does not divide"),
+        ({"minibatches": 5}, "does not divide .*: change one of the three"),
         ({"ranked_episodes": 0}, "episodes to rank by"),
     ],
 )

@@ -117,7 +117,9 @@ def test_noise_is_refused_where_it_does_not_fit(name):
     select = selector(name)
     stochastic = PolicyOutput(distribution=DiagonalGaussian(tf.zeros([1, 2]), tf.zeros(2)))
     state = () if name == "gaussian_noise" else (select.initial_state(BOX, 1),)
-    with pytest.raises(UsageError, match=f"act_select {name} is for policies of one action"):
+    with pytest.raises(
+        UsageError, match=f"act_select {name} adds noise to deterministic policies .*: take sample"
+    ):
         select(stochastic, SEED, STEP, True, *state)
     other = get_act_select(name)(resolve("ppo_identity", {}))
     with pytest.raises(UsageError, match=r"which ppo lacks"):

@@ -292,7 +292,7 @@ def test_weights_decay_by_the_steps_of_the_policy_phase_alone(make_agent):
     ("overrides", "what"),
     [
         ({"epochs": 2}, "value_epochs=1 is below epochs=2"),
-        ({"aux_minibatches": 7}, "aux_minibatches=7 does not divide policy_iterations"),
+        ({"aux_minibatches": 7}, "aux_minibatches=7 does not divide policy_iterations .*: change one of"),
         ({"minibatches": 7}, "minibatches=7 does not divide"),
         ({"aux_epochs": 0}, "aux_epochs"),
     ],

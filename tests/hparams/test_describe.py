@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pytest
+
 from rl.hparams.describe import described, meanings
-from rl.hparams.hparams import Count, HParams
+from rl.hparams.hparams import Count, HParams, ModelHParams
 from rl.hparams.merge import named
 from rl.hparams.registry import registry
+from rl.listing import registry_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,3 +56,19 @@ def test_every_hyperparameter_of_every_set_has_a_meaning():
         (name, row.name) for name in kinds.values() for row in described(named(name)) if not row.meaning
     ]
     assert not missing, "add a comment to the definition"
+
+
+@pytest.mark.parametrize(
+    ("family", "kind", "field"),
+    [
+        ("memory", HParams, "memory"),
+        ("act_select", HParams, "act_select"),
+        ("grad_comp", HParams, "grad_comp"),
+        ("models", ModelHParams, "name"),
+    ],
+)
+def test_a_part_that_is_given_by_name_is_said_with_all_names_of_ours(family, kind, field):
+    told = re.findall(r"\w+", meanings(kind)[field])
+    entries = registry_of(family).entries()
+    ours = {entry.name for entry in entries if Path(entry.path).is_relative_to(ROOT / "rl")}
+    assert len(ours) > 2 and ours <= set(told)

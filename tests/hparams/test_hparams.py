@@ -144,7 +144,11 @@ def test_what_would_be_without_effect_or_in_mixed_units_is_refused(name, refused
         (dqn_cartpole, {"min_replay_size": 2000, "replay_capacity": 1000}, "learning would never start"),
         (dqn_cartpole, {"exploration_epsilon_start": 0.01}, "exploration only goes down"),
         (world_models_identity, {"exploration_epsilon_start": 0.01}, "exploration only goes down"),
-        (ppo_cartpole, {"minibatches": 3}, r"minibatches=3 does not divide num_envs \* rollout_length"),
+        (
+            ppo_cartpole,
+            {"minibatches": 3},
+            r"minibatches=3 does not divide num_envs \* .*: change one of the t",
+        ),
         (ppo_cartpole, {"lr_end": 1.0}, "lr_end=1 is above lr"),
         (ppo_cartpole, {"env": ""}, "name no environment"),
         (HParams, {"env": "CartPole-v1"}, "name no algorithm"),

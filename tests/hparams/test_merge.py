@@ -96,6 +96,10 @@ def test_explicit_survives_a_merge_so_that_three_sets_merge_in_order():
     [
         ("dqn_cartpole-ppo_cartpole", "cannot merge .*DQNHParams.*PPOHParams.*different algorithms"),
         ("dqn_cartpol", "unknown hparams name 'dqn_cartpol': did you mean dqn_cartpole"),
+        ("sac_ant", r"unknown hparams name 'sac_ant': .*; or --hparams sac --env ID$"),
+        ("sac_discrete_pong_v5", "; or --hparams sac_discrete --env ID$"),
+        ("default_pong", r"own needs --user_modules\)$"),  # `default` names no algorithm
+        ("nothing_like_it", r"own needs --user_modules\)$"),
         ("dqn-", "cannot read --hparams 'dqn-'"),
         ("merge_test_misspelt", "hparams set 'merge_test_misspelt': unknown hparam 'learning_rate'"),
         ("merge_test_bad_constructor", "hparams set .*batch_size=0: needs an integer >= 1"),

@@ -29,7 +29,8 @@ def gaussian_noise(hparams: HParams) -> ActSelect:
             return action, distribution.log_prob(action)
         if not isinstance(distribution, Deterministic):
             raise UsageError(
-                "act_select gaussian_noise is for policies of one action, as of ddpg: take sample"
+                "act_select gaussian_noise adds noise to deterministic policies (ddpg, td3); this one "
+                "explores by sampling: take sample"
             )
         action = distribution.mode()
         if training:

@@ -42,7 +42,10 @@ class OUNoise:
     ) -> tuple[Tensor, Tensor, Tensor]:
         distribution = output.distribution
         if not isinstance(distribution, Deterministic | Categorical):
-            raise UsageError("act_select ou_noise is for policies of one action, as of ddpg: take sample")
+            raise UsageError(
+                "act_select ou_noise adds noise to deterministic policies (ddpg, td3); this one explores by "
+                "sampling: take sample"
+            )
         if not training:
             action = distribution.mode()
             return action, distribution.log_prob(action), state
