@@ -139,7 +139,7 @@ _ROWS = (
     ("pri_beta_final", "importance_sampling_exponent_end", ""),
     ("policy", "model.name", "mlp for MlpPolicy, nature_cnn for CnnPolicy"),
     ("policy_kwargs", "model.hidden", "that is its net_arch; its activation_fn is model.activation"),
-    ("net_arch", "model.hidden", "one list for policy and values"),
+    ("net_arch", "model.hidden", "of a dict, pi is model.hidden, vf or qf model.value_hidden"),
     ("fcnet_hiddens", "model.hidden", ""),
     ("hidden_sizes", "model.hidden", ""),
     ("hidden", "model.hidden", ""),

@@ -52,6 +52,11 @@ def _prioritizes(hparams: Any) -> bool:
     return hparams.prioritized or _memory("prioritized")(hparams)
 
 
+def _values_apart(hparams: Any) -> bool:
+    learns_both = any(hasattr(hparams, name) for name in ("critic_lr", "value_lr", "gae_lambda", "value_coef"))
+    return learns_both and not hparams.model.shared
+
+
 _PRIORITIES = (
     "priority_exponent",
     "priority_epsilon",
@@ -83,6 +88,11 @@ EFFECTS = (
     Effect(("lr_power",), lambda hparams: hparams.lr_schedule == "polynomial", "lr_schedule=polynomial"),
     Effect(
         ("adam_epsilon",), lambda hparams: hparams.optimizer.startswith("adam"), "optimizer=adam or adamw"
+    ),
+    Effect(
+        ("model.value_hidden",),
+        _values_apart,
+        "a policy, and a value or critic apart from it (model.shared=false)",
     ),
     Effect(("model.recurrent_units", "model.image"), _model("lstm", "gru"), "model.name=lstm or gru"),
 )

@@ -54,6 +54,8 @@ class ModelHParams(Checked):
     # minatar_cnn, board_cnn.
     name: str = "mlp"
     hidden: tuple[PositiveInt, ...] = (64, 64)  # units of each hidden layer
+    # The same of values and critics that have layers of their own, beside a policy; None: as hidden
+    value_hidden: tuple[PositiveInt, ...] | None = None
     recurrent_units: PositiveInt = 64  # lstm, gru: units of the layer that remembers, behind the hidden ones
     filters: tuple[PositiveInt, ...] = ()  # convolutions'; empty: the model's
     image: str = "nature_cnn"  # lstm, gru: the model that images go through before the layer that remembers

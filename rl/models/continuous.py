@@ -169,9 +169,10 @@ class Actor(keras.Model):
 class Critic(keras.Model):
     """`count` critics side by side: observations `[N, ...]`, codes of actions `[N, K]` to values.
 
-    Over a flat observation with the model mlp, each critic has the layers `model.hidden` of its own, the
-    action beside the observation from the first one on. Other models and observations of several parts: one
-    torso for all critics, then a hidden layer and an output for each, the action beside the torso's features.
+    Over a flat observation with the model mlp, each critic has the layers `model.value_hidden`, or else
+    `model.hidden`, of its own, the action beside the observation from the first one on. Other models and
+    observations of several parts: one torso for all critics, then a hidden layer and an output for each, the
+    action beside the torso's features.
 
     Args:
         action_size: K; 0 for critics that value all actions of a state at once.
@@ -196,13 +197,14 @@ class Critic(keras.Model):
         self.encoder, self.torso, self.linear = encoder, None, linear
         if linear:
             action_size, outputs = 0, action_size
-        width, hidden = encoder.size, hparams.model.hidden
-        if hparams.model.name != "mlp" or len(encoder.shapes) > 1:
-            self.torso = torso.make_torso(hparams.model, encoder, initializers, "torso")
+        model = torso.of_value(hparams.model)
+        width, hidden = encoder.size, model.hidden
+        if model.name != "mlp" or len(encoder.shapes) > 1:
+            self.torso = torso.make_torso(model, encoder, initializers, "torso")
             width, hidden = self.torso.size, (self.torso.size,)
         width += action_size
         self.hidden = []
-        activation, rest = hparams.model.activation, (hparams.model.layer_norm, precision_of(hparams.model))
+        activation, rest = model.activation, (model.layer_norm, precision_of(model))
         for i, units in enumerate(hidden):
             starts = [initializers.hidden(activation) for _ in range(count)]
             self.hidden.append(EnsembleDense(width, units, starts, f"dense_{i}", activation, *rest))

@@ -126,10 +126,12 @@ class ActorCritic(keras.Model):
         self.torso = torso.make_torso(hparams.model, self.policy_encoder, initializers, "torso")
         self.value_torso = None
         if not hparams.model.shared:
-            self.value_torso = torso.make_torso(hparams.model, encoder, initializers, "value_torso")
-        width, count = self.torso.size, parameter_count(action_space)
-        self.policy = dense(width, count, initializers.output(0.01), "policy")
-        self.value = dense(width, 1, initializers.output(1.0), "value")
+            self.value_torso = torso.make_torso(
+                torso.of_value(hparams.model), encoder, initializers, "value_torso"
+            )
+        count, valued = parameter_count(action_space), self.value_torso or self.torso
+        self.policy = dense(self.torso.size, count, initializers.output(0.01), "policy")
+        self.value = dense(valued.size, 1, initializers.output(1.0), "value")
         self.log_std = None
         if isinstance(action_space, spaces.Box):
             start = keras.initializers.Constant(log_std_init)

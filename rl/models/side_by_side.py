@@ -5,10 +5,11 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from rl.hparams.hparams import HParams
+from rl.hparams.hparams import HParams, ModelHParams
 from rl.models.continuous import EnsembleDense
 from rl.models.layers import ILLEGAL, Initializers, ObservationEncoder, encoded_size
 from rl.models.precision import precision_of
+from rl.models.torso import of_value
 from rl.types import Nest, Tensor
 
 
@@ -34,7 +35,7 @@ class AgentsActor(keras.Model):
         super().__init__(name=name)
         self.encoder, self.agents = encoder, agents
         width = encoded_size(encoder.space["agents"]) // agents
-        self.hidden, width = _hidden(hparams, width, agents, initializers)
+        self.hidden, width = _hidden(hparams.model, width, agents, initializers)
         starts = [initializers.output(0.01) for _ in range(agents)]
         self.policy = EnsembleDense(width, outputs, starts, "policy")
         self.built = True
@@ -73,7 +74,7 @@ class AgentsCritic(keras.Model):
         super().__init__(name=name)
         self.encoder, self.agents, self.linear = encoder, agents, linear
         width = encoded_size(encoder.space["agents"]) + agents * size
-        self.hidden, width = _hidden(hparams, width, agents, initializers)
+        self.hidden, width = _hidden(of_value(hparams.model), width, agents, initializers)
         starts = [initializers.output(1.0) for _ in range(agents)]
         self.value = EnsembleDense(width, size if linear else 1, starts, "value")
         self.built = True
@@ -96,10 +97,10 @@ class AgentsCritic(keras.Model):
 
 
 def _hidden(
-    hparams: HParams, width: int, agents: int, initializers: Initializers
+    model: ModelHParams, width: int, agents: int, initializers: Initializers
 ) -> tuple[list[EnsembleDense], int]:
     """The layers `model.hidden` of each agent, from so many inputs, and how wide the last of them is."""
-    model, layers = hparams.model, []
+    layers = []
     rest = model.activation, model.layer_norm, precision_of(model)
     for i, units in enumerate(model.hidden):
         starts = [initializers.hidden(model.activation) for _ in range(agents)]

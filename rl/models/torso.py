@@ -43,6 +43,11 @@ def make_torso(
     return make() if precision == "float32" else _narrow(make, model, precision)
 
 
+def of_value(model: ModelHParams) -> ModelHParams:
+    """Returns the hparams of a value's or critic's own layers."""
+    return model if model.value_hidden is None else model.model_copy(update={"hidden": model.value_hidden})
+
+
 def _narrow(
     make: Callable[[], keras.layers.Layer], model: ModelHParams, precision: str
 ) -> keras.layers.Layer:

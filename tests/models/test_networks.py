@@ -102,6 +102,21 @@ def test_layer_norm_of_critics_side_by_side_is_each_critics_own():
     np.testing.assert_array_equal(critics(OBSERVATION, tf.constant(action), members=2), values[:2])
 
 
+def test_values_and_critics_have_layers_of_their_own_size_where_they_are_given():
+    encoder, given = ObservationEncoder(BOX, False), hparams(hidden=(8,), value_hidden=(16, 4))
+    network = ActorCritic(given, encoder, spaces.Discrete(2), Initializers(0), 0.0)
+    own = [
+        [tuple(each.shape) for each in torso.trainable_variables if each.name == "kernel"]
+        for torso in (network.torso, network.value_torso)
+    ]
+    assert own == [[(3, 8)], [(3, 16), (16, 4)]]
+    assert (network.policy.kernel.shape, network.value.kernel.shape) == ((8, 2), (4, 1))
+    assert network(OBSERVATION).value.shape == (5,)
+    critic = Critic(given, encoder, 1, Initializers(0), count=2)
+    assert [tuple(each.kernel.shape) for each in critic.hidden] == [(2, 4, 16), (2, 16, 4)]
+    assert critic(OBSERVATION, tf.ones([5, 1])).shape == (2, 5, 1)
+
+
 def test_a_mlp_without_hidden_layers_passes_its_input_on():
     torso = mlp(hparams(hidden=()).model, (3,), Initializers(0), "torso")
     assert torso.size == 3
