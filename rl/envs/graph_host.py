@@ -112,27 +112,46 @@ class GraphHost(HostEnv):
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.agents, self.team_share = env.agents, env.team_share
         self.encode = lambda action: action
-        self._functions: tuple[Any, Any] | None = None
+        self._start: Any = None
+        self._move: Any = None
         self._state: Any = None
+        self._step: Any = None  # the structure of what a step returns
         self._key: Any = None
         self._count = 0
 
     def reset(self, seed: int) -> Nest:
         """See `HostEnv.reset`."""
         self._key, self._count = random.key(seed), 0
-        if self._functions is None:
-            start = tf.function(self.env.reset, jit_compile=True, autograph=False)
-            self._functions = start, tf.function(self._move, jit_compile=True, autograph=False)
-        self._state, step = self._functions[0](self._key)
-        return _arrays(step.observation)
+        if self._start is None:
+            self._start = tf.function(self.env.reset, jit_compile=True, autograph=False)
+        self._state, self._step = self._start(self._key)
+        return _arrays(self._step.observation)
 
     def step(self, action: Nest) -> HostStep:
         """See `HostEnv.step`."""
-        assert self._functions is not None, "reset comes first"
+        assert self._start is not None, "reset comes first"
+        leaves = tf.nest.flatten(self._state)
         action = tf.constant(np.asarray(action), self.action_space.dtype)
-        self._state, step = self._functions[1](self._state, action, self._key, tf.constant(self._count))
+        inputs = [*leaves, action, self._key, tf.constant(self._count)]
+        if self._move is None:
+            self._move = self._compiled(inputs)
+        outputs = self._move(*inputs)
+        self._state = tf.nest.pack_sequence_as(self._state, outputs[: len(leaves)])
         self._count += 1
-        return _arrays(step.observation), *(_arrays(each) for each in step[1:])
+        step = tf.nest.pack_sequence_as(self._step, [each.numpy() for each in outputs[len(leaves) :]])
+        return step.observation, *step[1:]
+
+    def _compiled(self, inputs: list[Any]) -> Any:
+        """Returns a step as a function of tensors, not of nests, in which TensorFlow would look for changes
+        at every call; that takes longer than the step."""
+
+        def move(*flat: Any) -> list[Any]:
+            *leaves, action, key, count = flat
+            state = tf.nest.pack_sequence_as(self._state, leaves)
+            return tf.nest.flatten(self.env.step(state, action, random.fold_in(key, count)))
+
+        specs = [tf.TensorSpec(each.shape, each.dtype) for each in inputs]
+        return tf.function(move, specs, jit_compile=True, autograph=False).get_concrete_function()
 
     def render(self) -> np.ndarray:
         """See `HostEnv.render`; UsageError where the environment draws no pictures."""
@@ -142,9 +161,6 @@ class GraphHost(HostEnv):
 
     def close(self) -> None:
         """See `HostEnv.close`."""
-
-    def _move(self, state: Any, action: Any, key: Any, count: Any) -> Any:
-        return self.env.step(state, action, random.fold_in(key, count))
 
 
 def _arrays(nest: Nest) -> Nest:

@@ -53,7 +53,9 @@ def _prioritizes(hparams: Any) -> bool:
 
 
 def _values_apart(hparams: Any) -> bool:
-    learns_both = any(hasattr(hparams, name) for name in ("critic_lr", "value_lr", "gae_lambda", "value_coef"))
+    learns_both = any(
+        hasattr(hparams, name) for name in ("critic_lr", "value_lr", "gae_lambda", "value_coef")
+    )
     return learns_both and not hparams.model.shared
 
 
