@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import inspect
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ import gymnasium
 from rl.envs.hints import tell_hints
 from rl.envs.of_data import with_environment
 from rl.envs.own import check_importable, give_env
-from rl.errors import NotSent, UsageError
+from rl.errors import NotSent, UsageError, in_python
 from rl.experiment import check_unplayed, train_one
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
@@ -83,6 +84,7 @@ class Run:
             return figure_of(methods_of(find_runs(storage.folder), metric), metric)
 
 
+@in_python()
 def train(
     hparams: str | HParams,
     *,
@@ -175,6 +177,7 @@ def train(
     return Run(result, result.run_dir if type(storage) is Storage else storage.address)
 
 
+@in_python()
 def make_hparams(names: str, **overrides: Any) -> HParams:
     """Returns the hyperparameters of a named set (several as `a-b`) with overrides, to be looked at, changed
     and given to `train`.
@@ -214,7 +217,9 @@ def _call(request: Request, overrides: dict[str, Any]) -> str:
         "num_workers": workers.number if workers else 0,
         "ray_address": workers.address if workers else None,
     }
-    defaults = {name: value for name, value in (train.__kwdefaults__ or {}).items() if name in given}
+    parameters = inspect.signature(train).parameters.values()
+    defaults = {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
+    defaults = {name: value for name, value in defaults.items() if name in given}
     said = {name: given[name] for name, value in defaults.items() if given[name] != value} | overrides
     words = [f"{name}={value!r}" for name, value in said.items() if name.isidentifier()]
     dotted = {name: value for name, value in said.items() if not name.isidentifier()}
@@ -246,6 +251,7 @@ def _workers(hparams: HParams, number: int, address: str | None) -> Workers | No
     return Workers(number, address, modules)
 
 
+@in_python()
 def load(
     run_dir: str | Path,
     which: str = "best",

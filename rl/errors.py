@@ -3,12 +3,17 @@ is gone, a remote output that cannot be reached any more, numbers that are none,
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import re
 import sysconfig
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+# A command; what goes before hyperparameters at a terminal; a flag, with a word that stands for its value.
+_FLAG = re.compile(r"(python [^;)]*)|--hparam_override |--([a-z_]+)(?: ([A-Z]{1,4})\b)?")
+_FLAGS_ALONE = ("copies", "copy", "parallel", "training", "render", "test_episodes", "user_modules")
 AGAIN = 75  # exit code where the same command goes on from the last checkpoint (EX_TEMPFAIL)
 
 
@@ -62,6 +67,26 @@ class Stopped(Exception):
 
 class NotSent(Exception):
     """A run is over, but its last state is on this machine only; the text is one line that says where."""
+
+
+@contextlib.contextmanager
+def in_python() -> Iterator[None]:
+    """Has UsageErrors name arguments (`env=ID`), as a Python program gives them, and not flags (`--env ID`).
+    Commands that a text names stay as a terminal takes them."""
+    try:
+        yield
+    except UsageError as error:
+        error.args = (_FLAG.sub(_argument, str(error)),)
+        raise
+
+
+def _argument(found: re.Match[str]) -> str:
+    command, name, value = found.groups()
+    if command or name in _FLAGS_ALONE:
+        return found[0]
+    if name is None:
+        return ""
+    return f"{name}={value}" if value else name
 
 
 def raised_at(error: BaseException) -> traceback.FrameSummary:

@@ -138,7 +138,7 @@ def test_a_run_goes_on_with_the_workers_and_modules_that_it_had(trained, tmp_pat
     saved = json.loads(path.read_text())
     assert saved["workers"] is False
     path.write_text(json.dumps(saved | {"workers": True}))
-    with pytest.raises(rl.UsageError, match="was trained with --num_workers: give it again"):
+    with pytest.raises(rl.UsageError, match="was trained with num_workers: give it again"):
         rl.train("ppo_identity", output_dir=folder, seed=4, **QUICK)
     path.write_text(json.dumps(saved | {"user_modules": ["parts/strangers.py"]}))
     with pytest.raises(rl.UsageError, match="was trained with --user_modules parts"):

@@ -174,7 +174,7 @@ def test_a_tracker_that_is_not_there_is_one_line_and_writes_nothing(
     assert said in err and err.startswith("error: ") and err.count("\n") == 1
     assert main(["--track", name, "--training", "False", "--output_dir", str(tmp_path / "x")]) == 2
     assert "leave it out of a test" in capsys.readouterr().err
-    with pytest.raises(rl.UsageError, match="--track"):
+    with pytest.raises(rl.UsageError, match="track"):
         rl.train("ppo_identity", track=name, output_dir=tmp_path / "x")
     assert not list(tmp_path.iterdir())
 
