@@ -22,7 +22,7 @@ from rl.envs.graph.multi_agent import (
 from rl.envs.graph.opponents import versus
 from rl.envs.graph.versus import Versus
 from rl.envs.gym_host import UNLIMITED
-from rl.envs.host import HostEnv, HostStep
+from rl.envs.host import HostEnv, HostStep, Told
 from rl.envs.registry import get_env
 from rl.errors import UsageError, nearest, where_raised
 from rl.hparams.league import SELF
@@ -116,6 +116,7 @@ class GraphHost(HostEnv):
         self._state: Any = None
         self._key: Any = None
         self._count = 0
+        self._told: Told | None = None
 
     def reset(self, seed: int) -> Nest:
         """See `HostEnv.reset`."""
@@ -130,9 +131,19 @@ class GraphHost(HostEnv):
         """See `HostEnv.step`."""
         assert self._functions is not None, "reset comes first"
         action = tf.constant(np.asarray(action), self.action_space.dtype)
-        self._state, step = self._functions[1](self._state, action, self._key, tf.constant(self._count))
+        moved = self._functions[1](self._state, action, self._key, tf.constant(self._count))
+        self._state, step, info = moved
         self._count += 1
-        return _arrays(step.observation), *(_arrays(each) for each in step[1:])
+        reward, terminated, truncated = (_arrays(each) for each in step[1:])
+        if info and self._told is not None:
+            numbers = _arrays(info)  # [B] each
+            for i in np.flatnonzero(terminated | truncated):
+                self._told(int(i), {name: each[i] for name, each in numbers.items()})
+        return _arrays(step.observation), reward, terminated, truncated
+
+    def tell_ends(self, told: Told) -> None:
+        """See `HostEnv.tell_ends`; what is told is the environment's `GraphEnv.info`."""
+        self._told = told
 
     def render(self) -> np.ndarray:
         """See `HostEnv.render`; UsageError where the environment draws no pictures."""
@@ -144,7 +155,8 @@ class GraphHost(HostEnv):
         """See `HostEnv.close`."""
 
     def _move(self, state: Any, action: Any, key: Any, count: Any) -> Any:
-        return self.env.step(state, action, random.fold_in(key, count))
+        moved, step = self.env.step(state, action, random.fold_in(key, count))
+        return moved, step, self.env.info(moved)
 
 
 def _arrays(nest: Nest) -> Nest:
