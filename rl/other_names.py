@@ -55,6 +55,7 @@ HPARAMS = {
     "exploration_fraction": "exploration_steps",
     "policy_delay": "policy_update_period",
     "n_sampled_goal": "hindsight_goals",
+    "info_keywords": "info_keys",
     "target_policy_noise": "target_noise",
     "normalize": "normalize_observation",
     "num_envs_per_env_runner": "num_envs",
