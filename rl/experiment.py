@@ -46,6 +46,7 @@ FREE_TO_CHANGE = {
     "log_period",
     "eval_period",
     "eval_policy",
+    "info_keys",
     "stop_at_return",
     "video_period",
     "checkpoint_period",
@@ -319,6 +320,8 @@ def _summary(
             digits = 1 if abs(returns.mean()) >= 10 else 3  # as the progress line has them
             spread = f"{returns.mean():.{digits}f} +- {returns.std():.{digits}f}"
             row[f"return, {title}"] = f"{spread} ({request.test_episodes} episodes)"
+            for name, mean in tests[which].means().items():
+                row[f"{name}, {title}"] = f"{mean:.{1 if abs(mean) >= 10 else 3}f}"
     if result is not None:
         row[unit] = result.step
         if result.first_step:

@@ -100,6 +100,7 @@ _ROWS = (
     ("policy_noise", "target_noise", ""),
     ("noise_clip", "target_noise_clip", ""),
     ("policy_delay", "policy_update_period", ""),
+    ("info_keywords", "info_keys", ""),
     ("policy_frequency", "policy_update_period", ""),
     ("policy_frequency", "", "leave it out: every update is one of the policy, too"),
     ("policy_lr", "lr", ""),

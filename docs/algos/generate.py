@@ -78,6 +78,11 @@ Those under `train/` stand on the algorithms' pages; they are means over the upd
 | `train/curiosity_loss` | with it: the mean loss of the networks that find out what is new |
 | `train/skipped_updates` | updates that [were left out](../debugging.md) for NaN or infinity |
 | `eval/*` | whole Gymnasium episodes, by `eval_policy`: without exploration unless that is `sample` |
+| `eval/success_rate` | the share of these that reached their goal, where the environment says so \
+([how](../environments.md#success-and-other-numbers-of-an-episode)) |
+| `eval/NAME`, of `info_keys` | the mean of that number of the last step's `info` |
+| `episode/success_rate`, `episode/NAME` | the same of training episodes, \
+where training is on Gymnasium |
 | `estimate/*` | with `estimate=true`: the discounted return by the data ([how](../offline.md)) |
 | `perf/*` | in `perf.csv`: rates and memory |"""
 HPARAMS_INTRODUCTION = f"""\

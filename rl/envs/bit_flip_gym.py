@@ -43,7 +43,7 @@ class BitFlipEnv(gymnasium.Env[Observation, int]):
         self.state[0, action] ^= 1
         state, goal = self.state
         reward, terminated = self.compute_reward(state, goal, {}), self.compute_terminated(state, goal, {})
-        return self._observe(), reward, terminated, False, {}
+        return self._observe(), reward, terminated, False, {"is_success": terminated}
 
     def compute_reward(self, achieved_goal: np.ndarray, desired_goal: np.ndarray, info: Any) -> float:
         """Returns 0 at the goal, -1 elsewhere."""

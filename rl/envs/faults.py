@@ -24,7 +24,7 @@ import numpy as np
 import optree
 from gymnasium import spaces
 
-from rl.envs.host import HostEnv, HostStep, HostWrapper
+from rl.envs.host import HostEnv, HostStep, HostWrapper, Told
 from rl.errors import EnvironmentFailed, UsageError, raised_at
 from rl.heartbeat import end_at_once
 from rl.hparams.hparams import HParams
@@ -111,6 +111,7 @@ class Watched(HostWrapper):
         self._seen: Nest = None  # what the last step returned
         self._ends = self._never()  # terminated, truncated of the last step
         self._fresh: Nest | None = None  # what the next step is to return: new episodes
+        self._listener: Told | None = None  # who is told of ends
 
     def reset(self, seed: int) -> Nest:
         """See `HostEnv.reset`."""
@@ -142,6 +143,11 @@ class Watched(HostWrapper):
         self._worked = True
         self._seen, self._ends = observation, (terminated, truncated)
         return result
+
+    def tell_ends(self, told: Told) -> None:
+        """See `HostEnv.tell_ends`; environments that are made anew tell as well."""
+        self._listener = told
+        super().tell_ends(told)
 
     def close(self) -> None:
         """Closes the environments."""
@@ -197,6 +203,8 @@ class Watched(HostWrapper):
                 self.env = self._make()
         except _CAUGHT as another:
             raise EnvironmentFailed(f"{line}; making it anew: {self._in_words(another)}") from another
+        if self._listener is not None:
+            self.env.tell_ends(self._listener)
         self._steps = 0
 
     def _in_words(self, error: BaseException) -> str:

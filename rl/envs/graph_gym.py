@@ -73,9 +73,9 @@ class GraphEnvGym(gymnasium.Env[Any, Any]):
         """Makes one step."""
         if self._state is None:
             raise gymnasium.error.ResetNeeded("step() was called before reset()")
-        time_step = self._move(self._state, np.asarray(action)[None])
+        time_step, info = self._move(self._state, np.asarray(action)[None])
         flags = bool(time_step.terminated[0]), bool(time_step.truncated[0])
-        return self._observation, float(time_step.reward[0]), *flags, {}
+        return self._observation, float(time_step.reward[0]), *flags, _first(info)
 
     def render(self) -> np.ndarray:
         """Returns the observation as a picture, uint8 [rows * 32, columns * 32, 3], a colour for each
@@ -88,10 +88,11 @@ class GraphEnvGym(gymnasium.Env[Any, Any]):
         import tensorflow as tf
 
         action = tf.constant(action, self.action_space.dtype)
-        self._state, time_step = self._step(state, action, self._key, tf.constant(self._count))
+        moved = self._step(state, action, self._key, tf.constant(self._count))
+        self._state, time_step, info = moved
         self._count += 1
         self._observation = _first(time_step.observation)
-        return time_step
+        return time_step, info
 
 
 class DrawnChannels(gymnasium.Wrapper):
@@ -167,7 +168,8 @@ def _compiled(env_id: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, A
     action = tf.TensorSpec([1, *env.action_space.shape], env.action_space.dtype)
 
     def move(state: Any, action: Any, key: Any, count: Any) -> Any:
-        return env.step(state, action, random.fold_in(key, count))
+        moved, step = env.step(state, action, random.fold_in(key, count))
+        return moved, step, env.info(moved)
 
     compiled = tf.function(move, jit_compile=True, autograph=False)
     step = compiled.get_concrete_function(state, action, key, count)
@@ -175,7 +177,7 @@ def _compiled(env_id: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, A
 
 
 def _first(observation: Any) -> Any:
-    """Returns the one observation of a batch of one, as numpy."""
+    """Returns the one element of a nest's batches of one, as numpy."""
     import tensorflow as tf
 
     return tf.nest.map_structure(lambda each: each.numpy()[0], observation)

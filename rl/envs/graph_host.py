@@ -22,7 +22,7 @@ from rl.envs.graph.multi_agent import (
 from rl.envs.graph.opponents import versus
 from rl.envs.graph.versus import Versus
 from rl.envs.gym_host import UNLIMITED
-from rl.envs.host import HostEnv, HostStep
+from rl.envs.host import HostEnv, HostStep, Told
 from rl.envs.registry import get_env
 from rl.errors import UsageError, nearest, where_raised
 from rl.hparams.league import SELF
@@ -115,31 +115,39 @@ class GraphHost(HostEnv):
         self._start: Any = None
         self._move: Any = None
         self._state: Any = None
-        self._step: Any = None  # the structure of what a step returns
+        self._moved: Any = None  # the structure of what a compiled step returns
         self._key: Any = None
         self._count = 0
+        self._told: Told | None = None
 
     def reset(self, seed: int) -> Nest:
         """See `HostEnv.reset`."""
         self._key, self._count = random.key(seed), 0
         if self._start is None:
             self._start = tf.function(self.env.reset, jit_compile=True, autograph=False)
-        self._state, self._step = self._start(self._key)
-        return _arrays(self._step.observation)
+        self._state, step = self._start(self._key)
+        return _arrays(step.observation)
 
     def step(self, action: Nest) -> HostStep:
         """See `HostEnv.step`."""
         assert self._start is not None, "reset comes first"
-        leaves = tf.nest.flatten(self._state)
         action = tf.constant(np.asarray(action), self.action_space.dtype)
-        inputs = [*leaves, action, self._key, tf.constant(self._count)]
+        inputs = [*tf.nest.flatten(self._state), action, self._key, tf.constant(self._count)]
         if self._move is None:
             self._move = self._compiled(inputs)
         outputs = self._move(*inputs)
-        self._state = tf.nest.pack_sequence_as(self._state, outputs[: len(leaves)])
         self._count += 1
-        step = tf.nest.pack_sequence_as(self._step, [each.numpy() for each in outputs[len(leaves) :]])
-        return step.observation, *step[1:]
+        self._state, step, info = tf.nest.pack_sequence_as(self._moved, outputs)
+        reward, terminated, truncated = (_arrays(each) for each in step[1:])
+        if info and self._told is not None:
+            numbers = _arrays(info)  # [B] each
+            for i in np.flatnonzero(terminated | truncated):
+                self._told(int(i), {name: each[i] for name, each in numbers.items()})
+        return _arrays(step.observation), reward, terminated, truncated
+
+    def tell_ends(self, told: Told) -> None:
+        """See `HostEnv.tell_ends`; what is told is the environment's `GraphEnv.info`."""
+        self._told = told
 
     def _compiled(self, inputs: list[Any]) -> Any:
         """Returns a step as a function of tensors, not of nests, in which TensorFlow would look for changes
@@ -148,7 +156,10 @@ class GraphHost(HostEnv):
         def move(*flat: Any) -> list[Any]:
             *leaves, action, key, count = flat
             state = tf.nest.pack_sequence_as(self._state, leaves)
-            return tf.nest.flatten(self.env.step(state, action, random.fold_in(key, count)))
+            state, step = self.env.step(state, action, random.fold_in(key, count))
+            moved = state, step, self.env.info(state)
+            self._moved = tf.nest.map_structure(lambda _: 0, moved)
+            return tf.nest.flatten(moved)
 
         specs = [tf.TensorSpec(each.shape, each.dtype) for each in inputs]
         return tf.function(move, specs, jit_compile=True, autograph=False).get_concrete_function()

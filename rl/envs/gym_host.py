@@ -1,7 +1,8 @@
 """Gymnasium environments as host environments.
 
 `GymHost` steps a list of environments one after another. It is what `SyncVectorEnv` with
-`AutoresetMode.NEXT_STEP` does (a test compares them), without the infos and copies that nobody here reads.
+`AutoresetMode.NEXT_STEP` does (a test compares them), without the copies, and the infos of steps within
+episodes, that nobody here reads.
 `GymVectorHost` takes an environment that Gymnasium ships in vector form.
 """
 
@@ -20,6 +21,7 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 from rl.envs.host import (
     HostEnv,
     HostStep,
+    Told,
     action_encoder,
     action_view,
     begun,
@@ -59,6 +61,7 @@ class GymHost(HostEnv):
         self._of_integers = plain and self.observation_space.dtype.kind in "iub"
         self._counted = list(_counted(self.observation_space))
         self._at: int | None = None
+        self._told: Told | None = None
         self.fps = float(self.envs[0].metadata.get("render_fps") or 30)
 
     @property
@@ -87,19 +90,25 @@ class GymHost(HostEnv):
                 if ended[i]:
                     observation, ended[i] = begun(envs[i])[0], False
                 else:
-                    observation, gain, done, cut, _ = envs[i].step(each)
+                    observation, gain, done, cut, info = envs[i].step(each)
                     if gain is None:  # which numpy would take for NaN
                         wrong = name_of(envs[i])
                         raise UsageError(f"{wrong}: step() returned None for the reward: return a number")
                     reward[i] = gain
                     if done or cut:
                         ended[i], terminated[i], truncated[i] = True, done, cut
+                        if self._told is not None:
+                            self._told(i, info)
                 observations.append(observation)
         except ValueError as error:
             if "values to unpack (expected 5" in str(error):
                 raise not_five(envs[self._at or 0]) from error
             raise
         return self._batch(observations), reward, terminated, truncated
+
+    def tell_ends(self, told: Told) -> None:
+        """See `HostEnv.tell_ends`."""
+        self._told = told
 
     def render(self) -> np.ndarray:
         """Returns what the first environment draws."""

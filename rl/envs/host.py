@@ -18,6 +18,7 @@ from rl.errors import UsageError
 from rl.types import Nest
 
 HostStep = tuple[Nest, np.ndarray, np.ndarray, np.ndarray]  # observation, reward, terminated, truncated
+Told = Callable[[int, Any], None]  # called with an environment's number and a step's info
 
 
 class HostEnv(Protocol):
@@ -57,6 +58,11 @@ class HostEnv(Protocol):
             observation [B, ...], reward [B] float32, terminated [B] bool, truncated [B] bool.
         """
 
+    def tell_ends(self, told: Told) -> None:
+        """Calls `told` from now on where an episode ends, with the number of its environment and the info of
+        its last step. Only `GymHost` and in-graph environments do so; others never call it."""
+        return None  # an empty body would be one that each adapter has to write
+
     def render(self) -> np.ndarray:
         """Returns the picture of the first environment, uint8 [H, W, 3], where it was made to be drawn."""
 
@@ -90,6 +96,10 @@ class HostWrapper(HostEnv):
         result = self.env.step(action)
         self.life_lost = self.env.life_lost
         return result
+
+    def tell_ends(self, told: Told) -> None:
+        """See `HostEnv.tell_ends`."""
+        self.env.tell_ends(told)
 
     def render(self) -> np.ndarray:
         """See `HostEnv.render`."""

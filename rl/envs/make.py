@@ -236,7 +236,7 @@ def make_eval_envs(
 
         host = EnvPoolHost(env_id, num_envs, dict(env_kwargs or {}), max_episode_steps, render_mode)
     host = _stacked(host, host.backend, env_id, dict(env_kwargs or {}), frame_stack)
-    return _telling(host, host.backend) if previous_action_reward else host
+    return _telling(host, "host") if previous_action_reward else host  # a HostEnv, also of in-graph ones
 
 
 def eval_envs_of(

@@ -188,6 +188,9 @@ class HParams(Checked):
     stop_at_return: float | None = None  # training ends with an evaluation whose mean return is no less
     # Actions of evaluations, tests and films: the policy's best, or drawn as in training.
     eval_policy: Literal["greedy", "sample"] = "greedy"
+    # What else a row shows of evaluations and training episodes, as means: these numbers in the info of an
+    # episode's last step, of Gymnasium's environments. Whether it succeeded (is_success) is always shown.
+    info_keys: tuple[str, ...] = ()
     video_period: Count = 0  # with --record_video: environment steps between films; 0: one at each evaluation
     checkpoint_period: Coefficient = 60.0  # seconds between checkpoints; 0: one after every row of metrics
     keep_checkpoints: PositiveInt = 3  # how many of the newest are kept
@@ -215,6 +218,16 @@ class HParams(Checked):
                 raise ValueError(
                     f"needs module:Wrapper, such as gymnasium.wrappers:FlattenObservation, not {name!r}"
                 )
+        return value
+
+    @field_validator("info_keys")
+    @classmethod
+    def _new_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not re.fullmatch(r"[^,\"\s]([^,\"\r\n]*[^,\"\s])?", name):
+                raise ValueError(f"needs names of metrics, without commas and quotes, not {name!r}")
+            if name in ("count", "success_rate") or name.startswith(("return_", "length_")):
+                raise ValueError(f"{name} is what another metric is called: give it another name in the info")
         return value
 
     @field_validator("histograms")

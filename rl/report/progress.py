@@ -54,6 +54,7 @@ class Progress:
         self._samples: deque[tuple[float, int]] = deque()
         self._step = step
         self._returns: dict[str, float] = {}  # the newest mean returns, by "train" or "eval"
+        self._more: dict[str, float] = {}  # the newest of other means, by what they are called
         self._written_at: float | None = None
         self._written_step: int | None = None
         self._drawn_at: float | None = None
@@ -100,11 +101,18 @@ class Progress:
                 self._file.close()
             self._file = None
 
-    def update(self, step: int, train_return: float | None = None, eval_return: float | None = None) -> None:
+    def update(
+        self,
+        step: int,
+        train_return: float | None = None,
+        eval_return: float | None = None,
+        more: Mapping[str, float] | None = None,
+    ) -> None:
         """Sets the run's step, and the mean returns of training episodes and of the evaluation; None keeps
-        the last value."""
+        the last value. more: other means to be shown, by name; those not given keep theirs."""
         now = self._clock()
         self._step = int(step)
+        self._more |= more or {}
         for whose, mean in (("train", train_return), ("eval", eval_return)):
             if mean is not None:
                 self._returns[whose] = float(mean)
@@ -140,13 +148,14 @@ class Progress:
 
     def line(self) -> str:
         """Returns `12,800/100,000 steps  5,120 steps/s  train return 123.4  eval return 145.0  ETA 0:17`,
-        without what is not known yet."""
+        without what is not known yet; other means come before the ETA."""
         parts = [f"{self._step:,}/{self._total:,} {self._unit}"]
         rate = self.steps_per_second
         if rate is not None:
             parts.append(f"{rate:,.{0 if rate >= 10 else 2}f} {self._unit}/s")
-        for whose, mean in sorted(self._returns.items(), reverse=True):
-            parts.append(f"{whose} return {mean:.{1 if abs(mean) >= 10 else 3}f}")
+        returns = {f"{whose} return": mean for whose, mean in sorted(self._returns.items(), reverse=True)}
+        for name, mean in (returns | self._more).items():
+            parts.append(f"{name} {mean:.{1 if abs(mean) >= 10 else 3}f}")
         if rate:
             parts.append(f"ETA {_duration(max(0, self._total - self._step) / rate)}")
         return "  ".join(parts)

@@ -21,6 +21,7 @@ RETURN = "eval/return_mean"
 NOT_LEARNING = {
     "log_period",
     "eval_period",
+    "info_keys",
     "stop_at_return",
     "video_period",
     "checkpoint_period",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,8 @@ from rl.envs.graph.versus import Versus
 from rl.envs.graph_host import GraphHost
 from rl.envs.host import HostEnv
 from rl.envs.make import eval_envs_of
-from rl.errors import Stopped, UsageError
+from rl.envs.measures import SUCCESS, measures_of, number_of
+from rl.errors import Stopped, UsageError, nearest
 from rl.heartbeat import doing
 from rl.runners.actor import Actor
 from rl.runners.from_data import check_same_spaces
@@ -30,14 +31,27 @@ BLOCK = 64  # steps that random numbers are drawn for at a time
 
 
 class Evaluation(NamedTuple):
-    """The undiscounted return and the length of each episode, in the order in which they were seeded."""
+    """The undiscounted return and the length of each episode, in the order in which they were seeded, and
+    what the environment itself said of it at its end."""
 
     returns: np.ndarray  # [episodes]
     lengths: np.ndarray  # [episodes]
+    # By name, [episodes] each, NaN for episodes of which it was not said: `success_rate`, 1 where an episode
+    # succeeded, and the hparam `info_keys` (`rl.envs.measures`).
+    measures: Mapping[str, np.ndarray] = {}
+
+    @property
+    def success_rate(self) -> float | None:
+        """Returns the share of episodes that succeeded; None where the environment does not say."""
+        return self.means().get(SUCCESS)
+
+    def means(self) -> dict[str, float]:
+        """Returns the mean of each measure over the episodes that had it."""
+        return {name: float(np.nanmean(each)) for name, each in self.measures.items()}
 
     def metrics(self) -> dict[str, float]:
         """As they are logged; the standard deviation is over episodes."""
-        return {
+        return {f"eval/{name}": mean for name, mean in self.means().items()} | {
             "eval/return_mean": float(self.returns.mean()),
             "eval/return_std": float(self.returns.std()),
             "eval/return_min": float(self.returns.min()),
@@ -74,6 +88,7 @@ class Evaluator:
         _check_spaces(agent, self._envs)
         self.agent, self._sampled = agent, hparams.eval_policy == "sample"
         self._actors = {self._sampled: self._actor(self._sampled)}
+        self._warned: set[str] = set()  # keys of infos of which it was said that they are missing
 
     def _actor(self, sampled: bool) -> Actor:
         """Returns the agent's policy, which draws its actions or takes the best ones."""
@@ -135,7 +150,9 @@ class Evaluator:
         actor.sync()
         if recorder is not None:
             recorder.start_over()  # it may have been told of episodes in which an environment failed
-        envs, tally = self._envs, _Tally(self.episodes, self._num_envs)
+        envs, keys = self._envs, self.agent.hparams.info_keys
+        tally = _Tally(self.episodes, self._num_envs, keys)
+        envs.tell_ends(tally.tell)
         doing("the environment's reset, of an evaluation")
         observation = envs.reset(seed)
         actor.restart(seed)
@@ -168,7 +185,19 @@ class Evaluator:
                 "evaluation episodes were cut after %d steps: %s has no limit (max_episode_steps gives one)"
             )
             log.warning(what, envs.step_limit, self._env_id)
-        return tally.evaluation()
+        found = tally.evaluation()
+        self._warn_of_missing([key for key in keys if key not in found.measures], tally.last_info)
+        return found
+
+    def _warn_of_missing(self, keys: Sequence[str], info: Any) -> None:
+        """Says, once, which keys no episode's last info had as a number. info: one of these."""
+        told = info.items() if isinstance(info, Mapping) else ()
+        known = [str(key) for key, each in told if number_of(each) is not None]
+        what = "eval/%s is left out: the info of an episode's last step has no number of that name (%s)"
+        for key in keys:
+            if key not in self._warned:
+                log.warning(what, key, nearest(key, known))
+        self._warned.update(keys)
 
     def close(self) -> None:
         self._envs.close()
@@ -180,14 +209,19 @@ class _Tally:
     Args:
         episodes: how many all of them play together.
         count: B.
+        keys: of the infos of last steps (`rl.envs.measures`).
 
     Attributes:
         length: [B] steps of the running episodes.
+        last_info: of the newest episode that ended; None where infos are not told.
     """
 
-    def __init__(self, episodes: int, count: int):
+    def __init__(self, episodes: int, count: int, keys: Sequence[str]):
+        self._keys, self._infos = keys, dict[int, Any]()  # _infos: of the step under way, by environment
+        self.last_info: Any = None
         self._wanted = np.array([len(range(i, episodes, count)) for i in range(count)])
-        self._played: list[list[tuple[float, float]]] = [[] for _ in range(count)]  # (return, length) each
+        # Of each environment, (return, length, measures) of its episodes.
+        self._played: list[list[tuple[float, float, dict[str, float]]]] = [[] for _ in range(count)]
         self._total, self.length, self._ended = np.zeros(count), np.zeros(count), np.zeros(count, bool)
         self._any_ended = False
 
@@ -205,6 +239,11 @@ class _Tally:
         """Whether all episodes have been played."""
         return all(len(each) >= n for each, n in zip(self._played, self._wanted, strict=True))
 
+    def tell(self, env: int, info: Any) -> None:
+        """Is told of the info of the step which ends the episode of environment number `env`, before `add` is
+        told of that step."""
+        self._infos[env] = self.last_info = info
+
     def add(self, reward: np.ndarray, gone: np.ndarray, share: float) -> None:
         """Adds a step. reward, gone: of each row, the reward and whether its episode is over; share: the
         factor that turns the sum of the agents' rewards into the team's reward."""
@@ -218,14 +257,18 @@ class _Tally:
             return
         self._ended = np.all(self.by_env(gone), 1)
         for i in np.flatnonzero(self._ended):
-            self._played[i].append((float(self._total[i]), float(self.length[i])))
+            measures = measures_of(self._infos.pop(int(i), None), self._keys)
+            self._played[i].append((float(self._total[i]), float(self.length[i]), measures))
 
     def evaluation(self) -> Evaluation:
         """Returns the episodes that were wanted, in the order in which they were seeded."""
         pairs = zip(self._played, self._wanted, strict=True)
         chosen = [each[:n] for each, n in pairs]
         order = [each[j] for j in range(max(map(len, chosen))) for each in chosen if j < len(each)]
-        return Evaluation(*(np.array(column) for column in zip(*order, strict=True)))
+        returns, lengths, told = zip(*order, strict=True)
+        names = dict.fromkeys(name for each in told for name in each)
+        measures = {name: np.array([each.get(name, np.nan) for each in told]) for name in names}
+        return Evaluation(np.array(returns), np.array(lengths), measures)
 
 
 def _row(*nests: Any) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from rl.data.recorder import Recorder
+from rl.envs.measures import EpisodeMeasures
 from rl.errors import EnvironmentFailed
 from rl.heartbeat import doing
 from rl.ops import loops
@@ -56,6 +57,8 @@ class SyncRunner(Runner):
         agent.resample_noise(first_seed(iteration.root_seed))  # later ones follow each learning
         self.actor = Actor(agent, env.num_envs, True, seed, hparams.act_backend)
         fresh = agent.experience == "parameters"
+        self._measures = EpisodeMeasures(hparams.info_keys)
+        env.tell_ends(self._measures.add)
         self.collector = Collector(env, self.actor, hparams.rollout_length, fresh, seed)
         self._thread = ThreadPoolExecutor(1, "learner") if self.overlap else None
         self._blocks = [self.collector.block() for _ in range(2 if self.overlap else 1)]
@@ -83,8 +86,24 @@ class SyncRunner(Runner):
         self.actor.sync()
 
     def scalars(self) -> dict[str, float]:
-        """Returns how often the environments were remade after a failure, if they ever were."""
-        return {"perf/environments_rebuilt": self.env.rebuilt} if self.env.rebuilt else {}
+        """Returns what episodes came to by the environment's own measures, and how often the environments
+        were remade after a failure, if they ever were."""
+        rebuilt = {"perf/environments_rebuilt": self.env.rebuilt} if self.env.rebuilt else {}
+        return self._measures.row() | rebuilt
+
+    def begin_window(self) -> None:
+        """See `Runner.begin_window`."""
+        super().begin_window()
+        self._measures.sums = {}
+
+    def unfinished(self) -> dict[str, Any]:
+        """See `Runner.unfinished`."""
+        return super().unfinished() | {"measures": self._measures.sums}
+
+    def resume_window(self, found: dict[str, Any]) -> None:
+        """See `Runner.resume_window`."""
+        super().resume_window(found)
+        self._measures.sums = dict(found.get("measures", {}))  # older runs say none
 
     def close(self) -> None:
         if self._thread is not None:

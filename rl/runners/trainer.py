@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from rl import systems
 from rl.envs.host import Purpose, purpose_seed
+from rl.envs.measures import shown
 from rl.errors import Diverged, MachineLost, NotFinite, Stopped, Unavailable, UsageError
 from rl.heartbeat import Watch, doing
 from rl.models.precision import computes_in
@@ -238,7 +239,8 @@ class Trainer:
         if film is not None:
             logger.log_video(step, "eval/episode", film)
         window.finish()
-        progress.update(step, row.get("episode/return_mean"), row.get("eval/return_mean"))
+        returns = row.get("episode/return_mean"), row.get("eval/return_mean")
+        progress.update(step, *returns, shown(row, self.hparams.info_keys))
         if self._is_save_due(within=False):
             self._save(logger, progress)
         return evaluation

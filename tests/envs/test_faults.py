@@ -68,6 +68,17 @@ def test_an_episode_that_had_just_ended_is_not_cut():
     env.close()
 
 
+def test_environments_that_were_made_anew_tell_of_ends_as_those_before_did():
+    env, told = host({6}, "raise"), []
+    env.tell_ends(lambda i, info: told.append(i))
+    env.reset(0)
+    play(env, 4)  # two steps, the cut, which the environments do not tell, and a fresh episode
+    assert told == []
+    play(env, 5)
+    assert told == [0, 1]
+    env.close()
+
+
 def test_after_too_many_the_run_ends():
     env = host(set(range(5, 100)), "raise", restarts=2)
     env.reset(0)

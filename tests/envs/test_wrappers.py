@@ -29,6 +29,9 @@ FORMS = {
     "gym vector": lambda told: make_env("CartPole-v1", "gym", 8, None, 9, told),
     "envpool": lambda told: make_env("CartPole-v1", "envpool", 3, None, 9, told),
     "evaluation": lambda told: make_eval_envs("TwoStateChain-v0", 3, previous_action_reward=told),
+    "evaluation, in-graph": lambda told: make_eval_envs(
+        "PendulumMass-v0", 2, max_episode_steps=5, previous_action_reward=told
+    ),
 }
 
 

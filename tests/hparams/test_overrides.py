@@ -113,6 +113,10 @@ def test_mapping_for_a_nested_model_changes_only_what_it_names():
         ("model={hiden:[3]}", "unknown hparam 'model.hiden': did you mean model.hidden"),
         ("env_kwargs=3", "hparam env_kwargs=3: needs a mapping"),
         ("histograms='('", "hparam histograms='\\(': needs a regular expression"),
+        ("info_keys=place", "hparam info_keys='place': needs a list, each item text"),
+        ("info_keys=[3]", "hparam info_keys holds 3: needs a list, each item text"),
+        ("info_keys=['a,b']", "needs names of metrics, without commas and quotes, not 'a,b'"),
+        ("info_keys=[return_mean]", "return_mean is what another metric is called"),
     ],
 )
 def test_unknown_name_wrong_type_and_range_are_one_line(text, message):

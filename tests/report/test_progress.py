@@ -66,6 +66,20 @@ def test_lines_are_limited_in_rate_and_the_last_state_is_written(tmp_path):
     assert (tmp_path / "train.log").read_text() == stream.getvalue()
 
 
+def test_other_means_are_shown_behind_the_returns_until_there_are_newer_ones():
+    clock, stream = Clock(), io.StringIO()
+    with Progress(100, stream=stream, interval=0, clock=clock) as progress:
+        progress.update(10, 1.0, 2.0, {"eval success_rate": 0.4, "eval height": -12.34})
+        progress.update(20, 3.0)
+        progress.update(30, None, 4.0, {"eval success_rate": 0.0})
+    returns = [re.sub(r"^\S+ steps  (train|eval)", r"\1", line) for line in _lines(stream.getvalue())]
+    assert returns[:3] == [
+        "train return 1.000  eval return 2.000  eval success_rate 0.400  eval height -12.3",
+        "train return 3.000  eval return 2.000  eval success_rate 0.400  eval height -12.3",
+        "train return 3.000  eval return 4.000  eval success_rate 0.000  eval height -12.3",
+    ]
+
+
 def test_the_rate_is_a_recent_one_and_leaves_compilation_out():
     clock = Clock()
     with Progress(10_000_000, stream=io.StringIO(), clock=clock) as progress:

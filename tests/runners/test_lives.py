@@ -10,6 +10,7 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.algos.registry import get_algo
+from rl.envs.host import HostEnv
 from rl.hparams.merge import resolve
 from rl.memory.rollout import Rollout
 from rl.parallel.devices import Devices
@@ -21,7 +22,7 @@ STEPS = ".Lr.GrLrG"
 REWARDS = [1, 2, 0, 4, 8, 0, 16, 0, 32]
 
 
-class Scripted:
+class Scripted(HostEnv):
     """One environment that does what `STEPS` says, then begins again."""
 
     backend, num_envs, fps, step_limit, frame_stack = "gym", 1, 30.0, math.inf, 1

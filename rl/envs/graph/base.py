@@ -101,6 +101,11 @@ class GraphEnv(Copies):
         have these two parts."""
         raise NotImplementedError
 
+    def info(self, state: Any) -> dict[str, Tensor]:
+        """Returns what Gymnasium's `info` is to say of a state: numbers or bools [B] by name, such as
+        `is_success` (`rl.envs.measures`). Evaluations ask, training does not."""
+        return {}
+
     def reset(self, seed: Tensor) -> tuple[Any, TimeStep]:
         """Starts an episode in all B environments.
 
