@@ -139,6 +139,30 @@ def ray_here():
 
 
 @pytest.fixture
+def disk_log(monkeypatch):
+    """What is fsynced and renamed from here on, in order: (file, its bytes), (folder, None), (old name, new
+    name)."""
+    log, fsync = [], os.fsync
+
+    def synced(descriptor):
+        fsync(descriptor)
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        log.append((path, path.stat().st_size if path.is_file() else None))
+
+    def logged(rename):
+        def call(old, new):
+            rename(old, new)
+            log.append((Path(old), Path(new)))
+
+        return call
+
+    monkeypatch.setattr(os, "fsync", synced)
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(os, name, logged(getattr(os, name)))
+    return log
+
+
+@pytest.fixture
 def small_disk(tmp_path):
     """A file system of one megabyte; skipped where only root could mount one."""
     folder = tmp_path / "small_disk"

@@ -48,12 +48,17 @@ def test_drawn_actions_stay_within_the_bounds(known, make_batch):
 
 def test_the_policys_loss_by_hand(known, make_batch):
     # min Q of the data's actions: 1 (a = 0.5) and -1 (a = -1); of the policy's about 0.5: A is 0.5 and -1.5.
-    batch = box_batch(make_batch, [[2.5], [-2.0]])
-    np.testing.assert_allclose(known.advantage(batch, SEED), [0.5, -1.5], atol=0.03)
-    known.critic.value.kernel.assign(0.0 * known.critic.value.kernel)  # all alike: A is 0, and this BC
+    batch = box_batch(make_batch, [[2.5], [-2.0], [4.0]], mask=np.array([1.0, 1.0, 0.0]))
+    np.testing.assert_allclose(known.advantage(batch, SEED)[:2], [0.5, -1.5], atol=0.03)
+    # Of the mode, whatever the deviation: weights e^0.25 and e^-0.75, log densities -2.142551 and -2.517551.
     known.network.log_std.assign([0.0])
-    log_prob = np.array([-0.5 * 0.25, -0.5]) - math.log(3.0) - 0.918939
-    np.testing.assert_allclose(known.policy_loss(batch, SEED)[0], -log_prob, rtol=1e-4)
+    known.drawn = lambda observation, seed: known.code(known.network(observation).mode())
+    with tf.GradientTape() as tape:
+        loss = known.policy_loss(batch, SEED)[0]
+    np.testing.assert_allclose(loss, [2.751089, 1.189208, 0.0], rtol=1e-4)
+    # By the mode's code, at deviation 1: -0.5 e^0.25 + e^-0.75; nothing by the weights.
+    gradient = tape.gradient(loss, known.network.policy.bias.value)
+    np.testing.assert_allclose(gradient, [-0.642013 + 0.472367], rtol=1e-4)
 
 
 def test_discrete_actions_are_drawn_as_one_hot_codes(make_agent, make_batch):

@@ -53,6 +53,12 @@ def test_actions_are_perturbed_and_brought_to_the_bounds(known, make_batch):
     np.testing.assert_allclose(known.best_action(seen, SEED), [[1.0]] * 2)
 
 
+def test_the_perturbation_climbs_the_first_critic(known, make_batch):
+    # 2 * 0.538276 + 1
+    batch = box_batch(make_batch, [[2.5], [2.5]], mask=np.array([1.0, 0.0]))
+    np.testing.assert_allclose(known.policy_loss(batch, SEED)[0], [-2.076552, 0.0], rtol=1e-5)
+
+
 @pytest.mark.parametrize("slope", [2.0, -2.0])
 def test_of_many_actions_the_best_by_the_first_critic_is_taken(make_agent, make_batch, slope):
     agent = make_agent("bcq", action_space=BOX, sampled_actions=7)
@@ -67,11 +73,12 @@ def test_of_many_actions_the_best_by_the_first_critic_is_taken(make_agent, make_
 
 def test_the_auto_encoders_loss_by_hand(known, make_batch):
     constant(known.network.recognition, [0.2, 0.2, math.log(0.5), math.log(0.5)])
-    loss, metrics, _ = known.generator_loss(box_batch(make_batch, [[2.5]]), SEED)
+    batch = box_batch(make_batch, [[2.5], [-2.0]], mask=np.array([1.0, 0.0]))
+    loss, metrics, _ = known.generator_loss(batch, SEED)
     # -0.5 (1 + 2 log 0.5 - 0.2^2 - 0.5^2) = 0.338147 for each latent number
     np.testing.assert_allclose(metrics["divergence"], 0.338147, rtol=1e-5)
     np.testing.assert_allclose(metrics["reconstruction_loss"], 0.037883**2, rtol=1e-3)
-    np.testing.assert_allclose(loss, [0.037883**2 + 0.5 * 0.338147], rtol=1e-4)
+    np.testing.assert_allclose(loss, [0.037883**2 + 0.5 * 0.338147, 0.0], rtol=1e-4)
 
 
 def test_generated_actions_come_from_the_middle_of_the_latent_space(make_agent, make_batch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from known_networks import BOX, box_batch, constant_actor, linear_critic
 
 from rl.errors import UsageError
@@ -42,6 +43,28 @@ def test_densities_make_up_for_what_the_policy_prefers(make_agent, make_batch):
         constant_actor(agent.network, output)
         found = agent.soft_maximum(box_batch(make_batch, [[2.5]]), SEED)
         np.testing.assert_allclose(found, np.full((2, 1), np.log(2.0) + 1.0), atol=0.1)
+
+
+def test_every_observation_has_its_own_actions_and_values(make_agent, make_batch):
+    """Q is the observation's first number x, and the policy's action tanh(x)."""
+    agent = known(make_agent, sampled_actions=10)
+    linear_critic(agent.critic, [1.0, 1.0], [0.0, 0.0])
+    agent.critic.hidden[0].kernel.assign(of_first(agent.critic.hidden[0].kernel))
+    batch = box_batch(make_batch, [[2.5], [-2.0]], observation=np.array([[1.0, 0, 0], [-3.0, 0, 0]]))
+    # A third of the draws, the uniform ones, give 2 e^x, the others next to nothing: log(2 / 3) + x.
+    np.testing.assert_allclose(agent.soft_maximum(batch, SEED), [[0.594535, -3.405465]] * 2, atol=1e-3)
+    layer = agent.network.torso.layers[0]
+    layer.kernel.assign(of_first(layer.kernel))
+    layer.bias.assign(10.0 * tf.one_hot(0, 8))
+    agent.network.policy.kernel.assign(of_first(agent.network.policy.kernel))
+    agent.network.policy.bias.assign([-10.0, -12.0])
+    action = agent.drawn(batch.observation, SEED)[0][:, :, 0]
+    np.testing.assert_allclose(action, np.full((10, 2), [0.761594, -0.995055]).T, atol=1e-3)
+
+
+def of_first(kernel):
+    """Weights of this shape that hand the first input on as the first output."""
+    return tf.scatter_nd([[0, 0]], [1.0], kernel.shape[-2:]) + tf.zeros_like(kernel)
 
 
 def test_the_loss_is_sacs_with_the_weighted_gap(make_agent, make_batch):

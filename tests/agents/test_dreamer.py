@@ -8,7 +8,7 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from rl.errors import UsageError
-from rl.ops import random, returns
+from rl.ops import random
 from rl.types import SequenceBatch
 
 SMALL = dict(deter=8, groups=2, classes=3, units=8, bins=11, bin_limit=5.0, horizon=3, batch_size=4,
@@ -20,6 +20,12 @@ BOX = spaces.Box(-2.0, 4.0, (2,), np.float32)
 @pytest.fixture
 def agent_of(make_agent):
     return lambda **overrides: make_agent("dreamer", **(SMALL | overrides))
+
+
+def say(head, bin):
+    """Lets a head give all weight to one of its 11 bins, of the symlogs -5 to 5."""
+    head.out.kernel.assign(tf.zeros_like(head.out.kernel))
+    head.out.bias.assign(1e3 * tf.one_hot(bin, 11))
 
 
 def sequences(agent, make_rollout, **options):
@@ -130,7 +136,7 @@ def test_the_state_holds_the_action_that_was_chosen_within_its_bounds(agent_of):
             np.testing.assert_array_equal(found, tf.one_hot(action, 3))
 
 
-def test_imagination_begins_in_every_state_and_returns_are_of_what_heads_say(agent_of, make_rollout):
+def test_imagination_begins_in_every_state(agent_of, make_rollout):
     agent = agent_of()
     batch = sequences(agent, make_rollout)
     observed, _, _ = agent.model_loss(batch, SEED)
@@ -144,12 +150,43 @@ def test_imagination_begins_in_every_state_and_returns_are_of_what_heads_say(age
     np.testing.assert_array_equal(
         tf.reduce_sum(tf.reshape(states[1][:, 8:], [36, 2, 3]), -1), tf.ones([36, 2])
     )
-    # With the first weights all rewards and values are 0: so are the returns.
-    _, imagined, metrics = agent.behaviour_loss(batch, observed.features, SEED)
-    assert imagined.shape == (9, 4) and not np.any(np.abs(imagined) > 1e-5)
-    assert abs(metrics["return_low"]) < 1e-5 and abs(metrics["value"]) < 1e-5
-    zeros = tf.zeros([3, 36])
-    assert not np.any(returns.lambda_return(zeros, zeros + 0.9, tf.zeros([4, 36]), 0.95))
+
+
+def test_the_loss_of_actor_and_critic_by_hand(agent_of, make_rollout):
+    """Rewards e - 1, discounts 0.8 / 2, values 0, 3 actions alike: returns 1.718282 (1 + 0.4 / 2) = 2.061938
+    and 1.718282, which count 1 and 0.4. The actor's loss is the mean of (2.061938 / 4 - 0.1) ln 3 = 0.456456
+    and 0.4 (1.718282 / 4 - 0.1) ln 3 = 0.144828, the critic's that of 2 ln 11 and 0.4 * 2 ln 11."""
+    agent = agent_of(horizon=2, gamma=0.8, gae_lambda=0.5, entropy_coef=0.1)
+    say(agent.heads.reward, 6)
+    for head in (agent.heads.goes_on, agent.network.actor):
+        head.out.kernel.assign(tf.zeros_like(head.out.kernel))
+    agent.return_range.assign([0.0, 4.0])
+    batch = sequences(agent, make_rollout, steps=2, batch=3, ends=False)
+    loss, imagined, metrics = agent.behaviour_loss(batch, tf.zeros([3, 3, 14]), SEED)
+    np.testing.assert_allclose(metrics["policy_loss"], 0.300642, rtol=1e-5)
+    np.testing.assert_allclose(metrics["value_loss"], 3.357054, rtol=1e-5)
+    np.testing.assert_allclose(loss, [3.657696] * 3, rtol=1e-5)
+    np.testing.assert_allclose(imagined, np.full((3, 3), 2.061938), rtol=1e-5)
+    found = metrics["return_low"], metrics["return_high"]
+    np.testing.assert_allclose(found, [1.718282, 2.061938], rtol=1e-5)
+
+
+def test_the_critic_learns_its_target_and_what_the_slow_critic_says(agent_of):
+    """Its chances are 10 in 20 for the slow critic's bin, 6, and 1 in 20 for the target's: ln 2 + ln 20."""
+    agent = agent_of()
+    say(agent.slow_critic.head, 6)
+    logits = np.log(10.0) * tf.one_hot([[6]], 11)
+    found = agent.value_loss(tf.zeros([1, 1, 14]), logits, tf.zeros([1, 1]))
+    np.testing.assert_allclose(found, [[3.688879]], rtol=1e-5)
+
+
+def test_the_prior_learns_with_the_weight_of_the_dynamics_alone(agent_of, make_rollout):
+    for other, learns in (("representation_coef", True), ("dynamics_coef", False)):
+        agent = agent_of(free_nats=0.0, **{other: 0.0})
+        batch = sequences(agent, make_rollout, steps=2, batch=2, ends=False)
+        with tf.GradientTape() as tape:
+            loss = agent.model_loss(batch, SEED)[1]
+        assert np.any(tape.gradient(loss, agent.network.rssm.prior_out.kernel.value)) == learns
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import numpy as np
 import own_data
 import pytest
 import tensorflow as tf
+from known_networks import BOX
 
 from rl.agents.algos.gail import Told
 from rl.data.dataset import read
@@ -43,6 +44,11 @@ def test_what_is_taken_for_the_data_s_is_paid_and_autoreset_rows_are_not(make_ag
     for logit, paid in ((0.5, 0.974077), (-2.0, 0.126928)):  # log(1 + e^logit)
         undecided(agent, logit)
         np.testing.assert_allclose(agent.reward(rollout), paid * rollout.mask, rtol=1e-5)
+
+
+def test_actions_beyond_a_bound_are_seen_as_the_bound(make_agent):
+    code = make_agent("gail", action_space=BOX, **SMALL).code(tf.constant([[7.0], [-9.0], [2.5]]))
+    np.testing.assert_array_equal(code, [[1.0], [-1.0], [0.5]])
 
 
 def test_the_environment_s_reward_is_not_looked_at(make_agent, make_rollout, snapshot, tmp_path):

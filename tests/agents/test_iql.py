@@ -50,6 +50,12 @@ def test_the_critics_are_fitted_to_the_next_value(known, make_batch):
     np.testing.assert_allclose(priorities, np.abs(errors).mean(1), rtol=1e-4)
 
 
+def test_empty_rows_teach_neither_value_nor_policy(known, make_batch):
+    batch = batch_of(make_batch)._replace(mask=np.float32([1.0, 0.0, 0.0]))
+    for loss in (known.value_loss(batch, SEED)[0], known.policy_loss(batch, SEED)[0]):
+        assert (loss.numpy() != 0.0).tolist() == [True, False, False]
+
+
 def test_the_policys_weights_grow_with_the_advantage_up_to_a_limit(known, make_batch):
     linear_critic(known.value, [0.0], [0.4])  # A: 0.1, -4.4 and 0.6
     loss, metrics, _ = known.policy_loss(batch_of(make_batch), SEED)

@@ -47,6 +47,12 @@ def test_the_values_loss_is_half_the_squared_advantage(known, make_batch):
     np.testing.assert_allclose(loss, [0.32, 8.0, 18.0], rtol=1e-5)
 
 
+def test_empty_rows_teach_neither_policy_nor_value(known, make_batch):
+    batch = batch_of(make_batch)._replace(mask=tf.constant([1.0, 0.0, 0.0]))
+    for loss in (known.loss(batch, SEED)[0], known.value_loss(batch, SEED)[0]):
+        assert (loss.numpy() != 0.0).tolist() == [True, False, False]
+
+
 def test_the_scale_is_the_mean_square_so_far_until_it_has_its_rate(known, make_batch):
     for optimizer in known.optimizers.values():
         optimizer.learning_rate.assign(0.0)

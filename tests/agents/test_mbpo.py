@@ -9,11 +9,12 @@ from gymnasium import spaces
 from known_networks import BOX, box_batch, constant_actor, known_dynamics, same, values
 from scipy import special, stats
 
+from rl.agents.actor_critic import ReplayActorCritic
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.ops import dynamics as ops
 from rl.ops import random
-from rl.types import Batch
+from rl.types import Batch, Update
 
 SEED = random.key(0)
 SEEN = spaces.Box(-100.0, 100.0, (3,), np.float32)
@@ -131,9 +132,15 @@ def test_members_are_ranked_by_what_is_held_out(agent_of, make_batch):
     np.testing.assert_array_equal(agent.errors, before)
 
 
-def test_the_ensemble_learns_when_it_is_due_and_what_it_imagines_moves_policy_and_critics_alone(
-    agent_of, make_batch
-):
+def test_policy_and_critics_learn_from_what_is_imagined(agent_of, make_batch, monkeypatch):
+    got, agent = [], agent_of(real_share=0.0, dynamics_period=1000)
+    monkeypatch.setattr(ReplayActorCritic, "update", lambda _, batch, seed: got.append(batch) or Update({}))
+    known_dynamics(agent, [0.0] * 3, [50.0] * 3, [0.0] * 3)
+    agent.update(rows(make_batch), SEED)
+    np.testing.assert_allclose(got[0].reward, [50.0] * 6, atol=0.1)
+
+
+def test_the_ensemble_learns_when_it_is_due_policy_and_critics_in_every_update(agent_of, make_batch):
     agent, batch = agent_of(dynamics_period=2, dynamics_warmup=1, real_share=0.0), rows(make_batch)
     learned = []
     for i in range(5):

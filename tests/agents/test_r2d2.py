@@ -272,7 +272,7 @@ def test_other_memories_are_refused(build):
     "overrides",
     [{"retrace_lambda": 0.9, "prioritized": False}, {"noisy": True}],
 )
-def test_the_switches_train(build, overrides):
+def test_runs_with_rare_switches_make_finite_updates(build, overrides):
     runner = build("r2d2_identity", **overrides)
     sums = runner.run(20)
     assert sums["updates"] > 0 and all(np.isfinite(value) for value in sums.values())

@@ -31,10 +31,10 @@ def test_the_target_policy_is_held_to_the_datas_next_actions(known, make_batch):
 
 def test_the_policys_loss_by_hand(known, make_batch):
     # min Q = 0.962117 everywhere: over its mean size it is 1. The actions are 0.5 and -1.
-    batch = box_batch(make_batch, [[2.5], [-2.0]])
+    batch = box_batch(make_batch, [[2.5], [-2.0], [4.0]], mask=np.array([1.0, 1.0, 0.0]))
     loss, metrics, _ = known.policy_loss(batch, SEED)
     distance = np.array([0.037883**2, 1.462117**2])
-    np.testing.assert_allclose(loss, 4.0 * distance - 1.0, rtol=1e-4)
+    np.testing.assert_allclose(loss, [*(4.0 * distance - 1.0), 0.0], rtol=1e-4)
     np.testing.assert_allclose(metrics["action_distance"], distance.mean(), rtol=1e-4)
 
 

@@ -46,13 +46,14 @@ def test_the_critics_loss_by_hand(known, make_batch):
 
 
 def test_the_policys_loss_by_hand(known, make_batch):
-    batch = box_batch(make_batch, np.zeros((400, 1)))
+    mask = (np.arange(400) != 5).astype(np.float32)
+    batch = box_batch(make_batch, np.zeros((400, 1)), mask=mask)
     action, log_prob = drawn(SEED, 400)
     lesser = np.minimum(2.0 * action + 1.0, 1.0 - action)
     assert (action > 0).any() and (action < 0).any()  # both critics are the lesser one somewhere
     loss, metrics, _ = known.policy_loss(batch, SEED)
-    np.testing.assert_allclose(loss, 0.2 * log_prob - lesser, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(metrics["entropy"], -log_prob.mean(), rtol=1e-4)
+    np.testing.assert_allclose(loss, (0.2 * log_prob - lesser) * mask, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(metrics["entropy"], -log_prob[mask > 0.0].mean(), rtol=1e-4)
 
 
 def test_the_policys_gradient_is_that_of_the_reparameterised_loss(known, make_batch):

@@ -50,8 +50,8 @@ def test_the_critics_loss_by_hand(known, make_batch):
 
 def test_the_policys_loss_by_hand(known, make_batch):
     # Lesser values 1, 1, 3: 0.5 + 0.25 + 0.75 = 1.5 expected; -0.5 * 1.0397208 - 1.5.
-    loss, metrics, _ = known.policy_loss(make_batch(count=1), SEED)
-    np.testing.assert_allclose(loss, [-2.0198604], rtol=1e-5)
+    loss, metrics, _ = known.policy_loss(make_batch(count=2, mask=np.array([1.0, 0.0])), SEED)
+    np.testing.assert_allclose(loss, [-2.0198604, 0.0], rtol=1e-5)
     np.testing.assert_allclose(metrics["entropy"], ENTROPY, rtol=1e-5)
     np.testing.assert_allclose(metrics["target_entropy"], 0.98 * np.log(3.0), rtol=1e-5)
 
@@ -78,6 +78,9 @@ def test_each_update_moves_policy_critics_and_their_targets(make_agent, make_bat
     before = {name: values(network) for name, network in agent.networks.items()}
     agent.update(make_batch(), SEED)
     assert all(not same(values(network), before[name]) for name, network in agent.networks.items())
+    targets = values(agent.target_critic), before["target_critic"], values(agent.critic)
+    for target, old, critic in zip(*targets, strict=True):
+        np.testing.assert_allclose(target, 0.25 * critic + 0.75 * old, rtol=1e-5, atol=1e-7)
 
 
 def test_illegal_actions_have_no_part_in_anything(make_agent, make_batch):

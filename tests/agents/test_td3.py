@@ -37,10 +37,10 @@ def test_the_critics_loss_by_hand(known, make_batch):
 
 
 def test_the_policy_climbs_the_first_critic_alone(known, make_batch):
-    batch = box_batch(make_batch, [[0.0]])
+    batch = box_batch(make_batch, [[0.0], [0.0]], mask=np.array([1.0, 0.0]))
     with tf.GradientTape() as tape:
         loss = known.policy_loss(batch, SEED)[0]
-    np.testing.assert_allclose(loss, [-1.924234], rtol=1e-5)
+    np.testing.assert_allclose(loss, [-1.924234, 0.0], rtol=1e-5)
     gradients = tape.gradient(loss, known.critic.value.kernel.value)
     assert gradients[0].numpy().any() and not gradients[1].numpy().any()
 

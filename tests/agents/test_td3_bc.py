@@ -22,10 +22,10 @@ def known(make_agent):
 
 def test_the_policys_loss_by_hand(known, make_batch):
     # Q = 1.924234 everywhere: alpha / mean |Q| times Q is 2.5. The actions 2.5 and -2 are 0.5 and -1.
-    batch = box_batch(make_batch, [[2.5], [-2.0]])
+    batch = box_batch(make_batch, [[2.5], [-2.0], [4.0]], mask=np.array([1.0, 1.0, 0.0]))
     loss, metrics, _ = known.policy_loss(batch, SEED)
     distance = [(0.462117 - 0.5) ** 2, (0.462117 + 1.0) ** 2]
-    np.testing.assert_allclose(loss, np.array(distance) - 2.5, rtol=1e-4)
+    np.testing.assert_allclose(loss, [*(np.array(distance) - 2.5), 0.0], rtol=1e-4)
     np.testing.assert_allclose(metrics["action_distance"], np.mean(distance), rtol=1e-4)
 
 

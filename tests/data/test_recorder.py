@@ -57,6 +57,18 @@ def test_a_killed_recording_loses_its_running_episodes_alone(tmp_path):
     assert stored.journals(tmp_path / "killed" / "data") == []
 
 
+def test_what_is_flushed_is_on_disk_and_all_else_before_it_has_its_name(tmp_path, disk_log):
+    made = recorder(tmp_path)
+    made.begin()
+    made.add(*Played().rows(5))
+    made.flush()
+    (path,) = stored.journals(tmp_path / "data")
+    assert disk_log[-1] == (path, path.stat().st_size)
+    made.close()
+    renamed = [(i, old) for i, (old, new) in enumerate(disk_log) if isinstance(new, type(path))]
+    assert len(renamed) > 2 and all(old in dict(disk_log[:i]) for i, old in renamed)
+
+
 @pytest.mark.parametrize("clean", [False, True])
 def test_a_resumed_run_records_what_it_would_have_recorded(tmp_path, clean):
     expected = recorded(tmp_path / "whole", 16, 20)

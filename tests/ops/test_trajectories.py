@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from rl.ops.trajectories import closed, side_by_side
+from rl.ops.trajectories import augmented, closed, side_by_side
 from rl.types import Trajectory
 
 
@@ -20,6 +20,18 @@ def trajectory(terminated, truncated, mask):
         tf.constant(mask, tf.float32),
         {"log_prob": tf.constant([[-1.0, -2.0], [-3.0, -4.0]])},
     )
+
+
+def test_an_augmented_reward_is_of_both_observations_and_0_where_nothing_was_done():
+    # 10 + 0.5 * 4 - 1 = 11; the second row is no step.
+    whole = trajectory([[0, 0], [0, 0]], [[0, 0], [0, 0]], [[1, 1], [0, 0]])
+    whole = whole._replace(observation=tf.constant([[[1.0]] * 2, [[4.0]] * 2, [[6.0]] * 2]))
+    whole = whole._replace(reward=tf.constant([[10.0, 10.0], [20.0, 20.0]]))
+
+    def augment(now, action, reward, following, terminated, gamma):
+        return reward + gamma * following[..., 0] - now[..., 0]
+
+    np.testing.assert_array_equal(augmented(whole, augment, 0.5), [[11.0, 11.0], [0.0, 0.0]])
 
 
 def test_a_running_episode_is_truncated_and_a_row_that_is_no_step_follows():

@@ -12,7 +12,7 @@ from rl.agents.algos.registry import get_algo
 from rl.hparams.merge import resolve
 from rl.ops import random
 from rl.runners.iteration import Iteration
-from rl.runners.parts import make_memory
+from rl.runners.parts import make_memory, reward_augmentation
 from rl.types import Trajectory, Update
 from rl.workers.plan import Workers
 
@@ -51,7 +51,8 @@ def replaying():
 
         agent.update = update
         tf.config.run_functions_eagerly(True)
-        return Iteration(agent, make_memory(agent, 1, 4, 1)), batches
+        augment = reward_augmentation(agent)
+        return Iteration(agent, make_memory(agent, 1, 4, 1), augment=augment), batches
 
     return make
 
@@ -117,12 +118,28 @@ def test_rollouts_that_a_worker_sends_again_are_not_counted_again(replaying):
     assert int(scale.moments.count) == int(learner.agent.encoder.count) == 8
 
 
-def test_environments_that_are_restarted_begin_with_a_return_of_nothing(replaying):
-    learner, _ = replaying("dqn", gamma=0.5)
-    learner.learn(rollout(0, [1.0, 1.0, 1.0, 1.0]), random.key(1), STEP)
-    np.testing.assert_allclose(learner.reward_scale.discounted_return, [1.875])
-    learner.reward_scale.cut()
-    assert learner.reward_scale.discounted_return.numpy().tolist() == [0.0]
+def test_environments_that_are_restarted_begin_with_a_return_of_nothing(build):
+    runner = build("ppo", **ON_HOST | {"normalize_reward": True})
+    running = runner.iteration.reward_scale.discounted_return
+    running.assign([5.0, 5.0])
+    runner.restored("")
+    runner.advance(0)
+    assert running.numpy().tolist() == [0.0, 0.0]
+
+
+def test_rewards_are_stored_as_they_were_augmented(replaying):
+    learner, _ = replaying("dqn", normalize_reward=False, reward_augmentation="scale:0.5")
+    learner.learn(rollout(0, [1.0, -1.0, 3.0, -4.0]), KEY, STEP)
+    assert learner.memory.ring.variables["reward"].numpy()[:4].tolist() == [0.5, -0.5, 1.5, -2.0]
+
+
+def test_observations_count_for_their_normaliser_after_they_were_learned_from(replaying):
+    learner, _ = replaying("dqn", normalize_observation=True, normalize_reward=False)
+    agent, counts = learner.agent, []
+    agent.update = lambda batch, seed: counts.append(tf.identity(agent.encoder.count)) or Update({})
+    for first in (0, 4):
+        learner.learn(rollout(first, [1.0] * 4), KEY, STEP)
+        assert counts[-1] == first
 
 
 OVERLAP = {"overlap": True}

@@ -13,6 +13,7 @@ import tensorflow as tf
 from filled_variables import filled, value_of
 
 from rl.errors import UsageError
+from rl.storage import pieces
 from rl.storage.checkpoint import CheckpointError, CheckpointManager, read_manifest, read_single, write_single
 
 
@@ -90,6 +91,17 @@ def test_a_large_variable_comes_back(tmp_path):
     restored = {"replay": tf.Variable(np.zeros_like(content))}
     CheckpointManager(tmp_path).restore(restored)
     np.testing.assert_array_equal(restored["replay"].numpy(), content)
+
+
+def test_all_of_a_checkpoint_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch, disk_log):
+    monkeypatch.setattr(pieces, "LARGE", 40)  # bytes
+    variables = {"weights": tf.Variable([1.0, 2.0]), "ring": tf.Variable(tf.zeros([10]))}
+    path = CheckpointManager(tmp_path).save(variables, 7, {}, {"ring": 10})
+    temporary = tmp_path / ".ckpt-tmp-step_000000000007"
+    files = {(temporary / each.name, each.stat().st_size) for each in path.iterdir()}
+    assert len(files) == 4  # two of the weights, the ring's piece, the manifest
+    assert set(disk_log[:-3]) == files
+    assert disk_log[-3:] == [(temporary, None), (temporary, path), (tmp_path, None)]
 
 
 @pytest.mark.parametrize("name", ["lr=[1,2]", "what?", "all*", "back\\slash"])

@@ -47,6 +47,12 @@ def test_what_may_pass_is_told_from_what_stays(tmp_path, monkeypatch, error, kin
     assert type(failure("text", OSError(error, "why"))) is kind
 
 
+def test_a_text_is_on_disk_before_it_has_its_name_and_the_name_after_that(tmp_path, disk_log):
+    write_text_atomic(tmp_path / "file", "text")
+    temporary = tmp_path / f".tmp-file-{os.getpid()}"
+    assert disk_log == [(temporary, 4), (temporary, tmp_path / "file"), (tmp_path, None)]
+
+
 def test_a_checkpoint_that_cannot_be_read_now_is_neither_damaged_nor_removed(tmp_path, monkeypatch, caplog):
     weights = {"weights": tf.Variable([1.0, 2.0])}
     manager = CheckpointManager(tmp_path, keep=2)

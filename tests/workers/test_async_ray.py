@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import ray
 from small_runs import trainer_of
 from stop_after import StopAfter
 
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.runners.evaluate import Evaluator
+from rl.workers.async_ray import AsyncRunner
+from rl.workers.buffers import Sampled, Shard
+from rl.workers.learning import Learned
 from rl.workers.plan import Workers
 from rl.workers.pool import Counts
 from rl.workers.worker import Rollout
@@ -51,6 +57,36 @@ def test_noisy_networks_are_played_with_noise_of_each_worker_s_own(build):
     runner = build("dqn_identity", workers=TWO, noisy=True, act_select="greedy")
     sums = runner.run(2)
     assert sums["transitions"] > 0 and np.isfinite(list(sums.values())).all()
+
+
+def test_environments_of_all_workers_explore_by_one_sequence(build, monkeypatch):
+    runner = build("apex_dqn_cartpole", workers=TWO, num_envs=2, act_backend="compiled", compile="eager")
+    runner._publisher = SimpleNamespace(role=None)
+    runner._convert()
+    remote = SimpleNamespace(remote=lambda assignment, *_: assignment)
+    monkeypatch.setattr(ray, "remote", lambda _: SimpleNamespace(options=lambda **_: remote))
+    # 0.4^(1 + 7 i / 3), by hand as in tests/agents/test_per_worker_epsilon.py
+    expected = [[0.4, 0.047156], [0.0055591, 0.00065536]]
+    found = [runner._worker(i, 0) for i in range(2)]
+    np.testing.assert_allclose([each.own_values for each in found], expected, rtol=1e-4)
+    assert [each.first for each in found] == [0, 2]
+
+
+def test_new_priorities_go_to_the_buffers_whose_batches_they_are_of():
+    first, second = (Sampled(Shard(i), 0, i, None, f"batches {i}") for i in range(2))
+    taken, learned, told = [], [], []
+    runner = object.__new__(AsyncRunner)
+    runner.steps_per_iteration, runner._waited = 8, {"buffers": 0.0}
+    runner._learning = SimpleNamespace(from_batches=lambda each: Learned(each, None, "new 0"))
+    runner._peers = SimpleNamespace(learn=lambda made, each: learned.append((made, each)) or ["new 1"])
+    buffers = SimpleNamespace(
+        next=lambda step: taken.append(step) or [first, second],
+        arrays=lambda sampled: sampled.arrays,
+        update_priorities=lambda *new: told.append(new),
+    )
+    assert runner._learn_from_batches(3, buffers, []).metrics == "batches 0"
+    assert taken == [24] and learned == [(3, [(-1, ["batches 1"])])]
+    assert told == [(first, "new 0"), (second, "new 1")]
 
 
 BUFFERS = {"buffer_shards": 2, "min_replay_size": 32, "replay_capacity": 400, "prioritized": True}

@@ -50,7 +50,7 @@ def traced_shard(build):
 
 
 def filled(build, compile):
-    runner = build("dqn", workers=TWO, **SMALL, compile=compile)
+    runner = build("dqn", workers=TWO, **SMALL, compile=compile, reward_augmentation="scale:0.5")
     shelf = runner._buffer_assignment
     buffer, generator = Buffer(shelf), np.random.default_rng(0)
     blocks = []
@@ -64,7 +64,7 @@ def filled(build, compile):
     return buffer, shelf, blocks
 
 
-def test_batches_are_transitions_of_one_rollout_each(shard):
+def test_batches_are_transitions_of_one_rollout_each_with_augmented_rewards(shard):
     buffer, _, _ = shard
     (size, enough), leaves = buffer.sample(0, 0)
     assert enough and size >= 6 * 8
@@ -72,6 +72,7 @@ def test_batches_are_transitions_of_one_rollout_each(shard):
     first, following = (leaf for leaf in leaves if leaf.shape == (3, 16, 4))
     assert (following[..., 0] == first[..., 0] + 1).all()
     assert set(np.unique(first[..., 0] % 10)) <= set(range(8))  # never the row that closes a rollout
+    np.testing.assert_array_equal(leaves[2], np.full((3, 16), 0.5))  # half of the environment's 1
 
 
 def test_draws_are_of_the_number_alone(shard):
