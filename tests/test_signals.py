@@ -215,7 +215,10 @@ def test_in_another_thread_it_does_nothing():
     assert found == [(False, signal.default_int_handler)]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, -signal.SIGINT, marks=pytest.mark.slow)],
+)
 def test_a_script_that_trains_ends_with_the_training_that_was_asked_to(tmp_path, number, code):
     script = [sys.executable, "-c", textwrap.dedent(TWO_TRAININGS), str(tmp_path)]
     with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:

@@ -82,6 +82,7 @@ def assert_paid_as(runner, own):
     assert len(set(rewards)) == 2
 
 
+@pytest.mark.slow
 def test_sac_learns_of_goals_in_hindsight_on_the_host(build):
     """Seeds 0 to 5 return -8 or more in these steps, with memory=uniform -9.65 or less."""
     runner = build("sac", **REACH)
