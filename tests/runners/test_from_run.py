@@ -23,15 +23,9 @@ from rl.runners.kept import Kept
 from rl.saved_run import read_variables
 from rl.workers.plan import Workers
 
-SHORT = {
-    "compile": "eager",
-    "act_backend": "compiled",
-    "eval_period": 0,
-    "train_steps": 32,
-    "model.hidden": (16,),
-}
-REPLAY = SHORT | {"num_envs": 2, "rollout_length": 8, "log_period": 16, "batch_size": 8, "min_replay_size": 8}
-REPLAY |= {"updates_per_iteration": 2, "replay_capacity": 64}
+SHORT = {"compile": "eager", "act_backend": "compiled", "model.hidden": (8,), "eval_period": 0}
+SHORT |= {"num_envs": 2, "rollout_length": 4, "log_period": 8, "train_steps": 16}  # two iterations
+REPLAY = SHORT | {"batch_size": 4, "min_replay_size": 4, "updates_per_iteration": 1, "replay_capacity": 64}
 SETS = {  # of a run that was trained, and of those that begin with it
     "ppo_identity": TINY | SHORT | {"normalize_observation": True, "normalize_reward": True},
     "dqn_identity": REPLAY | {"noisy": True, "act_select": "greedy"},
@@ -103,7 +97,7 @@ def test_the_run_says_what_it_began_with(source, tmp_path):
     path, settings = source("ppo_identity"), SETS["ppo_identity"]
     run = rl.train("ppo_identity", output_dir=tmp_path, eval_episodes=1, start_from=path, **settings)
     log = (run.run_dir / "train.log").read_text()
-    assert f"begins with the weights of {path}, last checkpoint, step 32\n" in log
+    assert f"begins with the weights of {path}, last checkpoint, step 16\n" in log
     assert f"start_from='{path}'" in (run.run_dir / "command.txt").read_text()
     with pytest.raises(UsageError, match=rf"lr is .* another --output_dir, where start_from={run.run_dir}"):
         rl.train("ppo_identity", output_dir=tmp_path, start_from=path, lr=0.5, **settings)
@@ -113,13 +107,13 @@ def test_a_run_that_was_stopped_goes_on_without_the_other_one_and_ends_with_the_
     source, tmp_path, assert_same_bits
 ):
     run = shutil.copytree(source("ppo_identity"), tmp_path / "source")
-    hparams = resolve("ppo_identity", SETS["ppo_identity"] | {"train_steps": 64, "start_from": str(run)})
+    hparams = resolve("ppo_identity", SETS["ppo_identity"] | {"train_steps": 32, "start_from": str(run)})
     step, straight = train(hparams, tmp_path / "straight")
     stopped, _ = train(hparams, tmp_path / "parts", looks=2)
-    assert 0 < stopped < step == 64
+    assert 0 < stopped < step == 32
     shutil.rmtree(run)
     step, resumed = train(hparams, tmp_path / "parts")
-    assert step == 64
+    assert step == 32
     assert_same_bits(resumed, straight)
     with pytest.raises(UsageError, match="there is no trained agent in"):
         trainer_of(hparams, tmp_path / "another")
@@ -193,7 +187,7 @@ OTHERS = [  # set, of whose run it is to begin, what is given, what is said
     (
         "ppo_identity",
         "ppo_identity",
-        {"model.hidden": (8,)},
+        {"model.hidden": (16,)},
         r"was trained by ppo with other networks .*network/\S+: .*more\): take the algorithm and the mod",
     ),
     (
