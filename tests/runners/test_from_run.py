@@ -243,13 +243,13 @@ def test_a_trained_policy_returns_from_the_start_what_it_had_learned(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_here")
-def test_workers_play_by_the_weights_that_were_taken(source, tmp_path):
+def test_a_run_of_workers_begins_with_the_weights_and_learns(source, tmp_path):
     hparams = resolve("ppo_identity", SETS["ppo_identity"] | {"start_from": str(source("ppo_identity"))})
     with contextlib.closing(trainer_of(hparams, tmp_path, 5, workers=Workers(1))) as trainer:
-        network = {name: np.array(each) for name, each in trainer.agent.policy_variables.items()}
+        network = {name: each.numpy() for name, each in trainer.agent.policy_variables.items()}
         for name, value in of_checkpoint(source("ppo_identity"), network).items():
             np.testing.assert_array_equal(network[name], value)
-        assert trainer.train(StopAfter()).step >= 32
+        assert trainer.train(StopAfter()).step == 16
 
 
 @pytest.mark.slow
@@ -258,6 +258,6 @@ def test_groups_of_agents_begin_with_the_networks_of_their_groups(tmp_path, stat
     run = rl.train("ppo", output_dir=tmp_path / "source", eval_episodes=1, **settings)
     hparams = resolve("ppo", settings | {"start_from": str(run.run_dir)})
     with contextlib.closing(trainer_of(hparams, tmp_path / "new", 5)) as trainer:
-        found = {name: np.array(each) for name, each in trainer.agent.policy_variables.items()}
+        found = {name: each.numpy() for name, each in trainer.agent.policy_variables.items()}
     assert any("group_" in name for name in found)
     assert_same_bits(found, of_checkpoint(run.run_dir, found))
