@@ -137,7 +137,7 @@ def _check_fits(agent: Agent[Any], asked: dict[str, Any], held: Signature, algo:
             f"other numbers here: take normalize_observation={there}"
         )
     raise UsageError(
-        f"start_from={address} was trained by {algo} with other networks than {hparams.algo} has here "
+        f"start_from={address}: the networks of its {algo} are not those of {hparams.algo} here "
         f"({shown(found, _SHOWN)}): take the algorithm and the model that its hparams.json says, or leave "
         "start_from out"
     )

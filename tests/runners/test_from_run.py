@@ -188,13 +188,13 @@ OTHERS = [  # set, of whose run it is to begin, what is given, what is said
         "ppo_identity",
         "ppo_identity",
         {"model.hidden": (16,)},
-        r"was trained by ppo with other networks .*network/\S+: .*more\): take the algorithm and the mod",
+        r"the networks of its ppo are not those of ppo here .*network/\S+: .*more\): take the algorithm",
     ),
     (
         "ppo_identity",
         "dqn_identity",
         {"normalize_observation": False},
-        r"was trained by dqn with other networks than ppo has here \(network/\S+: not in the checkpoint",
+        r"the networks of its dqn are not those of ppo here \(network/\S+: not in the checkpoint",
     ),
     (
         "sac_discrete_identity",
