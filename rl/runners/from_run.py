@@ -34,8 +34,10 @@ def check_start(hparams: HParams) -> None:
 
 
 def take_weights(runner: Runner) -> str:
-    """Gives the agent of a runner that has not begun what the run has learned that its hparam `start_from`
-    names; returns a line that says so, "" where it names none.
+    """Gives an agent what another run has learned, which its hparam `start_from` names; returns a line that
+    says so, "" where it names none.
+
+    runner: of the agent; it has made nothing yet.
 
     Raises:
         UsageError: there is no such run, or what it has learned does not fit; nothing is assigned then.
@@ -67,7 +69,7 @@ def _checked_algo(agent: Agent[Any], run_dir: Path) -> str:
     actions than the agent."""
     here = agent.hparams
     env = (read_saved(run_dir) or {"hparams": {}})["hparams"].get("env")
-    # An environment that this run plays, too, was named by its user: it need not be trusted to the other one.
+    # This run's user named the same environment: the other run's file need not be trusted with it.
     there, _ = saved_hparams(run_dir, env=env if env and env == here.env else None)
     if not there.env:  # of data alone, which need not be there any more: the shapes of weights say enough
         return there.algo
