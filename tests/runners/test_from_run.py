@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import shutil
 
@@ -18,20 +19,25 @@ from rl.cli import main
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.publish.__main__ import main as publish
+from rl.runners.build import build_runner
+from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.from_run import take_weights
 from rl.runners.kept import Kept
 from rl.saved_run import read_variables
+from rl.storage.checkpoint import CheckpointManager
 from rl.workers.plan import Workers
 
-SHORT = {"compile": "eager", "act_backend": "compiled", "model.hidden": (8,), "eval_period": 0}
+SHORT = {"compile": "eager", "act_backend": "compiled", "model.hidden": (16,), "eval_period": 0}
 SHORT |= {"num_envs": 2, "rollout_length": 4, "log_period": 8, "train_steps": 16}  # two iterations
 REPLAY = SHORT | {"batch_size": 4, "min_replay_size": 4, "updates_per_iteration": 1, "replay_capacity": 64}
-SETS = {  # of a run that was trained, and of those that begin with it
-    "ppo_identity": TINY | SHORT | {"normalize_observation": True, "normalize_reward": True},
+NORMAL = {"normalize_observation": True, "normalize_reward": True}
+LEARNING = {"compile": "graph", "act_backend": "compiled", "model.hidden": (16,), "train_steps": 2_048}
+SETS = {  # of runs that begin with another one's weights
+    "ppo_identity": TINY | SHORT | NORMAL,
     "dqn_identity": REPLAY | {"noisy": True, "act_select": "greedy"},
     "sac_discrete_identity": REPLAY,
 }
-SCALE = tuple(f"reward_scale/{name}" for name in ("mean", "variance", "count"))
+SCALE = tuple(f"reward_scale/{name}" for name in ("mean", "variance", "count", "mean_rest", "variance_rest"))
 LEARNED = {
     "ppo_identity": ("network/", "encoder/", *SCALE),
     "dqn_identity": ("network/", "target_network/"),
@@ -40,15 +46,39 @@ LEARNED = {
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    """`source("dqn_identity")`: the folder of a short run of a set."""
-    made = {}
+def trained(tmp_path_factory):
+    """A run of PPO that has learned what there is to learn."""
+    folder = tmp_path_factory.mktemp("trained")
+    return rl.train("ppo_identity", output_dir=folder, eval_episodes=2, seed=3, **LEARNING | NORMAL)
+
+
+def written(name, run_dir):
+    """Writes a run of a set whose last checkpoint, best policy and first weights all differ."""
+    hparams, random = resolve(name, SETS[name]), np.random.default_rng(0)
+    run_dir.mkdir()
+    saved = {"name": name, "seed": 3, "hparams": hparams.to_dict()}
+    (run_dir / "hparams.json").write_text(json.dumps(saved))
+    manager = CheckpointManager(run_dir / "checkpoints")
+    with contextlib.closing(build_runner(hparams, 3)) as runner:
+        for which in ("best", "last"):
+            for each in runner.agent.variables.values():
+                if tf.as_dtype(each.dtype).is_floating:
+                    each.assign(each + random.normal(size=each.shape).astype(np.float32))
+            if which == "best":
+                manager.save_best(runner.agent.policy_variables, {"return_mean": 1.0}, 8)
+        manager.save(runner.variables, 16)
+    return run_dir
+
+
+@pytest.fixture(scope="module")
+def source(trained, tmp_path_factory):
+    """`source("dqn_identity")`: the folder of a run of a set."""
+    made = {"ppo_identity": trained.run_dir}
 
     def run(name):
         if name not in made:
-            folder = tmp_path_factory.mktemp(name)
-            made[name] = rl.train(name, output_dir=folder, eval_episodes=1, seed=3, **SETS[name])
-        return made[name].run_dir
+            made[name] = written(name, tmp_path_factory.mktemp(name) / "run_0")
+        return made[name]
 
     return run
 
@@ -81,12 +111,13 @@ def test_what_was_learned_is_the_other_run_s_and_all_else_is_of_a_new_one(
     run = source(name)
     _, fresh = begin(name, "fresh")
     trainer, found = begin(name, start_from=str(run.parent))
-    there = of_checkpoint(run, found)
+    asked = [each for each in found if each in trainer.agent.variables or each in SCALE]
+    there = of_checkpoint(run, {each: found[each] for each in asked})
     assert list(found) == list(fresh) and trainer.runner.step == 0
     expected = {each: (there if each.startswith(LEARNED[name]) else fresh)[each] for each in found}
     assert_same_bits(found, expected)
-    for start in LEARNED[name]:
-        assert any(each.startswith(start) and there[each].any() for each in found), f"nothing in {start}"
+    for start in {start.partition("/")[0] for start in LEARNED[name]}:
+        assert any(each.startswith(start) and there[each].any() for each in asked), f"nothing in {start}"
     changed = {each.partition("/")[0] for each in found if found[each].tobytes() != fresh[each].tobytes()}
     assert changed >= {start.partition("/")[0] for start in LEARNED[name]}
     moments = [each for each in found if each.startswith("optimizer/network/") and "momentum" in each]
@@ -97,23 +128,25 @@ def test_the_run_says_what_it_began_with(source, tmp_path):
     path, settings = source("ppo_identity"), SETS["ppo_identity"]
     run = rl.train("ppo_identity", output_dir=tmp_path, eval_episodes=1, start_from=path, **settings)
     log = (run.run_dir / "train.log").read_text()
-    assert f"begins with the weights of {path}, last checkpoint, step 16\n" in log
+    assert f"begins with the weights of {path}, last checkpoint, step 2,048\n" in log
     assert f"start_from='{path}'" in (run.run_dir / "command.txt").read_text()
     with pytest.raises(UsageError, match=rf"lr is .* another --output_dir, where start_from={run.run_dir}"):
         rl.train("ppo_identity", output_dir=tmp_path, start_from=path, lr=0.5, **settings)
 
 
 def test_a_run_that_was_stopped_goes_on_without_the_other_one_and_ends_with_the_same_bits(
-    source, tmp_path, assert_same_bits
+    source, tmp_path, assert_same_bits, monkeypatch
 ):
+    monkeypatch.setattr(Evaluator, "run", lambda *_: Evaluation(np.ones(2), np.ones(2)))
+    monkeypatch.setattr(Evaluator, "other", lambda *_: None)
     run = shutil.copytree(source("ppo_identity"), tmp_path / "source")
-    hparams = resolve("ppo_identity", SETS["ppo_identity"] | {"train_steps": 32, "start_from": str(run)})
+    hparams = resolve("ppo_identity", SETS["ppo_identity"] | {"train_steps": 24, "start_from": str(run)})
     step, straight = train(hparams, tmp_path / "straight")
     stopped, _ = train(hparams, tmp_path / "parts", looks=2)
-    assert 0 < stopped < step == 32
+    assert 0 < stopped < step == 24
     shutil.rmtree(run)
     step, resumed = train(hparams, tmp_path / "parts")
-    assert step == 32
+    assert step == 24
     assert_same_bits(resumed, straight)
     with pytest.raises(UsageError, match="there is no trained agent in"):
         trainer_of(hparams, tmp_path / "another")
@@ -187,7 +220,7 @@ OTHERS = [  # set, of whose run it is to begin, what is given, what is said
     (
         "ppo_identity",
         "ppo_identity",
-        {"model.hidden": (16,)},
+        {"model.hidden": (8,)},
         r"the networks of its ppo are not those of ppo here .*network/\S+: .*more\): take the algorithm",
     ),
     (
@@ -229,16 +262,14 @@ def test_a_run_that_is_not_there_ends_the_command_at_once(tmp_path, monkeypatch,
     assert said in capsys.readouterr().err and not (tmp_path / "new").exists()
 
 
-def test_a_trained_policy_returns_from_the_start_what_it_had_learned(tmp_path):
-    settings = {"act_backend": "compiled", "train_steps": 2_048}
-    run = rl.train("ppo_identity", output_dir=tmp_path / "source", compile="graph", **settings)
-    assert run.result.last.returns.mean() >= 18.0  # 20 at best, 5 at random
+def test_a_trained_policy_returns_from_the_start_what_it_had_learned(trained, begin):
+    learned = trained.result.last.returns.mean()
+    assert learned >= 18.0  # 20 at best, 5 at random
     returns = []
-    for more in ({}, {"start_from": str(run.run_dir)}):
-        hparams = resolve("ppo_identity", {"compile": "eager", **settings, **more})
-        with contextlib.closing(trainer_of(hparams, tmp_path / "new", 7)) as trainer:
-            returns.append(trainer.evaluator.run(0).returns.mean())
-    assert returns[0] < 15.0 and returns[1] >= 18.0
+    for folder, more in (("fresh", {}), ("new", {"start_from": trained.run_dir})):
+        trainer, _ = begin("ppo_identity", folder, **more)
+        returns.append(trainer.evaluator.run(0).returns.mean())
+    assert returns[0] < 15.0 and returns[1] == learned
 
 
 @pytest.mark.slow
