@@ -191,20 +191,21 @@ def make_plan(own: argparse.Namespace, train: argparse.Namespace) -> Plan:
 
 
 def _check_folders(train: argparse.Namespace, hparams: HParams, claim: str | None, mount: str) -> None:
-    """Raises UsageError where data or an expert are not named, or in no Pod, or what is recorded would be
-    lost."""
+    """Raises UsageError where data or another run that is needed are not named, or in no Pod, or what is
+    recorded would be lost."""
     data, expert = hparams.data, hparams.flat().get("expert")
     folders = (
         ("--record_data ", train.record_data, "would be lost with the Pod", False),
         ("data=", data, "is in no Pod", hparams.offline or hparams.demonstrated),
         ("expert=", expert, "is in no Pod", hparams.taught),
+        ("start_from=", hparams.start_from, "is in no Pod", False),
     )
     for what, folder, why, needed in folders:
         if needed and not folder:
             raise UsageError(
                 f"{hparams.algo} needs the hparam {what.rstrip('=')}: --hparam_override {what}..."
             )
-        remote = what == "expert=" and "://" in str(folder)  # data are read from folders
+        remote = what in ("expert=", "start_from=") and "://" in str(folder)  # data are read from folders
         if folder and not remote and (claim is None or not _below(folder, mount)):
             where = f"give --pvc NAME (or --pvc_size 50Gi) and a folder under {mount}"
             raise UsageError(f"{what}{folder} {why}: {where}")

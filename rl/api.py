@@ -221,6 +221,7 @@ def _call(request: Request, overrides: dict[str, Any]) -> str:
     defaults = {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
     defaults = {name: value for name, value in defaults.items() if name in given}
     said = {name: given[name] for name, value in defaults.items() if given[name] != value} | overrides
+    said = {name: os.fspath(each) if isinstance(each, os.PathLike) else each for name, each in said.items()}
     words = [f"{name}={value!r}" for name, value in said.items() if name.isidentifier()]
     dotted = {name: value for name, value in said.items() if not name.isidentifier()}
     return f"rl.train({', '.join([repr(request.name), *words, *([f'**{dotted!r}'] if dotted else [])])})"

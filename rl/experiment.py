@@ -22,6 +22,7 @@ from rl.report.versions import write_run_files
 from rl.report.video import has_display, headless_setup
 from rl.request import Request
 from rl.runners.evaluate import Evaluation
+from rl.runners.from_run import check_start
 from rl.runners.kept import Kept
 from rl.runners.recording import recorded, training_recorder
 from rl.runners.test_episodes import play_tests
@@ -272,9 +273,10 @@ def _remove_what_began(made: list[Path]) -> None:
 def _check_same_run(request: Request, run_dir: Path) -> None:
     """Raises UsageError where `run_dir` holds a run that this one would not continue but spoil."""
     saved, hparams, seed = read_saved(run_dir), request.hparams, request.seed
-    if saved is None or hparams is None:
+    if hparams is None:
         return
-    if CheckpointManager(run_dir / "checkpoints").latest_step() is None:
+    if saved is None or CheckpointManager(run_dir / "checkpoints").latest_step() is None:
+        check_start(hparams)
         return
     check_imported_modules(run_dir, saved.get("user_modules", ()))  # older runs do not say
     workers = request.workers is not None
@@ -289,9 +291,10 @@ def _check_same_run(request: Request, run_dir: Path) -> None:
     if saved["seed"] != seed:
         differences.insert(0, f"seed is {saved['seed']} there, {seed} here")
     if differences:
+        begin = "" if "algo" in changed else f", where start_from={run_dir} begins with its weights"
         raise UsageError(
-            f"{run_dir} holds another run ({'; '.join(differences)}): choose another --output_dir, "
-            "or repeat that run's own settings to continue it"
+            f"{run_dir} holds another run ({'; '.join(differences)}): repeat that run's own settings to "
+            f"continue it, or choose another --output_dir{begin}"
         )
 
 

@@ -16,9 +16,9 @@ from rl.envs.own import check_imported_modules, check_trusted
 from rl.errors import Unavailable, UsageError
 from rl.hparams.hparams import HParams
 from rl.report.runs import read_saved
-from rl.storage.checkpoint import CheckpointManager, read_manifest, read_single
+from rl.storage.checkpoint import CheckpointManager, Variables, read_manifest, read_single
 from rl.storage.files import patiently
-from rl.storage.manifest import BEST, check_data
+from rl.storage.manifest import BEST, Signature, check_data
 from rl.storage.storage import Storage, storage_at, storage_of
 
 log = logging.getLogger("rl")
@@ -72,18 +72,23 @@ def saved_agent(
 ) -> Agent[Any]:
     """Builds the agent as it was trained in `run_dir`, weights not read yet. As `saved_hparams`."""
     hparams, seed = saved_hparams(run_dir, asked, eval_policy, env, precision)
-    if hparams.env:
-        envs = eval_envs_of(hparams, 1)
-        views = envs.observation_space, envs.action_space
-        envs.close()
-    else:
-        from rl.data.dataset import read  # only where no environment says it
-        from rl.envs.of_data import telling
-
-        data = telling(hparams, read(hparams.data))
-        views = data.observation_space, data.action_space
+    views = spaces_of(hparams)
     agent: Agent[Any] = get_algo(hparams.algo)(hparams, *views, seed)
     return agent
+
+
+def spaces_of(hparams: HParams) -> tuple[Any, Any]:
+    """Returns the observation and the action space that a run of these hparams has: of its environment, or of
+    its data where it has none. Raises UsageError where neither is there."""
+    if hparams.env:
+        envs = eval_envs_of(hparams, 1)
+        envs.close()
+        return envs.observation_space, envs.action_space
+    from rl.data.dataset import read  # only where no environment says it
+    from rl.envs.of_data import telling
+
+    data = telling(hparams, read(hparams.data))
+    return data.observation_space, data.action_space
 
 
 @contextlib.contextmanager
@@ -119,18 +124,46 @@ def best_so_far(run_dir: Path) -> float | None:
 
 
 def read_weights(agent: Agent[Any], run_dir: Path, which: str) -> int:
-    """Reads the policy "best" or "last"; returns the step that it is of.
+    """Reads the policy "best" or "last"; returns the step that it is of. Raises as `read_variables`."""
+    return read_variables(agent.policy_variables, run_dir, which)
+
+
+def read_variables(variables: Variables, run_dir: Path, which: str, partial: bool = False) -> int:
+    """Reads variables, by the names that they have in checkpoints, of the policy "best", or of the "last"
+    checkpoint, which has more than a policy; returns the step that they are of.
+
+    partial: the best policy may have more, too.
 
     Raises:
-        UsageError: there is no checkpoint, or all are damaged.
+        UsageError: there is no checkpoint, all are damaged, or they do not fit; nothing is read then.
     """
+    path = _checkpoint(run_dir, which)
+    if path is not None:
+        read_single(path, variables, partial)
+        return read_manifest(path).step
+    manager = CheckpointManager(run_dir / "checkpoints")
+    if manager.restore(variables, partial=True) is None:
+        raise _nothing_in(run_dir)
+    return manager.restored_step or 0
+
+
+def held_by(run_dir: Path, which: str) -> Signature:
+    """Returns the names, shapes and dtypes that `read_variables` finds. Raises UsageError as that does."""
+    path = _checkpoint(run_dir, which)
+    if path is None:
+        step = CheckpointManager(run_dir / "checkpoints").latest_step()
+        if step is None:
+            raise _nothing_in(run_dir)
+        path = run_dir / "checkpoints" / f"step_{step:012d}"
+    return read_manifest(path).variables
+
+
+def _checkpoint(run_dir: Path, which: str) -> Path | None:
+    """Returns the folder of the best policy where that is asked for and kept; None: the last checkpoint."""
     if which not in ("best", "last"):
         raise UsageError(f"which={which!r}: a run keeps its 'best' and its 'last' policy")
-    if which == "best" and best_return(run_dir) is not None:
-        best = run_dir / "checkpoints" / "best"
-        read_single(best, agent.policy_variables)
-        return read_manifest(best).step
-    manager = CheckpointManager(run_dir / "checkpoints")
-    if manager.restore(agent.policy_variables, partial=True) is None:
-        raise UsageError(f"there is no checkpoint in {run_dir}: train first, or name another --output_dir")
-    return manager.restored_step or 0
+    return run_dir / "checkpoints" / BEST if which == "best" and best_return(run_dir) is not None else None
+
+
+def _nothing_in(run_dir: Path) -> UsageError:
+    return UsageError(f"there is no checkpoint in {run_dir}: train first, or name another run")

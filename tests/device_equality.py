@@ -4,6 +4,7 @@
                                                            parameters before and after updates from one batch
     python tests/device_equality.py run SET OVERRIDES      a run on two devices, saved, continued and restored
     python tests/device_equality.py train FOLDER           the command on two devices, run again to go on
+    python tests/device_equality.py begin FOLDER           a run that begins with the weights of another one
 
 A case is ALGO:KIND or ALGO:KIND:OVERRIDES, KIND the action space's; COUNTS of devices are a comma list.
 TensorFlow takes the number of logical devices once in a process.
@@ -20,6 +21,7 @@ import tensorflow as tf
 import tiny_parts
 import tiny_team
 
+import rl
 from rl.agents.algos.registry import get_algo
 from rl.cli import main
 from rl.envs.make import make_env
@@ -31,6 +33,7 @@ from rl.ops import random
 from rl.ops.trajectories import take
 from rl.parallel.devices import OWN, Devices
 from rl.runners.build import build_runner
+from rl.runners.from_run import take_weights
 from rl.runners.parts import make_memory
 from rl.storage.checkpoint import CheckpointManager
 from rl.systems import system as system_module
@@ -224,9 +227,27 @@ def train(folder):
         assert main([*words, "--train_steps", steps]) == 0
 
 
+def begin(folder):
+    """A run on two devices that begins with the best policy of another one, which has no target network."""
+    settings = {"compile": "graph", "train_steps": 512, "eval_period": 256}
+    run = rl.train("dqn_identity", output_dir=folder, eval_episodes=2, **settings)
+    there = run.policy().agent.policy_variables
+    hparams = resolve("dqn_identity", {**settings, "start_from": folder, "start_which": "best"})
+    runner = build_runner(hparams, 1, strategy=strategy(2))
+    take_weights(runner)
+    here = runner.agent.variables
+    for name, value in there.items():
+        for mine in (name, f"target_{name}"):
+            for copy in runner.devices.values(here[mine]):
+                np.testing.assert_array_equal(copy, value, err_msg=mine)
+    runner.run(2)
+    runner.close()
+    print(len(there))
+
+
 if __name__ == "__main__":
     register(tiny_parts.Parts)
     register(tiny_team.TinyTeam)
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * MOST)
-    {"updates": updates, "run": run, "train": train}[sys.argv[1]](*sys.argv[2:])
+    {"updates": updates, "run": run, "train": train, "begin": begin}[sys.argv[1]](*sys.argv[2:])

@@ -134,5 +134,10 @@ class SoftActorCritic(ReplayActorCritic[AnySoft]):
         return kept
 
     @property
+    def learned_beside(self) -> dict[str, Any]:
+        """See `rl.agents.contracts.LearnsBeside`: the temperature, where it is learned."""
+        return {"log_temperature": self.log_temperature} if self.hparams.learn_temperature else {}
+
+    @property
     def variables(self) -> dict[str, Any]:
         return super().variables | {"log_temperature": self.log_temperature}

@@ -84,6 +84,16 @@ class ActSelectForSome(Protocol):
         """Says for which environments it acts (`Agent.act_for`)."""
 
 
+@runtime_checkable
+class LearnsBeside(Protocol):
+    """An algorithm that learns numbers beside its networks, such as a temperature or the scale of returns."""
+
+    @property
+    def learned_beside(self) -> dict[str, Any]:
+        """The variables of these numbers, by their names in `variables`: a run that begins with another's
+        weights begins with these too."""
+
+
 def check_built(agent: Any) -> None:
     """Raises UsageError where a built agent has no acting network, or has an attribute that is a variable but
     is neither in `variables` nor named in `transient`: no checkpoint would hold it, and the next of several

@@ -44,10 +44,7 @@ class League:
         self.agent, self.hparams = agent, agent.hparams.league
         self.size = self.hparams.size
         self._live = agent.policy_variables
-        self.weights = {
-            name: _variable(tf.repeat(tf.convert_to_tensor(each)[None], self.size, 0))
-            for name, each in self._live.items()
-        }
+        self.weights = {name: _variable(self._repeated(each)) for name, each in self._live.items()}
         self.win_rate = _variable(tf.fill([self.size], 0.5))
         self.elo = _variable(tf.zeros([self.size]))
         self.rating = _variable(tf.constant(0.0))
@@ -61,6 +58,14 @@ class League:
         names = "win_rate", "elo", "rating", "entered", "last_step"
         tables = {f"league/{name}": getattr(self, name) for name in names}
         return tables | {f"league/weights/{name}": each for name, each in self.weights.items()}
+
+    def begin(self) -> None:
+        """Makes the agent's present self the first member, of a league that has not played yet."""
+        for name, each in self._live.items():
+            self.weights[name].assign(self._repeated(each))
+
+    def _repeated(self, variable: Any) -> Tensor:
+        return tf.repeat(tf.convert_to_tensor(variable)[None], self.size, 0)
 
     def there(self) -> Tensor:
         """Returns which places have a member, bool [K]."""

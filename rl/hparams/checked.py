@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self, get_origin
 
@@ -27,9 +28,11 @@ def _whole(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Returns Python's numbers and lists for NumPy's, which strict types do not take."""
+    """Returns Python's numbers and lists for NumPy's, and text for a path, which strict types do not take."""
     if hasattr(value, "tolist"):
         return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     return type(value)(map(_plain, value)) if type(value) in (list, tuple) else value

@@ -74,6 +74,7 @@ EFFECTS = (
     Effect(("hindsight_goals", "goal_tolerance"), _memory("hindsight"), "memory=hindsight"),
     Effect(_PRIORITIES, _prioritizes, "prioritized=true"),
     Effect(("data_chunk",), _memory("dataset"), "memory=dataset"),
+    Effect(("start_which",), lambda hparams: bool(hparams.start_from), "start_from=RUN"),
     Effect(_EPSILON, _takes_epsilon, "act_select=epsilon_greedy"),
     Effect(_PER_WORKER, _act_select("per_worker_epsilon"), "act_select=per_worker_epsilon"),
     Effect(("ou_theta",), _act_select("ou_noise"), "act_select=ou_noise"),

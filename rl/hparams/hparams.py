@@ -121,6 +121,10 @@ class HParams(Checked):
     rollout_length: PositiveInt = 32  # steps of each environment between two learning phases
     train_steps: PositiveInt = 100_000  # steps of all environments together; memory=dataset: updates
     gamma: Fraction = 0.99  # discount per step
+    # Folder or address of a trained run, with whose weights a new run begins; empty: with weights of its own.
+    start_from: str = ""
+    # Which of its checkpoints: the last one, or that of the best evaluation, which has the policy alone.
+    start_which: Literal["last", "best"] = "last"
 
     model: ModelHParams = Field(default_factory=ModelHParams)
     league: LeagueHParams = Field(default_factory=LeagueHParams)

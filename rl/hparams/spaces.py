@@ -35,6 +35,8 @@ MEASURED = {
     "env_wrappers",
     "max_episode_steps",
     "data",
+    "start_from",
+    "start_which",
     "eval_policy",
     "train_steps",
 }

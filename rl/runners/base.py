@@ -157,6 +157,9 @@ class Runner:
         if self.fingerprint is not None:
             self.fingerprint.check(address)
 
+    def started_from_another(self) -> None:
+        """Is called after another run's weights have been read into the agent of a run that begins."""
+
     @property
     def repeatable(self) -> bool:
         """Says whether `begin_as` can restart it: all its state is in `variables` and the agent's guard."""

@@ -80,6 +80,9 @@ class SelfPlayRunner(InGraphRunner):
     def variables(self) -> dict[str, Any]:
         return super().variables | self.league.variables
 
+    def started_from_another(self) -> None:
+        self.league.begin()
+
     def scalars(self) -> dict[str, float]:
         return super().scalars() | self.league.scalars()
 

@@ -85,6 +85,10 @@ class SyncRunner(Runner):
         self._restored = True
         self.actor.sync()
 
+    def started_from_another(self) -> None:
+        self.agent.resample_noise(first_seed(self.iteration.root_seed))  # not the other run's
+        self.actor.sync()
+
     def scalars(self) -> dict[str, float]:
         """Returns what episodes came to by the environment's own measures, and how often the environments
         were remade after a failure, if they ever were."""

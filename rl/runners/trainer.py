@@ -30,6 +30,7 @@ from rl.request import Request
 from rl.runners.beside import Beside
 from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluation
+from rl.runners.from_run import take_weights
 from rl.runners.health import Health
 from rl.runners.kept import Kept
 from rl.runners.player import Player
@@ -90,9 +91,9 @@ class Trainer:
         self.window = Window(self.runner, hparams)
         meta = self.checkpoints.restore(self.runner.variables)
         self.resumed, self.first_step = meta is not None, self.runner.step
+        self._start = "" if self.resumed else take_weights(self.runner)
         self._saved_at = self._save_seconds = 0.0  # time.monotonic() of the last attempt, and what it took
-        self._save_failed = False
-        self._stop = StopRequest()
+        self._save_failed, self._stop = False, StopRequest()
         self._hang_limit = hparams.hang_timeout
         if workers is not None and self._hang_limit is None:
             self._hang_limit = max(HANG, 3.0 * hparams.worker_timeout)
@@ -152,6 +153,8 @@ class Trainer:
             logger.log_hparams({"hparams": self.request.name, "seed": self.seed} | self.hparams.flat())
             if not self.resumed:
                 logger.log_graph(self._policy_graph())
+                if self._start:
+                    progress.message(self._start)
             else:
                 ended = ", nothing is left to train" if self._is_complete() else ""
                 progress.message(f"resumed at step {runner.step:,}{ended}")

@@ -103,31 +103,43 @@ def compare(path: Path, asked: Signature, held: Signature, partial: bool) -> Non
 
     partial: it may hold more.
     """
-    differences = []
-    for name in sorted(asked.keys() | held.keys()):
-        if name not in asked:
-            if not partial:
-                differences.append(f"{name}: in the checkpoint only")
-        elif name not in held:
-            differences.append(f"{name}: not in the checkpoint")
-        elif asked[name] != held[name]:
-            differences.append(
-                f"{name}: {_words(held[name])} in the checkpoint, {_words(asked[name])} asked for"
-            )
-    if differences and asked.keys() > held.keys() and _has_optimizers(asked) and not _has_optimizers(held):
+    found = differences(asked, held)
+    if partial:
+        found = {name: words for name, words in found.items() if name in asked}
+    if found and asked.keys() > held.keys() and has_optimizers(asked) and not has_optimizers(held):
         raise UsageError(
             f"checkpoint {path} holds a policy alone, as a published one does: there is nothing to train on "
             "from; choose another --output_dir"
         )
-    if differences:
-        more = f"; and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
+    if found:
         raise UsageError(
-            f"checkpoint {path} is of a different run or model ({'; '.join(differences[:_SHOWN])}{more}): "
+            f"checkpoint {path} is of a different run or model ({shown(found, _SHOWN)}): "
             "choose another --output_dir, or use the hparams that the run was started with (its hparams.json)"
         )
 
 
-def _has_optimizers(signature: Signature) -> bool:
+def differences(asked: Signature, held: Signature) -> dict[str, str]:
+    """Returns the variables that are not the same in a checkpoint as they are asked for, by name, each with
+    words that say how."""
+    found = {}
+    for name in sorted(asked.keys() | held.keys()):
+        if name not in asked:
+            found[name] = f"{name}: in the checkpoint only"
+        elif name not in held:
+            found[name] = f"{name}: not in the checkpoint"
+        elif asked[name] != held[name]:
+            found[name] = f"{name}: {_words(held[name])} in the checkpoint, {_words(asked[name])} asked for"
+    return found
+
+
+def shown(found: dict[str, str], most: int) -> str:
+    """Returns the first `most` of `differences` in a line, and how many more there are."""
+    more = f"; and {len(found) - most} more" if len(found) > most else ""
+    return "; ".join([*found.values()][:most]) + more
+
+
+def has_optimizers(signature: Signature) -> bool:
+    """Says whether there are an optimizer's variables: policies that are kept alone have none."""
     return any("optimizer/" in name for name in signature)
 
 

@@ -186,6 +186,9 @@ class AsyncRunner(Runner):
     def restored(self, address: str) -> None:
         self._restored = join(address, "buffers")
 
+    def started_from_another(self) -> None:
+        self.agent.resample_noise(first_seed(self.iteration.root_seed))
+
     def close(self) -> None:
         for each in (self._pool, self._buffers):
             if each is not None:

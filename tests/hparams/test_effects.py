@@ -17,6 +17,7 @@ FOUND = [  # set, what is given, which of it does nothing, what gives it an effe
     ("dqn", {"priority_exponent": 0.7}, "priority_exponent", {"prioritized": True}),
     ("td3", {"priority_epsilon": 1e-3}, "priority_epsilon", {"prioritized": True}),
     ("ddpg", {"data_chunk": 1000}, "data_chunk", {"memory": "dataset", "data": "DIR"}),
+    ("ppo", {"start_which": "best"}, "start_which", {"start_from": "runs/before"}),
     ("td3", {"ou_theta": 0.2}, "ou_theta", {"act_select": "ou_noise"}),
     ("dqn", {"noisy_sigma": 0.3}, "noisy_sigma", {"noisy": True}),
     (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,6 +86,12 @@ def test_numbers_and_arrays_of_numpy_are_taken():
     json.dumps(hparams.to_dict())
     with pytest.raises(UsageError, match="num_envs=0: needs an integer >= 1"):
         hparams.num_envs = np.int64(0)
+
+
+def test_paths_are_taken_as_text():
+    hparams = dqn_cartpole()
+    hparams.start_from = Path("runs") / "before"
+    assert hparams.start_from == "runs/before" and json.loads(json.dumps(hparams.to_dict()))
 
 
 class Newcomers(HParams):

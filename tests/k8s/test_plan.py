@@ -49,6 +49,7 @@ WRONG = [
         [*IMAGE, *BUCKET, "--hparams", "cql_cartpole", "--hparam_override", "data=gs://b/x"],
         "data=gs://b/x is in no Pod: give --pvc NAME",
     ),
+    ([*GOOD, "--hparam_override", "start_from=runs/x"], "start_from=runs/x is in no Pod: give --pvc NAME"),
     ([*GOOD, "--render"], "--render: a Pod has no display"),
     ([*GOOD, "--sys", "gcp"], "--sys tpu needs --tpu TYPE-NUMBER"),
     (

@@ -139,6 +139,11 @@ def test_the_command_trains_logs_tests_and_resumes_on_two_devices(tmp_path):
     assert rows[-1].split(",")[0] == "4096" and "eval/return_mean" in rows[0]
 
 
+@pytest.mark.slow
+def test_a_run_on_two_devices_begins_with_another_run_s_weights_on_both(tmp_path):
+    assert int(script("begin", str(tmp_path)).split()[-1]) >= 4
+
+
 class Three:
     """A strategy as far as `part` looks."""
 

@@ -91,9 +91,17 @@ class CQL(SAC):
         return update._replace(metrics=update.metrics | {"conservative_weight": weight})
 
     @property
+    def learned_beside(self) -> dict[str, Any]:
+        """See `rl.agents.contracts.LearnsBeside`: the temperature and the weight, where they are learned."""
+        return super().learned_beside | self._weight_variable
+
+    @property
     def variables(self) -> dict[str, Any]:
-        learned = self.hparams.lagrange_threshold is not None
-        return super().variables | ({"log_weight": self.log_weight} if learned else {})
+        return super().variables | self._weight_variable
+
+    @property
+    def _weight_variable(self) -> dict[str, Any]:
+        return {} if self.hparams.lagrange_threshold is None else {"log_weight": self.log_weight}
 
     def soft_maximum(self, batch: Batch, seed: Tensor) -> Tensor:
         """log sum_a exp Q(s, a) of each critic, estimated; the sum is an integral, [2, N]."""

@@ -291,5 +291,10 @@ class Dreamer(Agent[DreamerHParams]):
         return returns.lambda_return(trajectory.reward, discount, imagined, self.hparams.gae_lambda * follows)
 
     @property
+    def learned_beside(self) -> dict[str, Any]:
+        """See `rl.agents.contracts.LearnsBeside`: the scale of returns, by which advantages are divided."""
+        return {"return_range": self.return_range}
+
+    @property
     def variables(self) -> dict[str, Any]:
-        return super().variables | {"return_range": self.return_range}
+        return super().variables | self.learned_beside

@@ -196,5 +196,10 @@ class MBMPO(MAML[MBMPOHParams]):
         return following, action, reward, terminated, distribution.log_prob(action)
 
     @property
+    def learned_beside(self) -> dict[str, Any]:
+        """See `rl.agents.contracts.LearnsBeside`: the members' policies, which play until the next update."""
+        return {name: each for name, each in self.acting_variables.items() if name.startswith("tasks/")}
+
+    @property
     def variables(self) -> dict[str, Any]:
         return super().variables | self.acting_variables

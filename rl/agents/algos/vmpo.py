@@ -125,6 +125,10 @@ class VMPO(VTraceAgent[VMPOHParams]):
         return update
 
     @property
+    def learned_beside(self) -> dict[str, Any]:
+        """See `rl.agents.contracts.LearnsBeside`."""
+        return {"log_temperature": self.log_temperature, "log_penalty": self.log_penalty}
+
+    @property
     def variables(self) -> dict[str, Any]:
-        own = {"log_temperature": self.log_temperature, "log_penalty": self.log_penalty}
-        return super().variables | own
+        return super().variables | self.learned_beside
