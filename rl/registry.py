@@ -229,9 +229,10 @@ class Registry:
 def import_user_modules(modules: Iterable[str] | str) -> tuple[str, ...]:
     """Imports modules outside this package that register their own components; returns their names.
 
-    modules: names (`my_algo`, `package.my_algo`), found as Python finds them, or paths of their files
-        (`parts/my_algo.py`); or the text of `--user_modules`, with commas between. The current folder, and
-        those of paths, are searched behind all others: a file in them never stands in for a library.
+    Args:
+        modules: names (`my_algo`, `package.my_algo`), found as Python finds them, or paths of their files
+            (`parts/my_algo.py`); or the text of `--user_modules`, with commas between. The current folder,
+            and those of paths, are searched behind all others: a file in them never stands in for a library.
 
     Raises:
         UsageError: a module cannot be imported, or what it registers is refused.

@@ -29,6 +29,8 @@ def test_the_navigation_has_every_page_once():
     one = {page for page in pages if not page.startswith("algos/")} | {"algos/README.md"}
     assert one <= set(listed) and len(set(listed)) == len(listed)
     assert all((ROOT / page).exists() for page in set(listed) - one)
+    results = {str(path.relative_to(ROOT)) for path in (ROOT / "benchmarks" / "results").glob("*.md")}
+    assert results <= set(listed)
 
 
 @pytest.mark.slow
