@@ -24,7 +24,7 @@ from typing import Any
 import shared
 from shared import RESULTS
 
-from rl.report.callbacks import Callbacks
+from rl.report.callbacks import Callbacks, Calls
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 WINDOW = 100  # iterations
@@ -89,7 +89,7 @@ def child(name: str, iterations: int, limit_s: float) -> None:
     hparams.freeze()
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run_0"
-        trainer = Trainer(Request(hparams, eval_episodes=1, callbacks=probe), Storage(run_dir))
+        trainer = Trainer(Request(hparams, eval_episodes=1, calls=Calls([probe])), Storage(run_dir))
         if not isinstance(trainer.runner, InGraphRunner):
             print(json.dumps({"skipped": "its environment is not in-graph"}))
             return

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 # A command; what goes before hyperparameters at a terminal; a flag, with a word that stands for its value.
-_FLAG = re.compile(r"(python [^;)]*)|--hparam_override |--([a-z_]+)(?: ([A-Z]{1,4})\b)?")
+_FLAG = re.compile(r"((?:python|setup\.sh) [^;)]*)|--hparam_override |--([a-z_]+)(?: ([A-Z]{1,4})\b)?")
 _FLAGS_ALONE = ("copies", "copy", "parallel", "training", "render", "test_episodes", "user_modules")
 AGAIN = 75  # exit code where the same command goes on from the last checkpoint (EX_TEMPFAIL)
 

@@ -16,6 +16,7 @@ from rl.errors import UsageError, in_python
         ("leave --num_workers out", "leave num_workers out"),
         ("take --eval_policy sample", "take eval_policy sample"),
         ("(all: python train.py --list x SET); or --copy", "(all: python train.py --list x SET); or --copy"),
+        ("run ./setup.sh --sys gpu; or --sys local", "run ./setup.sh --sys gpu; or sys local"),
         ("give --user_modules parts again, x - y -- z", "give --user_modules parts again, x - y -- z"),
     ],
 )  # fmt: skip

@@ -130,7 +130,7 @@ def test_the_run_says_what_it_began_with(source, tmp_path):
     log = (run.run_dir / "train.log").read_text()
     assert f"begins with the weights of {path}, last checkpoint, step 2,048\n" in log
     assert f"start_from='{path}'" in (run.run_dir / "command.txt").read_text()
-    with pytest.raises(UsageError, match=rf"lr is .* another --output_dir, where start_from={run.run_dir}"):
+    with pytest.raises(UsageError, match=rf"lr is .* another output_dir, where start_from={run.run_dir}"):
         rl.train("ppo_identity", output_dir=tmp_path, start_from=path, lr=0.5, **settings)
 
 
