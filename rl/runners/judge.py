@@ -39,11 +39,8 @@ class Judge:
     def _says(self, observation: Nest, state: Nest) -> tuple[Tensor | None, Tensor | None]:
         agent = self._agent
         output = agent.policy(observation, state, random.key(0), False)
-        scores, value, legal = (
-            action_scores(agent, output),
-            output.value,
-            agent.encoder.action_mask(observation),
-        )
+        scores, value = action_scores(agent, output), output.value
+        legal = agent.encoder.action_mask(observation)
         if scores is not None and legal is not None:
             scores = tf.where(legal, scores, -np.inf)
         if isinstance(agent, ValueAgent) and scores is not None:

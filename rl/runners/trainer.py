@@ -129,7 +129,7 @@ class Trainer:
                 logged, but no checkpoint written.
             Unavailable: rows or checkpoints could not be written.
         """
-        total, start = self.hparams.train_steps, time.perf_counter()
+        hparams, total, start = self.hparams, self.hparams.train_steps, time.perf_counter()
         runner, window, self._stop = self.runner, self.window, stop
         if self.resumed:
             stop.kept = f"the checkpoint of step {runner.step:,} is kept"
@@ -140,17 +140,16 @@ class Trainer:
         if self.best_return is None and patiently(best.exists, f"cannot read {best}"):
             patiently(lambda: set_aside(best), f"cannot rename {best}")
         row_step = runner.step - window.steps if self.resumed else None  # of the last row
-        told = self.hparams.histograms, row_step, self.request.track, self.storage.address
-        logger = Logger(self.run_dir, *told)
+        logger = Logger(self.run_dir, hparams.histograms, row_step, self.request.track, self.storage.address)
         with (
             logger,
             Progress(total, self.run_dir / "train.log", step=self.first_step, unit=self.unit) as progress,
             Watch(self.run_dir, lambda: progress.step, self._hang_limit),
         ):
             evaluated = None if self.evaluator is None else self.evaluator.backend
-            where = where_played(self.hparams.env, self.hparams.data, runner.backend, evaluated)
-            progress.message(where + computes_in(self.hparams.model))
-            logger.log_hparams({"hparams": self.request.name, "seed": self.seed} | self.hparams.flat())
+            where = where_played(hparams.env, hparams.data, runner.backend, evaluated)
+            progress.message(where + computes_in(hparams.model))
+            logger.log_hparams({"hparams": self.request.name, "seed": self.seed} | hparams.flat())
             if not self.resumed:
                 logger.log_graph(self._policy_graph())
                 if self._start:

@@ -20,7 +20,7 @@ from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.request import Request
 from rl.runners.actor import Actor
-from rl.runners.evaluate import Evaluation
+from rl.runners.evaluate import Evaluation, Evaluator
 from rl.runners.kept import Kept
 from rl.runners.player import Player
 from rl.storage.storage import Storage
@@ -114,6 +114,20 @@ def outcome_of(run_dir, policy):
     """What the command line's test of a run finds."""
     request = Request(resolve("ppo", TINY), test_episodes=EPISODES, eval_policy=policy)
     return experiment.play_tests(request, run_dir, StopAfter(), str(run_dir), Kept())
+
+
+@pytest.mark.parametrize(("biases", "plays"), [((1.0, 1.0), 1), ((1.0, 2.0), 2)])
+def test_the_same_weights_are_tested_once_and_others_each(trained, monkeypatch, biases, plays):
+    played, run, weights = [], Evaluator.run, iter(biases)
+    monkeypatch.setattr(Evaluator, "run", lambda *words: (played.append(1), run(*words))[1])
+
+    def read(agent, *_):
+        agent.network.policy.bias.assign([next(weights), 0.0])
+        return 0
+
+    monkeypatch.setattr("rl.runners.test_episodes.read_weights", read)
+    tests = outcome_of(trained["greedy"].run_dir, None)
+    assert len(played) == plays and (tests["best"] is tests["last"]) == (plays == 1)
 
 
 def test_the_test_and_its_summary_show_both_where_they_differ(trained):
