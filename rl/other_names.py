@@ -42,6 +42,7 @@ _ROWS = (
     ("ent_coef", "entropy_coef", ""),
     ("ent_coef", "temperature", "a fixed one needs learn_temperature=false, too"),
     ("entropy_coeff", "entropy_coef", ""),
+    ("entropy_coeff_schedule", "anneal", "the value at the end alone: anneal={entropy_coef:0}"),
     ("entropy_loss_coeff", "entropy_coef", ""),
     ("vf_coef", "value_coef", "of half the mean square: double Stable-Baselines3's, keep CleanRL's"),
     ("vf_loss_coeff", "value_coef", "of half the mean square: double the one of RLlib's PPO"),

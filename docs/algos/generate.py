@@ -185,10 +185,21 @@ def algorithm_page(name: str) -> str:
     lines += [f"Code: {code}, hyperparameters: {hparams}.", "", text, "", "## Hyperparameters", ""]
     lines += ["Its own, and those of [all algorithms](../hparams.md) whose default is another one.", ""]
     lines += _rows([row for row in rows if common.get(row.name) != row.default and row.name != "algo"])
+    lines += annealed(type(get_hparams(name)()).anneals)
     lines += ["", "## Metrics", "", "| metric | meaning |", "| --- | --- |"]
     lines += [f"| `train/{metric}` | {meaning} |" for metric, meaning in metrics(name).items()]
     lines += ["", f"And [those of all algorithms](README.md#metrics-of-all-algorithms). {WRITTEN}"]
     return "\n".join(lines) + "\n"
+
+
+def annealed(names: tuple[str, ...]) -> list[str]:
+    """Returns what to say of the hyperparameters that may change in training."""
+    if not names:
+        return []
+    listed = ", ".join(f"`{name}`" for name in names)
+    example = f"`anneal={{{names[0]}:0}}`"
+    shown = f"{example} ends at 0; `train/{names[0]}` shows it."
+    return ["", f"In training may change, by `anneal`: {listed}. {shown}"]
 
 
 def metrics(name: str) -> dict[str, str]:

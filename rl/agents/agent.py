@@ -33,7 +33,7 @@ from rl.agents.guard import Guard, checked_numerics, unguarded
 from rl.agents.optimizers import KERNELS, OPTIMIZERS
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
-from rl.models.contracts import KeepsState
+from rl.models.contracts import KeepsState, named_variables
 from rl.models.layers import Initializers, ObservationEncoder, has_noise, resample_noise
 from rl.models.precision import picture_precision
 from rl.ops import random, schedules
@@ -92,7 +92,7 @@ class Agent(Generic[AnyHParams]):
         )
         self.guard, name = Guard(hparams.nan_patience), hparams.act_select_name
         self.act_select = checked_act_select(get_act_select(name)(hparams), name)
-        self.grad_comp = get_grad_comp(hparams.grad_comp)(hparams)
+        self.grad_comp, self.annealed = get_grad_comp(hparams.grad_comp)(hparams), schedules.Annealed(hparams)
         self.networks: dict[str, keras.Model] = {}  # every network, by the name its variables are saved under
         self.optimizers: dict[str, keras.optimizers.Optimizer] = {}
         self._rates: dict[str, float | None] = {}  # at the start of the schedule; None: hparams.lr
@@ -149,12 +149,13 @@ class Agent(Generic[AnyHParams]):
 
     def scalars(self, step: int) -> dict[str, float]:
         """What else is logged with every row, read from Python: learning rates and exploration."""
-        rates = {name: schedules.learning_rate(self.hparams, step, lr) for name, lr in self._rates.items()}
-        named, scale = {"network": "train/learning_rate"}, float(self.guard.lr_scale.numpy())
-        names = {name: named.get(name, f"train/learning_rate_{name}") for name in rates}
-        found = {names[name]: float(rate) * scale for name, rate in rates.items()}
-        select = self.act_select
-        return found | select.scalars(step) if isinstance(select, LoggedActSelect) else found
+        found, scale = self.annealed.scalars(step), float(self.guard.lr_scale.numpy())
+        for name, lr in self._rates.items():
+            key = "train/learning_rate" + ("" if name == "network" else f"_{name}")
+            found[key] = float(schedules.learning_rate(self.hparams, step, lr)) * scale
+        if isinstance(self.act_select, LoggedActSelect):
+            found |= self.act_select.scalars(step)
+        return found
 
     @property
     def steps_per_iteration(self) -> int:
@@ -193,11 +194,12 @@ class Agent(Generic[AnyHParams]):
         return optimizer
 
     def schedule(self, step: Tensor) -> None:
-        """Assigns every optimizer its learning rate at `step` environment steps, int64 scalar; called before
-        an iteration's updates. Constant ones too: a run may go on with another (`rl.tune.population`)."""
+        """Sets learning rates and annealed hparams for `step` environment steps, int64 scalar; called before
+        an iteration's updates. Constant rates too: a run may go on with another (`rl.tune.population`)."""
         for name, lr in self._rates.items():
             rate = schedules.learning_rate(self.hparams, step, lr) * self.guard.lr_scale
             self.optimizers[name].learning_rate.assign(rate)
+        self.annealed.schedule(step)
 
     def gradient_step(
         self,
@@ -384,17 +386,3 @@ class Agent(Generic[AnyHParams]):
 def network_state(recurrent_state: Nest) -> Nest:
     """The network's part of what `Agent.initial_state` and `Agent.act` return."""
     return recurrent_state["network"] if isinstance(recurrent_state, dict) else ()
-
-
-def named_variables(owner: str, variables: list[Any]) -> dict[str, Any]:
-    """Names Keras variables "owner/layer/weight"; the encoder's are shared by networks and named once."""
-    found: dict[str, Any] = {}
-    for variable in variables:
-        path = "/".join(part for part in variable.path.split("/") if part != owner)
-        name = f"{owner}/{path}"
-        if path.startswith("encoder/") and owner != "encoder":
-            continue
-        if name in found:
-            raise ValueError(f"two variables are called {name}: give their layers names of their own")
-        found[name] = variable
-    return found

@@ -29,10 +29,10 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from rl.agents.agent import named_variables
 from rl.agents.guard import Guard
 from rl.agents.optimizers import OPTIMIZERS
 from rl.hparams.hparams import HParams
+from rl.models.contracts import named_variables
 from rl.models.curiosity import Features, Perceptron
 from rl.models.layers import Initializers, ObservationEncoder
 from rl.ops import curiosity, loops, random

@@ -21,6 +21,7 @@ class A2CHParams(HParams):
         "normalize_advantage": "[true,false]",
     }
 
+    anneals: ClassVar[tuple[str, ...]] = ("entropy_coef",)
     algo: str = "a2c"
     rollout_length: PositiveInt = 5
     optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "rmsprop"

@@ -35,6 +35,8 @@ def _schema_words(schema: dict[str, Any]) -> str:
         return "a list of " + ", ".join(map(_schema_words, schema["prefixItems"]))
     if schema.get("type") == "array":
         return f"a list, each item {_schema_words(schema.get('items', {}))}"
+    if isinstance(schema.get("additionalProperties"), dict):
+        return f"a mapping such as {{key:value}}, each value {_schema_words(schema['additionalProperties'])}"
     words = {
         "integer": "an integer",
         "number": "a number",

@@ -20,6 +20,7 @@ class APPOHParams(IMPALAHParams):
         "target_update_period": "log:1:64",
     }
 
+    anneals: ClassVar[tuple[str, ...]] = ("clip_range", "entropy_coef")
     algo: str = "appo"
     rollout_length: PositiveInt = 32
 

@@ -71,6 +71,7 @@ class DDPGHParams(ActorCriticReplayHParams):
         "exploration_noise": "0.05:0.5",
     }
 
+    anneals: ClassVar[tuple[str, ...]] = ("exploration_noise",)
     algo: str = "ddpg"
     act_select: str = "gaussian_noise"
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator
 
-from rl.errors import UsageError
+from rl.errors import UsageError, nearest
 from rl.hparams.checked import (
     Checked,
     Coefficient,
@@ -84,6 +84,7 @@ class HParams(Checked):
     searches: ClassVar[bool] = False  # whether an algorithm searches, for which its environment is in-graph
     masks: ClassVar[bool] = True  # whether an algorithm can be told which actions are legal
     adapts: ClassVar[bool] = False  # whether an algorithm adapts to tasks, for which its environment is too
+    anneals: ClassVar[tuple[str, ...]] = ()  # which hparams `anneal` may name
     view: ClassVar[str] = "rows"  # how it sees environments of many agents, one of `rl.envs.agents.VIEWS`
     data_chunk: Count = 0  # memory=dataset: steps of the data that are held at a time; 0: all of them
     data_share: Fraction = 0.5  # with data and a memory of what is played: the data's part of each batch
@@ -150,6 +151,9 @@ class HParams(Checked):
     # optimizer=adamw: every step takes lr * weight_decay of the weights of layers (kernels) off, of nothing
     # else. grad_comp=evolution with other optimizers: this times all parameters is added to the gradient.
     weight_decay: Coefficient = 0.0
+    # Other hparams that change over train_steps, in a straight line, and what each of them is at the end:
+    # {entropy_coef:0}. An algorithm's page lists those that may.
+    anneal: dict[str, Coefficient] = Field(default_factory=dict)
     max_grad_norm: PositiveFloat | None = None  # global norm; None: no clipping
 
     # Updates of NaN or infinity are left out; after so many in a row the run goes back to a checkpoint.
@@ -276,6 +280,7 @@ class HParams(Checked):
         self.league.check_played(self.env_kwargs, self.train_env_kwargs)
         if self.lr_end > self.lr:
             raise UsageError(f"hparam lr_end={self.lr_end:g} is above lr={self.lr:g}: schedules only go down")
+        self._check_anneal()
         if self.microbatches > 1 and self.grad_comp == "backprop":
             raise UsageError(
                 f"hparam microbatches={self.microbatches}: grad_comp backprop takes a batch whole, take "
@@ -288,6 +293,14 @@ class HParams(Checked):
                 f"hparam weight_decay={self.weight_decay:g}: optimizer {self.optimizer} has none, take "
                 "optimizer=adamw"
             )
+
+    def _check_anneal(self) -> None:
+        for name in self.anneal:
+            if name not in self.anneals:
+                words = nearest(name, self.anneals) if self.anneals else "none of its hparams can"
+                raise UsageError(f"hparam anneal: {name!r} cannot change while {self.algo} trains: {words}")
+            if getattr(self, name) is None:
+                raise UsageError(f"hparam anneal: {name} is off, give the value with which it begins")
 
     def check_training(self) -> None:
         """Raises UsageError where training would do without what is asked for, or mix what does not go

@@ -20,6 +20,7 @@ class IMPALAHParams(HParams):
         "trace_lambda": "0.8:1.0",
     }
 
+    anneals: ClassVar[tuple[str, ...]] = ("entropy_coef",)
     algo: str = "impala"
     rollout_length: PositiveInt = 20
     max_grad_norm: PositiveFloat | None = 0.5

@@ -23,6 +23,7 @@ class PPOHParams(HParams):
         "max_grad_norm": "log:0.3:5.0",
     }
 
+    anneals: ClassVar[tuple[str, ...]] = ("clip_range", "clip_value_range", "entropy_coef")
     algo: str = "ppo"
     rollout_length: PositiveInt = 128
     max_grad_norm: PositiveFloat | None = 0.5

@@ -29,6 +29,7 @@ class TD3HParams(ActorCriticReplayHParams):
         "policy_update_period": "1:4",
     }
 
+    anneals: ClassVar[tuple[str, ...]] = ("exploration_noise",)
     algo: str = "td3"
     act_select: str = "gaussian_noise"
 

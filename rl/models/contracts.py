@@ -81,3 +81,17 @@ def _try_out(made: Any, name: str, inputs: tuple[int, ...]) -> None:
         _log.warning(
             "%s has losses of its own (regularizers), which no algorithm adds: take weight_decay", what
         )
+
+
+def named_variables(owner: str, variables: list[Any]) -> dict[str, Any]:
+    """Names Keras variables "owner/layer/weight"; the encoder's are shared by networks and named once."""
+    found: dict[str, Any] = {}
+    for variable in variables:
+        path = "/".join(part for part in variable.path.split("/") if part != owner)
+        name = f"{owner}/{path}"
+        if path.startswith("encoder/") and owner != "encoder":
+            continue
+        if name in found:
+            raise ValueError(f"two variables are called {name}: give their layers names of their own")
+        found[name] = variable
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -40,3 +40,35 @@ def learning_rate(hparams: HParams, step: Tensor, lr: float | None = None) -> Te
         case "cosine":
             return end + (start - end) * 0.5 * (1.0 + tf.cos(math.pi * progress))
     raise ValueError(f"unknown lr_schedule {hparams.lr_schedule!r}")
+
+
+def annealed(hparams: HParams, name: str, step: Tensor) -> Any:
+    """The hparam `name` at `step` environment steps: a float32 scalar on its straight way to what
+    `hparams.anneal` says, where it does; else the hparam itself."""
+    start = getattr(hparams, name)
+    if name not in hparams.anneal:
+        return start
+    return linear(step, start, hparams.anneal[name], hparams.train_steps)
+
+
+class Annealed:
+    """Hparams as they are at the present step, for losses, which know of none."""
+
+    def __init__(self, hparams: HParams):
+        self.hparams = hparams
+        self._now = {name: tf.Variable(float(getattr(hparams, name)), name=name) for name in hparams.anneal}
+
+    def __call__(self, name: str) -> Any:
+        """The hparam `name` at the step of the last `schedule`: a float32 scalar where `hparams.anneal` names
+        it, else the hparam itself."""
+        now = self._now.get(name)
+        return getattr(self.hparams, name) if now is None else tf.convert_to_tensor(now)
+
+    def schedule(self, step: Tensor) -> None:
+        """Goes to `step` environment steps, int64 scalar."""
+        for name, variable in self._now.items():
+            variable.assign(annealed(self.hparams, name, step))
+
+    def scalars(self, step: int) -> dict[str, float]:
+        """What is logged of them with every row."""
+        return {f"train/{name}": float(annealed(self.hparams, name, step)) for name in self._now}

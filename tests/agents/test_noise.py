@@ -43,6 +43,18 @@ def test_gaussian_noise_is_measured_in_half_ranges():
     assert log_prob.shape == (MANY,)
 
 
+@pytest.mark.parametrize("name", ["gaussian_noise", "ou_noise"])
+def test_noise_that_is_annealed_falls_with_the_steps(name):
+    select = selector(name, exploration_noise=0.1, anneal={"exploration_noise": 0.02}, train_steps=100)
+    state = () if name == "gaussian_noise" else (tf.zeros([1, 2]),)
+    noise = []
+    for step in (0, 50, 100):
+        found = select(output([[0.5, 0.4]]), SEED, tf.constant(step, tf.int64), True, *state)[0]
+        noise.append(found.numpy()[0] - [0.5, 0.4])
+    np.testing.assert_allclose(noise[1], 0.6 * noise[0], rtol=1e-4)
+    np.testing.assert_allclose(noise[2], 0.2 * noise[0], rtol=1e-4)
+
+
 def test_gaussian_noise_stays_within_the_bounds():
     select = selector("gaussian_noise", exploration_noise=3.0)
     action = select(output([[1.9, 0.5]] * MANY), SEED, STEP, True)[0]

@@ -157,6 +157,13 @@ def test_what_would_be_without_effect_or_in_mixed_units_is_refused(name, refused
             r"minibatches=3 does not divide num_envs \* .*: change one of the t",
         ),
         (ppo_cartpole, {"lr_end": 1.0}, "lr_end=1 is above lr"),
+        (ppo_cartpole, {"anneal": {"clip_rang": 0.0}}, "ppo trains: did you mean clip_range"),
+        (
+            dqn_cartpole,
+            {"anneal": {"gamma": 0.5}},
+            "'gamma' cannot change while dqn trains: none of its hparams",
+        ),
+        (ppo_cartpole, {"anneal": {"clip_value_range": 0.1}}, "is off, give the value with which it begins"),
         (ppo_cartpole, {"env": ""}, "name no environment"),
         (HParams, {"env": "CartPole-v1"}, "name no algorithm"),
     ],

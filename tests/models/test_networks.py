@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces
 
-from rl.agents.agent import named_variables
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.models.continuous import BoxActions, Critic
+from rl.models.contracts import named_variables
 from rl.models.layers import Initializers, NoisyDense, ObservationEncoder, dense, resample_noise
 from rl.models.mlp import mlp
 from rl.models.networks import ActorCritic, QNetwork

@@ -68,3 +68,13 @@ def test_learning_rates_are_those_of_keras(step):
     for name, peer in of_keras.items():
         found = schedules.learning_rate(scheduled(name, 3e-4, 1e-5), tf.constant(step, tf.int64))
         np.testing.assert_allclose(found, peer(step), rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize(("step", "value"), [(0, 0.2), (25, 0.15), (100, 0.0), (300, 0.0)])
+def test_an_annealed_hparam_goes_to_its_end_over_train_steps_and_others_stay(step, value):
+    hparams = resolve("ppo_identity", {"train_steps": 100, "clip_range": 0.2, "anneal": {"clip_range": 0.0}})
+    now = schedules.Annealed(hparams)
+    assert now("clip_range") == np.float32(0.2) and now("entropy_coef") == hparams.entropy_coef
+    now.schedule(tf.constant(step, tf.int64))
+    np.testing.assert_allclose(now("clip_range"), value, atol=1e-7)
+    assert now.scalars(step) == {"train/clip_range": pytest.approx(value, abs=1e-7)}

@@ -36,7 +36,7 @@ class A2C(PolicyGradient[A2CHParams]):
         policy_loss = -output.distribution.log_prob(batch.action) * batch.extras["advantage"]  # [N]
         value_loss = 0.5 * tf.square(output.value - batch.extras["target"])
         entropy = output.distribution.entropy()
-        loss = policy_loss + hparams.value_coef * value_loss - hparams.entropy_coef * entropy
+        loss = policy_loss + hparams.value_coef * value_loss - self.annealed("entropy_coef") * entropy
         metrics = {
             "policy_loss": masked_mean(policy_loss, batch.mask),
             "value_loss": masked_mean(value_loss, batch.mask),

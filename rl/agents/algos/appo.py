@@ -46,7 +46,7 @@ class APPO(VTraceAgent[APPOHParams]):
         copy_weights(self.network, self.target_network, 1.0)
 
     def loss(self, batch: Trajectory, seed: Tensor) -> Loss:
-        hparams = self.hparams
+        hparams, clip_range = self.hparams, self.annealed("clip_range")
         output = self.unroll_whole(self.network, batch)
         lagged = self.unroll_whole(self.target_network, batch)
         action = flatten_time(batch.action)
@@ -60,10 +60,10 @@ class APPO(VTraceAgent[APPOHParams]):
         # In logarithms: either ratio may be beyond float32 where their product, current to target, is not.
         lag = tf.minimum(behaviour - target_log_prob, math.log(hparams.behaviour_ratio_clip))
         ratio = tf.exp(lag + log_prob - behaviour)
-        policy_loss = clipped_surrogate(ratio, advantage, hparams.clip_range)
+        policy_loss = clipped_surrogate(ratio, advantage, clip_range)
         value_loss = 0.5 * tf.square(output.value[:-1] - target)
-        loss = policy_loss + hparams.value_coef * value_loss - hparams.entropy_coef * entropy
-        clipped = tf.cast(tf.abs(ratio - 1.0) > hparams.clip_range, tf.float32)
+        loss = policy_loss + hparams.value_coef * value_loss - self.annealed("entropy_coef") * entropy
+        clipped = tf.cast(tf.abs(ratio - 1.0) > clip_range, tf.float32)
         metrics = {
             "policy_loss": masked_mean(policy_loss, batch.mask),
             "value_loss": masked_mean(value_loss, batch.mask),

@@ -44,7 +44,7 @@ class IMPALA(VTraceAgent[IMPALAHParams]):
         target, advantage = self.vtrace(batch, log_ratio, output.value)
         policy_loss = -log_prob * advantage
         value_loss = 0.5 * tf.square(output.value[:-1] - target)
-        loss = policy_loss + hparams.value_coef * value_loss - hparams.entropy_coef * entropy
+        loss = policy_loss + hparams.value_coef * value_loss - self.annealed("entropy_coef") * entropy
         metrics = {
             "policy_loss": masked_mean(policy_loss, batch.mask),
             "value_loss": masked_mean(value_loss, batch.mask),

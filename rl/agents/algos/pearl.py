@@ -41,12 +41,12 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from rl.agents.agent import named_variables
 from rl.agents.algos.registry import register
 from rl.agents.algos.sac import SAC
 from rl.hparams.pearl import PEARLHParams
 from rl.models.context import ContextEncoder, TaskEncoder
 from rl.models.continuous import Actor, Critic
+from rl.models.contracts import named_variables
 from rl.ops import gaussians, mixtures, random
 from rl.ops.episodes import part_returns
 from rl.ops.nests import flatten_time

@@ -125,7 +125,7 @@ class PPG(PPO):
 
     def value_loss(self, batch: Minibatch, seed: Tensor) -> Loss:
         """The value's part of PPO's loss."""
-        value, clip_range = self.network(batch.observation).value, self.hparams.clip_value_range
+        value, clip_range = self.network(batch.observation).value, self.annealed("clip_value_range")
         loss = clipped_value_loss(value, batch.value, batch.target, clip_range)
         return self.hparams.value_coef * loss * batch.mask, {}, None
 

@@ -76,7 +76,7 @@ class PPO(PolicyGradient[PPOHParams]):
         return flatten_time(batch), self.output(output)
 
     def loss(self, batch: Minibatch, seed: Tensor) -> Loss:
-        hparams = self.hparams
+        hparams, clip_range = self.hparams, self.annealed("clip_range")
         if self.sequences:
             batch, output = self.unroll_sequences(batch)
         else:
@@ -86,11 +86,12 @@ class PPO(PolicyGradient[PPOHParams]):
         advantage = batch.advantage
         if hparams.normalize_advantage:
             advantage = standardize(advantage, batch.mask)
-        policy_loss = clipped_surrogate(ratio, advantage, hparams.clip_range)
-        value_loss = clipped_value_loss(output.value, batch.value, batch.target, hparams.clip_value_range)
+        policy_loss = clipped_surrogate(ratio, advantage, clip_range)
+        value_range = self.annealed("clip_value_range")
+        value_loss = clipped_value_loss(output.value, batch.value, batch.target, value_range)
         entropy = output.distribution.entropy()
-        loss = policy_loss + hparams.value_coef * value_loss - hparams.entropy_coef * entropy
-        clipped = tf.cast(tf.abs(ratio - 1.0) > hparams.clip_range, tf.float32)
+        loss = policy_loss + hparams.value_coef * value_loss - self.annealed("entropy_coef") * entropy
+        clipped = tf.cast(tf.abs(ratio - 1.0) > clip_range, tf.float32)
         metrics = {
             "policy_loss": masked_mean(policy_loss, batch.mask),
             "value_loss": masked_mean(value_loss, batch.mask),

@@ -93,7 +93,7 @@ class VMPO(VTraceAgent[VMPOHParams]):
         pull = tf.add_n([weight * divergences[name] for name, weight in penalties.items()])
         value_loss = tf.reshape(0.5 * tf.square(output.value[:-1] - target), [-1])
         entropy = output.distribution.entropy()
-        loss = policy_loss + pull + hparams.value_coef * value_loss - hparams.entropy_coef * entropy
+        loss = policy_loss + pull + hparams.value_coef * value_loss - self.annealed("entropy_coef") * entropy
         metrics = {
             "policy_loss": masked_mean(policy_loss, mask),
             "value_loss": masked_mean(value_loss, mask),

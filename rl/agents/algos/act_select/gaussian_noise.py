@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
 from rl.agents.algos.act_select.registry import register
 from rl.agents.contracts import ActSelect, needed_hparam
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
-from rl.ops import random
+from rl.ops import random, schedules
 from rl.ops.distributions import Categorical, Deterministic, MultiCategorical
 from rl.types import PolicyOutput, Tensor
 
@@ -34,16 +36,17 @@ def gaussian_noise(hparams: HParams) -> ActSelect:
             )
         action = distribution.mode()
         if training:
-            noise = noise_hparam(hparams, "gaussian_noise", "exploration_noise")
+            noise = noise_hparam(hparams, "gaussian_noise", "exploration_noise", step)
             action = disturbed(distribution, noise * random.normal(seed, action.shape))
         return action, distribution.log_prob(action)
 
     return select
 
 
-def noise_hparam(hparams: HParams, select: str, name: str) -> float:
-    """The hparam `name`. Raises UsageError where the algorithm has none of that name."""
-    return float(needed_hparam(hparams, name, f"act_select {select}", "take sample or greedy"))
+def noise_hparam(hparams: HParams, select: str, name: str, step: Tensor) -> Any:
+    """The hparam `name` at `step`. Raises UsageError where the algorithm has none of that name."""
+    needed_hparam(hparams, name, f"act_select {select}", "take sample or greedy")
+    return schedules.annealed(hparams, name, step)
 
 
 def disturbed(distribution: Deterministic, noise: Tensor) -> Tensor:

@@ -49,8 +49,8 @@ class OUNoise:
         if not training:
             action = distribution.mode()
             return action, distribution.log_prob(action), state
-        theta = noise_hparam(self.hparams, "ou_noise", "ou_theta")
-        sigma = noise_hparam(self.hparams, "ou_noise", "exploration_noise")
+        theta = noise_hparam(self.hparams, "ou_noise", "ou_theta", step)
+        sigma = noise_hparam(self.hparams, "ou_noise", "exploration_noise", step)
         state = (1.0 - theta) * state + sigma * random.normal(seed, state.shape)
         if isinstance(distribution, Categorical):
             action = tf.argmax(distribution.logits + state, -1, output_type=tf.int32)
