@@ -272,7 +272,9 @@ def test_an_offline_run_logs_estimates_beside_its_evaluations(folder, tmp_path, 
     found = [dict(zip(header.split(","), row.split(","), strict=True)) for row in rows]
     assert len(found) == 2
     for row in found:
-        assert 0.0 < float(row["estimate/wpdis"]) < 8.0 and 0.0 < float(row["estimate/wis"]) < 8.0
+        for name in ("is", "wis", "pdis", "wpdis"):
+            low, found, high = (float(row[f"estimate/{name}{end}"]) for end in ("_low", "", "_high"))
+            assert 0.0 < low < found < high and found < 8.0
         assert 1.0 <= float(row["estimate/effective_sample_size"]) <= 400.0
     with pytest.raises(UsageError, match="estimates are from data, take memory=dataset"):
         rl.train("dqn_cartpole", estimate=True)

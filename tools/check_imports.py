@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# From top to bottom, as docs/architecture.md draws them: a room imports from those below it, and from itself.
+# From top to bottom: a room imports from those below it, and from itself.
 # A file that is named itself is used by rooms below the one that it stands in.
 ROOMS = (
     (

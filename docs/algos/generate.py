@@ -226,6 +226,9 @@ def _rows(rows: list[Described]) -> list[str]:
 def mistakes() -> list[str]:
     """Returns a line for each page that is out of date, and for what an algorithm's page lacks."""
     found = []
+    lines = difference(source("dqn"), source("c51"))
+    if lines >= 50:  # a file is to show what its algorithm alone does
+        found.append(f"rl/agents/algos/c51.py: {lines} lines differ from dqn.py, fewer than 50 are to")
     for path, text in pages().items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             found.append(f"{path.relative_to(ROOT)} is out of date: python docs/algos/generate.py")

@@ -5,16 +5,18 @@ All of them have these switches, each the whole contribution of a paper:
 * `double`: van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461 (`ValueAgent.outputs`)
 * `dueling`: Wang et al. 2016, https://arxiv.org/abs/1511.06581 (the head, in `rl/models/networks.py`)
 * `noisy`: Fortunato et al. 2018, https://arxiv.org/abs/1706.10295 (explores in place of epsilon-greedy; the
-  noise is drawn again for every rollout, the same for all environments, and for every update, where with
-  `double` the same draw chooses the next action, for which the paper draws once more; evaluation uses
-  the mean weights; `random_steps` fills the memory with uniformly random actions first, as in Mnih et al.
-  2015, since noise alone may never try an action that the first weights do not choose)
+  layers after the torso are noisy, not the torso's own; the noise is drawn again for every rollout, the
+  same for all environments, and for every update, where with `double` the same draw chooses the next
+  action, for which the paper draws once more; evaluation uses the mean weights; `random_steps` fills the
+  memory with uniformly random actions first, as in Mnih et al. 2015, since noise alone may never try an
+  action that the first weights do not choose)
 * `prioritized`: Schaul et al. 2016, https://arxiv.org/abs/1511.05952 (the memory)
 * `n_step`: Sutton 1988, as in Rainbow, https://arxiv.org/abs/1710.02298 (the memory)
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, TypeVar
 
 import tensorflow as tf
@@ -25,6 +27,7 @@ from rl.agents.groups import grouped
 from rl.agents.targets import copy_weights, update_target
 from rl.hparams.dqn import DQNHParams
 from rl.models.networks import QNetwork
+from rl.ops.affine import bias_apart
 from rl.ops.policy import masked_mean
 from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor
 
@@ -41,6 +44,7 @@ class ValueAgent(Agent[AnyDQN]):
     experience = "transition"
     action_spaces = (spaces.Discrete,)
     values_per_action = 1  # how many numbers the network gives for each action
+    biases_apart = False  # whether dense layers that learn add biases by themselves (`rl.ops.affine`)
 
     def build(self) -> None:
         """Makes both networks with the same weights, the optimizer, and the count of updates."""
@@ -82,11 +86,12 @@ class ValueAgent(Agent[AnyDQN]):
             `target_network`.
         """
         self.resample_noise(seed)
-        outputs = self.network(batch.observation, training=True)
-        next_outputs = self.target_network(batch.next_observation, training=True)
-        selector = next_outputs
-        if self.hparams.double:
-            selector = self.network(batch.next_observation, training=True)
+        with bias_apart() if self.biases_apart else contextlib.nullcontext():
+            outputs = self.network(batch.observation, training=True)
+            next_outputs = self.target_network(batch.next_observation, training=True)
+            selector = next_outputs
+            if self.hparams.double:
+                selector = self.network(batch.next_observation, training=True)
         values = self.q_values(selector, batch.next_observation)
         return outputs, tf.stop_gradient(next_outputs), tf.argmax(values, -1, output_type=tf.int32)
 

@@ -239,6 +239,15 @@ def stored_episodes(
         yield each if isinstance(each, Episode) else shards.episode_of(each, observations, actions, {})
 
 
+def data_sets_near(path: Path) -> str:
+    """Returns words, in brackets, for the data sets beside a path that are called nearly so; or nothing."""
+    try:
+        beside = [each.name for each in path.parent.iterdir() if (each / "data" / METADATA).exists()]
+    except OSError:
+        beside = []
+    return f" ({nearest(path.name, beside)})" if beside else ""
+
+
 def data_folder(folder: str | os.PathLike[str]) -> Path:
     """Returns the folder in which the files of a data set are: `folder/data`, or `folder` itself.
 
@@ -247,12 +256,8 @@ def data_folder(folder: str | os.PathLike[str]) -> Path:
     """
     path = Path(folder)
     if not path.is_dir():
-        try:
-            beside = [each.name for each in path.parent.iterdir() if (each / "data" / METADATA).exists()]
-        except OSError:
-            beside = []
-        hint = f" ({nearest(path.name, beside)})" if beside else ""
-        raise UsageError(f"there is no data set {path}{hint}: record one by --record_data {path}")
+        near = data_sets_near(path)
+        raise UsageError(f"there is no data set {path}{near}: record one by --record_data {path}")
     for data in (path / "data", path):
         if (data / METADATA).is_file():
             return data

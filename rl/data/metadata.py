@@ -6,9 +6,9 @@ that it leaves to authors. This project adds entries, all optional:
 
     env_id, env_kwargs, env_wrappers, max_episode_steps     the environment, as hparams name it
     train_env_kwargs    options that it had where training was recorded, beside env_kwargs
-    policies    list of who played: hparams (set), algorithm, run (folder), step, which (training, best, last)
-    seed        of the run, or of the episodes
-    versions    of packages
+    policies    list of who played: hparams (set), algorithm, run (folder), step, which (training, best,
+                last), seed (of the run that trained, or of the test's episodes)
+    versions    of the packages of who recorded first
 """
 
 from __future__ import annotations

@@ -248,7 +248,8 @@ def unknown(env_id: str) -> UsageError:
     own = names_in(env_id.rpartition(":")[0], gymnasium.Env)
     if own:
         return UsageError(f"unknown environment {env_id!r}: {nearest(env_id, own)}")
-    hint = environment_meant(env_id, known) or f"{nearest(env_id, known)} (in-graph ones: --list envs)"
+    near = f"{nearest(env_id, known)} (in-graph ones: --list envs; one of your own needs --user_modules)"
+    hint = environment_meant(env_id, known) or near
     return UsageError(f"unknown environment {env_id!r}: {hint}")
 
 

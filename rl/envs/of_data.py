@@ -5,11 +5,12 @@ them. No TensorFlow."""
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 from gymnasium import spaces
 
-from rl.data.dataset import Dataset, data_folder
+from rl.data.dataset import Dataset, data_folder, data_sets_near
 from rl.data.metadata import env_id_of, options_of, read_metadata
 from rl.data.spaces import map_parts
 from rl.envs.gym_ids import gym_has
@@ -30,17 +31,30 @@ PLAYS = {
 def check_data(hparams: HParams) -> None:
     """Raises UsageError, with the command that makes one, where a run needs a data set and has none."""
     if not hparams.data:
-        command, alone = recording(hparams.env), " with memory=dataset" if hparams.offline else ""
+        command, alone = recording(hparams), " with memory=dataset" if hparams.offline else ""
         raise UsageError(
             f"{hparams.algo}{alone} learns from a data set, and none is named: give "
             f"--hparam_override data=DIR ({command} records one)"
         )
-    data_folder(hparams.data)
+    _folder(hparams)
 
 
-def recording(env: str) -> str:
-    """Returns the command that records a data set of an environment."""
-    return f"{_training(env)} --record_data DIR"
+def _folder(hparams: HParams) -> Path:
+    """Returns the folder of the data's files. Raises UsageError, with the command that makes them, where
+    there is none."""
+    path = Path(hparams.data)
+    if not path.is_dir():
+        command = recording(hparams, hparams.data)
+        raise UsageError(f"there is no data set {path}{data_sets_near(path)}: {command} records one")
+    return data_folder(path)
+
+
+def recording(hparams: HParams, folder: str = "DIR") -> str:
+    """Returns the command that records a data set of the environment; two, where it is to be of an expert."""
+    if hparams.demonstrated:
+        played = f"python train.py --output_dir RUN --training False --record_data {folder}"
+        return f"{schooling(hparams.env)}, then {played},"
+    return f"{_training(hparams.env)} --record_data {folder}"
 
 
 def check_expert(hparams: HParams) -> None:
@@ -61,13 +75,13 @@ def schooling(env: str) -> str:
 
 
 def _training(env: str) -> str:
-    chosen = PLAYS.get(env) or f"SET{f' --env {env}' if env else ''}"
+    chosen = PLAYS.get(env) or f"ppo --env {env or 'ID'}"  # which can play anything
     return f"python train.py --hparams {chosen}"
 
 
 def data_hint(hparams: HParams) -> str | None:
     """Says that data are of the environment that is named, but with other options."""
-    metadata = read_metadata(data_folder(hparams.data)) if hparams.data else {}
+    metadata = read_metadata(_folder(hparams)) if hparams.data else {}
     if env_id_of(metadata) != hparams.env:
         return None
     there = options_of({**metadata, "train_env_kwargs": {}})
@@ -86,7 +100,7 @@ def with_environment(hparams: HParams) -> HParams:
     """
     if hparams.env or not hparams.data:
         return hparams
-    metadata = read_metadata(data_folder(hparams.data))
+    metadata = read_metadata(_folder(hparams))
     env = env_id_of(metadata)
     if not env or ":" in env or not gym_has(env):
         return hparams

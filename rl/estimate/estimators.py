@@ -36,10 +36,11 @@ class Estimated(NamedTuple):
 
 
 def chosen(names: str | None) -> list[str]:
-    """Returns the estimators of a text `is,dr`, all where there is none. Raises UsageError."""
+    """Returns the estimators of a text `is,dr`, all where there is none; "fqe" is the direct method. Raises
+    UsageError."""
     if names is None:
         return list(TITLES)
-    found = [name.strip() for name in names.split(",")]
+    found = ["dm" if name.strip() == "fqe" else name.strip() for name in names.split(",")]
     for name in found:
         if name not in TITLES:
             raise UsageError(f"unknown estimator {name!r}: {nearest(name, TITLES)}")

@@ -9,13 +9,15 @@ from rl.agents.agent import Agent
 from rl.data.dataset import read
 from rl.errors import UsageError
 from rl.estimate.behaviour import clone, no_ratios, recorded
+from rl.estimate.estimators import estimates
 from rl.estimate.policy import DataPolicy
-from rl.ops import estimation
+
+LOGGED = ("is", "wis", "pdis", "wpdis")
 
 
 class DataEstimator:
-    """Weighted importance sampling on the data that a run learns from: fitted Q evaluation would take too
-    long.
+    """Importance sampling, in its four forms, on the data that a run learns from: fitted Q evaluation, which
+    the other estimators need, would take longer than the training between two evaluations.
 
     If the data do not record the probabilities of their actions, the constructor clones the behaviour policy.
 
@@ -44,15 +46,15 @@ class DataEstimator:
         if played is None:
             played = DataPolicy(clone(data, hparams.data, hparams, seed), data, hparams.data).log_prob()
         self._played = played
-        self._reward = estimation.padded(data.reward, data.lengths)
 
     def metrics(self) -> dict[str, float]:
-        """Returns the metrics; estimates are left out if the policy gives all episodes probability 0."""
-        ratios = estimation.padded(self._policy.log_prob() - self._played, self._data.lengths)
-        arguments = ratios, self._reward, self._gamma
-        found = {
-            "estimate/wis": estimation.estimate(estimation.weighted_importance_sampling(*arguments)),
-            "estimate/wpdis": estimation.estimate(estimation.weighted_per_decision(*arguments)),
-            "estimate/effective_sample_size": estimation.effective_sample_size(ratios),
-        }
-        return {name: float(value) for name, value in found.items() if math.isfinite(value)}
+        """Returns the metrics: each estimate with its 95 % interval (`_low`, `_high`). Estimates are left out
+        if the policy gives all episodes probability 0."""
+        log_ratio = self._policy.log_prob() - self._played
+        rows = {"estimate/effective_sample_size": 0.0}
+        for name, found in estimates(LOGGED, self._data, self._gamma, log_ratio, None).items():
+            if name in LOGGED:
+                rows["estimate/effective_sample_size"] = found.effective_sample_size
+                numbers = {"": found.estimate, "_low": found.low, "_high": found.high}
+                rows |= {f"estimate/{name}{end}": number for end, number in numbers.items()}
+        return {name: number for name, number in rows.items() if math.isfinite(number)}

@@ -102,3 +102,21 @@ def alphazero_tictactoe() -> AlphaZeroHParams:
         minibatches=8,
         model=dict(hidden=(128, 128)),
     )
+
+
+@register
+def alphazero_connect_four() -> AlphaZeroHParams:
+    """AlphaZero on ConnectFour-v0 by self-play, its network evaluated against a tree search; not measured
+    here."""
+    return alphazero_tictactoe(
+        env="ConnectFour-v0",
+        env_kwargs=dict(opponent="uct_100"),
+        train_steps=4_194_304,
+        eval_period=1_048_576,
+        log_period=131_072,
+        simulations=64,
+        noise_share=0.25,
+        model=dict(
+            name="board_cnn", filters=(64,), part_hidden=(64,), hidden=(128,), activation="relu", shared=True
+        ),
+    )

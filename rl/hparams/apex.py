@@ -13,23 +13,23 @@ from rl.hparams.registry import register
 
 @register
 def apex_dqn() -> DQNHParams:
-    """Ape-X DQN, double, 3-step returns, for discrete actions: give --env ID and --num_workers N."""
+    """Ape-X DQN, double, dueling, prioritized, 3-step returns: give --env ID and --num_workers N."""
     return dqn(act_select="per_worker_epsilon", dueling=True, prioritized=True, n_step=3)
 
 
 @register
 def apex_dqn_cartpole() -> DQNHParams:
-    """Ape-X DQN on CartPole-v1, double, dueling, 10-step returns: give --num_workers N."""
+    """Ape-X DQN on CartPole-v1, double, dueling, prioritized, 10-step returns: give --num_workers N."""
     return apex_dqn(CARTPOLE, train_steps=120_000)  # with DQN's 50,000 some seeds are half-way
 
 
 @register
 def apex_ddpg() -> DDPGHParams:
-    """Ape-X DDPG on any environment with continuous actions: give --env ID, and --num_workers N."""
+    """Ape-X DDPG, prioritized, 5-step returns, for continuous actions: give --env ID and --num_workers N."""
     return ddpg(prioritized=True, n_step=5)
 
 
 @register
 def apex_ddpg_pendulum() -> DDPGHParams:
-    """Ape-X DDPG on Pendulum-v1: give --num_workers N."""
+    """Ape-X DDPG on Pendulum-v1, prioritized: give --num_workers N."""
     return ddpg_pendulum(prioritized=True)

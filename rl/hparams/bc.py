@@ -53,7 +53,7 @@ def bc_cartpole() -> BCHParams:
 
 @register
 def bc_cartpole_no_velocity() -> BCHParams:
-    """BC from data of CartPoleNoVel-v1, where velocities have to be remembered."""
+    """BC with an LSTM from data of CartPoleNoVel-v1, where velocities have to be remembered."""
     return bc_cartpole(
         env="CartPoleNoVel-v1", batch_size=32, model=dict(name="lstm", hidden=(64,), recurrent_units=64)
     )

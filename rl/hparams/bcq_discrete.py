@@ -35,7 +35,7 @@ def bcq_discrete() -> BCQDiscreteHParams:
 
 @register
 def bcq_cartpole() -> BCQDiscreteHParams:
-    """Double BCQ from data of CartPole-v1."""
+    """Double BCQ with 10-step returns from data of CartPole-v1."""
     # As with CQL: what follows from a move shows a hundred steps later.
     return bcq_discrete(OFFLINE["CartPole-v1"], lr_schedule="linear", n_step=10)
 

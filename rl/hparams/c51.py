@@ -60,7 +60,7 @@ def c51_mountaincar() -> C51HParams:
 
 @register
 def c51_lunarlander() -> C51HParams:
-    """C51 on LunarLander-v3, double, 3-step returns."""
+    """C51 on LunarLander-v3, double, 3-step returns, layer normalisation."""
     return C51HParams.of(LUNARLANDER, value_min=-200.0, value_max=300.0)
 
 

@@ -68,6 +68,12 @@ def dagger_pendulum() -> DAggerHParams:
 
 
 @register
+def dagger_hopper() -> DAggerHParams:
+    """DAgger on Hopper-v5: give expert=RUN; not measured here."""
+    return dagger(REPLAY["Hopper-v5"], train_steps=102_400, eval_period=20_000)
+
+
+@register
 def dagger_identity() -> DAggerHParams:
     """DAgger on Identity-v0: the smallest test that anything is learned."""
     return dagger(

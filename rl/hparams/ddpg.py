@@ -171,7 +171,7 @@ def ddpg_mountaincar_continuous() -> DDPGHParams:
 
 @register
 def ddpg_cartpole() -> DDPGHParams:
-    """DDPG on CartPole-v1: discrete actions."""
+    """DDPG with 10-step returns on CartPole-v1: discrete actions."""
     return ddpg(
         REPLAY["CartPole-v1"],
         small_networks(128, 128),
@@ -190,7 +190,7 @@ def ddpg_cartpole() -> DDPGHParams:
 
 @register
 def ddpg_mountaincar() -> DDPGHParams:
-    """DDPG on MountainCar-v0: discrete actions, noise correlated in time, shaped reward in training."""
+    """DDPG, prioritized, 10-step returns, on MountainCar-v0: discrete actions, shaped reward."""
     return ddpg(
         REPLAY["MountainCar-v0"],
         small_networks(128, 128),
@@ -216,7 +216,7 @@ def ddpg_mountaincar() -> DDPGHParams:
 
 @register
 def ddpg_lunarlander_continuous() -> DDPGHParams:
-    """DDPG with layer normalisation on LunarLanderContinuous-v3."""
+    """DDPG with 3-step returns and layer normalisation on LunarLanderContinuous-v3."""
     return ddpg(
         LUNARLANDER_CONTINUOUS,
         train_steps=200_000,

@@ -222,7 +222,7 @@ def dqn_linear_bandit() -> DQNHParams:
 
 @register
 def noisy_dqn_cartpole() -> DQNHParams:
-    """Double DQN with 10-step returns on CartPole-v1, noisy layers in place of random actions."""
+    """Double noisy DQN with 10-step returns and layer normalisation on CartPole-v1."""
     return dqn_cartpole(
         train_steps=300_000,  # noise explores more slowly than random actions here
         noisy=True,

@@ -55,6 +55,21 @@ def gail_cartpole() -> GAILHParams:
 
 
 @register
+def gail_hopper() -> GAILHParams:
+    """GAIL on Hopper-v5: give data=DIR; not measured here."""
+    return gail(
+        env="Hopper-v5",
+        train_steps=1_000_000,
+        eval_period=100_000,
+        normalize_observation=True,
+        num_envs=8,
+        rollout_length=256,
+        lr_schedule="linear",
+        minibatches=32,
+    )
+
+
+@register
 def gail_identity() -> GAILHParams:
     """GAIL on Identity-v0: the smallest test that anything is learned."""
     return gail(

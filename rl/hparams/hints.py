@@ -63,11 +63,12 @@ def picture_hint(hparams: Any, observation_space: spaces.Space) -> str | None:
     """Says that pictures go through dense layers alone, where that is hardly meant.
 
     Pictures are bytes [H, W, C], also as parts of an observation: large ones, or small ones where neither a
-    set nor the user chose the model. (MinAtar's boards are no bytes.)
+    set nor the user chose the model. (MinAtar's boards are no bytes.) Large ones may be of other numbers, or
+    bytes [H, W].
     """
     if hparams.model.name != "mlp":
         return None
-    for height, width, _ in _pictures(observation_space):
+    for height, width, channels in _pictures(observation_space):
         side = min(height, width)
         if side >= NATURE_LEAST:
             fitting = "nature_cnn or impala_cnn"
@@ -75,9 +76,10 @@ def picture_hint(hparams: Any, observation_space: spaces.Space) -> str | None:
             fitting = "impala_cnn or minatar_cnn"
         else:
             continue
+        lacking = "" if channels else ", behind a wrapper (env_wrappers) that adds an axis of channels"
         return (
             f"{hparams.env} shows pictures of {height} x {width}, which model mlp takes for lists of "
-            f"numbers: take model.name={fitting}"
+            f"numbers: take model.name={fitting}{lacking}"
         )
     return None
 
@@ -230,13 +232,17 @@ def _support(hparams: Any) -> str | None:
 
 
 def _pictures(space: spaces.Space) -> Iterator[tuple[int, ...]]:
-    """Returns shapes [H, W, C] of the pictures in an observation."""
+    """Returns shapes [H, W, C] of what may be pictures in an observation; C is 0 where that axis lacks."""
     if isinstance(space, spaces.Dict):
         for each in space.spaces.values():
             yield from _pictures(each)
     elif isinstance(space, spaces.Tuple):
         for each in space.spaces:
             yield from _pictures(each)
-    elif isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3:
-        first, *rest = space.shape
-        yield (*rest, first) if channels_first(space.shape) else space.shape
+    elif isinstance(space, spaces.Box) and len(space.shape) in (2, 3):
+        shape = space.shape if len(space.shape) == 3 else (*space.shape, 0)
+        if len(space.shape) == 3 and channels_first(shape):
+            shape = (*shape[1:], shape[0])
+        large, of_bytes = min(shape[:2]) >= NATURE_LEAST, space.dtype == np.uint8
+        if (large or of_bytes) if shape[2] else (large and of_bytes):
+            yield shape

@@ -44,13 +44,13 @@ def iqn_acrobot() -> IQNHParams:
 
 @register
 def iqn_mountaincar() -> IQNHParams:
-    """IQN on MountainCar-v0, double, 5-step returns."""
+    """IQN on MountainCar-v0, double, 5-step returns, layer normalisation."""
     return IQNHParams.of(MOUNTAINCAR, SMALL, model=dict(layer_norm=True))
 
 
 @register
 def iqn_lunarlander() -> IQNHParams:
-    """IQN on LunarLander-v3, double, 3-step returns."""
+    """IQN on LunarLander-v3, double, 3-step returns, layer normalisation."""
     return IQNHParams.of(LUNARLANDER, SMALL)
 
 

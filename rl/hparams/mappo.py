@@ -56,6 +56,14 @@ def mappo_spread() -> MAPPOHParams:
 
 
 @register
+def mappo_foraging() -> MAPPOHParams:
+    """MAPPO on Foraging-v0, two players and three foods; not measured here."""
+    return mappo(
+        env="Foraging-v0", train_steps=4_000_000, eval_period=400_000, num_envs=32, rollout_length=50
+    )
+
+
+@register
 def ippo_spread() -> PPOHParams:
     """IPPO on SimpleSpread-v0, three agents; not measured here."""
     return ippo(ROLLOUT["SimpleSpread-v0"], SPREAD)

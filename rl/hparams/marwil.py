@@ -41,6 +41,12 @@ def marwil_cartpole() -> MARWILHParams:
 
 
 @register
+def marwil_hopper() -> MARWILHParams:
+    """MARWIL from data of Hopper-v5; not measured here."""
+    return marwil(OFFLINE["Hopper-v5"], lr=3e-4)
+
+
+@register
 def marwil_identity() -> MARWILHParams:
     """MARWIL from data of Identity-v0: the smallest test that anything is learned."""
     return marwil(OFFLINE["Identity-v0"], small_networks(32, 32), lr=3e-3)

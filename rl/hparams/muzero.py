@@ -74,7 +74,7 @@ def muzero() -> MuZeroHParams:
 
 @register
 def muzero_cartpole() -> MuZeroHParams:
-    """MuZero, with Gumbel search, on CartPole-v1."""
+    """MuZero, with Gumbel search and 20-step returns, on CartPole-v1."""
     return muzero(
         REPLAY["CartPole-v1"],
         train_steps=150_016,
@@ -91,7 +91,7 @@ def muzero_cartpole() -> MuZeroHParams:
 
 @register
 def muzero_identity() -> MuZeroHParams:
-    """MuZero on Identity-v0: the smallest test that anything is learned."""
+    """MuZero, 1-step returns, on Identity-v0: the smallest test that anything is learned."""
     return muzero(
         REPLAY["Identity-v0"],
         simulations=4,

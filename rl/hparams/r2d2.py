@@ -66,13 +66,13 @@ SHORT_SEQUENCES = dict(
 
 @register
 def r2d2() -> R2D2HParams:
-    """R2D2 with an LSTM on any environment with discrete actions: give --env ID."""
+    """R2D2, dueling, with an LSTM, on any environment with discrete actions: give --env ID."""
     return R2D2HParams.of(SHORT_SEQUENCES)
 
 
 @register
 def r2d2_cartpole() -> R2D2HParams:
-    """R2D2 on CartPole-v1."""
+    """R2D2, dueling, with an LSTM and 10-step returns, on CartPole-v1."""
     return R2D2HParams.of(
         REPLAY["CartPole-v1"],
         SHORT_SEQUENCES,
@@ -90,13 +90,13 @@ def r2d2_cartpole() -> R2D2HParams:
 
 @register
 def r2d2_cartpole_no_velocity() -> R2D2HParams:
-    """R2D2 on CartPoleNoVel-v1, where velocities have to be remembered."""
+    """R2D2, dueling, LSTM, 10-step returns, on CartPoleNoVel-v1: velocities have to be remembered."""
     return r2d2_cartpole(env="CartPoleNoVel-v1", exploration_steps=15_000)
 
 
 @register
 def r2d2_identity() -> R2D2HParams:
-    """R2D2 on Identity-v0: the smallest test that anything is learned."""
+    """R2D2, dueling, LSTM, 1-step returns, on Identity-v0: the smallest test that anything is learned."""
     return R2D2HParams.of(
         REPLAY["Identity-v0"],
         RECURRENT,

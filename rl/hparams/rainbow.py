@@ -30,7 +30,7 @@ def rainbow() -> RainbowHParams:
 
 @register
 def rainbow_cartpole() -> RainbowHParams:
-    """Rainbow on CartPole-v1."""
+    """Rainbow with 10-step returns on CartPole-v1."""
     return RainbowHParams.of(
         CARTPOLE,
         train_steps=20_000,
@@ -43,7 +43,7 @@ def rainbow_cartpole() -> RainbowHParams:
 
 @register
 def rainbow_acrobot() -> RainbowHParams:
-    """Rainbow on Acrobot-v1."""
+    """Rainbow with 5-step returns on Acrobot-v1."""
     return RainbowHParams.of(
         ACROBOT,
         train_steps=250_000,
@@ -57,13 +57,13 @@ def rainbow_acrobot() -> RainbowHParams:
 
 @register
 def rainbow_mountaincar() -> RainbowHParams:
-    """Rainbow on MountainCar-v0."""
+    """Rainbow with 5-step returns on MountainCar-v0."""
     return RainbowHParams.of(MOUNTAINCAR, value_min=-50.0, value_max=0.0, model=dict(hidden=(64, 64)))
 
 
 @register
 def rainbow_lunarlander() -> RainbowHParams:
-    """Rainbow on LunarLander-v3."""
+    """Rainbow with layer normalisation on LunarLander-v3."""
     return RainbowHParams.of(LUNARLANDER, value_min=-200.0, value_max=300.0)
 
 

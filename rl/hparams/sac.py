@@ -53,7 +53,7 @@ def sac_mountaincar_continuous() -> SACHParams:
 
 @register
 def sac_lunarlander_continuous() -> SACHParams:
-    """SAC on LunarLanderContinuous-v3."""
+    """SAC with 5-step returns on LunarLanderContinuous-v3."""
     return sac(LUNARLANDER_CONTINUOUS, lr=7.3e-4, tau=0.01, n_step=5)
 
 

@@ -25,7 +25,7 @@ class SACDiscreteHParams(TemperatureHParams):
 
 @register
 def sac_discrete() -> SACDiscreteHParams:
-    """SAC on any environment with discrete actions: give --env ID."""
+    """SAC with 3-step returns on any environment with discrete actions: give --env ID."""
     return SACDiscreteHParams.of(
         small_networks(128, 128),
         lr=5e-4,
@@ -41,7 +41,7 @@ def sac_discrete() -> SACDiscreteHParams:
 
 @register
 def sac_discrete_cartpole() -> SACDiscreteHParams:
-    """SAC on CartPole-v1."""
+    """SAC with 10-step returns and layer normalisation on CartPole-v1."""
     return SACDiscreteHParams.of(
         REPLAY["CartPole-v1"],
         small_networks(128, 128),
@@ -61,7 +61,7 @@ def sac_discrete_cartpole() -> SACDiscreteHParams:
 
 @register
 def sac_discrete_acrobot() -> SACDiscreteHParams:
-    """SAC on Acrobot-v1."""
+    """SAC with 5-step returns and layer normalisation on Acrobot-v1."""
     return SACDiscreteHParams.of(
         REPLAY["Acrobot-v1"],
         small_networks(64, 64),

@@ -51,7 +51,7 @@ def slateq_interest_evolution() -> SlateQHParams:
 
 @register
 def slateq_identity() -> SlateQHParams:
-    """SlateQ on the smallest sessions: the smallest test that anything is learned."""
+    """Double SlateQ on the smallest sessions: the smallest test that anything is learned."""
     return slateq(
         env="InterestEvolution-v0",
         env_kwargs=dict(candidates=4, slate=1, topics=7, budget=8.0),

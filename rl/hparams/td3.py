@@ -66,7 +66,7 @@ def td3_mountaincar_continuous() -> TD3HParams:
 
 @register
 def td3_lunarlander_continuous() -> TD3HParams:
-    """TD3 with layer normalisation on LunarLanderContinuous-v3."""
+    """TD3 with 3-step returns and layer normalisation on LunarLanderContinuous-v3."""
     return td3(
         LUNARLANDER_CONTINUOUS,
         lr=1e-3,

@@ -57,7 +57,7 @@ def tqc_pendulum() -> TQCHParams:
 
 @register
 def tqc_lunarlander_continuous() -> TQCHParams:
-    """TQC on LunarLanderContinuous-v3."""
+    """TQC with 5-step returns on LunarLanderContinuous-v3."""
     return tqc(LUNARLANDER_CONTINUOUS, train_steps=500_000, lr=7.3e-4, tau=0.01, n_step=5)
 
 

@@ -49,6 +49,12 @@ def categorical_projection(probabilities: Tensor, target_atoms: Tensor, atoms: T
     return tf.reduce_sum(tf.maximum(1.0 - distance, 0.0) * probabilities[:, :, None], 1)
 
 
+def bellman_target(probabilities: Tensor, reward: Tensor, discount: Tensor, atoms: Tensor) -> Tensor:
+    """Probabilities [N, K] of `atoms` [K] for reward + discount * z, z of `probabilities` [N, K], reward and
+    discount [N] (Bellemare et al. 2017, algorithm 1)."""
+    return categorical_projection(probabilities, reward[:, None] + discount[:, None] * atoms, atoms)
+
+
 def cross_entropy(target: Tensor, logits: Tensor) -> Tensor:
     """-sum_i target_i log softmax(logits)_i: target [N, K] probabilities, logits [N, K]. Returns [N]."""
     return -tf.reduce_sum(target * tf.nn.log_softmax(logits), -1)

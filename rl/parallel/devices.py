@@ -2,14 +2,13 @@
 
 `tf.distribute` holds the variables, one copy on each device (`MirroredStrategy`, `TPUStrategy`). Each device
 plays and learns from its own part of the environments, with the same weights; sums over all parts go through
-`rl.parallel.replicas`. `rl.runners.build` makes `Devices`, and the runners of one process (`in_graph`,
-`sync`) compile with it; processes with one device (`rl.workers`) use only `compiled`.
+`rl.parallel.replicas`. Runners compile with `Devices`; processes with one device (`rl.workers`) use only
+`compiled`.
 
 A TPU compiles the whole function for all its cores. Other devices each run their own function, from their own
 thread: within one function, collective operations in two loops would deadlock, since TensorFlow names an
-    exchange
-after the loop that it is in. XLA cannot compile these exchanges; with several devices, only parts without
-them are compiled (`compiled_part`).
+exchange after the loop that it is in. XLA cannot compile these exchanges; with several devices, only parts
+without them are compiled (`compiled_part`).
 """
 
 from __future__ import annotations

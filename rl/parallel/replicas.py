@@ -6,8 +6,8 @@ exchanged inside the compiled function: between devices by TensorFlow's collecti
 processes by the group's `exchange`. Each learner must call them in the same order. With a single learner they
 return their arguments, and add nothing to the graph.
 
-They are used wherever a batch is averaged or steps are counted: `grad_comp`, some algorithms (PPO, ES, ARS),
-normalisers, priorities, random numbers by rows, `rl.runners.seeds`, and metrics (`rl.ops.loops`).
+They are used wherever a batch is averaged or steps are counted: by `grad_comp` and optimizers, algorithms
+whose updates depend on more than a gradient, normalisers, priorities, random numbers by rows, and metrics.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ _log = logging.getLogger("rl.logger")
 class Tracking:
     """Sends the log of the run in `folder` to the tracker called `kind`, in a separate thread.
 
-    name: the run's name in the tracker. resumed: whether to continue the tracker's run that `folder` names;
-        rows
-    up to the last step that was sent are not sent again.
+    name: the run's name in the tracker.
+    resumed: whether to continue the tracker's run that `folder` names; rows up to the last step that was sent
+        are not sent again.
     """
 
     def __init__(self, kind: str, folder: Path, name: str, resumed: bool):

@@ -31,6 +31,7 @@ def play_tests(
     chose the best; further ones of the best policy may be shown or filmed. Returns what they came to: where
     `stop` is requested, of those that were over by then."""
     tests: dict[str, Evaluation] = {}
+    seed = purpose_seed(Purpose.TEST)
 
     def stopped() -> bool:
         return stop.requested
@@ -54,19 +55,19 @@ def play_tests(
                 if which == "best" and same and request.record_data is None:
                     tests["best"] = tests["last"]  # the same weights would play the same episodes
                     break
-                played = {"which": which, "step": step, "address": address}
+                played = {"which": which, "step": step, "address": address, "seed": seed}
                 with _recording(request if which == "best" else None, run_dir, agent, played) as recorder:
-                    tests[which] = evaluator.run(purpose_seed(Purpose.TEST), stopped, recorder)
-                other = evaluator.other(purpose_seed(Purpose.TEST), stopped) if which == "last" else None
+                    tests[which] = evaluator.run(seed, stopped, recorder)
+                other = evaluator.other(seed, stopped) if which == "last" else None
                 if other is not None:
                     tests[other[0]] = other[1]
-        seeds = [purpose_seed(Purpose.FILM, number=episode) for episode in range(episodes)]
+        filmed = [purpose_seed(Purpose.FILM, number=episode) for episode in range(episodes)]
         if player is not None:
-            player.film_all(seeds, run_dir / "videos", f"best_step_{step:09d}", stopped)
+            player.film_all(filmed, run_dir / "videos", f"best_step_{step:09d}", stopped)
         if request.render:
             with contextlib.closing(Player(agent, "human")) as player:
-                for seed in seeds:
-                    player.play(seed, stopped)
+                for each in filmed:
+                    player.play(each, stopped)
     return tests
 
 

@@ -192,8 +192,9 @@ def picture(*shape):
         (picture(4, 48, 64), "48 x 64"),  # channels first
         (picture(7, 7, 3), None),  # MiniGrid's table of what is where
         (picture(128), None),  # Atari's memory
-        (picture(84, 84), None),  # [H, W]: no convolution takes it
-        (spaces.Box(0.0, 1.0, (84, 84, 3), np.float32), None),
+        (picture(84, 84), "84 x 84"),  # [H, W]: no convolution takes it as it is
+        (spaces.Box(0.0, 1.0, (50, 50), np.float32), None),  # a matrix of anything
+        (spaces.Box(0.0, 1.0, (84, 84, 3), np.float32), "84 x 84"),
         (spaces.Box(0, 1, (10, 10, 4), np.bool_), None),  # MinAtar: a dense network is a choice there
     ],
 )

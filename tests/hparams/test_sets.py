@@ -37,6 +37,25 @@ def test_sets_of_action_values_name_double_and_several_steps_in_their_first_line
             assert f"{hparams.n_step}-step returns" in entry.description, entry.name
 
 
+SWITCHES = {"dueling": "dueling", "noisy": "noisy", "prioritized": "priorit", "double": "double"}
+ALWAYS_NORMALIZED = ("dreamer", "muzero", "pqn")  # by their papers
+
+
+def test_every_set_names_in_its_first_line_the_switches_that_it_turns_on():
+    for entry in registry.entries():
+        hparams, said = named(entry.name), entry.description.lower()
+        usual = type(hparams)()
+        if hparams.flat().get("n_step") != usual.flat().get("n_step"):
+            assert f"{hparams.n_step}-step returns" in said, entry.name
+        for switch, word in SWITCHES.items():
+            if hparams.flat().get(switch) and not usual.flat()[switch]:
+                assert word in said, f"{entry.name}: {switch}"
+        if hparams.model.layer_norm and hparams.algo not in ALWAYS_NORMALIZED:
+            assert "layer normalisation" in said, entry.name
+        if hparams.model.name in ("lstm", "gru"):
+            assert "recurrent" in said or hparams.model.name in said, entry.name
+
+
 def test_a_set_called_with_what_differs_is_another_one_and_leaves_it_alone():
     before = dqn_cartpole()
     hparams = dqn_cartpole(CLIFF, lr=0.5, model=dict(layer_norm=True))

@@ -22,8 +22,8 @@ from rl.parallel import replicas
 from rl.parallel.devices import Devices
 
 SCRIPT = Path(__file__).parents[1] / "device_equality.py"
-# One that replays, one that learns from rollouts.
-FEW = ["dqn:Discrete", "ppo:Box"]
+# One that replays, one that learns from rollouts, one that draws numbers within its loss.
+FEW = ["dqn:Discrete", "ppo:Box", "ddpg:Discrete"]
 SETS = {name: algos.get(name).hparams_type() for name in algos.names()}
 PLAYING = [name for name, each in SETS.items() if not (each.offline or each.demonstrated or each.taught)]
 CASES = [f"{name}:{kind.__name__}" for name in PLAYING for kind in algos.get(name).action_spaces]
@@ -37,7 +37,7 @@ IN_PARTS = ["td3:Box", "sac:Box", "sac_discrete:Discrete", "ddpg:Discrete", "iqn
 def script(*arguments):
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(SCRIPT.parents[1])}
     command = [sys.executable, str(SCRIPT), *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

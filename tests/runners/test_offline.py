@@ -204,7 +204,8 @@ def test_what_does_not_fit_is_one_line_and_writes_nothing(cartpole, tmp_path):
     assert "dqn with memory=dataset learns from a data set, and none is named" in line
     assert "python train.py --hparams dqn_cartpole --record_data DIR" in line
     line = refused(**settings, data=str(tmp_path / "nowhere"))
-    assert f"there is no data set {tmp_path}/nowhere" in line and "by record_data" in line
+    assert f"there is no data set {tmp_path}/nowhere" in line
+    assert f"python train.py --hparams dqn_cartpole --record_data {tmp_path}/nowhere records one" in line
     line = refused(**settings, data=cartpole, env="Acrobot-v1")
     assert "Acrobot-v1 has" in line and "python -m rl.data" in line
     online = settings | {"memory": "uniform"}

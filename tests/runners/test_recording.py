@@ -12,6 +12,7 @@ from small_runs import TINY, trainer_of
 import rl
 from rl.cli import main
 from rl.data.dataset import Dataset, read, write
+from rl.envs.host import Purpose, purpose_seed
 from rl.errors import UsageError
 from rl.estimate.policy import DataPolicy
 from rl.hparams.merge import resolve
@@ -158,6 +159,7 @@ def test_a_tested_policy_is_recorded_once_by_command_and_from_python(tmp_path, c
         "run": str(run / "run_0"),
         "which": "best",
         "step": 64,
+        "seed": purpose_seed(Purpose.TEST),
         "eval_policy": "greedy",
     }
     evaluation = rl.load(run).evaluate(episodes=3, seed=7, record_data=data)

@@ -9,10 +9,9 @@ Deviations from the paper:
 
 1. The target network may follow by `tau` at every `target_update_period` instead of being copied.
 2. Huber loss by default where the paper clips the error's derivative: the same gradient within `huber_delta`.
-3. With `noisy`, the layers after the torso are noisy, not the torso's own.
-4. Truncated episodes bootstrap from the last observation; only terminal states do not.
-5. Collecting and learning alternate in blocks: after each rollout come `updates_per_iteration` updates.
-6. Adam by default, the paper's RMSProp by `optimizer=rmsprop`.
+3. Truncated episodes bootstrap from the last observation; only terminal states do not.
+4. Collecting and learning alternate in blocks: after each rollout come `updates_per_iteration` updates.
+5. Adam by default, the paper's RMSProp by `optimizer=rmsprop`.
 """
 
 from __future__ import annotations

@@ -30,12 +30,12 @@ class Rainbow(C51):
     """Categorical DQN with double, dueling, noisy, n-step and prioritized on, replay by the KL divergence."""
 
     hparams_type = RainbowHParams
+    biases_apart = False
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
         logits, next_logits, next_action = self.outputs(batch, seed)  # [N, A, K] twice, [N]
         next_probabilities = tf.nn.softmax(distributional.select(next_logits, next_action))  # [N, K]
-        target_atoms = batch.reward[:, None] + batch.discount[:, None] * self.atoms  # [N, K]
-        target = distributional.categorical_projection(next_probabilities, target_atoms, self.atoms)  # [N, K]
+        target = distributional.bellman_target(next_probabilities, batch.reward, batch.discount, self.atoms)
         chosen = distributional.select(logits, batch.action)  # [N, K]
         loss = distributional.cross_entropy(target, chosen)
         q_value = distributional.expectation(chosen, self.atoms)  # [N]

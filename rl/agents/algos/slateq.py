@@ -17,7 +17,7 @@ Deviations from the paper:
 3. The best slate is found by trying all of them (`slates=all`), or by the paper's top-k heuristic; its linear
    program and greedy heuristic are left out.
 4. Exploration chooses each document of a slate anew with probability epsilon; it may then name one twice.
-5. DQN's deviations 1, 2, 4 and 5 (`rl/agents/algos/dqn.py`).
+5. DQN's deviations 1 to 4 (`rl/agents/algos/dqn.py`).
 """
 
 from __future__ import annotations

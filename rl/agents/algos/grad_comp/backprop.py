@@ -1,4 +1,4 @@
-"""Gradients by back-propagation, on the whole batch at once or in microbatches."""
+"""Gradients by back-propagation, on the whole batch at once."""
 
 from __future__ import annotations
 
