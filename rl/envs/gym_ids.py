@@ -100,7 +100,7 @@ def pictures_of_ale(env_id: str, env_kwargs: dict[str, Any]) -> bool:
 
 def draws_by_opengl(env_id: str) -> bool:
     """Tells whether an environment's pictures need OpenGL, as MuJoCo's do."""
-    return str(gym_spec(env_id).entry_point).startswith("gymnasium.envs.mujoco")
+    return str(gym_spec(env_id).entry_point).startswith(("gymnasium.envs.mujoco", "rl.envs.half_cheetah"))
 
 
 def gym_spec(env_id: str) -> Any:

@@ -392,3 +392,25 @@ def rl2_bandit() -> PPOHParams:
         minibatches=4,
         model=dict(name="gru", hidden=(64,)),
     )
+
+
+@register
+def rl2_half_cheetah_velocity() -> PPOHParams:
+    """RL^2, recurrent PPO, on HalfCheetahVelocity-v0, whose episode is a trial; not measured here."""
+    return PPOHParams.of(
+        env="HalfCheetahVelocity-v0",
+        env_kwargs=dict(tasks="test"),
+        train_env_kwargs=dict(tasks="train"),
+        previous_action_reward=True,
+        normalize_observation=True,
+        normalize_reward=True,
+        train_steps=10_000_000,
+        eval_period=1_000_000,
+        log_period=50_000,
+        num_envs=32,
+        rollout_length=201,  # a trial, and its reset
+        lr_schedule="linear",
+        epochs=8,
+        minibatches=4,
+        model=dict(name="gru", hidden=(64,), recurrent_units=128),
+    )

@@ -11,6 +11,8 @@ from rl.envs.graph.bernoulli_bandits import BernoulliBandits
 from rl.envs.graph.navigation_2d import Navigation2D
 from rl.envs.graph.pendulum_mass import PendulumMass
 from rl.envs.graph.tasks import TaskEnv, part
+from rl.envs.half_cheetah_velocity_gym import PARTS, PaidForVelocity
+from rl.envs.half_cheetah_velocity_gym import part as unit_of
 from rl.errors import UsageError
 from rl.ops import random
 
@@ -125,3 +127,35 @@ def test_a_pendulum_of_another_mass_is_gymnasiums() -> None:
         np.testing.assert_allclose(after.reward, [each[1] for each in expected], atol=2e-3)
     with pytest.raises(UsageError, match="lightest <= heaviest"):
         PendulumMass(1, lightest=2.0, heaviest=1.0)
+
+
+class Runner(gymnasium.Env):
+    """Runs as fast as the action says, and tells of it as HalfCheetah does."""
+
+    observation_space = action_space = gymnasium.spaces.Box(-9.0, 9.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        info = {"x_velocity": float(action[0]), "reward_ctrl": -0.05 * float(action[0]) ** 2}
+        return np.zeros(1, np.float32), 99.0, False, False, info
+
+
+def test_a_cheetah_is_paid_for_the_nearness_to_a_velocity_of_its_half_of_the_tasks() -> None:
+    for tasks, bands in (("train", {0, 2, 4, 6, 8}), ("test", {1, 3, 5, 7, 9}), ("all", set(range(10)))):
+        env, goals = PaidForVelocity(Runner(), tasks), []
+        for seed in range(100):
+            goals.append(env.reset(seed=seed)[1]["goal"])
+            again = env.reset(seed=seed)[1]["goal"]
+            assert again == goals[-1] == env.step(np.array([1.5], np.float32))[4]["goal"]
+        reward = env.step(np.array([1.5], np.float32))[1]
+        np.testing.assert_allclose(reward, -abs(1.5 - goals[-1]) - 0.05 * 2.25, rtol=1e-6)
+        assert {int(goal / 2.0 * 10) for goal in goals} == bands
+    for unit in (0.0, 0.1, 0.19, 0.2, 0.99):
+        for tasks in ("train", "test", "all"):
+            expected = part(tasks, tf.constant(unit, tf.float32)).numpy()
+            np.testing.assert_allclose(unit_of(PARTS[tasks], unit), expected, atol=2e-6)
+    with pytest.raises(ValueError, match="needs one of all, train, test"):
+        PaidForVelocity(Runner(), "tests")
