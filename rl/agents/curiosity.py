@@ -67,13 +67,21 @@ class Curiosity:
         observation_space: of one environment.
         action_space: likewise.
         seed: of the run.
+        workers: how many processes send rollouts; None: one makes them all.
     """
 
     networks: dict[str, keras.Model]
     learning: tuple[str, ...]  # names of the networks that learn
 
-    def __init__(self, hparams: HParams, observation_space: Any, action_space: Any, seed: int):
-        self.hparams, self.action_space = hparams, action_space
+    def __init__(
+        self,
+        hparams: HParams,
+        observation_space: Any,
+        action_space: Any,
+        seed: int,
+        workers: int | None = None,
+    ):
+        self.hparams, self.action_space, self.workers = hparams, action_space, workers
         self.encoder = ObservationEncoder(observation_space, False, action_space)
         self.build(Initializers(seed + OTHER_WEIGHTS, hparams.model.init))
         self.trained = [each for name in self.learning for each in self.networks[name].trainable_variables]
@@ -95,9 +103,11 @@ class Curiosity:
         """Returns the loss of each move, float32 [N]."""
         raise NotImplementedError
 
-    def observe(self, trajectory: Trajectory) -> None:
-        """Updates statistics with a rollout [T, B], once for each; does nothing unless a subclass has
-        some."""
+    def observe(self, trajectory: Trajectory, worker: Tensor | None = None) -> None:
+        """Updates statistics with a rollout [T, B], once for each; does nothing unless a subclass has some.
+
+        worker: the number of the rollout's worker, int32 scalar.
+        """
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -210,7 +220,7 @@ class RND(Curiosity):
         self.moments = Moments(
             *(tf.Variable(each, trainable=False) for each in no_moments(self.encoder.size))
         )
-        self.scale = RewardScale(hparams.num_envs, GAMMA, clip=float("inf"))
+        self.scale = RewardScale(hparams.num_envs, GAMMA, float("inf"), self.workers)
 
     def bonus(self, moves: Moves) -> Tensor:
         return self.scale.scaled(self.loss(moves))
@@ -221,7 +231,7 @@ class RND(Curiosity):
         )
         return curiosity.distillation_error(self.predictor(x), tf.stop_gradient(self.target(x)))
 
-    def observe(self, trajectory: Trajectory) -> None:
+    def observe(self, trajectory: Trajectory, worker: Tensor | None = None) -> None:
         """Updates the mean and deviation of observations, then the deviation of intrinsic returns, which
         continue across the ends of episodes."""
         moves = moves_of(trajectory)
@@ -229,7 +239,7 @@ class RND(Curiosity):
         rows = self.encoder(moves.next_observation)
         assign_moments(self.moments, merge_moments(before, rows, tf.ones_like(moves.mask)))
         error = tf.reshape(self.loss(moves), trajectory.mask.shape) * trajectory.mask  # [T, B]
-        self.scale.observe(error, tf.zeros_like(trajectory.terminated), trajectory.mask)
+        self.scale.observe(error, tf.zeros_like(trajectory.terminated), trajectory.mask, worker)
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -256,9 +266,9 @@ def rewarded(curious: Curiosity | None, experience: Any, seed: Tensor) -> tuple[
 
 
 def make_curiosity(
-    hparams: HParams, observation_space: Any, action_space: Any, seed: int
+    hparams: HParams, observation_space: Any, action_space: Any, seed: int, workers: int | None = None
 ) -> Curiosity | None:
     """Returns the curiosity module that the hparams name; None if they name none."""
     kinds: dict[str, type[Curiosity]] = {"icm": ICM, "rnd": RND}
     name = hparams.curiosity
-    return None if name is None else kinds[name](hparams, observation_space, action_space, seed)
+    return None if name is None else kinds[name](hparams, observation_space, action_space, seed, workers)

@@ -100,7 +100,7 @@ def _check_here(hparams: HParams, experience: str, workers: Workers | None, stra
     if hparams.taught:
         check_asked_here(hparams, workers, strategy)
     if hparams.curiosity is not None:
-        check_curious_here(hparams, experience, workers, strategy)
+        check_curious_here(hparams, experience, strategy)
     if hparams.searches:
         check_searched_here(hparams, workers)
     if hparams.adapts:

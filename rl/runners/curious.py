@@ -11,7 +11,7 @@ from rl.hparams.hparams import HParams
 from rl.parallel.devices import Devices
 
 
-def check_curious_here(hparams: HParams, experience: str, workers: Any, strategy: Any) -> None:
+def check_curious_here(hparams: HParams, experience: str, strategy: Any) -> None:
     """Raises UsageError where a run does not support intrinsic rewards, before anything is built."""
     said = f"curiosity={hparams.curiosity}"
     if experience == "parameters":
@@ -23,14 +23,19 @@ def check_curious_here(hparams: HParams, experience: str, workers: Any, strategy
         raise UsageError(
             f"{said} rewards what is played, {hparams.algo} learns from others here: leave it out"
         )
-    if workers is not None:
-        raise UsageError(f"{said}: what is new is found in this process, leave --num_workers out")
+    if hparams.num_learners > 1 or hparams.buffer_shards:
+        raise UsageError(
+            f"{said}: what is new is found by one learner, in rollouts: leave num_learners and buffer_shards "
+            "out"
+        )
     if Devices(strategy).count > 1:
         raise UsageError(f"{said}: what is new is found on one device, show it one of them")
 
 
-def curiosity_of(agent: Agent[Any], seed: int) -> Curiosity | None:
+def curiosity_of(agent: Agent[Any], seed: int, workers: int | None = None) -> Curiosity | None:
     """Returns the curiosity module that an agent's hparams name; None if they name none.
+
+    workers: how many processes send rollouts; None: this one makes them all.
 
     Raises:
         UsageError: the environment is one of many agents.
@@ -40,4 +45,4 @@ def curiosity_of(agent: Agent[Any], seed: int) -> Curiosity | None:
         raise UsageError(
             f"curiosity={hparams.curiosity} is for one agent, {hparams.env} has several here: leave it out"
         )
-    return make_curiosity(hparams, agent.observation_space, agent.action_space, seed)
+    return make_curiosity(hparams, agent.observation_space, agent.action_space, seed, workers)

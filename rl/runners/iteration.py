@@ -102,7 +102,7 @@ class Iteration:
             ended = tf.logical_or(unseen.terminated, unseen.truncated)
             self.reward_scale.observe(unseen.reward, ended, unseen.mask, worker)
         if self._curiosity is not None:
-            self._curiosity.observe(unseen)
+            self._curiosity.observe(unseen, worker)
         if agent.experience in ("rollout", "parameters"):
             if self._values_anew:
                 value = {"value": agent.values(trajectory, seed)}

@@ -20,6 +20,7 @@ from rl.ops import loops
 from rl.parallel.devices import compiled, fuses
 from rl.runners.actor import flat_weights
 from rl.runners.blocks import BlockContent, BlockLayout
+from rl.runners.curious import curiosity_of
 from rl.runners.iteration import Iteration
 from rl.runners.parts import make_memory, memory_class, memory_spec, reward_augmentation, start_mode
 from rl.types import Tensor
@@ -91,7 +92,10 @@ class Learning:
             signature = [*self.layout.signature, tf.TensorSpec([], tf.int32)]
         late = not together(agent.experience, hparams)
         augment = reward_augmentation(agent)
-        self.iteration = Iteration(agent, memory, assignment.seed, augment, assignment.workers, late)
+        curiosity = curiosity_of(agent, assignment.seed, assignment.workers)
+        self.iteration = Iteration(
+            agent, memory, assignment.seed, augment, assignment.workers, late, curiosity=curiosity
+        )
         self._call = compiled(self._learned, signature, jit_compile, fuses(agent, jit_compile))
 
     def from_rollouts(self, blocks: list[list[np.ndarray]], worker: int) -> Learned:

@@ -210,7 +210,8 @@ def test_data_and_several_devices_are_refused(monkeypatch):
 
     assert "plays nothing" in refused("cql_discrete-dqn_identity", data="somewhere", memory="dataset")
     assert "learns from others here" in refused("dqn_identity", data="somewhere")
-    assert "leave --num_workers out" in refused("ppo_identity", Workers(2))
+    for name, several in (("impala_cartpole", {"num_learners": 2}), ("dqn_identity", {"buffer_shards": 1})):
+        assert "leave num_learners and buffer_shards out" in refused(name, Workers(2), **several)
     monkeypatch.setattr(curious, "Devices", lambda strategy: Two())
     assert "on one device, show it one of them" in refused("ppo_identity")
 

@@ -233,3 +233,15 @@ def test_recurrent_replay_gets_whole_sequences_from_one_worker(build):
     memory = runner.memory
     memory.check_valid()
     assert memory.period == 3 * 5 + 1 and memory.span == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["icm", "rnd"])
+def test_what_is_new_is_found_in_the_rollouts_of_all_workers(build, state_of, kind):
+    runner = build("impala_cartpole", workers=TWO, curiosity=kind, num_envs=2, rollout_length=8)
+    before = state_of(runner)
+    sums = runner.run(6)
+    assert sums["intrinsic_reward"] > 0.0 and sums["curiosity_loss"] > 0.0
+    after, taught = state_of(runner), "curiosity/predictor" if kind == "rnd" else "curiosity/forward"
+    assert any((after[name] != each).any() for name, each in before.items() if taught in name)
+    assert all((after[name] == each).all() for name, each in before.items() if "curiosity/target" in name)
