@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,12 @@ from rl.envs.own import PETTINGZOOS_OWN
 from rl.envs.registry import PETTINGZOO
 from rl.errors import UsageError, nearest, where_raised
 from rl.spaces import ACTION_MASK
+
+# PettingZoo does not say where agents have opposed rewards, so these stand here, by name without the version:
+# those of its authors' environments that are played at once (of Atari's all but one), and the one game by
+# turns that is not played against each other. An environment may say otherwise by an attribute `cooperative`.
+OPPOSED = ("rps", "simple_adversary", "simple_crypto", "simple_push", "simple_tag", "simple_world_comm")
+OPPOSED_FAMILY, COOPERATIVE = "atari", ("entombed_cooperative", "hanabi")
 
 
 def make_parallel(env_id: str, options: dict[str, Any]) -> Any:
@@ -55,6 +62,23 @@ def make_parallel(env_id: str, options: dict[str, Any]) -> Any:
             f"environment {env_id} has no possible_agents: its agents have to be known from the start"
         )
     return env
+
+
+def is_cooperative(env_id: str, env: Any) -> bool:
+    """Says whether the sum of rewards is what all agents of an environment are after. env: of
+    `make_parallel`."""
+    from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper as by_turns
+
+    said = getattr(getattr(env, "unwrapped", env), "cooperative", None)
+    if said is not None:
+        return bool(said)
+    parts = re.split(r"[./]", re.sub(r"[-_]v\d+$", "", env_id.removeprefix(PETTINGZOO)))
+    if parts[0] in PETTINGZOOS_OWN or "/" in env_id:
+        if parts[-1] in COOPERATIVE:
+            return True
+        if parts[-1] in OPPOSED or OPPOSED_FAMILY in parts:
+            return False
+    return not isinstance(env, by_turns)
 
 
 def _maker(env_id: str, pettingzoo: Any) -> tuple[str, Callable[..., Any]]:
