@@ -233,6 +233,17 @@ def test_a_saved_run_may_name_what_is_pettingzoos_own_or_was_imported() -> None:
     assert "antigravity" not in sys.modules
 
 
+@pytest.mark.parametrize("env_id", ["classic/chess-v6", "pettingzoo.classic.chess_v6"])
+def test_a_game_whose_package_is_missing_says_how_to_install_that(
+    monkeypatch: pytest.MonkeyPatch, env_id: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "chess", None)  # also where it is installed
+    for name in [each for each in sys.modules if each.startswith("pettingzoo.classic.chess")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(UsageError, match=r"missing: .*chess.*: \./setup\.sh uv pip install chess$"):
+        TeamEnvs(f"pettingzoo:{env_id}", 1)
+
+
 def test_without_the_package_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
