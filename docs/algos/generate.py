@@ -81,6 +81,8 @@ Those under `train/` stand on the algorithms' pages; they are means over the upd
 | `eval/success_rate` | the share of these that reached their goal, where the environment says so \
 ([how](../environments.md#success-and-other-numbers-of-an-episode)) |
 | `eval/NAME`, of `info_keys` | the mean of that number of the last step's `info` |
+| `eval/return_AGENT` | with [many agents](../agents.md): the mean of what that agent was paid in these \
+episodes; all other returns are the team's |
 | `episode/success_rate`, `episode/NAME` | the same of training episodes, \
 where training is on Gymnasium |
 | `estimate/*` | with `estimate=true`: the discounted return by the data ([how](../offline.md)) |

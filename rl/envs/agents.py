@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,8 +14,11 @@ from gymnasium import spaces
 
 from rl.errors import UsageError, nearest
 from rl.spaces import ACTION_MASK
+from rl.types import Nest
 
 VIEWS = ("rows", "rows_and_state", "joint")
+# What other columns after `return_` are called (`rl.runners.evaluate`).
+TAKEN = {"mean", "std", "min", "max", "mean_sampled", "mean_greedy"}
 
 
 class OfAgents(spaces.Box):
@@ -83,6 +87,37 @@ def state_space(env: AgentsSpaces) -> spaces.Box:
         return env.state_space
     size = len(env.agent_names) * math.prod(_parts(env)["observation"].shape or ())
     return spaces.Box(-np.inf, np.inf, (size,), np.float32)
+
+
+class OwnRewards:
+    """What each agent is paid, of environments on the host in any view.
+
+    Args:
+        space: of observations.
+        rows: of each environment (`HostEnv.agents`).
+
+    Attributes:
+        names: of the A agents, as parts of columns' names: their numbers where a name is no such part.
+            Empty where an environment is played by one.
+    """
+
+    def __init__(self, space: spaces.Space, rows: int):
+        parts = space.spaces if isinstance(space, spaces.Dict) else {}
+        found, self._rows = parts.get("agent" if rows > 1 else "alive"), rows > 1
+        names = [str(each) for each in found.names] if isinstance(found, OfAgents) else []
+        legal = len(set(names)) == len(names) and all(re.fullmatch(r"[\w.+-]+", each) for each in names)
+        self.names = tuple(names if legal and not TAKEN & set(names) else map(str, range(len(names))))
+
+    def of_step(self, before: Nest, reward: np.ndarray, gone: np.ndarray, after: Nest) -> np.ndarray:
+        """Returns rewards [B, A] of one step, 0 after an agent has left, also where all are paid the same.
+
+        before, after: observations [rows, ...]; reward: [rows]; gone: [rows] bool, before the step.
+        """
+        if not self.names:
+            return np.zeros((len(reward), 0), np.float32)
+        if self._rows:
+            return np.where(gone, 0.0, reward).reshape(-1, len(self.names))
+        return after["reward"] if "reward" in after else reward[:, None] * before["alive"]
 
 
 def _of_agents(env: AgentsSpaces) -> OfAgents:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,12 @@ from rl.envs.own import PETTINGZOOS_OWN
 from rl.envs.registry import PETTINGZOO
 from rl.errors import UsageError, nearest, where_raised
 from rl.spaces import ACTION_MASK
+
+# PettingZoo does not say where agents have opposed rewards, so these stand here, by name without the version:
+# those of its authors' environments that are played at once (of Atari's all but one), and the one game by
+# turns that is not played against each other. An environment may say otherwise by an attribute `cooperative`.
+OPPOSED = ("rps", "simple_adversary", "simple_crypto", "simple_push", "simple_tag", "simple_world_comm")
+OPPOSED_FAMILY, COOPERATIVE = "atari", ("entombed_cooperative", "hanabi")
 
 
 def make_parallel(env_id: str, options: dict[str, Any]) -> Any:
@@ -41,7 +48,7 @@ def make_parallel(env_id: str, options: dict[str, Any]) -> Any:
     try:
         env = make(**options)
     except ImportError as error:
-        raise UsageError(f"environment {env_id} needs a package that is missing: {error}") from error
+        raise _needs(env_id, error) from error
     except (TypeError, ValueError, AssertionError) as error:
         line = " ".join(str(error).split()) or type(error).__name__
         raise UsageError(f"PettingZoo cannot make {env_id} with {options}: {line}") from error
@@ -55,6 +62,23 @@ def make_parallel(env_id: str, options: dict[str, Any]) -> Any:
             f"environment {env_id} has no possible_agents: its agents have to be known from the start"
         )
     return env
+
+
+def is_cooperative(env_id: str, env: Any) -> bool:
+    """Says whether the sum of rewards is what all agents of an environment are after. env: of
+    `make_parallel`."""
+    from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper as by_turns
+
+    said = getattr(getattr(env, "unwrapped", env), "cooperative", None)
+    if said is not None:
+        return bool(said)
+    parts = re.split(r"[./]", re.sub(r"[-_]v\d+$", "", env_id.removeprefix(PETTINGZOO)))
+    if _is_its_own(env_id):
+        if parts[-1] in COOPERATIVE:
+            return True
+        if parts[-1] in OPPOSED or OPPOSED_FAMILY in parts:
+            return False
+    return not isinstance(env, by_turns)
 
 
 def _maker(env_id: str, pettingzoo: Any) -> tuple[str, Callable[..., Any]]:
@@ -73,6 +97,8 @@ def _maker(env_id: str, pettingzoo: Any) -> tuple[str, Callable[..., Any]]:
     except ImportError as error:
         if name.partition(".")[0] in PETTINGZOOS_OWN and error.name == name.partition(".")[0]:
             raise missing_extra(env_id, "pettingzoo") from error
+        if _is_its_own(env_id) and _package(error) not in (None, *PETTINGZOOS_OWN):
+            raise _needs(env_id, error) from error
         raise UsageError(f"environment {env_id}: cannot import {name}: {error}") from error
     except (Exception, SystemExit) as error:  # whatever a module of the user's raises, or no name of one
         what = f"cannot import {name or 'nothing'}: {where_raised(error)}"
@@ -81,6 +107,25 @@ def _maker(env_id: str, pettingzoo: Any) -> tuple[str, Callable[..., Any]]:
         if callable(getattr(module, function, None)):
             return kind, getattr(module, function)
     raise UsageError(f"environment {env_id}: module {name} has neither parallel_env() nor env()")
+
+
+def _is_its_own(env_id: str) -> bool:
+    """Says whether an environment is of PettingZoo's authors, by its id or module."""
+    name = env_id.removeprefix(PETTINGZOO)
+    return "/" in name or name.partition(".")[0] in PETTINGZOOS_OWN
+
+
+def _package(error: ImportError) -> str | None:
+    """Returns the package that an import did not find."""
+    return error.name.partition(".")[0] if isinstance(error, ModuleNotFoundError) and error.name else None
+
+
+def _needs(env_id: str, error: ImportError) -> UsageError:
+    """Returns the error that says which package an environment lacks, and how to install it, where it is
+    one of PettingZoo's: what these import has the names under which it is installed."""
+    line, package = " ".join(str(error).split()), _package(error) if _is_its_own(env_id) else None
+    hint = "" if package is None else f": ./setup.sh uv pip install {package}"
+    return UsageError(f"environment {env_id} needs a package that is missing: {line}{hint}")
 
 
 class Seen:

@@ -24,6 +24,7 @@ from rl.envs.pettingzoo_envs import (
     common_action_space,
     common_observation_space,
     flat,
+    is_cooperative,
     make_parallel,
 )
 from rl.errors import UsageError
@@ -48,6 +49,7 @@ class TeamEnvs:
     """B PettingZoo environments stepped one after another; next-step autoreset of each as a whole.
 
     Its spaces and `agent_names` are those of `rl.envs.agents.AgentsSpaces`; rewards are each agent's own.
+    `cooperative` says whether their sum is what all are after.
 
     Args:
         env_id: "pettingzoo:" and an id or a module.
@@ -75,7 +77,7 @@ class TeamEnvs:
         first = self.envs[0]
         self.agent_names = tuple(first.possible_agents)
         infos = first.reset(seed=0)[1]
-        self.shared_reward = False
+        self.shared_reward, self.cooperative = False, is_cooperative(env_id, first)
         self.num_envs, self._limit = num_envs, math.inf if max_episode_steps is None else max_episode_steps
         self.fps = float(first.metadata.get("render_fps") or 30)
 

@@ -12,6 +12,7 @@ import optree
 
 from rl.agents.agent import Agent
 from rl.data.recorder import Recorder
+from rl.envs.agents import OwnRewards
 from rl.envs.faults import played, watched
 from rl.envs.graph.versus import Versus
 from rl.envs.graph_host import GraphHost
@@ -37,7 +38,7 @@ class Evaluation(NamedTuple):
     returns: np.ndarray  # [episodes]
     lengths: np.ndarray  # [episodes]
     # By name, [episodes] each, NaN for episodes of which it was not said: `success_rate`, 1 where an episode
-    # succeeded, and the hparam `info_keys` (`rl.envs.measures`).
+    # succeeded, the hparam `info_keys` (`rl.envs.measures`), and with many agents `return_AGENT`, its own.
     measures: Mapping[str, np.ndarray] = {}
 
     @property
@@ -151,7 +152,8 @@ class Evaluator:
         if recorder is not None:
             recorder.start_over()  # it may have been told of episodes in which an environment failed
         envs, keys = self._envs, self.agent.hparams.info_keys
-        tally = _Tally(self.episodes, self._num_envs, keys)
+        own = OwnRewards(envs.observation_space, envs.agents)
+        tally = _Tally(self.episodes, self._num_envs, keys, own.names)
         envs.tell_ends(tally.tell)
         doing("the environment's reset, of an evaluation")
         observation = envs.reset(seed)
@@ -174,8 +176,9 @@ class Evaluator:
                 columns = _row(before, observation), _row(action)
                 recorder.add(t * self._num_envs, *columns, *numbers, log_prob=log_prob, agents=agents)
             actor.forget(gone)
+            paid = own.of_step(before, reward, gone, observation)
             gone = terminated | truncated  # [rows]
-            tally.add(reward, gone, envs.team_share)
+            tally.add(reward, gone, envs.team_share, paid)
             if truncated.any():
                 cut |= bool((tally.by_env(truncated).any(1) & (tally.length >= envs.step_limit)).any())
             if tally.complete:
@@ -210,13 +213,15 @@ class _Tally:
         episodes: how many all of them play together.
         count: B.
         keys: of the infos of last steps (`rl.envs.measures`).
+        agents: names of A agents, whose own returns are measures; empty: there is one.
 
     Attributes:
         length: [B] steps of the running episodes.
         last_info: of the newest episode that ended; None where infos are not told.
     """
 
-    def __init__(self, episodes: int, count: int, keys: Sequence[str]):
+    def __init__(self, episodes: int, count: int, keys: Sequence[str], agents: Sequence[str] = ()):
+        self._agents, self._own = agents, np.zeros((count, len(agents)))  # _own: sums of running episodes
         self._keys, self._infos = keys, dict[int, Any]()  # _infos: of the step under way, by environment
         self.last_info: Any = None
         self._wanted = np.array([len(range(i, episodes, count)) for i in range(count)])
@@ -244,12 +249,15 @@ class _Tally:
         told of that step."""
         self._infos[env] = self.last_info = info
 
-    def add(self, reward: np.ndarray, gone: np.ndarray, share: float) -> None:
+    def add(self, reward: np.ndarray, gone: np.ndarray, share: float, own: np.ndarray) -> None:
         """Adds a step. reward, gone: of each row, the reward and whether its episode is over; share: the
-        factor that turns the sum of the agents' rewards into the team's reward."""
+        factor that turns the sum of the agents' rewards into the team's reward; own: rewards [B, A]."""
         self.length += 1.0
         if self._any_ended:  # this step is a reset, and belongs to no episode
             self._total[self._ended] = self.length[self._ended] = 0.0
+            self._own[self._ended] = 0.0
+        if self._agents:
+            self._own += own
         self._total += self.by_env(reward).sum(1) * share
         self._any_ended = bool(gone.any())
         if not self._any_ended:  # nearly every step
@@ -258,6 +266,8 @@ class _Tally:
         self._ended = np.all(self.by_env(gone), 1)
         for i in np.flatnonzero(self._ended):
             measures = measures_of(self._infos.pop(int(i), None), self._keys)
+            returns = zip(self._agents, self._own[i].tolist(), strict=True)
+            measures |= {f"return_{name}": each for name, each in returns}
             self._played[i].append((float(self._total[i]), float(self.length[i]), measures))
 
     def evaluation(self) -> Evaluation:

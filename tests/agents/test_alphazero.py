@@ -163,3 +163,9 @@ def test_it_learns_from_both_sides_and_plays_all_games(build):
 def test_what_it_cannot_do_is_one_line(overrides, line):
     with pytest.raises(UsageError, match=line):
         build_runner(resolve("alphazero_sparse_cartpole", overrides), 0)
+
+
+def test_a_game_for_two_has_no_score_to_rank_and_names_the_hyperparameter_that_asks():
+    model = model_of(make_env("TicTacToe-v0", "graph", 1))
+    with pytest.raises(UsageError, match="rank_percentile: ranks are for one player"):
+        model.score(tf.zeros([1, 9], tf.int32))

@@ -110,6 +110,7 @@ def test_networks_with_memory_keep_a_state_for_each_group(build):
         ("ppo", "lift:a,*:b", "no agent of TinyTeam-v0 is called lift: did you mean left"),
         ("dqn", "left", "needs independent, or PATTERN:GROUP,..., such as adversary_"),
         ("vdn", "independent", "TinyTeam-v0 has one network under vdn: leave it out"),
+        ("maddpg", "independent", "maddpg's agents have networks of their own already: leave it out"),
     ],
 )
 def test_groups_that_do_not_fit_the_agents_are_one_line(build, algo, policies, message):

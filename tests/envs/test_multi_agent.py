@@ -117,6 +117,17 @@ def test_the_two_step_game_pays_as_its_paper_says(choice: tuple[int, int, int], 
     assert first.observation["state"].numpy().argmax() == 1 + choice[0]
 
 
+def test_the_two_step_game_shows_in_a_picture_where_the_first_team_is() -> None:
+    env = make_eval_envs("TwoStepGame-v0", 2)
+    env.reset(0)
+    first = env.render()
+    env.step(np.array([1, 0, 0, 0]))  # the first team to game 2B, the second one to 2A
+    then = env.render()
+    assert first.shape == then.shape == (32, 96, 3) and first.dtype == np.uint8
+    changed = (first != then).any((0, 2)).reshape(3, 32).any(1)
+    assert changed.tolist() == [True, False, True]
+
+
 def test_an_episode_of_a_team_is_counted_once_and_pays_the_sum() -> None:
     team = Team(3, 1.0)
     reward = tf.constant([[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from rl.envs import make_env, make_eval_envs
 from rl.envs.host import env_seeds
 from rl.envs.make import chosen_backend
 from rl.envs.own import check_trusted
+from rl.envs.pettingzoo_envs import is_cooperative
 from rl.envs.pettingzoo_host import JointHost, RowsHost, TeamEnvs
 from rl.errors import UsageError
 
@@ -158,6 +160,45 @@ def test_unequal_boxes_of_actions_are_as_wide_as_the_widest() -> None:
 
 
 @pytest.mark.parametrize(
+    ("env_id", "expected"),
+    [
+        (TAG, False),
+        ("pettingzoo:mpe2.simple_push_v3", False),
+        ("pettingzoo:mpe2.simple_spread_v3", True),
+        (TICTACTOE, False),
+        ("pettingzoo:pettingzoo.classic.connect_four_v3", False),
+        ("pettingzoo:classic/rps_v2", False),
+        (LEAVING, True),
+    ],
+)
+def test_spaces_say_whose_rewards_are_opposed(env_id: str, expected: bool) -> None:
+    host = make_env(env_id, "auto", 1, view="joint")
+    assert host.observation_space["alive"].cooperative == expected
+
+
+@pytest.mark.parametrize(
+    ("env_id", "expected"),
+    [
+        ("pettingzoo:classic/hanabi-v5", True),
+        ("pettingzoo:atari/pong_v3", False),
+        ("pettingzoo:pettingzoo.atari.entombed_cooperative_v3", True),
+        ("pettingzoo:my_own.simple_tag", True),
+    ],
+)
+def test_what_is_known_of_a_name_holds_for_pettingzoos_own_alone(env_id: str, expected: bool) -> None:
+    env: Any = SimpleNamespace()
+    assert is_cooperative(env_id, env) == expected
+    env.cooperative = not expected  # the environment's own word counts more
+    assert is_cooperative(env_id, env) != expected
+
+
+@pytest.mark.parametrize("env_id", [TAG, "pettingzoo:classic/connect_four_v3"])
+def test_the_value_of_a_team_is_refused_where_rewards_are_opposed(build: Any, env_id: str) -> None:
+    with pytest.raises(UsageError, match=f"agents of {env_id} have opposed rewards"):
+        build("qmix", env=env_id)
+
+
+@pytest.mark.parametrize(
     ("env_id", "options", "says"),
     [
         ("pettingzoo:classic/tictacto_v3", {}, "tictactoe"),
@@ -190,6 +231,17 @@ def test_a_saved_run_may_name_what_is_pettingzoos_own_or_was_imported() -> None:
     with pytest.raises(UsageError, match="import antigravity first"):
         check_trusted("run", "pettingzoo:antigravity", [])
     assert "antigravity" not in sys.modules
+
+
+@pytest.mark.parametrize("env_id", ["classic/chess-v6", "pettingzoo.classic.chess_v6"])
+def test_a_game_whose_package_is_missing_says_how_to_install_that(
+    monkeypatch: pytest.MonkeyPatch, env_id: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "chess", None)  # also where it is installed
+    for name in [each for each in sys.modules if each.startswith("pettingzoo.classic.chess")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(UsageError, match=r"missing: .*chess.*: \./setup\.sh uv pip install chess$"):
+        TeamEnvs(f"pettingzoo:{env_id}", 1)
 
 
 def test_without_the_package_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

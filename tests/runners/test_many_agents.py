@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from gymnasium import spaces
 from marked import rest
 
 from rl.data.dataset import read
+from rl.envs.agents import OfAgents, OwnRewards
+from rl.envs.graph.multi_agent import agents_view
 from rl.envs.graph_host import GraphHost
 from rl.envs.make import make_env
 from rl.envs.registry import registry as envs
@@ -17,6 +20,8 @@ from rl.errors import UsageError
 from rl.runners.evaluate import Evaluator
 from rl.runners.recording import policy_recorder
 from tests.leavers import ENV_ID, PAY, Leavers
+
+OWN = {"return_first": 1.0, "return_second": 4.0, "return_third": 9.0}  # of each agent, while it is there
 
 
 @pytest.fixture(autouse=True)
@@ -60,13 +65,52 @@ def test_seen_jointly_steps_and_episodes_are_the_same(build):
     # An episode takes 3 steps and the reset: 2 environments have had 2 each.
     expected = {"episodes": 4, "episode_return": 4 * 14, "episode_length": 4 * 3, "transitions": 4 * 3}
     assert {name: sums[name] for name in expected} == expected
-    assert Evaluator(runner.agent, 2).run(0).returns.tolist() == [14.0] * 2
+    found = Evaluator(runner.agent, 2).run(0)
+    assert found.returns.tolist() == [14.0] * 2 and found.means() == OWN
 
 
 def test_an_evaluation_plays_whole_teams(build):
     runner = build("ppo", env=ENV_ID, num_envs=2, rollout_length=8, minibatches=2, epochs=1, compile="graph")
     found = Evaluator(runner.agent, 3).run(0)
     assert found.returns.tolist() == [14.0] * 3 and found.lengths.tolist() == [3.0] * 3
+    assert {name: each.tolist() for name, each in found.measures.items()} == {
+        name: [each] * 3 for name, each in OWN.items()
+    }
+    assert found.metrics()["eval/return_third"] == 9.0 and found.metrics()["eval/return_mean"] == 14.0
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_where_all_are_paid_the_same_an_agents_own_return_ends_when_it_leaves(joint):
+    class Alike(Leavers):
+        shared_reward = True
+
+        def dynamics(self, physics, action, seed):
+            physics, reward, gone = super().dynamics(physics, action, seed)
+            return physics, tf.fill(reward.shape, 10.0), gone
+
+    host = GraphHost(agents_view(Alike(2), "joint" if joint else "rows"))
+    own = OwnRewards(host.observation_space, host.agents)
+    before, gone, total = host.reset(0), np.zeros(host.num_envs, bool), np.zeros((2, 3))
+    for _ in range(7):  # an episode, its reset, and another one
+        after, reward, terminated, truncated = host.step(np.zeros(6, np.int64).reshape(host.num_envs, -1))
+        total += own.of_step(before, reward, gone, after)
+        before, gone = after, terminated | truncated
+    assert total.tolist() == [[20.0, 40.0, 60.0]] * 2
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("adversary_0", "agent_0"), ("adversary_0", "agent_0")),
+        (("left, right", "up"), ("0", "1")),  # commas part columns
+        (("mean", "other"), ("0", "1")),  # what another column is called
+        ((1, "1"), ("0", "1")),
+    ],
+)
+def test_agents_are_called_in_tables_by_names_that_columns_can_have(names, expected):
+    space = spaces.Dict({"agent": OfAgents(names, True), "observation": spaces.Discrete(2)})
+    assert OwnRewards(space, 2).names == expected
+    assert OwnRewards(space, 1).names == ()  # a game against an opponent is played by one
 
 
 def test_an_evaluation_records_the_episodes_of_each_agent(build, tmp_path):

@@ -48,6 +48,11 @@ class MADDPG(ReplayActorCritic[MADDPGHParams]):
     def build(self) -> None:
         hparams, space = self.hparams, self.action_space
         self.count = len(agents_of(self.observation_space, hparams, "alive").names)  # A
+        if hparams.policies:
+            raise UsageError(
+                f"hparam policies={hparams.policies!r}: maddpg's agents have networks of their own already: "
+                "leave it out"
+            )
         self.own_rewards = "reward" in self.observation_space.spaces
         given = {"n_step": hparams.n_step > 1, "normalize_reward": hparams.normalize_reward}
         given["reward_augmentation"] = hparams.reward_augmentation is not None

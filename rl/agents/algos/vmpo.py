@@ -12,6 +12,9 @@ while the divergence of psi from equal weights is above `weights_kl`. For Gaussi
 deviation have a penalty each; each divergence is computed with the other parameter of the old policy
 (section 4.2).
 
+MPO itself (Abdolmaleki et al. 2018, https://arxiv.org/abs/1806.06920), which learns from replayed steps by
+action values, is not here.
+
 Deviations from the paper:
 
 1. Value targets and advantages are V-trace's of the old policy: for rollouts by that policy they are its

@@ -2,7 +2,8 @@
 
 Source: Albrecht and Ramamoorthy 2013, https://arxiv.org/abs/1506.01170, and Christianos et al. 2020,
 https://arxiv.org/abs/2006.07169, as of the package `lbforaging` 2.0.0, whose "Foraging-8x8-2p-3f-v3" is the
-default here; `tests/envs/test_foraging.py` holds every step against it. What differs:
+default here; `tests/envs/test_foraging.py` holds every step against it where it is installed, which no extra
+brings; elsewhere that test is skipped. What differs:
 
 * the step limit truncates (there it terminates);
 * observations say which actions are legal, which `action_masks=False` leaves out (there nothing tells; an

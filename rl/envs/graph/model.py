@@ -81,7 +81,7 @@ class OfTwo:
 
     def score(self, position: Nest) -> Tensor:
         """See `Model.score`."""
-        raise UsageError("ranked_rewards are for one player: leave them out of games for two")
+        raise UsageError("rank_percentile: ranks are for one player, leave it out of games for two")
 
     def step(self, position: Nest, move: Tensor, seed: Tensor) -> Moved:
         """See `Model.step`."""

@@ -16,6 +16,7 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from rl.envs.graph.multi_agent import MultiAgentEnv
+from rl.envs.graph_gym import draw_channels
 from rl.envs.registry import register
 from rl.types import Tensor
 
@@ -62,3 +63,7 @@ class TwoStepGame(MultiAgentEnv):
     def state(self, physics: Tensor) -> Tensor:
         """Returns float32 [B, 3]."""
         return tf.one_hot(physics, 3)
+
+    def draw(self, physics: Tensor) -> np.ndarray:
+        """Returns where the first team is, uint8 [32, 96, 3]: the first step, game 2A or game 2B."""
+        return draw_channels(tf.one_hot(physics[:1], 3))
