@@ -1,5 +1,8 @@
-"""Named sets of RL^2 (Duan et al. 2016, https://arxiv.org/abs/1611.02779): PPO with a model that remembers, an
-episode that is a whole trial of one task, and observations that tell of the action and the reward before."""
+"""Named sets of RL^2 (Duan et al. 2016, https://arxiv.org/abs/1611.02779).
+
+They are PPO with a model that remembers, an episode that is a whole trial of one task, and observations that
+tell of the action and the reward before.
+"""
 
 from __future__ import annotations
 
