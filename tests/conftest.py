@@ -40,6 +40,9 @@ def pytest_configure(config):
         import_tensorflow()
         _rewrite_graphs(False)
         _note_no_stacks()
+        from rl.envs import graph_gym
+
+        graph_gym.BY_XLA = False  # it compiles for longer than is played here
     names = config.getoption("--user_modules")
     if names:
         from rl.registry import import_user_modules
