@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import shutil
 import subprocess
@@ -38,6 +39,10 @@ def pytest_configure(config):
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         import_tensorflow()
         _rewrite_graphs(False)
+        _note_no_stacks()
+        from rl.envs import graph_gym
+
+        graph_gym.BY_XLA = False  # it compiles for longer than is played here
     names = config.getoption("--user_modules")
     if names:
         from rl.registry import import_user_modules
@@ -53,6 +58,17 @@ def _rewrite_graphs(wanted):
     import tensorflow as tf
 
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not wanted})
+
+
+def _note_no_stacks():
+    """Has TensorFlow not note where in Python each operation is made, a seventh of the time of tracing.
+
+    Only its own message about an operation that fails would say; Python's traceback is as ever."""
+    from tensorflow.python.framework import ops
+
+    make = inspect.unwrap(ops._create_c_op)
+    if list(inspect.signature(make).parameters)[-1] == "extract_traceback":  # else it is another version
+        make.__defaults__ = (*make.__defaults__[:-1], False)
 
 
 def pytest_unconfigure(config):

@@ -117,8 +117,8 @@ def global_batch(hparams):
     return batch
 
 
-def updated(hparams, batch, count, made):
-    """The agent's variables after `made` updates by `count` devices, each from its part of the batch."""
+def updated(hparams, batch, count):
+    """The agent's variables before and after updates by `count` devices, each from its part of the batch."""
     make_agent = get_algo(hparams.algo)
     devices = Devices(strategy(count))
     own = devices.part(hparams, make_agent.experience)
@@ -138,22 +138,23 @@ def updated(hparams, batch, count, made):
 
     signature = [tf.TensorSpec([2], tf.int32), *[tf.TensorSpec(x.shape, x.dtype) for x in parts[0]]]
     call = devices.compile(update, signature, jit_compile=False)
-    for i in range(made):
-        call([[random.key(i), *part] for part in parts])
     alike = {name: each for name, each in agent.variables.items() if not name.startswith(OWN)}
+    before = {name: np.array(devices.values(each)[0].numpy()) for name, each in alike.items()}
+    for i in range(UPDATES):
+        call([[random.key(i), *part] for part in parts])
     found = {name: devices.values(each)[0].numpy() for name, each in alike.items()}
     for name, each in alike.items():
         for other in devices.values(each)[1:]:  # all devices must have come to the same
             np.testing.assert_allclose(other.numpy(), found[name], rtol=1e-6, atol=1e-7, err_msg=name)
-    if made:  # what one device alone finds wrong, none learns from
-        place = next(i for i, x in enumerate(tf.nest.flatten(batch)) if x is rewards(batch))
-        parts[-1][place] = parts[-1][place] * np.float32(np.nan)
-        call([[random.key(0), *part] for part in parts])
-        for name, each in alike.items():
-            np.testing.assert_array_equal(devices.values(each)[0].numpy(), found[name], err_msg=name)
-        assert agent.guard.first() == "the reward" and agent.guard.made == made
+    # What one device alone finds wrong, none learns from.
+    place = next(i for i, x in enumerate(tf.nest.flatten(batch)) if x is rewards(batch))
+    parts[-1][place] = parts[-1][place] * np.float32(np.nan)
+    call([[random.key(0), *part] for part in parts])
+    for name, each in alike.items():
+        np.testing.assert_array_equal(devices.values(each)[0].numpy(), found[name], err_msg=name)
+    assert agent.guard.first() == "the reward" and agent.guard.made == UPDATES
     devices.close()
-    return found
+    return before, found
 
 
 def rewards(batch):
@@ -165,9 +166,9 @@ def updates(path, counts, *cases):
     for case in cases:
         hparams = settings(*case.split(":", 2))
         batch = global_batch(hparams)
-        for count, made in ((1, 0), *((each, UPDATES) for each in counts)):
-            variables = updated(hparams, batch, count, made)
-            found |= {f"{case}|{count * bool(made)}|{name}": value for name, value in variables.items()}
+        for count in counts:
+            for made, variables in zip((0, count), updated(hparams, batch, count), strict=True):
+                found |= {f"{case}|{made}|{name}": value for name, value in variables.items()}
     np.savez(path, cut=cut(), **found)
 
 

@@ -12,6 +12,7 @@ from rl.storage.storage import Storage
 TINY = {
     # In so few iterations, operations one by one cost half of what it costs to trace a graph of them.
     "compile": "eager",
+    "act_backend": "compiled",  # nor do so few episodes make up for a conversion to LiteRT
     "num_envs": 2,
     "rollout_length": 8,
     "minibatches": 1,

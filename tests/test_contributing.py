@@ -48,7 +48,7 @@ def test_every_kind_of_part_has_an_example_of_few_lines_and_a_command():
 def test_an_example_learns_from_a_folder_outside_the_repository(folder, words):
     import_user_modules([words[words.index("--user_modules") + 1]])
     hparams = checked(parse(words)).thawed()
-    hparams.compile, hparams.num_envs = "graph", 4
+    hparams.compile, hparams.act_backend, hparams.num_envs = "graph", "compiled", 4
     if "min_replay_size" in type(hparams).model_fields:
         hparams.min_replay_size, hparams.updates_per_iteration = 64, 2
     runner = build_runner(hparams.freeze(), 0)

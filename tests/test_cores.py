@@ -34,13 +34,18 @@ def test_a_containers_limit_counts_where_it_is_the_lower(content, count, tmp_pat
     assert cores.usable() == count
 
 
+# What the environment says at the moment when TensorFlow would be imported.
 PROGRAM = """
-import pathlib, sys
+import os, pathlib, sys
 from rl import cores, imports
 cores.bound, cores.LIMIT = lambda: 64, pathlib.Path(sys.argv[1])
+
+def imported(name):
+    if name == "tensorflow":
+        print(os.environ.get("TF_NUM_INTRAOP_THREADS"), os.environ.get("TF_NUM_INTEROP_THREADS"))
+
+imports.importlib.import_module = imported
 imports.import_tensorflow()
-import os
-print(os.environ.get("TF_NUM_INTRAOP_THREADS"), os.environ.get("TF_NUM_INTEROP_THREADS"))
 """
 
 

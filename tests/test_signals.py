@@ -41,12 +41,12 @@ BUSY = """
         with stop.unhurried():
             while stop.signal is None:
                 time.sleep(0.01)
-            time.sleep(2.0)
+            time.sleep(1.2)
         if sys.argv[1] == "both":
             print("saved", flush=True)
             hashlib.pbkdf2_hmac("sha256", b"", b"", 2 * 10**9)
         print("saved", stop.requested, flush=True)
-        time.sleep(2.0)
+        time.sleep(1.2)
     sys.exit(stop.exit_code)
 """
 

@@ -27,12 +27,12 @@ def iterations_of(runner):
 def trained_until(runner, good, made=0):
     """Trains until a greedy policy returns `good`, on average of 5 episodes; returns each window's metrics.
 
-    It may take as many steps as its set has, and is asked after an eighth, a quarter and a half of them.
+    It may take as many steps as its set has, and is asked after a 32nd of them, a 16th and so on.
     made: iterations so far.
     """
     total, windows = iterations_of(runner), []
     with contextlib.closing(Evaluator(runner.agent, 5)) as evaluator:
-        for part in (8, 4, 2, 1):
+        for part in (32, 16, 8, 4, 2, 1):
             windows.append(runner.run(max(1, total // part - made)))
             made = max(made + 1, total // part)
             if (found := evaluator.run(0).returns.mean()) >= good:

@@ -18,6 +18,7 @@ from rl.envs.registry import get_env
 from rl.errors import UsageError
 
 BACKGROUND = 32  # grey level of cells with nothing in them
+BY_XLA = True  # whether it compiles what is stepped from the host; traced functions make the same steps
 
 
 class GraphEnvGym(gymnasium.Env[Any, Any]):
@@ -163,7 +164,7 @@ def _compiled(env_id: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, A
 
     env = get_env(env_id)(1, **dict(options))
     key, count = tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.int32)
-    start = tf.function(env.reset, jit_compile=True, autograph=False).get_concrete_function(key)
+    start = tf.function(env.reset, jit_compile=BY_XLA, autograph=False).get_concrete_function(key)
     state = tf.nest.map_structure(tf.TensorSpec.from_tensor, start(random.key(0))[0])
     action = tf.TensorSpec([1, *env.action_space.shape], env.action_space.dtype)
 
@@ -171,7 +172,7 @@ def _compiled(env_id: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, A
         moved, step = env.step(state, action, random.fold_in(key, count))
         return moved, step, env.info(moved)
 
-    compiled = tf.function(move, jit_compile=True, autograph=False)
+    compiled = tf.function(move, jit_compile=BY_XLA, autograph=False)
     step = compiled.get_concrete_function(state, action, key, count)
     return start, step
 

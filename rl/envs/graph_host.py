@@ -11,6 +11,7 @@ import tensorflow as tf
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
+from rl.envs import graph_gym
 from rl.envs.graph.base import GraphEnv, check_graph_env
 from rl.envs.graph.multi_agent import (
     AgentsView,
@@ -124,7 +125,7 @@ class GraphHost(HostEnv):
         """See `HostEnv.reset`."""
         self._key, self._count = random.key(seed), 0
         if self._start is None:
-            self._start = tf.function(self.env.reset, jit_compile=True, autograph=False)
+            self._start = tf.function(self.env.reset, jit_compile=graph_gym.BY_XLA, autograph=False)
         self._state, step = self._start(self._key)
         return _arrays(step.observation)
 
@@ -162,7 +163,8 @@ class GraphHost(HostEnv):
             return tf.nest.flatten(moved)
 
         specs = [tf.TensorSpec(each.shape, each.dtype) for each in inputs]
-        return tf.function(move, specs, jit_compile=True, autograph=False).get_concrete_function()
+        by_xla = graph_gym.BY_XLA
+        return tf.function(move, specs, jit_compile=by_xla, autograph=False).get_concrete_function()
 
     def render(self) -> np.ndarray:
         """See `HostEnv.render`; UsageError where the environment draws no pictures."""

@@ -84,14 +84,7 @@ class _Tracer:
         drawn = ("log_prob",) if sampled and "log_prob" in agent.trajectory_extras else ()
         self._extras = agent.trajectory_extras if training else drawn
         tape = random.NoiseTape()
-        # A first pass in a graph of its own finds out which random numbers are wanted.
-        with tf.Graph().as_default():
-            self._act(
-                tape,
-                [tf.zeros(spec.shape, spec.dtype) for spec in self._head],
-                tf.constant(0, tf.int64),
-                [tf.zeros(variable.shape) for variable in self.variables],
-            )
+        self._first: Any = self._traced(tape, [])  # finds out which random numbers are wanted
         order = tf.nest.pack_sequence_as(self._initial_state, list(range(len(leaves))))
         self.signature = Signature(
             num_envs=num_envs,
@@ -107,8 +100,14 @@ class _Tracer:
 
     def function(self) -> Any:
         """Returns it as a concrete function."""
+        if self.signature.wanted:  # which are inputs then
+            self._first = self._traced(None, self.signature.wanted)
+        return self._first
+
+    def _traced(self, tape: random.NoiseTape | None, wanted: list[tuple[str, tuple[int, ...], int]]) -> Any:
+        """Traces it with `tape` in place of the random numbers, or with those that are `wanted` as inputs."""
         kinds = {"uniform": tf.float32, "normal": tf.float32, "randint": tf.int32}
-        wanted, head = self.signature.wanted, len(self._head)
+        head = len(self._head)
         specs = [*self._head, tf.TensorSpec([], tf.int64)]
         specs += [tf.TensorSpec(shape, kinds[kind]) for kind, shape, _ in wanted]
         specs += [tf.TensorSpec(variable.shape, tf.float32) for variable in self.variables]
@@ -117,7 +116,8 @@ class _Tracer:
         def flat(*inputs: Any) -> list[Any]:
             step, rest = inputs[head], list(inputs[head + 1 :])
             draws, weights = rest[: len(wanted)], rest[len(wanted) :]
-            return self._act(random.NoiseTape(draws), list(inputs[:head]), step, weights)
+            noise = random.NoiseTape(draws) if tape is None else tape
+            return self._act(noise, list(inputs[:head]), step, weights)
 
         return tf.function(flat, input_signature=specs, autograph=False).get_concrete_function()
 

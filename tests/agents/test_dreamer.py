@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces
+from marked import few
 
 from rl.errors import UsageError
 from rl.ops import random
@@ -46,7 +47,7 @@ def reached(agent, loss, tape):
     return found
 
 
-@pytest.mark.parametrize("action_space", [None, BOX], ids=["discrete", "box"])
+@pytest.mark.parametrize("action_space", few([None, BOX], [BOX]), ids=["discrete", "box"])
 def test_what_is_imagined_teaches_actor_and_critic_alone(agent_of, make_rollout, action_space):
     agent = agent_of(**({} if action_space is None else {"action_space": action_space}))
     # Zeros in the last layer of the critic would leave nothing to see.

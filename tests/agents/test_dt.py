@@ -221,7 +221,8 @@ def test_it_returns_what_it_is_asked_for(build, tmp_path):
     write(tmp_path / "both", both, right.metadata)
     trained = None
     for target in (20.0, 0.0):
-        runner = build("dt_identity", data=str(tmp_path / "both"), target_return=target)
+        settings = {"target_return": target, "act_backend": "compiled"}  # a test of LiteRT's is above
+        runner = build("dt_identity", data=str(tmp_path / "both"), **settings)
         if trained is None:
             runner.run(25)
             trained = runner.agent

@@ -43,7 +43,7 @@ def made(algo, policies="independent"):
     return get_algo(algo)(hparams, row_space(env, False), env.action_space, 0)
 
 
-@pytest.mark.parametrize("algo", CASES)
+@pytest.mark.parametrize("algo", few(CASES, CASES.keys() - {"a2c", "tqc", "ppg"}))  # those are relatives
 def test_a_groups_gradient_is_of_its_own_rows_alone(algo):
     agent = made(algo)
     left = np.array([1.0, 0, 1, 0, 1, 0])  # rows of the first agent

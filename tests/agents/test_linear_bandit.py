@@ -26,6 +26,11 @@ def test_its_choices_are_those_of_the_closed_form_on_equal_draws(algo, scale):
     rng = np.random.default_rng(1)
     weights = rng.normal(size=(ARMS, SIZE))
     agent = agent_of(algo, prior_precision=2.0, **{scale: 0.7})
+
+    def act(observation, seed, step):
+        return [agent.act(observation, (), seed, step, training)[0] for training in (True, False)]
+
+    act, update = (tf.function(each, autograph=False) for each in (act, agent.update))
     precision = np.stack([2.0 * np.eye(SIZE + 1)] * ARMS)
     b, chosen = np.zeros((ARMS, SIZE + 1)), []
     for t in range(ROUNDS):
@@ -36,14 +41,15 @@ def test_its_choices_are_those_of_the_closed_form_on_equal_draws(algo, scale):
         noise = random.normal(random.split(seed, 2)[0], [1, ARMS]).numpy()[0]
         best = int(np.argmax(expected + 0.7 * deviation * (1.0 if algo == "linucb" else noise)))
         observation, step = tf.constant(context[None]), tf.constant(t, tf.int64)
-        assert int(agent.act(observation, (), seed, step, True)[0][0]) == best, t
-        assert int(agent.act(observation, (), seed, step, False)[0][0]) == int(np.argmax(expected)) or t < 5
+        drawn, greedy = (int(each[0]) for each in act(observation, seed, step))
+        assert drawn == best, t
+        assert greedy == int(np.argmax(expected)) or t < 5
         reward = float(weights[best] @ context)
         precision[best] += np.outer(x, x)
         b[best] += reward * x
         row, never = tf.constant([[reward]], tf.float32), tf.constant([[False]])
         both = tf.stack([observation, observation])
-        agent.update(
+        update(
             Trajectory(both, tf.constant([[best]]), row, ~never, never, tf.ones([1, 1]), {}), random.key(t)
         )
         chosen.append(best)

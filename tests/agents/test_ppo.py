@@ -195,7 +195,7 @@ PARTS = {"grad_comp": "accumulate", "microbatches": 2}
 @pytest.mark.parametrize(
     ("parts", "refused", "how"),
     [
-        ({}, 1, "eager"),
+        pytest.param({}, 1, "eager", marks=pytest.mark.slow),
         (PARTS, 1, "eager"),
         ({}, 6, "graph"),
         pytest.param(PARTS, 6, "xla", marks=pytest.mark.slow),

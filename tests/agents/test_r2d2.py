@@ -210,7 +210,16 @@ def test_one_update_moves_every_weight_of_the_online_network_alone(agent_of, sna
         np.testing.assert_array_equal(online, lagged)
 
 
+PLAYED = {}  # by backend and model: two tests read what one runner has stored
+
+
 def played(build, backend, model):
+    if (backend, model) not in PLAYED:
+        PLAYED[backend, model] = play(build, backend, model)
+    return PLAYED[backend, model]
+
+
+def play(build, backend, model):
     """A runner after 12 rollouts of 5 steps of 3 environments, without learning; all rows [60, 3] of what it
     stored: observations, masks."""
     settings = {"env_backend": backend, "model.name": model, "num_envs": 3, "rollout_length": 5}

@@ -110,7 +110,7 @@ def test_what_is_likely_in_the_better_half_becomes_likelier_and_a_penalty_holds_
         rollout = rollout._replace(reward=tf.cast(rollout.action == 2, tf.float32))
         observation = tf.reshape(rollout.observation[:-1], [32, 3])
         before = tf.nn.softmax(agent.network(observation).parameters)
-        agent.update(rollout, SEED)
+        tf.function(agent.update, autograph=False)(rollout, SEED)
         return float(tf.reduce_mean((tf.nn.softmax(agent.network(observation).parameters) - before)[:, 2]))
 
     assert moved(1e-3) > 0.05 and abs(moved(1e4)) < 0.02

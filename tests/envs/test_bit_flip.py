@@ -51,8 +51,9 @@ def test_both_forms_are_the_same_step_by_step():
     step = tf.function(env.step, autograph=False)
     rng, (state, _), seen = np.random.default_rng(0), env.reset(random.key(0)), np.zeros(3, int)
     for t in range(100):
-        before, action = state, rng.integers(4, size=8)
+        before, action = tf.nest.map_structure(np.asarray, state), rng.integers(4, size=8)
         state, found = step(state, tf.constant(action), random.fold_in(random.key(1), t))
+        found = tf.nest.map_structure(np.asarray, found)
         for i, original in enumerate(originals):
             told = float(found.reward[i]), bool(found.terminated[i]), bool(found.truncated[i])
             if before.episode_end[i]:

@@ -32,6 +32,7 @@ def test_its_steps_are_those_of_gymnasiums_cartpole():
         lean = physics[:, 2] + physics[:, 3] > 0
         action = np.where(np.arange(count) == 0, rng.integers(0, 2, count), lean).astype(np.int64)
         state, after = step(state, tf.constant(action), random.fold_in(random.key(2), t))
+        moved, paid, fallen = (each.numpy() for each in (state.physics, after.reward, after.terminated))
         for i, original in enumerate(originals):
             if over[i]:
                 original.reset()
@@ -40,8 +41,8 @@ def test_its_steps_are_those_of_gymnasiums_cartpole():
             original.unwrapped.state = physics[i].astype(np.float64)
             original.unwrapped.steps_beyond_terminated = None
             _, reward, terminated, _, _ = original.step(action[i])
-            np.testing.assert_allclose(state.physics[i], original.unwrapped.state, rtol=2e-6, atol=3e-6)
-            assert (reward, terminated) == (after.reward[i], after.terminated[i])
+            np.testing.assert_allclose(moved[i], original.unwrapped.state, rtol=2e-6, atol=3e-6)
+            assert (reward, terminated) == (paid[i], fallen[i])
         assert after.observation.shape == (count, 24, 24, 1) and after.observation.dtype == tf.uint8
     assert ends > 5
 

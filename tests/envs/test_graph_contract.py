@@ -152,7 +152,7 @@ ON_THEIR_OWN = [each for each in IDS if not held_to_originals(each) and each not
 @pytest.mark.parametrize("env_id", few(IDS, ON_THEIR_OWN))
 def test_compiled_loop_equals_eager_steps(env_id: str) -> None:
     env = _graph(env_id, max_episode_steps=LIMIT)
-    actions = _sampled_actions(env)
+    actions = _sampled_actions(env, 3 * LIMIT)  # two whole episodes, and what they begin anew with
     eager = _rollout(env, actions, 1, "eager")
     for one, two in zip(_rollout(env, actions, 1, "xla"), eager, strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)

@@ -173,7 +173,8 @@ def _typed(shown: dict[str, np.ndarray], space: spaces.Dict) -> dict[str, np.nda
 
 
 @pytest.mark.parametrize("env_id", few(OF_AGENTS, PLAYED))
-def test_episodes_on_the_host_are_those_in_the_graph(env_id: str) -> None:
+def test_episodes_on_the_host_are_those_in_the_graph(env_id: str, monkeypatch) -> None:
+    monkeypatch.setattr("rl.envs.graph_gym.BY_XLA", True)
     host = make_eval_envs(env_id, 2)
     env: Any = make_env(env_id, "graph", 2)
     assert isinstance(host, GraphHost) and host.agents == env.agents

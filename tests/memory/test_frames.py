@@ -74,7 +74,7 @@ def test_stacks_at_an_episodes_start_repeat_its_first_picture():
 
 
 @pytest.mark.parametrize("n_step", [3, *rest(1)])
-@pytest.mark.parametrize("kind", ["uniform", "prioritized"])
+@pytest.mark.parametrize("kind", ["prioritized", *rest("uniform")])
 def test_every_transition_that_can_be_sampled_is_that_of_whole_stacks(kind, n_step, compiled):
     capacity, envs = 12 * 2, 2
     memory, naive = pair(kind, envs=envs, replay_capacity=capacity, n_step=n_step)

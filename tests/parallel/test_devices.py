@@ -22,8 +22,10 @@ from rl.parallel import replicas
 from rl.parallel.devices import Devices
 
 SCRIPT = Path(__file__).parents[1] / "device_equality.py"
+DECAY = {"optimizer": "adamw", "weight_decay": 0.5, "lr": 0.01, "log_std_init": 1.0}
+DECAYED = f"ppo:Box:{json.dumps(DECAY)}"
 # One that replays, one that learns from rollouts, one that draws numbers within its loss.
-FEW = ["dqn:Discrete", "ppo:Box", "ddpg:Discrete"]
+FEW = ["dqn:Discrete", DECAYED, "ddpg:Discrete"]
 SETS = {name: algos.get(name).hparams_type() for name in algos.names()}
 PLAYING = [name for name, each in SETS.items() if not (each.offline or each.demonstrated or each.taught)]
 CASES = [f"{name}:{kind.__name__}" for name in PLAYING for kind in algos.get(name).action_spaces]
@@ -48,14 +50,10 @@ def found_by(folder, counts, cases):
     return dict(np.load(folder / "found.npz"))
 
 
-DECAY = {"optimizer": "adamw", "weight_decay": 0.5, "lr": 0.01, "log_std_init": 1.0}
-DECAYED = f"ppo:Box:{json.dumps(DECAY)}"
-
-
 @pytest.fixture(scope="module")
 def few(tmp_path_factory):
     """Of one process that has all cases of `make test`, on one device and on two."""
-    return found_by(tmp_path_factory.mktemp("few"), (2,), [*FEW, DECAYED])
+    return found_by(tmp_path_factory.mktemp("few"), (2,), FEW)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +78,10 @@ def test_any_number_of_devices_makes_the_same_update_of_every_algorithm_and_acti
             for name, value in one.items():
                 where = f"{case}, {count} devices: {name}"
                 other = found[f"{case}|{count}|{name}"]
-                np.testing.assert_allclose(other, value, rtol=1e-4, atol=5e-7, err_msg=where)
+                atol = (
+                    5e-6 if case == DECAYED else 5e-7
+                )  # by its learning rate, which is ten times the others'
+                np.testing.assert_allclose(other, value, rtol=1e-4, atol=atol, err_msg=where)
 
 
 def test_a_restart_cuts_what_runs_on_each_device_and_nothing_else(few):

@@ -62,7 +62,7 @@ def test_steps_are_updates_by_which_everything_goes(cartpole, tmp_path, capsys):
 
 
 RESUMED = RUN | {"prioritized": True, "normalize_observation": True, "normalize_reward": True, "n_step": 3}
-RESUMED |= {"train_steps": 40, "log_period": 10, "eval_period": 20}
+RESUMED |= {"train_steps": 40, "log_period": 10, "eval_period": 20, "act_backend": "compiled"}
 
 
 def test_a_run_that_goes_on_is_the_one_that_was_never_stopped(cartpole, tmp_path, assert_same_bits):

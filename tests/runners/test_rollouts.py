@@ -56,9 +56,22 @@ def collect(build, backend, iterations=4, **overrides):
     return Trajectory(observation, *joined, {}), sums
 
 
+COLLECTED = {}  # by backend
+
+
+def with_scaled_rewards(build, backend):
+    """What `collect` returns where rewards are scaled: they are recorded and counted as they came.
+
+    Played once for all tests."""
+    if backend not in COLLECTED:
+        overrides = {"normalize_reward": True, "reward_augmentation": "scale:0.1"}
+        COLLECTED[backend] = collect(build, backend, **overrides)
+    return COLLECTED[backend]
+
+
 @pytest.mark.parametrize("backend", ["graph", "gym", *rest("envpool")])
 def test_every_recorded_step_is_the_environments(build, backend):
-    trajectory, _ = collect(build, backend)
+    trajectory, _ = with_scaled_rewards(build, backend)
     physics = gymnasium.make("CartPole-v1").unwrapped
     physics.reset(seed=0)
     kinds = {"terminated": 0, "truncated": 0, "reset": 0}
@@ -91,9 +104,7 @@ def test_every_recorded_step_is_the_environments(build, backend):
 
 @pytest.mark.parametrize("backend", ["graph", *rest("gym", "envpool")])
 def test_returns_and_lengths_of_episodes_are_counted_exactly(build, backend):
-    # Rewards of CartPole are all 1: scaled in training, they must be counted as they came.
-    overrides = {"normalize_reward": True, "reward_augmentation": "scale:0.1"}
-    trajectory, sums = collect(build, backend, **overrides)
+    trajectory, sums = with_scaled_rewards(build, backend)  # of CartPole, which are all 1
     returns, lengths = [], []
     for b in range(SHAPE["num_envs"]):
         total = count = 0

@@ -13,7 +13,7 @@ import own_experts
 import pytest
 import tensorflow as tf
 from gymnasium import spaces
-from marked import slow
+from marked import few, slow
 from tpu_rules import broken_in_xla, broken_rules
 
 from rl.agents.algos.registry import get_algo
@@ -29,6 +29,7 @@ from rl.runners.build import build_runner
 from rl.spaces import space_spec
 from tests.graph_ids import OF_AGENTS
 
+LONG = ("MinAtar/Seaquest-v1", "MinAtar/SpaceInvaders-v1")  # to trace; three such games are quick
 # Pictures of games of ten by ten need the smaller convolutions, where a model remembers.
 SMALL = {"num_envs": 4, "rollout_length": 4, "compile": "xla", "model.image": "minatar_cnn"}
 SETS = {name: get_algo(name).hparams_type() for name in algos.names()}
@@ -80,7 +81,7 @@ def compiled(name, **overrides):
     return function, function.get_concrete_function()
 
 
-@pytest.mark.parametrize("name", envs.names())
+@pytest.mark.parametrize("name", few(envs.names(), [each for each in envs.names() if each not in LONG]))
 def test_every_environment_is_what_a_tpu_takes(name):
     env = make_env(name, "graph", 4)
 

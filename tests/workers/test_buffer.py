@@ -10,6 +10,7 @@ import types
 import numpy as np
 import pytest
 import ray
+from marked import rest
 
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
@@ -92,7 +93,7 @@ def test_new_priorities_change_what_is_drawn(shard):
     buffer.update_priorities(77, priorities)  # of batches that nobody knows any more: nothing
 
 
-@pytest.mark.parametrize(("learners", "ahead"), [(1, 16), (8, 32)])
+@pytest.mark.parametrize(("learners", "ahead"), [*rest((1, 16)), (8, 32)])
 def test_priorities_of_all_that_learners_have_on_order_are_taken(traced_shard, learners, ahead):
     buffer, shelf, _ = traced_shard
     buffer._assignment = shelf._replace(hparams=shelf.hparams | {"num_learners": learners})
