@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
 
 import tensorflow as tf
 from gymnasium import spaces
@@ -116,6 +117,31 @@ def shuffled(data: Nest, size: int, parts: int, seed: Tensor) -> Nest:
     return tf.nest.map_structure(
         lambda x: tf.reshape(tf.gather(x, order), [parts, size // parts, *x.shape[1:]]), data
     )
+
+
+def over_minibatches(
+    step: Callable[[Any], loops.Metrics],
+    data: Any,
+    epochs: int,
+    parts: int,
+    seed: Tensor,
+    first: int = 0,
+) -> loops.Metrics:
+    """Calls `step` with each of `parts` minibatches of a batch's rows, in `epochs` passes, shuffled anew in
+    every pass; returns the means of its metrics.
+
+    first: number of the first pass, where others over the same data went before with `seed`.
+    """
+
+    def one_epoch(epoch: Tensor) -> loops.Metrics:
+        rows = shuffled(data, trajectories.count(data), parts, random.fold_in(seed, first + epoch))
+
+        def one_minibatch(i: Tensor) -> loops.Metrics:
+            return step(tf.nest.map_structure(lambda x: tf.gather(x, i), rows))
+
+        return loops.repeat(parts, one_minibatch)[0]
+
+    return loops.repeat(epochs, one_epoch)[0]
 
 
 class VTraceAgent(PolicyGradient[AnyVTrace]):

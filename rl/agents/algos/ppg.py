@@ -36,7 +36,7 @@ from gymnasium import spaces
 
 from rl.agents.algos.ppo import PPO, Minibatch
 from rl.agents.algos.registry import register
-from rl.agents.policy_gradient import shuffled
+from rl.agents.policy_gradient import over_minibatches
 from rl.hparams.ppg import PPGHParams
 from rl.models.networks import PhasicActorCritic
 from rl.ops import loops, random
@@ -111,17 +111,11 @@ class PPG(PPO):
         """Makes the passes of the value alone, which are beyond `epochs`."""
         hparams, variables = self.hparams, self.network.value_variables
 
-        def one_epoch(epoch: Tensor) -> dict[str, Tensor]:
-            parts, epoch_seed = hparams.minibatches, random.fold_in(seed, hparams.epochs + epoch)
-            rows = shuffled(data, self.rows, parts, epoch_seed)
+        def step(part: Minibatch) -> dict[str, Tensor]:
+            return self.gradient_step(part, seed, loss=self.value_loss, variables=variables).metrics
 
-            def one_minibatch(i: Tensor) -> dict[str, Tensor]:
-                part = tf.nest.map_structure(lambda x: tf.gather(x, i), rows)
-                return self.gradient_step(part, seed, loss=self.value_loss, variables=variables).metrics
-
-            return loops.repeat(parts, one_minibatch)[0]
-
-        loops.repeat(hparams.value_epochs - hparams.epochs, one_epoch)
+        epochs = hparams.value_epochs - hparams.epochs
+        over_minibatches(step, data, epochs, hparams.minibatches, seed, first=hparams.epochs)
 
     def value_loss(self, batch: Minibatch, seed: Tensor) -> Loss:
         """The value's part of PPO's loss."""

@@ -31,9 +31,8 @@ import tensorflow as tf
 from rl.agents.algos.registry import register
 from rl.agents.groups import grouped
 from rl.agents.guard import checked_numerics, current, unfit
-from rl.agents.policy_gradient import PolicyGradient, check_minibatches, shuffled
+from rl.agents.policy_gradient import PolicyGradient, check_minibatches, over_minibatches
 from rl.hparams.trpo import TRPOHParams
-from rl.ops import loops, random
 from rl.ops.distributions import Distribution
 from rl.ops.evolution import flatten, unflatten
 from rl.ops.natural_gradient import conjugate_gradient, step_to_limit
@@ -92,18 +91,11 @@ class TRPO(PolicyGradient[TRPOHParams]):
         data = self._steps(batch)
         with checked_numerics(hparams.check_numerics):
             metrics = self.policy_step(data)
-        size, parts = data.mask.shape[0], hparams.minibatches
 
-        def one_epoch(epoch: Tensor) -> dict[str, Tensor]:
-            rows = shuffled(data, size, parts, random.fold_in(seed, epoch))
+        def value_step(part: Steps) -> dict[str, Tensor]:
+            return self.gradient_step(part, seed, "value", variables=self.network.value_variables).metrics
 
-            def one_minibatch(i: Tensor) -> dict[str, Tensor]:
-                part = tf.nest.map_structure(lambda x: tf.gather(x, i), rows)
-                return self.gradient_step(part, seed, "value", variables=self.network.value_variables).metrics
-
-            return loops.repeat(parts, one_minibatch)[0]
-
-        fitted, _ = loops.repeat(hparams.epochs, one_epoch)
+        fitted = over_minibatches(value_step, data, hparams.epochs, hparams.minibatches, seed)
         return Update(metrics | {"value_loss": fitted["value_loss"], "updates": tf.constant(1.0)})
 
     def policy_step(self, data: Steps) -> dict[str, Tensor]:
