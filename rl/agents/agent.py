@@ -95,6 +95,7 @@ class Agent(Generic[AnyHParams]):
         self.grad_comp, self.annealed = get_grad_comp(hparams.grad_comp)(hparams), schedules.Annealed(hparams)
         self.networks: dict[str, keras.Model] = {}  # every network, by the name its variables are saved under
         self.optimizers: dict[str, keras.optimizers.Optimizer] = {}
+        self.trained: dict[str, list[Any]] = {}  # the variables of each optimizer
         self._rates: dict[str, float | None] = {}  # at the start of the schedule; None: hparams.lr
         with self.initializers.within():
             self.build()
@@ -190,7 +191,7 @@ class Agent(Generic[AnyHParams]):
         optimizer.exclude_from_weight_decay([each for each in variables if id(each) not in kernels])
         optimizer.build(variables)
         optimizer.part = name
-        self.optimizers[name], self._rates[name] = optimizer, lr
+        self.optimizers[name], self.trained[name], self._rates[name] = optimizer, variables, lr
         return optimizer
 
     def schedule(self, step: Tensor) -> None:
@@ -211,13 +212,13 @@ class Agent(Generic[AnyHParams]):
         unless: Callable[[dict[str, Tensor]], Tensor] | None = None,
     ) -> Update:
         """One `grad_comp` call on `loss` (default: the agent's own) for the optimizer called `name` and
-        `variables` (default: the trainable ones of the network of that name).
+        `variables` (default: all that it was made for).
 
         unless: a function from the loss's metrics to a bool scalar, the same for all learners. If it is true,
         no gradient is applied, and the metric "refused" is 1 instead of 0.
         """
         loss = self.loss if loss is None else loss
-        variables = self.networks[name].trainable_variables if variables is None else variables
+        variables = self.trained[name] if variables is None else variables
         more = {} if unless is None else {"unless": unless}
         optimizer = self.optimizers[name]
         with checked_numerics(self.hparams.check_numerics):

@@ -44,15 +44,11 @@ class BCQ(Agent[BCQHParams]):
         self.actions = BoxActions(self.action_space, "bcq")
         self.network = self.add_network("network", self.make_network("network"))
         self.target_network = self.add_network("target_network", self.make_network("target_network"))
-        network, lr = self.network, self.hparams.critic_lr
+        network = self.network
         generator = [*network.recognition.trainable_variables, *network.decoder.trainable_variables]
-        self.parts = {
-            "network": network.perturbation.trainable_variables,
-            "critic": network.critic.trainable_variables,
-            "generator": generator,
-        }
-        for name, variables in self.parts.items():
-            self.add_optimizer(name, variables, lr if name == "critic" else None)
+        self.add_optimizer("network", network.perturbation.trainable_variables)
+        self.add_optimizer("critic", network.critic.trainable_variables, self.hparams.critic_lr)
+        self.add_optimizer("generator", generator)
         copy_weights(network, self.target_network, 1.0)
 
     def make_network(self, name: str) -> BCQNetwork:
@@ -129,7 +125,7 @@ class BCQ(Agent[BCQHParams]):
         seeds = random.split(seed, 3)
         losses = {"generator": self.generator_loss, "critic": self.loss, "network": self.policy_loss}
         made = {
-            name: self.gradient_step(batch, each, name, loss, self.parts[name])
+            name: self.gradient_step(batch, each, name, loss)
             for each, (name, loss) in zip(seeds, losses.items(), strict=True)
         }
         copy_weights(self.network, self.target_network, self.hparams.tau)

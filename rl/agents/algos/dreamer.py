@@ -79,8 +79,7 @@ class Dreamer(Agent[DreamerHParams]):
         )
         copy_weights(self.critic, self.slow_critic, 1.0)
         networks = (self.network, self.heads, self.critic)
-        self.learned = [x for network in networks for x in network.trainable_variables]
-        self.add_optimizer("network", self.learned)
+        self.add_optimizer("network", [x for network in networks for x in network.trainable_variables])
         self.return_range = tf.Variable([0.0, 0.0], trainable=False, name="return_range")
         self.bins = wm.bins(hparams.bins, hparams.bin_limit)
 
@@ -127,7 +126,7 @@ class Dreamer(Agent[DreamerHParams]):
     # -- learning -------------------------------------------------------------------------------------
 
     def update(self, batch: SequenceBatch, seed: Tensor) -> Update:
-        update = self.gradient_step(batch, seed, variables=self.learned)
+        update = self.gradient_step(batch, seed)
         metrics, tau = dict(update.metrics), self.hparams.return_tau
         found = tf.stack([metrics.pop("return_low"), metrics.pop("return_high")])
         self.return_range.assign_add(tau * (found - self.return_range))

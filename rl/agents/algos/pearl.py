@@ -78,8 +78,8 @@ class PEARL(SAC):
         size, inputs = hparams.latent_size, self.actions.size
         context = ContextEncoder(hparams, self.encoder, inputs, size, self.initializers)
         self.context = self.add_network("context", context)
-        self.learned = [*self.critic.trainable_variables, *context.trainable_variables]
-        self.add_optimizer("critic", self.learned, hparams.critic_lr)
+        variables = [*self.critic.trainable_variables, *context.trainable_variables]
+        self.add_optimizer("critic", variables, hparams.critic_lr)
         # In no checkpoint: every rollout begins without context, and ends before updates tell of its returns.
         none = tf.zeros([hparams.num_envs, size])
         self.belief = gaussians.Sums(
@@ -155,7 +155,7 @@ class PEARL(SAC):
         """A step of critics and encoder, one of the actor, and what follows them, on a `SequenceBatch`."""
         draw_seed, critic_seed, policy_seed = random.split(seed, 3)
         tasks: Any = self.drawn(batch, draw_seed)
-        critic = self.gradient_step(tasks, critic_seed, "critic", variables=self.learned)
+        critic = self.gradient_step(tasks, critic_seed, "critic")
         kept = self.policy_step(tasks, policy_seed)
         self.after_update()
         returns = tf.convert_to_tensor(self.returns)

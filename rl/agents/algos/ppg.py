@@ -136,7 +136,7 @@ class PPG(PPO):
     def auxiliary_phase(self, seed: Tensor) -> loops.Metrics:
         """Passes `aux_epochs` times over the stored states, in `aux_minibatches` parts of another order each
         time; returns the means of its metrics."""
-        parts, variables = self.hparams.aux_minibatches, self.network.trainable_variables
+        parts = self.hparams.aux_minibatches
         states = self.stored._replace(old=self.present_policy())
 
         def one_epoch(epoch: Tensor) -> dict[str, Tensor]:
@@ -147,7 +147,7 @@ class PPG(PPO):
             def one_minibatch(i: Tensor) -> dict[str, Tensor]:
                 place = tf.gather(order, i)
                 part = tf.nest.map_structure(lambda x: tf.gather(x, place), states)
-                return self.gradient_step(part, seed, "auxiliary", self.auxiliary_loss, variables).metrics
+                return self.gradient_step(part, seed, "auxiliary", self.auxiliary_loss).metrics
 
             return loops.repeat(parts, one_minibatch)[0]
 

@@ -93,7 +93,7 @@ class TRPO(PolicyGradient[TRPOHParams]):
             metrics = self.policy_step(data)
 
         def value_step(part: Steps) -> dict[str, Tensor]:
-            return self.gradient_step(part, seed, "value", variables=self.network.value_variables).metrics
+            return self.gradient_step(part, seed, "value").metrics
 
         fitted = over_minibatches(value_step, data, hparams.epochs, hparams.minibatches, seed)
         return Update(metrics | {"value_loss": fitted["value_loss"], "updates": tf.constant(1.0)})

@@ -68,8 +68,7 @@ class WorldModels(Agent[WorldModelsHParams]):
         self.controller = self.network.controller
         evolved = {id(each) for each in self.controller.trainable_variables}
         both = self.network.trainable_variables + self.heads.trainable_variables
-        self.learned = [each for each in both if id(each) not in evolved]
-        self.add_optimizer("network", self.learned)
+        self.add_optimizer("network", [each for each in both if id(each) not in evolved])
         self.add_optimizer("controller", self.controller.trainable_variables, hparams.controller_lr)
         self.population = Population(self.controller, hparams.population, hparams.perturbation_std)
         self.evolve = get_grad_comp("evolution")(hparams)
@@ -99,7 +98,7 @@ class WorldModels(Agent[WorldModelsHParams]):
 
     def update(self, batch: SequenceBatch, seed: Tensor) -> Update:
         model_seed, dream_seed = random.split(seed, 2)
-        update = self.gradient_step(batch, model_seed, variables=self.learned)
+        update = self.gradient_step(batch, model_seed)
         period = self.hparams.dream_period
 
         def dreamt() -> dict[str, Tensor]:
