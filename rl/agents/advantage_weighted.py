@@ -8,7 +8,7 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.actor_critic import ReplayActorCritic
-from rl.agents.value import replay_loss
+from rl.agents.value import critic_loss
 from rl.hparams.awac import AdvantageWeightedHParams
 from rl.models.continuous import BoxActions, Critic, DiscreteActions
 from rl.models.policies import PolicyNetwork
@@ -63,12 +63,8 @@ class AdvantageWeighted(ReplayActorCritic[AnyWeighted]):
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The critics'."""
-        target = tf.stop_gradient(self.target(batch, seed))
         q_values = self.critic(batch.observation, self.code(batch.action))[:, :, 0]  # [2, N]
-        error = target - q_values
-        loss = 0.5 * tf.reduce_sum(tf.square(error), 0)
-        size = tf.reduce_mean(tf.abs(error), 0)  # [N]
-        return replay_loss(loss, tf.reduce_mean(q_values, 0), size, batch)
+        return critic_loss(q_values, self.target(batch, seed), batch, 0.5)
 
     def policy_loss(self, batch: Batch, seed: Tensor) -> Loss:
         hparams, mask = self.hparams, batch.mask

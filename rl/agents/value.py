@@ -120,3 +120,14 @@ def replay_loss(loss: Tensor, q_value: Tensor, error: Tensor, batch: Batch) -> L
     size = tf.abs(error)
     metrics = {"q_value": masked_mean(q_value, batch.mask), "td_error": masked_mean(size, batch.mask)}
     return loss * batch.sample_weight * batch.mask, metrics, size
+
+
+def critic_loss(q_values: Tensor, target: Tensor, batch: Batch, scale: float = 1.0) -> Loss:
+    """The result of `Agent.loss` for critics that are fitted to one target: the sum of their squared errors,
+    times `scale`.
+
+    q_values: [C, N], of the actions taken; target: [N], without gradient here.
+    """
+    error = tf.stop_gradient(target) - q_values  # [C, N]
+    loss = scale * tf.reduce_sum(tf.square(error), 0)
+    return replay_loss(loss, tf.reduce_mean(q_values, 0), tf.reduce_mean(tf.abs(error), 0), batch)

@@ -23,7 +23,7 @@ from gymnasium import spaces
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import register
 from rl.agents.targets import copy_weights
-from rl.agents.value import replay_loss
+from rl.agents.value import critic_loss
 from rl.hparams.bcq import BCQHParams
 from rl.models.bcq import BCQNetwork
 from rl.models.continuous import BoxActions
@@ -93,11 +93,8 @@ class BCQ(Agent[BCQHParams]):
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The critics'."""
-        target = tf.stop_gradient(self.target(batch, seed))
         q_values = self.network.q_values(batch.observation, self.actions.encode(batch.action))  # [2, N]
-        error = target - q_values
-        size = tf.reduce_mean(tf.abs(error), 0)  # [N]
-        return replay_loss(tf.reduce_sum(tf.square(error), 0), tf.reduce_mean(q_values, 0), size, batch)
+        return critic_loss(q_values, self.target(batch, seed), batch)
 
     def generator_loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The auto-encoder's loss: reconstruction error, and divergence of its latents from the normal

@@ -25,12 +25,11 @@ Deviations from the 2016 paper:
 
 from __future__ import annotations
 
-import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.actor_critic import ReplayActorCritic
 from rl.agents.algos.registry import register
-from rl.agents.value import replay_loss
+from rl.agents.value import critic_loss
 from rl.hparams.ddpg import DDPGHParams
 from rl.models.continuous import BoxActions, Critic, DiscreteActions
 from rl.ops import random
@@ -66,12 +65,8 @@ class DDPG(ReplayActorCritic[DDPGHParams]):
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The critic's."""
-        target = self.target(batch, seed)
         q_values = self.critic(batch.observation, self.actions.encode(batch.action))[:, :, 0]  # [1, N]
-        error = tf.stop_gradient(target) - q_values
-        loss = tf.reduce_sum(tf.square(error), 0)
-        size = tf.reduce_mean(tf.abs(error), 0)  # [N]
-        return replay_loss(loss, tf.reduce_mean(q_values, 0), size, batch)
+        return critic_loss(q_values, self.target(batch, seed), batch)
 
     def policy_loss(self, batch: Batch, seed: Tensor) -> Loss:
         hparams = self.hparams
