@@ -66,6 +66,10 @@ class BoxActions:
         flat = tf.reshape(action, [action.shape[0], self.size])
         return (flat - self._low) / self._divisor - 1.0
 
+    def clipped_code(self, action: Tensor) -> Tensor:
+        """Codes [N, K] of actions [N, *shape] clipped to the bounds, as the environment does."""
+        return tf.clip_by_value(self.encode(action), -1.0, 1.0)
+
     def greedy(self, output: Tensor) -> Tensor:
         """Codes [N, K] of an actor's output [N, K]."""
         return tf.tanh(output)
@@ -115,6 +119,10 @@ class DiscreteActions:
         """Codes [N, A] of actions int [N]."""
         return tf.one_hot(action, self.size)
 
+    def clipped_code(self, action: Tensor) -> Tensor:
+        """Codes [N, A] of actions int [N], which have no bounds to be clipped to."""
+        return self.encode(action)
+
     def greedy(self, output: Tensor) -> Tensor:
         """Codes [N, A] of the likeliest actions by logits [N, A]."""
         return tf.one_hot(tf.argmax(output, -1, output_type=tf.int32), self.size)
@@ -138,6 +146,15 @@ class DiscreteActions:
     def deterministic(self, output: Tensor) -> Distribution:
         """Over actions: the softmax, whose mode is the action and whose samples explore."""
         return Categorical(output)
+
+
+def actions_of(space: spaces.Box | spaces.Discrete, algo: str) -> BoxActions | DiscreteActions:
+    """Returns how actions of a space are coded.
+
+    Raises:
+        UsageError: it has no bounds, and `algo` needs them.
+    """
+    return DiscreteActions(space) if isinstance(space, spaces.Discrete) else BoxActions(space, algo)
 
 
 class Actor(keras.Model):

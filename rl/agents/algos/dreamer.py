@@ -40,7 +40,7 @@ from rl.agents.agent import Agent
 from rl.agents.algos.registry import register
 from rl.agents.targets import copy_weights
 from rl.hparams.dreamer import DreamerHParams
-from rl.models.continuous import BoxActions, DiscreteActions
+from rl.models.continuous import DiscreteActions, actions_of
 from rl.models.layers import ILLEGAL
 from rl.models.rssm import Critic, DreamerNetwork, Heads, Observed
 from rl.ops import random, returns, sequence
@@ -60,12 +60,11 @@ class Dreamer(Agent[DreamerHParams]):
 
     experience = "sequence"
     action_spaces = (spaces.Discrete, spaces.Box)
-    actions: BoxActions | DiscreteActions
 
     def build(self) -> None:
-        space, hparams = self.action_space, self.hparams
-        self.discrete = isinstance(space, spaces.Discrete)
-        self.actions = DiscreteActions(space) if self.discrete else BoxActions(space, "dreamer")
+        hparams = self.hparams
+        self.discrete = isinstance(self.action_space, spaces.Discrete)
+        self.actions = actions_of(self.action_space, "dreamer")
         size = self.actions.size
         outputs = size if self.discrete else 2 * size
         self.network = DreamerNetwork(hparams, self.encoder, size, outputs, self.initializers)
@@ -110,12 +109,7 @@ class Dreamer(Agent[DreamerHParams]):
         return True
 
     def carried(self, state: Nest, action: Nest) -> Nest:
-        return state | {"action": self.code(action)}
-
-    def code(self, action: Nest) -> Tensor:
-        """The codes [N, A] of actions [N, ...] for the model, clipped to the bounds as the environment
-        does."""
-        return tf.clip_by_value(self.actions.encode(action), -1.0, 1.0)
+        return state | {"action": self.actions.clipped_code(action)}
 
     def unit_gaussian(self, output: Tensor) -> DiagonalGaussian:
         """Over codes, of the actor's output [N, 2 K] for continuous actions."""
@@ -152,7 +146,8 @@ class Dreamer(Agent[DreamerHParams]):
         network, state, mask = self.network, trajectory.recurrent_state, trajectory.mask
         length, count = mask.shape
         embedding = tf.reshape(network.torso(target), [length + 1, count, network.torso.size])
-        codes = tf.reshape(self.code(flatten_time(trajectory.action)), [length, count, self.actions.size])
+        codes = self.actions.clipped_code(flatten_time(trajectory.action))
+        codes = tf.reshape(codes, [length, count, self.actions.size])
         action = tf.concat([state["action"][None], codes], 0)  # [L+1, N, A] before each observation
         alive = tf.concat([tf.ones_like(mask[:1]), mask], 0)  # [L+1, N]
         noise = random.gumbel(random.rows(seed), [count, length + 1, network.rssm.stoch])

@@ -37,7 +37,7 @@ from rl.agents.algos.maml import MAML, Steps, Trials
 from rl.agents.algos.registry import register
 from rl.errors import UsageError
 from rl.hparams.mbmpo import MBMPOHParams
-from rl.models.continuous import BoxActions, DiscreteActions
+from rl.models.continuous import actions_of
 from rl.models.dynamics import Dynamics
 from rl.models.images import for_images
 from rl.models.population import with_weights
@@ -55,18 +55,16 @@ class MBMPO(MAML[MBMPOHParams]):
     experience = "transition"
     action_spaces = (spaces.Discrete, spaces.Box)
     trajectory_extras = ()
-    actions: BoxActions | DiscreteActions
 
     def build(self) -> None:
-        hparams, space = self.hparams, self.action_space
+        hparams = self.hparams
         if for_images(hparams.model.name):
             raise UsageError(
                 f"mbmpo's ensemble foresees lists of numbers, model.name={hparams.model.name} sees pictures: "
                 "take mlp, or another algorithm, such as dreamer"
             )
         super().build()
-        discrete = isinstance(space, spaces.Discrete)
-        self.actions = DiscreteActions(space) if discrete else BoxActions(space, hparams.algo)
+        self.actions = actions_of(self.action_space, hparams.algo)
         ensemble = Dynamics(
             hparams.members,
             hparams.dynamics_hidden,

@@ -139,7 +139,7 @@ class PEARL(SAC):
         self, observation: Nest, action: Tensor, reward: Tensor, following: Nest
     ) -> tuple[Tensor, Tensor]:
         """(mean, variance) [N, Z] of the factors that N transitions are to the belief."""
-        code = tf.clip_by_value(self.actions.encode(action), -1.0, 1.0)
+        code = self.actions.clipped_code(action)
         found: tuple[Tensor, Tensor] = self.context(observation, code, reward, following)
         return found
 
