@@ -10,7 +10,7 @@ from gymnasium import spaces
 from rl.agents.actor_critic import ReplayActorCritic
 from rl.agents.value import critic_loss
 from rl.hparams.awac import AdvantageWeightedHParams
-from rl.models.continuous import Critic, DiscreteActions, actions_of
+from rl.models.continuous import Critic, actions_of
 from rl.models.policies import PolicyNetwork
 from rl.ops.policy import masked_mean
 from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor
@@ -34,10 +34,6 @@ class AdvantageWeighted(ReplayActorCritic[AnyWeighted]):
 
     def make_actor(self, name: str) -> PolicyNetwork:
         return PolicyNetwork(self.hparams, self.encoder, self.action_space, self.initializers, name)
-
-    def make_critic(self, name: str) -> Critic:
-        parts = self.hparams, self.encoder, self.actions.size, self.initializers
-        return Critic(*parts, count=self.critics, linear=isinstance(self.actions, DiscreteActions), name=name)
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         return PolicyOutput(distribution=self.network(observation))

@@ -31,7 +31,7 @@ from rl.agents.actor_critic import ReplayActorCritic
 from rl.agents.algos.registry import register
 from rl.agents.value import critic_loss
 from rl.hparams.ddpg import DDPGHParams
-from rl.models.continuous import Critic, DiscreteActions, actions_of
+from rl.models.continuous import actions_of
 from rl.ops import random
 from rl.ops.policy import masked_mean
 from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor
@@ -47,11 +47,6 @@ class DDPG(ReplayActorCritic[DDPGHParams]):
     def build(self) -> None:
         self.actions = actions_of(self.action_space, "ddpg")
         super().build()
-
-    def make_critic(self, name: str) -> Critic:
-        linear = isinstance(self.actions, DiscreteActions)
-        size = self.actions.size
-        return Critic(self.hparams, self.encoder, size, self.initializers, linear=linear, name=name)
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         return PolicyOutput(distribution=self.actions.deterministic(self.network(observation)))
