@@ -237,8 +237,12 @@ class Agent(Generic[AnyHParams]):
         select, chosen = self.act_select, ()
         if isinstance(select, StatefulActSelect):
             chosen = select.initial_state(self.action_space, count)
-        state = {"network": self._network_state(count), "act_select": chosen}
+        state = {"network": self.starting_state(count), "act_select": chosen}
         return state if tf.nest.flatten(state) else ()
+
+    def starting_state(self, count: int) -> Nest:
+        """The network's state at the start of `count` episodes; () if it keeps none."""
+        return self._network_state(count)
 
     def _network_state(self, count: int) -> Nest:
         network = self.networks["network"]

@@ -87,10 +87,8 @@ class Dreamer(Agent[DreamerHParams]):
 
     # -- acting ---------------------------------------------------------------------------------------
 
-    def initial_state(self, count: int) -> Nest:
-        others = super().initial_state(count)  # an act_select's, if any
-        chosen = others["act_select"] if isinstance(others, dict) else ()
-        return {"network": self.network.start(count), "act_select": chosen}
+    def starting_state(self, count: int) -> Nest:
+        return self.network.start(count)
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         count = recurrent_state["deter"].shape[0]

@@ -61,10 +61,8 @@ class DT(Cloning[DTHParams]):
 
     # -- acting ---------------------------------------------------------------------------------------
 
-    def initial_state(self, count: int) -> Nest:
-        others = super().initial_state(count)  # an act_select's, if any
-        chosen = others["act_select"] if isinstance(others, dict) else ()
-        return {"network": self.network.start(count), "act_select": chosen}
+    def starting_state(self, count: int) -> Nest:
+        return self.network.start(count)
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         # A discrete action is told as its number plus 1; 0, before the first one, is the code of zeros.

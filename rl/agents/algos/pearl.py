@@ -95,11 +95,8 @@ class PEARL(SAC):
 
     # -- acting ---------------------------------------------------------------------------------------
 
-    def initial_state(self, count: int) -> Nest:
-        others = super().initial_state(count)  # an act_select's, if any
-        chosen = others["act_select"] if isinstance(others, dict) else ()
-        state = {"z": tf.zeros([count, self.hparams.latent_size]), "drawn": tf.zeros([count, 1])}
-        return {"network": state, "act_select": chosen}
+    def starting_state(self, count: int) -> Nest:
+        return {"z": tf.zeros([count, self.hparams.latent_size]), "drawn": tf.zeros([count, 1])}
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         """As `Agent.policy`: in training z is drawn from the belief where an episode begins, and stays."""

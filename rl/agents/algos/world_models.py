@@ -79,10 +79,8 @@ class WorldModels(Agent[WorldModelsHParams]):
 
     # -- acting ---------------------------------------------------------------------------------------
 
-    def initial_state(self, count: int) -> Nest:
-        others = super().initial_state(count)  # an act_select's, if any
-        chosen = others["act_select"] if isinstance(others, dict) else ()
-        return {"network": self.network.start(count), "act_select": chosen}
+    def starting_state(self, count: int) -> Nest:
+        return self.network.start(count)
 
     def policy(self, observation: Nest, recurrent_state: State, seed: Tensor, training: bool) -> PolicyOutput:
         z, log_std = self.network.see(self.encoder(observation))
