@@ -67,13 +67,6 @@ class ReplayActorCritic(Agent[AnyActorCritic]):
         """The actor's loss, as `loss`; its metrics have all `policy_metrics`."""
         raise NotImplementedError
 
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
-
-    @property
-    def random_steps(self) -> int:
-        return self.hparams.random_steps
-
     def update(self, batch: Batch, seed: Tensor) -> Update:
         """A step of the critics, one of the actor, and `after_update`."""
         critic_seed, policy_seed = random.split(seed, 2)

@@ -127,8 +127,9 @@ class Agent(Generic[AnyHParams]):
         raise NotImplementedError
 
     def updates_per_iteration(self) -> int:
-        """Gradient updates per iteration of the runner (one rollout, then learning)."""
-        raise NotImplementedError
+        """Gradient updates per iteration of the runner (one rollout, then learning); by default the
+        hyperparameter of that name, which an algorithm without this method must have."""
+        return int(cast(Any, self.hparams).updates_per_iteration)
 
     def update(self, batch: Any, seed: Tensor) -> Update:
         """One learning step on a `Batch`, or on a whole `Trajectory` for `experience = "rollout"`."""
@@ -280,7 +281,7 @@ class Agent(Generic[AnyHParams]):
     @property
     def random_steps(self) -> int:
         """Environment steps at the start of training with uniformly random actions."""
-        return 0
+        return getattr(self.hparams, "random_steps", 0)
 
     def act_for(self, first: int, count: int, total: int) -> None:
         """Sets which environments this agent acts for: `count` environments from index `first` on, of the

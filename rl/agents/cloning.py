@@ -34,6 +34,3 @@ class Cloning(Agent[AnyCloning]):
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         distribution, state = self.network.step(observation, recurrent_state)
         return PolicyOutput(distribution=distribution, recurrent_state=state)
-
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration

@@ -90,13 +90,6 @@ class ValueAgent(Agent[AnyDQN]):
         values = self.q_values(selector, batch.next_observation)
         return outputs, tf.stop_gradient(next_outputs), tf.argmax(values, -1, output_type=tf.int32)
 
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
-
-    @property
-    def random_steps(self) -> int:
-        return self.hparams.random_steps
-
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         outputs = self.network(observation, training=training)
         return PolicyOutput(q_values=self.q_values(outputs, observation))

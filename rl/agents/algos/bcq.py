@@ -56,13 +56,6 @@ class BCQ(Agent[BCQHParams]):
         options = self.actions.size, self.hparams.perturbation, self.initializers
         return BCQNetwork(self.hparams, self.encoder, *options, name)
 
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
-
-    @property
-    def random_steps(self) -> int:
-        return self.hparams.random_steps
-
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         return PolicyOutput(distribution=self.actions.certain(self.best_action(observation, seed)))
 

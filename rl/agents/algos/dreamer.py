@@ -82,9 +82,6 @@ class Dreamer(Agent[DreamerHParams]):
         self.return_range = tf.Variable([0.0, 0.0], trainable=False, name="return_range")
         self.bins = wm.bins(hparams.bins, hparams.bin_limit)
 
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
-
     # -- acting ---------------------------------------------------------------------------------------
 
     def starting_state(self, count: int) -> Nest:

@@ -81,9 +81,6 @@ class MuZero(Agent[MuZeroHParams]):
         self.weights = tuple(f"weight_{i}" for i in range(self.moves))
         self.trajectory_extras = (*self.weights, VALUE)
 
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
-
     # -- acting ---------------------------------------------------------------------------------------
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:

@@ -74,9 +74,6 @@ class WorldModels(Agent[WorldModelsHParams]):
         self.evolve = get_grad_comp("evolution")(hparams)
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
 
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
-
     # -- acting ---------------------------------------------------------------------------------------
 
     def starting_state(self, count: int) -> Nest:
