@@ -46,7 +46,7 @@ class PolicyGradient(Agent[AnyPolicyGradient]):
     def build(self) -> None:
         """Makes the network of policy and value, and its optimizer."""
         self.network = self.add_network("network", grouped(self, self.make_network, "network"))
-        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
+        self.add_optimizer("network", self.network.trainable_variables)
 
     def make_network(self, name: str) -> ActorCritic:
         """Returns a network of policy and value."""

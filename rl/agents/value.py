@@ -47,7 +47,7 @@ class ValueAgent(Agent[AnyDQN]):
         for name in ("network", "target_network"):
             self.add_network(name, grouped(self, self.make_network, name))
         self.network, self.target_network = self.networks["network"], self.networks["target_network"]
-        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
+        self.add_optimizer("network", self.network.trainable_variables)
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
         copy_weights(self.network, self.target_network, 1.0)
 

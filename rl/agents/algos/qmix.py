@@ -36,7 +36,7 @@ class QMIX(JointValueAgent[QMIXHParams]):
         self.target_mixer = self.add_network("target_mixer", self.make_mixer("target_mixer"))
         copy_weights(self.mixer, self.target_mixer, 1.0)
         variables = self.network.trainable_variables + self.mixer.trainable_variables
-        self.optimizer = self.add_optimizer("network", variables)
+        self.add_optimizer("network", variables)
 
     def make_mixer(self, name: str) -> MonotonicMixer:
         """Returns a network that mixes the values of agents."""

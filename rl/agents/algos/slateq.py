@@ -54,7 +54,7 @@ class SlateQ(ValueAgent[SlateQHParams]):
                 )
             self.all_slates = slates.all_slates(self.candidates, self.size)
         super().build()
-        self.optimizer = self.add_optimizer("network", self.network.value_variables)
+        self.add_optimizer("network", self.network.value_variables)
         self.add_optimizer("choice", self.network.choice_variables, hparams.choice_lr)
 
     def make_network(self, name: str) -> SlateNetwork:

@@ -77,7 +77,7 @@ class TRPO(PolicyGradient[TRPOHParams]):
         of_value = self.network.value_variables
         own = {id(each) for each in of_value}
         self.policy_weights = [each for each in self.network.trainable_variables if id(each) not in own]
-        self.optimizer = self.add_optimizer("value", of_value)
+        self.add_optimizer("value", of_value)
 
     def loss(self, batch: Steps, seed: Tensor) -> Loss:
         """The value's, half the squared error; the policy has no optimizer."""

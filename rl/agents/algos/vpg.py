@@ -39,7 +39,7 @@ class VPG(PolicyGradient[VPGHParams]):
         # Two optimizers over all variables: neither's momentum moves what the other's loss leaves out.
         variables, of_value = self.network.trainable_variables, self.network.value_variables
         rest = [each for each in variables if all(each is not other for other in of_value)]
-        self.optimizer = self.add_optimizer("network", variables, decayed=rest)
+        self.add_optimizer("network", variables, decayed=rest)
         self.add_optimizer("value", variables, self.hparams.value_lr, decayed=of_value)
 
     def loss(self, batch: Trajectory, seed: Tensor) -> Loss:
