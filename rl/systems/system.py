@@ -49,7 +49,6 @@ def get_system(name: str) -> System:
     return _SYSTEMS[name]()
 
 
-
 def _local() -> System:
     """The processor of this machine; an accelerator that is there is left alone."""
     import tensorflow as tf
