@@ -45,6 +45,7 @@ from rl.models.layers import ILLEGAL
 from rl.models.rssm import Critic, DreamerNetwork, Heads, Observed
 from rl.ops import random, returns, sequence
 from rl.ops import world_model as wm
+from rl.ops.distributional import cross_entropy
 from rl.ops.distributions import Categorical, DiagonalGaussian
 from rl.ops.nests import flatten_time
 from rl.ops.policy import masked_mean
@@ -165,7 +166,7 @@ class Dreamer(Agent[DreamerHParams]):
             told = tf.reshape(heads.legal(features), legal.shape)
             wrong = tf.nn.sigmoid_cross_entropy_with_logits(legal, told)
             decoding += tf.reshape(tf.reduce_sum(wrong, -1), lead)
-        rewarded = wm.cross_entropy(wm.twohot(trajectory.reward, self.bins), heads.reward(features[1:]))
+        rewarded = cross_entropy(wm.twohot(trajectory.reward, self.bins), heads.reward(features[1:]))
         going = 1.0 - tf.cast(trajectory.terminated, tf.float32)  # [L, N]
         ending = tf.nn.sigmoid_cross_entropy_with_logits(going, heads.goes_on(features[1:])[..., 0])
         weights = hparams.dynamics_coef, hparams.representation_coef, hparams.free_nats
@@ -260,7 +261,7 @@ class Dreamer(Agent[DreamerHParams]):
         and with the slow critic's value."""
         slow = wm.twohot_mean(self.slow_critic(states), self.bins)
         wanted = wm.twohot(target, self.bins) + wm.twohot(slow, self.bins)
-        return wm.cross_entropy(tf.stop_gradient(wanted), logits)
+        return cross_entropy(tf.stop_gradient(wanted), logits)
 
     def replayed_value_loss(self, trajectory: Trajectory, features: Tensor, imagined: Tensor) -> Tensor:
         """The critic's loss [N] at the steps of replayed sequences; its gradient reaches the model's states,
