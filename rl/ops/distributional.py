@@ -50,7 +50,7 @@ def categorical_projection(probabilities: Tensor, target_atoms: Tensor, atoms: T
 
 
 def cross_entropy(target: Tensor, logits: Tensor) -> Tensor:
-    """-sum_i target_i log softmax(logits)_i: target [..., K] probabilities, logits [..., K]. Returns [...]."""
+    """-sum_i target_i log softmax(logits)_i over the last axis; target: probabilities."""
     return -tf.reduce_sum(target * tf.nn.log_softmax(logits), -1)
 
 

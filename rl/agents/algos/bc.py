@@ -43,8 +43,7 @@ class BC(Cloning[BCHParams]):
     def loss(self, batch: Batch | SequenceBatch, seed: Tensor) -> Loss:
         if isinstance(batch, SequenceBatch):
             return self.sequence_loss(batch)
-        log_prob = self.network(batch.observation).log_prob(batch.action)  # [N]
-        return -log_prob * batch.mask, {"log_prob": masked_mean(log_prob, batch.mask)}, None
+        return super().loss(batch, seed)
 
     def sequence_loss(self, batch: SequenceBatch) -> Loss:
         """That of sequences [N], each the mean over the U steps after its burn-in; 0 where there is none."""

@@ -31,8 +31,7 @@ from rl.agents.cloning import Cloning
 from rl.hparams.dagger import DAggerHParams
 from rl.ops import random
 from rl.ops.nests import flatten_time
-from rl.ops.policy import masked_mean
-from rl.types import Batch, Loss, Nest, Tensor, Trajectory
+from rl.types import Nest, Tensor, Trajectory
 
 COIN, ADVICE = 3, 4  # what random numbers are for, beside those that `Agent.act` folds in
 
@@ -60,10 +59,6 @@ class DAgger(Cloning[DAggerHParams]):
         """beta_i: the chance that the expert acts at `step` environment steps, float32 scalar."""
         rollout = tf.cast(step // self.steps_per_iteration, tf.float32)  # i - 1
         return tf.pow(tf.constant(self.hparams.beta, tf.float32), rollout)
-
-    def loss(self, batch: Batch, seed: Tensor) -> Loss:
-        log_prob = self.network(batch.observation).log_prob(batch.action)  # [N]
-        return -log_prob * batch.mask, {"log_prob": masked_mean(log_prob, batch.mask)}, None
 
     def act(
         self,
