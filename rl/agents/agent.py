@@ -37,7 +37,7 @@ from rl.models.contracts import KeepsState, named_variables
 from rl.models.layers import Initializers, ObservationEncoder, has_noise, resample_noise
 from rl.models.precision import picture_precision
 from rl.ops import random, schedules
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, without_last
 from rl.parallel import replicas
 from rl.spaces import check_action_space
 from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
@@ -346,7 +346,7 @@ class Agent(Generic[AnyHParams]):
 
     def values(self, trajectory: Trajectory, seed: Tensor) -> Tensor:
         """The present network's values of a trajectory's observations without the last one, [T, B]."""
-        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)  # [T, B, ...]
+        observation = without_last(trajectory.observation)  # [T, B, ...]
         if tf.nest.flatten(trajectory.recurrent_state):
             output = self.networks["network"].unroll(observation, trajectory.recurrent_state, trajectory.mask)
         else:
@@ -356,7 +356,7 @@ class Agent(Generic[AnyHParams]):
     def observe(self, trajectory: Trajectory) -> None:
         """Updates the observation normaliser with a rollout, except rows of agents that have left."""
         if self.encoder.normalize:
-            rows = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)  # [T, B, ...]
+            rows = without_last(trajectory.observation)  # [T, B, ...]
             seen = trajectory.mask if self.rows_of_env > 1 else tf.ones_like(trajectory.mask)  # [T, B]
             self.encoder.observe(flatten_time(rows), tf.reshape(seen, [-1]))
 

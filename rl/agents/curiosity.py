@@ -37,7 +37,7 @@ from rl.models.curiosity import Features, Perceptron
 from rl.models.layers import Initializers, ObservationEncoder
 from rl.ops import curiosity, loops, random
 from rl.ops.distributions import of_space, parameter_count
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, without_last
 from rl.ops.normalize import Moments, RewardScale, assign_moments, merge_moments, no_moments
 from rl.ops.policy import masked_mean
 from rl.types import Batch, Nest, SequenceBatch, Tensor, Trajectory, Update
@@ -244,7 +244,7 @@ def moves_of(experience: Any) -> Moves:
         rows = experience
         return Moves(rows.observation, rows.action, rows.next_observation, rows.mask)
     steps = experience.trajectory if isinstance(experience, SequenceBatch) else experience
-    now = tf.nest.map_structure(lambda x: x[:-1], steps.observation)
+    now = without_last(steps.observation)
     following = tf.nest.map_structure(lambda x: x[1:], steps.observation)
     moves: Moves = flatten_time(Moves(now, steps.action, following, steps.mask))
     return moves

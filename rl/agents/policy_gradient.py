@@ -18,6 +18,7 @@ from rl.hparams.trpo import TRPOHParams
 from rl.hparams.vpg import VPGHParams
 from rl.models.networks import ActorCritic, ActorCriticOutput
 from rl.ops import distributions, loops, random, returns, trajectories
+from rl.ops.nests import without_last
 from rl.ops.vtrace import vtrace
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
@@ -84,7 +85,7 @@ class PolicyGradient(Agent[AnyPolicyGradient]):
 
     def unroll(self, batch: Trajectory) -> PolicyOutput:
         """The current policy along a trajectory, flat: [T * B, ...]."""
-        observation = tf.nest.map_structure(lambda x: x[:-1], batch.observation)  # [T, B, ...]
+        observation = without_last(batch.observation)  # [T, B, ...]
         return self.output(self.network.unroll(observation, batch.recurrent_state, batch.mask))
 
 

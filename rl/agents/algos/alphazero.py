@@ -49,7 +49,7 @@ from rl.agents.tree_search import acting_logits, found_by
 from rl.hparams.alphazero import AlphaZeroHParams
 from rl.models.networks import ActorCritic
 from rl.ops import distributions, loops, random, ranks, returns, search
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, without_last
 from rl.ops.policy import masked_mean
 from rl.parallel import replicas
 from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
@@ -181,7 +181,7 @@ class AlphaZero(Agent[AlphaZeroHParams]):
         outcome = returns.discounted_return(
             reward, value, terminated, trajectory.truncated, self.hparams.gamma
         )
-        rows = tf.nest.map_structure(lambda x: x[:-1], observation)
+        rows = without_last(observation)
         steps: Minibatch = flatten_time(
             Minibatch(rows, trajectory.extras["weights"], outcome, trajectory.mask)
         )

@@ -30,7 +30,7 @@ from rl.agents.algos.registry import register
 from rl.agents.cloning import Cloning
 from rl.hparams.dagger import DAggerHParams
 from rl.ops import random
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, without_last
 from rl.types import Nest, Tensor, Trajectory
 
 COIN, ADVICE = 3, 4  # what random numbers are for, beside those that `Agent.act` folds in
@@ -79,7 +79,7 @@ class DAgger(Cloning[DAggerHParams]):
 
     def remembered(self, trajectory: Trajectory, seed: Tensor) -> Trajectory:
         """See `Agent.remembered`: with the expert's actions in place of those that were taken."""
-        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)  # [T, B, ...]
+        observation = without_last(trajectory.observation)  # [T, B, ...]
         action = self.advice(flatten_time(observation), random.fold_in(seed, ADVICE))  # [T B, ...]
         return trajectory._replace(action=tf.reshape(action, trajectory.action.shape))
 

@@ -38,7 +38,7 @@ from rl.hparams.dt import DTHParams
 from rl.models.continuous import actions_of
 from rl.models.decision_transformer import DecisionTransformer, Window
 from rl.ops.distributions import Categorical
-from rl.ops.nests import flatten_time, swap_time
+from rl.ops.nests import flatten_time, swap_time, without_last
 from rl.ops.policy import masked_mean
 from rl.types import Loss, Nest, PolicyOutput, SequenceBatch, Tensor, Trajectory
 
@@ -89,7 +89,7 @@ class DT(Cloning[DTHParams]):
         output = tf.reshape(tf.transpose(output, [1, 0, 2]), [-1, output.shape[-1]])  # [K * N, outputs]
         action = flatten_time(steps.action)
         if self.discrete:
-            logits = self.encoder.mask_illegal(output, flatten_time(_without_last(steps.observation)))
+            logits = self.encoder.mask_illegal(output, flatten_time(without_last(steps.observation)))
             loss = -Categorical(logits).log_prob(action)  # [K * N]
         else:
             loss = tf.reduce_mean(tf.square(tf.tanh(output) - self.actions.clipped_code(action)), -1)
@@ -99,13 +99,8 @@ class DT(Cloning[DTHParams]):
 
     def window(self, steps: Trajectory) -> Window:
         """The window of sequences of data, time first, all of whose K steps it has."""
-        features = self.network.features(flatten_time(_without_last(steps.observation)))
+        features = self.network.features(flatten_time(without_last(steps.observation)))
         code = self.actions.clipped_code(flatten_time(steps.action))
         features, code = (tf.reshape(x, [*steps.mask.shape, x.shape[-1]]) for x in (features, code))
         parts = steps.extras["return_to_go"], features, code, steps.extras["episode_step"], steps.mask
         return Window(*swap_time(parts))
-
-
-def _without_last(observation: Nest) -> Nest:
-    """Observations [K, N, ...] of [K+1, N, ...]: those that an action follows."""
-    return tf.nest.map_structure(lambda x: x[:-1], observation)

@@ -26,7 +26,7 @@ from rl.agents.algos.registry import register
 from rl.hparams.gail import GAILHParams
 from rl.models.continuous import Critic, actions_of
 from rl.ops import loops, random
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, without_last
 from rl.ops.policy import masked_mean
 from rl.types import Loss, Nest, Tensor, Trajectory, Update
 
@@ -75,15 +75,14 @@ class GAIL(PPO):
 
     def reward(self, trajectory: Trajectory) -> Tensor:
         """The discriminator's reward, which replaces the environment's, [T, B]."""
-        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
         code = self.actions.clipped_code(flatten_time(trajectory.action))
-        logit = self.logit(flatten_time(observation), code)
+        logit = self.logit(flatten_time(without_last(trajectory.observation)), code)
         return tf.nn.softplus(tf.reshape(logit, trajectory.mask.shape)) * trajectory.mask
 
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
         """Updates of the discriminator, then PPO's for the rewards that it gives."""
         discriminator_seed, policy_seed = random.split(seed, 2)
-        played = tf.nest.map_structure(lambda x: x[:-1], batch.observation), batch.action, batch.mask
+        played = without_last(batch.observation), batch.action, batch.mask
         observation, action, mask = flatten_time(played)
         size = self.hparams.batch_size
 

@@ -29,7 +29,7 @@ from rl.errors import UsageError
 from rl.hparams.neural_linear import NeuralLinearHParams
 from rl.models.posterior import NeuralPosterior
 from rl.ops import linear_bandit, loops, random
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, without_last
 from rl.ops.policy import masked_mean
 from rl.parallel import replicas
 from rl.types import Loss, Nest, Tensor, Trajectory, Update
@@ -105,8 +105,7 @@ class NeuralLinear(LinearBandit[NeuralLinearHParams]):
     def _observed(self, trajectory: Trajectory) -> Observed:
         """The steps of all learners' rollouts, environment by environment."""
         length, count = trajectory.reward.shape
-        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
-        x = tf.cast(self.encoder(flatten_time(observation)), tf.float32)
+        x = tf.cast(self.encoder(flatten_time(without_last(trajectory.observation))), tf.float32)
         action = tf.cast(trajectory.action, tf.float32)  # numbers of arms, which float32 holds
 
         def rows(y: Tensor) -> Tensor:

@@ -49,7 +49,7 @@ from rl.models.continuous import Actor, Critic
 from rl.models.contracts import named_variables
 from rl.ops import gaussians, mixtures, random
 from rl.ops.episodes import part_returns
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, without_last
 from rl.ops.policy import masked_mean
 from rl.types import Batch, Loss, Nest, PolicyOutput, SequenceBatch, Tensor, Trajectory, Update
 
@@ -121,7 +121,7 @@ class PEARL(SAC):
 
     def adapt(self, trajectory: Trajectory) -> None:
         """See `rl.agents.contracts.Adapts`: adds what was seen to the belief of each task."""
-        seen = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
+        seen = without_last(trajectory.observation)
         following = tf.nest.map_structure(lambda x: x[1:], trajectory.observation)
         flat = flatten_time((seen, trajectory.action, trajectory.reward, following))
         mean, variance = (tf.reshape(x, [*trajectory.mask.shape, -1]) for x in self.factors(*flat))

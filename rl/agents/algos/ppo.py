@@ -32,7 +32,7 @@ from rl.agents.algos.registry import register
 from rl.agents.policy_gradient import PolicyGradient, check_minibatches, check_sequences, shuffled
 from rl.hparams.ppo import PPOHParams
 from rl.ops import loops, random
-from rl.ops.nests import flatten_time, swap_time
+from rl.ops.nests import flatten_time, swap_time, without_last
 from rl.ops.policy import approximate_kl, clipped_surrogate, clipped_value_loss, masked_mean, standardize
 from rl.parallel import replicas
 from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
@@ -147,7 +147,7 @@ class PPO(PolicyGradient[PPOHParams]):
         """The trajectory as a flat batch `[T * B]`, or `[B, T]` of sequences, with advantages and targets."""
         values = self.rollout_values(trajectory)  # [T+1, B]
         value, advantage = values[:-1], self.advantages(trajectory, values, self.hparams.gae_lambda)
-        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
+        observation = without_last(trajectory.observation)
         log_prob = trajectory.extras["log_prob"]
         data = Minibatch(
             observation, trajectory.action, log_prob, value, advantage, advantage + value, trajectory.mask

@@ -39,7 +39,7 @@ from rl.agents.policy_gradient import check_minibatches, check_sequences, over_m
 from rl.hparams.pqn import PQNHParams
 from rl.models.networks import QNetwork
 from rl.ops import value
-from rl.ops.nests import flatten_time, swap_time
+from rl.ops.nests import flatten_time, swap_time, without_last
 from rl.ops.policy import masked_mean
 from rl.ops.returns import lambda_return
 from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
@@ -124,7 +124,7 @@ class PQN(Agent[PQNHParams]):
 
     def with_targets(self, trajectory: Trajectory) -> Minibatch:
         """The rollout as a flat batch [T * B], or [B, T] of sequences, with its targets."""
-        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
+        observation = without_last(trajectory.observation)
         data = Minibatch(observation, trajectory.action, self.targets(trajectory), trajectory.mask)
         steps: Minibatch = swap_time(data) if self.sequences else flatten_time(data)
         return steps._replace(recurrent_state=trajectory.recurrent_state)

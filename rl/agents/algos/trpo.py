@@ -36,7 +36,7 @@ from rl.hparams.trpo import TRPOHParams
 from rl.ops.distributions import Distribution
 from rl.ops.evolution import flatten, unflatten
 from rl.ops.natural_gradient import conjugate_gradient, step_to_limit
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, without_last
 from rl.ops.policy import masked_mean, standardize
 from rl.parallel import replicas
 from rl.types import Loss, Nest, Tensor, Trajectory, Update
@@ -215,7 +215,7 @@ class TRPO(PolicyGradient[TRPOHParams]):
         target, mask = advantage + values[:-1], trajectory.mask
         if hparams.normalize_advantage:
             advantage = standardize(advantage, mask)
-        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
+        observation = without_last(trajectory.observation)
         log_prob = trajectory.extras["log_prob"]
         steps: Steps = flatten_time(Steps(observation, trajectory.action, log_prob, advantage, target, mask))
         return steps
