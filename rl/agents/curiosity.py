@@ -40,6 +40,7 @@ from rl.ops.distributions import of_space, parameter_count
 from rl.ops.nests import flatten_time, without_last
 from rl.ops.normalize import Moments, RewardScale, assign_moments, merge_moments, no_moments
 from rl.ops.policy import masked_mean
+from rl.ops.trajectories import take
 from rl.types import Batch, Nest, SequenceBatch, Tensor, Trajectory, Update
 
 FORWARD_SHARE = 0.2  # ICM's beta (Pathak et al. 2017, section 4.2)
@@ -136,7 +137,7 @@ class Curiosity:
 
         def one(i: Tensor) -> loops.Metrics:
             place = tf.gather(order, (i * size + tf.range(size)) % count)
-            return {"loss": self._step(tf.nest.map_structure(lambda x: tf.gather(x, place), moves))}
+            return {"loss": self._step(take(moves, place))}
 
         metrics, _ = loops.repeat(parts, one)
         return metrics["loss"]

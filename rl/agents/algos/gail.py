@@ -28,6 +28,7 @@ from rl.models.continuous import Critic, actions_of
 from rl.ops import loops, random
 from rl.ops.nests import flatten_time, without_last
 from rl.ops.policy import masked_mean
+from rl.ops.trajectories import take
 from rl.types import Loss, Nest, Tensor, Trajectory, Update
 
 
@@ -89,7 +90,7 @@ class GAIL(PPO):
         def one_update(i: Tensor) -> dict[str, Tensor]:
             rows_seed, data_seed, step_seed = random.split(random.fold_in(discriminator_seed, i), 3)
             rows = random.randint(rows_seed, [size], mask.shape[0])
-            own = tf.nest.map_structure(lambda x: tf.gather(x, rows), (observation, action, mask))
+            own = take((observation, action, mask), rows)
             data = self.demonstrations.sample(data_seed, tf.constant(0, tf.int64))
             shown = data.observation, data.action, data.mask
             seen, acted, counts = tf.nest.map_structure(lambda x, y: tf.concat([x, y], 0), own, shown)

@@ -44,6 +44,7 @@ from rl.models.population import with_weights
 from rl.ops import distributions, loops, random
 from rl.ops import dynamics as ops
 from rl.ops.rows import Rows
+from rl.ops.trajectories import take
 from rl.parallel import replicas
 from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
 
@@ -141,7 +142,7 @@ class MBMPO(MAML[MBMPOHParams]):
         chosen = random.randint(seed, [hparams.dynamics_steps, hparams.dynamics_batch_size], count)
 
         def step(i: Tensor) -> dict[str, Any]:
-            part = tf.nest.map_structure(lambda x: tf.gather(x, tf.gather(chosen, i)), batch)
+            part = take(batch, tf.gather(chosen, i))
             found = self.gradient_step(part, random.fold_in(seed, i), "dynamics", self.dynamics_loss).metrics
             return {"dynamics_loss": found["loss"], "dynamics_grad_norm": found["grad_norm"]}
 

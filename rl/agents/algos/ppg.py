@@ -42,6 +42,7 @@ from rl.models.networks import PhasicActorCritic
 from rl.ops import loops, random
 from rl.ops.distributions import parameter_count
 from rl.ops.policy import clipped_value_loss, masked_mean
+from rl.ops.trajectories import take
 from rl.spaces import space_spec
 from rl.types import Loss, Nest, Tensor, Trajectory, Update
 
@@ -145,8 +146,7 @@ class PPG(PPO):
             order = tf.reshape(order, [parts, -1])
 
             def one_minibatch(i: Tensor) -> dict[str, Tensor]:
-                place = tf.gather(order, i)
-                part = tf.nest.map_structure(lambda x: tf.gather(x, place), states)
+                part = take(states, tf.gather(order, i))
                 return self.gradient_step(part, seed, "auxiliary", self.auxiliary_loss).metrics
 
             return loops.repeat(parts, one_minibatch)[0]
@@ -161,7 +161,7 @@ class PPG(PPO):
         places = tf.reshape(tf.range(size), [self.hparams.aux_minibatches, -1])
 
         def of_part(place: Tensor) -> Nest:
-            observation = tf.nest.map_structure(lambda x: tf.gather(x, place), self.stored.observation)
+            observation = take(self.stored.observation, place)
             output = self.network(observation)
             if output.log_std is None:
                 return output.parameters, ()
