@@ -157,7 +157,7 @@ def actions_of(space: spaces.Box | spaces.Discrete, algo: str) -> BoxActions | D
     return DiscreteActions(space) if isinstance(space, spaces.Discrete) else BoxActions(space, algo)
 
 
-class Actor(keras.Model):
+class Actor(torso.TorsoNetwork):
     """Observations `[N, ...]` to `outputs` numbers per example; illegal actions' are `ILLEGAL`."""
 
     def __init__(
@@ -173,10 +173,6 @@ class Actor(keras.Model):
         self.torso = torso.make_torso(hparams.model, encoder, initializers, "torso")
         self.policy = dense(self.torso.size, outputs, initializers.output(0.01), "policy")
         self.built = True
-
-    def initial_state(self, count: int) -> Nest:
-        """State of the torso at the start of `count` episodes; () where it keeps none."""
-        return torso.initial_state(self.torso, count)
 
     def call(self, observation: Nest) -> Tensor:
         output = self.policy(self.torso(self.encoder(observation)))
