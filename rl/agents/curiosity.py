@@ -38,7 +38,7 @@ from rl.models.layers import Initializers, ObservationEncoder
 from rl.ops import curiosity, loops, random
 from rl.ops.distributions import of_space, parameter_count
 from rl.ops.nests import flatten_time, without_last
-from rl.ops.normalize import Moments, RewardScale, assign_moments, merge_moments, no_moments
+from rl.ops.normalize import Moments, RewardScale, no_moments, observe_moments
 from rl.ops.policy import masked_mean
 from rl.ops.trajectories import take
 from rl.types import Batch, Nest, SequenceBatch, Tensor, Trajectory, Update
@@ -226,9 +226,7 @@ class RND(Curiosity):
         """Updates the mean and deviation of observations, then the deviation of intrinsic returns, which
         continue across the ends of episodes."""
         moves = moves_of(trajectory)
-        before = Moments(*(each.value() for each in self.moments))
-        rows = self.encoder(moves.next_observation)
-        assign_moments(self.moments, merge_moments(before, rows, tf.ones_like(moves.mask)))
+        observe_moments(self.moments, self.encoder(moves.next_observation), tf.ones_like(moves.mask))
         error = tf.reshape(self.loss(moves), trajectory.mask.shape) * trajectory.mask  # [T, B]
         self.scale.observe(error, tf.zeros_like(trajectory.terminated), trajectory.mask)
 
