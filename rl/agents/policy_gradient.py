@@ -89,23 +89,23 @@ class PolicyGradient(Agent[AnyPolicyGradient]):
         return self.output(self.network.unroll(observation, batch.recurrent_state, batch.mask))
 
 
-def check_minibatches(num_envs: int, rollout_length: int, minibatches: int) -> None:
+def check_minibatches(hparams: Any) -> None:
     """Raises UsageError where the steps of a rollout do not split into equal minibatches."""
-    size = num_envs * rollout_length
-    if size % minibatches:
+    size = hparams.num_envs * hparams.rollout_length
+    if size % hparams.minibatches:
         raise UsageError(
-            f"minibatches={minibatches} does not divide num_envs * rollout_length = {size}: "
+            f"minibatches={hparams.minibatches} does not divide num_envs * rollout_length = {size}: "
             "change one of the three"
         )
 
 
-def check_sequences(num_envs: int, minibatches: int, model: str) -> None:
+def check_sequences(hparams: Any) -> None:
     """Raises UsageError where the environments do not split into equal minibatches, as those of a model that
     keeps state do."""
-    if num_envs % minibatches:
+    if hparams.num_envs % hparams.minibatches:
         raise UsageError(
-            f"minibatches={minibatches} does not divide num_envs={num_envs}: with model {model} minibatches "
-            "are groups of environments; change one of the two"
+            f"minibatches={hparams.minibatches} does not divide num_envs={hparams.num_envs}: with model "
+            f"{hparams.model.name} minibatches are groups of environments; change one of the two"
         )
 
 

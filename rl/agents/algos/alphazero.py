@@ -74,7 +74,7 @@ class AlphaZero(Agent[AlphaZeroHParams]):
 
     def build(self) -> None:
         hparams = self.hparams
-        check_minibatches(hparams.num_envs, hparams.rollout_length, hparams.minibatches)
+        check_minibatches(hparams)
         self.network = ActorCritic(hparams, self.encoder, self.action_space, self.initializers, 0.0)
         self.add_network("network", self.network)
         self.add_optimizer("network", self.network.trainable_variables)

@@ -58,12 +58,11 @@ class PPO(PolicyGradient[PPOHParams]):
     trajectory_extras = ("log_prob", "value")
 
     def build(self) -> None:
-        hparams = self.hparams
-        check_minibatches(hparams.num_envs, hparams.rollout_length, hparams.minibatches)
+        check_minibatches(self.hparams)
         super().build()
         self.sequences = self.network.initial_state(1) != ()  # whether minibatches are of whole sequences
         if self.sequences:
-            check_sequences(hparams.num_envs, hparams.minibatches, hparams.model.name)
+            check_sequences(self.hparams)
 
     def updates_per_iteration(self) -> int:
         return self.hparams.epochs * self.hparams.minibatches

@@ -64,13 +64,12 @@ class PQN(Agent[PQNHParams]):
     recurrent = True
 
     def build(self) -> None:
-        hparams = self.hparams
-        check_minibatches(hparams.num_envs, hparams.rollout_length, hparams.minibatches)
+        check_minibatches(self.hparams)
         self.network = self.add_network("network", grouped(self, self.make_network, "network"))
         self.add_optimizer("network", self.network.trainable_variables)
         self.sequences = self.network.initial_state(1) != ()  # whether minibatches are of whole sequences
         if self.sequences:
-            check_sequences(hparams.num_envs, hparams.minibatches, hparams.model.name)
+            check_sequences(self.hparams)
 
     def make_network(self, name: str) -> QNetwork:
         """Returns a network of action values."""

@@ -71,8 +71,7 @@ class TRPO(PolicyGradient[TRPOHParams]):
     recurrent = False  # products with the Fisher matrix would differentiate an unrolled network twice
 
     def build(self) -> None:
-        hparams = self.hparams
-        check_minibatches(hparams.num_envs, hparams.rollout_length, hparams.minibatches)
+        check_minibatches(self.hparams)
         self.network = self.add_network("network", grouped(self, self.make_network, "network"))
         of_value = self.network.value_variables
         own = {id(each) for each in of_value}
