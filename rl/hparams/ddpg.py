@@ -6,13 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from rl.hparams.hparams import (
-    Coefficient,
-    Count,
-    Fraction,
-    PositiveFloat,
-    PositiveInt,
-)
+from rl.hparams.hparams import Coefficient, Count, Fraction, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
 from rl.hparams.replayed import ReplayedHParams
 from rl.hparams.tasks import REPLAY
