@@ -89,6 +89,11 @@ def _argument(found: re.Match[str]) -> str:
     return f"{name}={value}" if value else name
 
 
+def one_line(error: BaseException) -> str:
+    """The text of an error on one line, or its kind where it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def raised_at(error: BaseException) -> traceback.FrameSummary:
     """The last line of a user's own code on the way to an error, which says more than one within a library
     that it called; the last one of all where there is none."""

@@ -58,20 +58,14 @@ class ReplayActorCritic(Agent[AnyActorCritic]):
         return Actor(self.hparams, self.encoder, self.actions.size, self.initializers, name)
 
     def make_critic(self, name: str) -> Critic:
-        """Returns critics that value an observation and the code of an action."""
-        size = self.actions.size
-        return Critic(self.hparams, self.encoder, size, self.initializers, count=self.critics, name=name)
+        """Returns critics that value an observation and the code of an action, linear in a one-hot code."""
+        parts = self.hparams, self.encoder, self.actions.size, self.initializers
+        linear = isinstance(self.actions, DiscreteActions)
+        return Critic(*parts, count=self.critics, linear=linear, name=name)
 
     def policy_loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The actor's loss, as `loss`; its metrics have all `policy_metrics`."""
         raise NotImplementedError
-
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
-
-    @property
-    def random_steps(self) -> int:
-        return self.hparams.random_steps
 
     def update(self, batch: Batch, seed: Tensor) -> Update:
         """A step of the critics, one of the actor, and `after_update`."""

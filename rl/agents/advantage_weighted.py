@@ -8,9 +8,9 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.actor_critic import ReplayActorCritic
-from rl.agents.value import replay_loss
+from rl.agents.value import critic_loss
 from rl.hparams.awac import AdvantageWeightedHParams
-from rl.models.continuous import BoxActions, Critic, DiscreteActions
+from rl.models.continuous import Critic, actions_of
 from rl.models.policies import PolicyNetwork
 from rl.ops.policy import masked_mean
 from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor
@@ -29,17 +29,11 @@ class AdvantageWeighted(ReplayActorCritic[AnyWeighted]):
     policy_metrics = ("policy_loss", "log_prob", "advantage")
 
     def build(self) -> None:
-        space = self.action_space
-        self.discrete = isinstance(space, spaces.Discrete)
-        self.actions = DiscreteActions(space) if self.discrete else BoxActions(space, self.hparams.algo)
+        self.actions = actions_of(self.action_space, self.hparams.algo)
         super().build()
 
     def make_actor(self, name: str) -> PolicyNetwork:
         return PolicyNetwork(self.hparams, self.encoder, self.action_space, self.initializers, name)
-
-    def make_critic(self, name: str) -> Critic:
-        parts = self.hparams, self.encoder, self.actions.size, self.initializers
-        return Critic(*parts, count=self.critics, linear=self.discrete, name=name)
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         return PolicyOutput(distribution=self.network(observation))
@@ -52,23 +46,14 @@ class AdvantageWeighted(ReplayActorCritic[AnyWeighted]):
         """What the critics' values are to become, [N]."""
         raise NotImplementedError
 
-    def code(self, action: Nest) -> Tensor:
-        """The codes [N, K] of actions [N, ...] for the critics, clipped to the bounds as the environment
-        does."""
-        return tf.clip_by_value(self.actions.encode(action), -1.0, 1.0)
-
     def least(self, critic: Critic, observation: Nest, action: Tensor) -> Tensor:
         """The least of the critics' values of actions' codes [N, K], [N]."""
         return tf.reduce_min(critic(observation, action)[:, :, 0], 0)
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The critics'."""
-        target = tf.stop_gradient(self.target(batch, seed))
-        q_values = self.critic(batch.observation, self.code(batch.action))[:, :, 0]  # [2, N]
-        error = target - q_values
-        loss = 0.5 * tf.reduce_sum(tf.square(error), 0)
-        size = tf.reduce_mean(tf.abs(error), 0)  # [N]
-        return replay_loss(loss, tf.reduce_mean(q_values, 0), size, batch)
+        q_values = self.critic(batch.observation, self.actions.clipped_code(batch.action))[:, :, 0]  # [2, N]
+        return critic_loss(q_values, self.target(batch, seed), batch, 0.5)
 
     def policy_loss(self, batch: Batch, seed: Tensor) -> Loss:
         hparams, mask = self.hparams, batch.mask

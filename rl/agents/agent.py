@@ -37,7 +37,7 @@ from rl.models.contracts import KeepsState, named_variables
 from rl.models.layers import Initializers, ObservationEncoder, has_noise, resample_noise
 from rl.models.precision import picture_precision
 from rl.ops import random, schedules
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, without_last
 from rl.parallel import replicas
 from rl.spaces import check_action_space
 from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
@@ -95,6 +95,7 @@ class Agent(Generic[AnyHParams]):
         self.grad_comp, self.annealed = get_grad_comp(hparams.grad_comp)(hparams), schedules.Annealed(hparams)
         self.networks: dict[str, keras.Model] = {}  # every network, by the name its variables are saved under
         self.optimizers: dict[str, keras.optimizers.Optimizer] = {}
+        self.trained: dict[str, list[Any]] = {}  # the variables of each optimizer
         self._rates: dict[str, float | None] = {}  # at the start of the schedule; None: hparams.lr
         with self.initializers.within():
             self.build()
@@ -126,8 +127,9 @@ class Agent(Generic[AnyHParams]):
         raise NotImplementedError
 
     def updates_per_iteration(self) -> int:
-        """Gradient updates per iteration of the runner (one rollout, then learning)."""
-        raise NotImplementedError
+        """Gradient updates per iteration of the runner (one rollout, then learning); by default the
+        hyperparameter of that name, which an algorithm without this method must have."""
+        return int(cast(Any, self.hparams).updates_per_iteration)
 
     def update(self, batch: Any, seed: Tensor) -> Update:
         """One learning step on a `Batch`, or on a whole `Trajectory` for `experience = "rollout"`."""
@@ -190,7 +192,7 @@ class Agent(Generic[AnyHParams]):
         optimizer.exclude_from_weight_decay([each for each in variables if id(each) not in kernels])
         optimizer.build(variables)
         optimizer.part = name
-        self.optimizers[name], self._rates[name] = optimizer, lr
+        self.optimizers[name], self.trained[name], self._rates[name] = optimizer, variables, lr
         return optimizer
 
     def schedule(self, step: Tensor) -> None:
@@ -211,13 +213,13 @@ class Agent(Generic[AnyHParams]):
         unless: Callable[[dict[str, Tensor]], Tensor] | None = None,
     ) -> Update:
         """One `grad_comp` call on `loss` (default: the agent's own) for the optimizer called `name` and
-        `variables` (default: the trainable ones of the network of that name).
+        `variables` (default: all that it was made for).
 
         unless: a function from the loss's metrics to a bool scalar, the same for all learners. If it is true,
         no gradient is applied, and the metric "refused" is 1 instead of 0.
         """
         loss = self.loss if loss is None else loss
-        variables = self.networks[name].trainable_variables if variables is None else variables
+        variables = self.trained[name] if variables is None else variables
         more = {} if unless is None else {"unless": unless}
         optimizer = self.optimizers[name]
         with checked_numerics(self.hparams.check_numerics):
@@ -236,8 +238,12 @@ class Agent(Generic[AnyHParams]):
         select, chosen = self.act_select, ()
         if isinstance(select, StatefulActSelect):
             chosen = select.initial_state(self.action_space, count)
-        state = {"network": self._network_state(count), "act_select": chosen}
+        state = {"network": self.starting_state(count), "act_select": chosen}
         return state if tf.nest.flatten(state) else ()
+
+    def starting_state(self, count: int) -> Nest:
+        """The network's state at the start of `count` episodes; () if it keeps none."""
+        return self._network_state(count)
 
     def _network_state(self, count: int) -> Nest:
         network = self.networks["network"]
@@ -275,7 +281,7 @@ class Agent(Generic[AnyHParams]):
     @property
     def random_steps(self) -> int:
         """Environment steps at the start of training with uniformly random actions."""
-        return 0
+        return getattr(self.hparams, "random_steps", 0)
 
     def act_for(self, first: int, count: int, total: int) -> None:
         """Sets which environments this agent acts for: `count` environments from index `first` on, of the
@@ -340,7 +346,7 @@ class Agent(Generic[AnyHParams]):
 
     def values(self, trajectory: Trajectory, seed: Tensor) -> Tensor:
         """The present network's values of a trajectory's observations without the last one, [T, B]."""
-        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)  # [T, B, ...]
+        observation = without_last(trajectory.observation)  # [T, B, ...]
         if tf.nest.flatten(trajectory.recurrent_state):
             output = self.networks["network"].unroll(observation, trajectory.recurrent_state, trajectory.mask)
         else:
@@ -350,7 +356,7 @@ class Agent(Generic[AnyHParams]):
     def observe(self, trajectory: Trajectory) -> None:
         """Updates the observation normaliser with a rollout, except rows of agents that have left."""
         if self.encoder.normalize:
-            rows = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)  # [T, B, ...]
+            rows = without_last(trajectory.observation)  # [T, B, ...]
             seen = trajectory.mask if self.rows_of_env > 1 else tf.ones_like(trajectory.mask)  # [T, B]
             self.encoder.observe(flatten_time(rows), tf.reshape(seen, [-1]))
 

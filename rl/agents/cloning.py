@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.hparams.bc import CloningHParams
 from rl.models.policies import PolicyNetwork
-from rl.types import Nest, PolicyOutput, Tensor
+from rl.ops.policy import masked_mean
+from rl.types import Loss, Nest, PolicyOutput, Tensor
 
 AnyCloning = TypeVar("AnyCloning", bound=CloningHParams)
 
 
 class Cloning(Agent[AnyCloning]):
-    """Base of policies that imitate the data's actions; a subclass implements `loss`."""
+    """Base of policies that imitate the data's actions; a subclass may write another `loss`."""
 
     experience = "transition"
     action_spaces: ClassVar[tuple[type, ...]] = (
@@ -35,5 +36,7 @@ class Cloning(Agent[AnyCloning]):
         distribution, state = self.network.step(observation, recurrent_state)
         return PolicyOutput(distribution=distribution, recurrent_state=state)
 
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
+    def loss(self, batch: Any, seed: Tensor) -> Loss:
+        """Minus the log-probability of the data's actions, [N]."""
+        log_prob = self.network(batch.observation).log_prob(batch.action)  # [N]
+        return -log_prob * batch.mask, {"log_prob": masked_mean(log_prob, batch.mask)}, None

@@ -110,10 +110,11 @@ def check_built(agent: Any) -> None:
             )
 
 
-def check_algorithm(kind: type, base: type, algo: str) -> None:
+def check_algorithm(kind: Any, base: type, algo: str) -> None:
     """Raises UsageError where `kind`, the class of the algorithm `algo` and a subclass of `base`
     (rl.agents.agent.Agent), lacks a required attribute or method."""
     said = {name for each in kind.__mro__[: kind.__mro__.index(base)] for name in vars(each)}
+    said |= {"updates_per_iteration"} & set(kind.hparams_type.model_fields)  # which is its default
     missing = {"experience", "action_spaces", "build", "policy", "updates_per_iteration"} - said
     missing |= set() if said & {"loss", "update"} else {"loss"}
     if missing:

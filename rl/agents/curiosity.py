@@ -37,9 +37,10 @@ from rl.models.curiosity import Features, Perceptron
 from rl.models.layers import Initializers, ObservationEncoder
 from rl.ops import curiosity, loops, random
 from rl.ops.distributions import of_space, parameter_count
-from rl.ops.nests import flatten_time
-from rl.ops.normalize import Moments, RewardScale, assign_moments, merge_moments, no_moments
+from rl.ops.nests import flatten_time, without_last
+from rl.ops.normalize import Moments, RewardScale, no_moments, observe_moments
 from rl.ops.policy import masked_mean
+from rl.ops.trajectories import take
 from rl.types import Batch, Nest, SequenceBatch, Tensor, Trajectory, Update
 
 FORWARD_SHARE = 0.2  # ICM's beta (Pathak et al. 2017, section 4.2)
@@ -146,7 +147,7 @@ class Curiosity:
 
         def one(i: Tensor) -> loops.Metrics:
             place = tf.gather(order, (i * size + tf.range(size)) % count)
-            return {"loss": self._step(tf.nest.map_structure(lambda x: tf.gather(x, place), moves))}
+            return {"loss": self._step(take(moves, place))}
 
         metrics, _ = loops.repeat(parts, one)
         return metrics["loss"]
@@ -235,9 +236,7 @@ class RND(Curiosity):
         """Updates the mean and deviation of observations, then the deviation of intrinsic returns, which
         continue across the ends of episodes."""
         moves = moves_of(trajectory)
-        before = Moments(*(each.value() for each in self.moments))
-        rows = self.encoder(moves.next_observation)
-        assign_moments(self.moments, merge_moments(before, rows, tf.ones_like(moves.mask)))
+        observe_moments(self.moments, self.encoder(moves.next_observation), tf.ones_like(moves.mask))
         error = tf.reshape(self.loss(moves), trajectory.mask.shape) * trajectory.mask  # [T, B]
         self.scale.observe(error, tf.zeros_like(trajectory.terminated), trajectory.mask, worker)
 
@@ -254,7 +253,7 @@ def moves_of(experience: Any) -> Moves:
         rows = experience
         return Moves(rows.observation, rows.action, rows.next_observation, rows.mask)
     steps = experience.trajectory if isinstance(experience, SequenceBatch) else experience
-    now = tf.nest.map_structure(lambda x: x[:-1], steps.observation)
+    now = without_last(steps.observation)
     following = tf.nest.map_structure(lambda x: x[1:], steps.observation)
     moves: Moves = flatten_time(Moves(now, steps.action, following, steps.mask))
     return moves

@@ -14,7 +14,7 @@ from rl.errors import UsageError
 from rl.hparams.linucb import LinearBanditHParams
 from rl.models.posterior import LinearPosterior
 from rl.ops import linear_bandit
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, without_last
 from rl.ops.policy import masked_mean
 from rl.parallel import replicas
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
@@ -56,8 +56,7 @@ class LinearBandit(Agent[AnyLinearBandit]):
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
         """Takes the rollout's rewards into the posterior."""
         network, arms = self.network, int(self.action_space.n)
-        observation = tf.nest.map_structure(lambda x: x[:-1], batch.observation)
-        x = self._features(flatten_time(observation))
+        x = self._features(flatten_time(without_last(batch.observation)))
         action, reward, mask = (tf.reshape(each, [-1]) for each in (batch.action, batch.reward, batch.mask))
         expected, deviation = (tf.gather(y, action, batch_dims=1) for y in network(x))
         added = replicas.totals(list(linear_bandit.observed(x, action, reward, mask, arms)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
 
 import tensorflow as tf
 from gymnasium import spaces
@@ -17,6 +18,7 @@ from rl.hparams.trpo import TRPOHParams
 from rl.hparams.vpg import VPGHParams
 from rl.models.networks import ActorCritic, ActorCriticOutput
 from rl.ops import distributions, loops, random, returns, trajectories
+from rl.ops.nests import without_last
 from rl.ops.vtrace import vtrace
 from rl.types import Nest, PolicyOutput, Tensor, Trajectory, Update
 
@@ -45,7 +47,7 @@ class PolicyGradient(Agent[AnyPolicyGradient]):
     def build(self) -> None:
         """Makes the network of policy and value, and its optimizer."""
         self.network = self.add_network("network", grouped(self, self.make_network, "network"))
-        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
+        self.add_optimizer("network", self.network.trainable_variables)
 
     def make_network(self, name: str) -> ActorCritic:
         """Returns a network of policy and value."""
@@ -83,27 +85,27 @@ class PolicyGradient(Agent[AnyPolicyGradient]):
 
     def unroll(self, batch: Trajectory) -> PolicyOutput:
         """The current policy along a trajectory, flat: [T * B, ...]."""
-        observation = tf.nest.map_structure(lambda x: x[:-1], batch.observation)  # [T, B, ...]
+        observation = without_last(batch.observation)  # [T, B, ...]
         return self.output(self.network.unroll(observation, batch.recurrent_state, batch.mask))
 
 
-def check_minibatches(num_envs: int, rollout_length: int, minibatches: int) -> None:
+def check_minibatches(hparams: Any) -> None:
     """Raises UsageError where the steps of a rollout do not split into equal minibatches."""
-    size = num_envs * rollout_length
-    if size % minibatches:
+    size = hparams.num_envs * hparams.rollout_length
+    if size % hparams.minibatches:
         raise UsageError(
-            f"minibatches={minibatches} does not divide num_envs * rollout_length = {size}: "
+            f"minibatches={hparams.minibatches} does not divide num_envs * rollout_length = {size}: "
             "change one of the three"
         )
 
 
-def check_sequences(num_envs: int, minibatches: int, model: str) -> None:
+def check_sequences(hparams: Any) -> None:
     """Raises UsageError where the environments do not split into equal minibatches, as those of a model that
     keeps state do."""
-    if num_envs % minibatches:
+    if hparams.num_envs % hparams.minibatches:
         raise UsageError(
-            f"minibatches={minibatches} does not divide num_envs={num_envs}: with model {model} minibatches "
-            "are groups of environments; change one of the two"
+            f"minibatches={hparams.minibatches} does not divide num_envs={hparams.num_envs}: with model "
+            f"{hparams.model.name} minibatches are groups of environments; change one of the two"
         )
 
 
@@ -116,6 +118,31 @@ def shuffled(data: Nest, size: int, parts: int, seed: Tensor) -> Nest:
     return tf.nest.map_structure(
         lambda x: tf.reshape(tf.gather(x, order), [parts, size // parts, *x.shape[1:]]), data
     )
+
+
+def over_minibatches(
+    step: Callable[[Any], loops.Metrics],
+    data: Any,
+    epochs: int,
+    parts: int,
+    seed: Tensor,
+    first: int = 0,
+) -> loops.Metrics:
+    """Calls `step` with each of `parts` minibatches of a batch's rows, in `epochs` passes, shuffled anew in
+    every pass; returns the means of its metrics.
+
+    first: number of the first pass, where others over the same data went before with `seed`.
+    """
+
+    def one_epoch(epoch: Tensor) -> loops.Metrics:
+        rows = shuffled(data, trajectories.count(data), parts, random.fold_in(seed, first + epoch))
+
+        def one_minibatch(i: Tensor) -> loops.Metrics:
+            return step(tf.nest.map_structure(lambda x: tf.gather(x, i), rows))
+
+        return loops.repeat(parts, one_minibatch)[0]
+
+    return loops.repeat(epochs, one_epoch)[0]
 
 
 class VTraceAgent(PolicyGradient[AnyVTrace]):

@@ -45,7 +45,7 @@ class PopulationAgent(Agent[AnyES]):
             weight.assign(self.output_scale * weight)
         self.network = self.add_network("network", network)
         self.population = Population(network, hparams.num_envs, hparams.perturbation_std)
-        self.optimizer = self.add_optimizer("network", network.trainable_variables)
+        self.add_optimizer("network", network.trainable_variables)
 
     def updates_per_iteration(self) -> int:
         return 1

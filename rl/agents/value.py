@@ -51,7 +51,7 @@ class ValueAgent(Agent[AnyDQN]):
         for name in ("network", "target_network"):
             self.add_network(name, grouped(self, self.make_network, name))
         self.network, self.target_network = self.networks["network"], self.networks["target_network"]
-        self.optimizer = self.add_optimizer("network", self.network.trainable_variables)
+        self.add_optimizer("network", self.network.trainable_variables)
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
         copy_weights(self.network, self.target_network, 1.0)
 
@@ -95,13 +95,6 @@ class ValueAgent(Agent[AnyDQN]):
         values = self.q_values(selector, batch.next_observation)
         return outputs, tf.stop_gradient(next_outputs), tf.argmax(values, -1, output_type=tf.int32)
 
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
-
-    @property
-    def random_steps(self) -> int:
-        return self.hparams.random_steps
-
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         outputs = self.network(observation, training=training)
         return PolicyOutput(q_values=self.q_values(outputs, observation))
@@ -125,3 +118,14 @@ def replay_loss(loss: Tensor, q_value: Tensor, error: Tensor, batch: Batch) -> L
     size = tf.abs(error)
     metrics = {"q_value": masked_mean(q_value, batch.mask), "td_error": masked_mean(size, batch.mask)}
     return loss * batch.sample_weight * batch.mask, metrics, size
+
+
+def critic_loss(q_values: Tensor, target: Tensor, batch: Batch, scale: float = 1.0) -> Loss:
+    """The result of `Agent.loss` for critics that are fitted to one target: the sum of their squared errors,
+    times `scale`.
+
+    q_values: [C, N], of the actions taken; target: [N], without gradient here.
+    """
+    error = tf.stop_gradient(target) - q_values  # [C, N]
+    loss = scale * tf.reduce_sum(tf.square(error), 0)
+    return replay_loss(loss, tf.reduce_mean(q_values, 0), tf.reduce_mean(tf.abs(error), 0), batch)

@@ -24,7 +24,7 @@ from gymnasium import spaces
 from rl import cores
 from rl.envs.envpool_tasks import ATARI, PROCGEN, find_task
 from rl.envs.host import HostEnv, HostStep, action_encoder, action_view, env_seeds, observation_view
-from rl.errors import UsageError
+from rl.errors import UsageError, one_line
 from rl.spaces import channels_first
 from rl.types import Nest
 
@@ -180,10 +180,10 @@ class EnvPoolHost(HostEnv):
             return function(self._task.id, **{**self._kwargs, **kwargs})
         except ImportError as error:
             hint = ", which ./setup.sh does" if self._task.family == PROCGEN else ""
-            raise UsageError(f"environment {self._name}: {_one_line(error).rstrip('.')}{hint}") from error
+            raise UsageError(f"environment {self._name}: {one_line(error).rstrip('.')}{hint}") from error
         except Exception as error:
             given = {key: value for key, value in self._kwargs.items() if key != "num_threads"}
-            raise UsageError(f"EnvPool cannot make {self._name} with {given}: {_one_line(error)}") from error
+            raise UsageError(f"EnvPool cannot make {self._name} with {given}: {one_line(error)}") from error
 
     def _check_limit(self) -> None:
         """Raises UsageError for those of EnvPool's environments that accept a time limit and ignore it."""
@@ -240,7 +240,3 @@ def _decoder(space: spaces.Space) -> Callable[[Nest], Nest]:
     if space.dtype == np.float64:
         return lambda observation: observation.astype(np.float32)
     return lambda observation: observation
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

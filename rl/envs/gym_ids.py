@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rl.envs.registry import PETTINGZOO, registry
-from rl.errors import UsageError, nearest, where_raised
+from rl.errors import UsageError, nearest, one_line, where_raised
 from rl.other_names import environment_meant
 
 IN_GRAPH = "rl.envs.graph_gym:"  # what Gymnasium makes by it is computed by TensorFlow
@@ -125,11 +125,13 @@ def call_gym(env_id: str, call: Callable[[], Any]) -> Any:
         extra = next((each for each in EXTRAS if each in str(error).lower()), None)
         if extra is not None:
             raise missing_extra(env_id, extra) from error
-        raise UsageError(f"environment {env_id} needs a package that is missing: {_line(error)}") from error
+        raise UsageError(
+            f"environment {env_id} needs a package that is missing: {one_line(error)}"
+        ) from error
     except UsageError:
         raise
     except (gymnasium.error.Error, TypeError, ValueError, AssertionError) as error:
-        raise UsageError(f"Gymnasium cannot make {env_id}: {_line(error)}") from error
+        raise UsageError(f"Gymnasium cannot make {env_id}: {one_line(error)}") from error
     except Exception as error:  # whatever a constructor of the user's raises, of which the kind may say more
         raise UsageError(f"Gymnasium cannot make {env_id}: {where_raised(error)}") from error
 
@@ -150,7 +152,7 @@ def gym_has(env_id: str) -> bool:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            raise UsageError(f"environment {env_id}: cannot import {module}: {_line(error)}") from error
+            raise UsageError(f"environment {env_id}: cannot import {module}: {one_line(error)}") from error
         except (Exception, SystemExit) as error:  # whatever a module of the user's raises
             what = where_raised(error)
             raise UsageError(f"environment {env_id}: cannot import {module}: {what}") from error
@@ -256,10 +258,6 @@ def unknown(env_id: str) -> UsageError:
 def missing_extra(env_id: str, extra: str) -> UsageError:
     """Returns the error that names the extra which an environment needs."""
     return UsageError(f"environment {env_id} needs the extra {extra!r}: ./setup.sh --extra {extra}")
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 _LOOKS: dict[tuple[str, str, tuple[str, ...]], tuple[Any, Look]] = {}

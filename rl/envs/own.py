@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.envs.registry import PETTINGZOO
-from rl.errors import UsageError, nearest, where_raised
+from rl.errors import UsageError, nearest, one_line, where_raised
 
 MakeEnv = Callable[..., gymnasium.Env]
 PETTINGZOOS_OWN = ("pettingzoo", "mpe2")  # packages of its authors, which a saved run may name
@@ -153,11 +153,10 @@ def wrapped(env: gymnasium.Env, names: Sequence[str]) -> gymnasium.Env:
         try:
             env = wrapper(name)(env)
         except _MISTAKES as error:
-            line = " ".join(str(error).split()) or type(error).__name__
             hint = "one that needs arguments: derive a class that gives them"
             if text_parts(env.observation_space):
                 hint = "rl.envs.own:WithoutText before it leaves text out"
-            raise UsageError(f"env_wrappers: {name} cannot wrap {env}: {line} ({hint})") from error
+            raise UsageError(f"env_wrappers: {name} cannot wrap {env}: {one_line(error)} ({hint})") from error
     return env
 
 

@@ -23,7 +23,7 @@ from rl.envs.gym_ids import missing_extra
 from rl.envs.host import action_encoder, action_view
 from rl.envs.own import PETTINGZOOS_OWN
 from rl.envs.registry import PETTINGZOO
-from rl.errors import UsageError, nearest, where_raised
+from rl.errors import UsageError, nearest, one_line, where_raised
 from rl.spaces import ACTION_MASK
 
 # PettingZoo does not say where agents have opposed rewards, so these stand here, by name without the version:
@@ -50,8 +50,7 @@ def make_parallel(env_id: str, options: dict[str, Any]) -> Any:
     except ImportError as error:
         raise _needs(env_id, error) from error
     except (TypeError, ValueError, AssertionError) as error:
-        line = " ".join(str(error).split()) or type(error).__name__
-        raise UsageError(f"PettingZoo cannot make {env_id} with {options}: {line}") from error
+        raise UsageError(f"PettingZoo cannot make {env_id} with {options}: {one_line(error)}") from error
     if kind == "aec":
         from pettingzoo.utils import conversions
 

@@ -1,6 +1,6 @@
 """Reward augmentation by name: what training adds to or does with a reward. Evaluation never uses it.
 
-Every function has the signature
+Every augmentation has the signature
 
     (observation, action, reward, next_observation, terminated, gamma) -> reward
 
@@ -40,26 +40,25 @@ def get_reward_augmentation(name: str) -> RewardAugmentation:
     """
     base, colon, argument = name.partition(":")
     if base == "scale":
-        return functools.partial(_scale, _factor(name, argument))
+        return functools.partial(scale, _factor(name, argument))
     if base not in AUGMENTATIONS or colon:
         known = [*AUGMENTATIONS, "scale:FACTOR"]
         raise UsageError(f"unknown reward_augmentation {name!r}: {nearest(name, known)}")
     return AUGMENTATIONS[base]
 
 
-def clip_sign(
-    observation: Tensor,
-    action: Tensor,
-    reward: Tensor,
-    next_observation: Tensor,
-    terminated: Tensor,
-    gamma: float,
-) -> Tensor:
+def clip_sign(observation: Tensor, action: Tensor, reward: Tensor, *others: Any) -> Tensor:
     """Returns the sign of the reward, -1, 0 or 1 (Mnih et al., "Human-level control ...", 2015)."""
     return _maths(reward).sign(reward)
 
 
-def mountain_car_default(
+def scale(factor: float, observation: Tensor, action: Tensor, reward: Tensor, *others: Any) -> Tensor:
+    """Returns the reward times a factor."""
+    return factor * reward
+
+
+def shaped(
+    potential: Callable[[Tensor], Tensor],
     observation: Tensor,
     action: Tensor,
     reward: Tensor,
@@ -67,65 +66,32 @@ def mountain_car_default(
     terminated: Tensor,
     gamma: float,
 ) -> Tensor:
-    """Shapes MountainCar's reward by a potential: distance from the bottom of the valley, and speed.
+    """Returns the reward shaped by a potential, phi, of observations."""
+    maths = _maths(reward)
+    after = potential(next_observation)
+    after = maths.where(terminated, maths.zeros_like(after), after)
+    return reward + gamma * after - potential(observation)
+
+
+def height_and_speed(state: Tensor) -> Tensor:
+    """A potential for MountainCar: distance from the bottom of the valley, and speed.
 
     phi = 10 (|position + pi/6| + 10 |velocity|), from 0 at rest at the bottom to about 18.
     """
-
-    def potential(state: Tensor) -> Tensor:
-        position, velocity = state[..., 0], state[..., 1]
-        return HEIGHT_WEIGHT * (abs(position + math.pi / 6) + 10.0 * abs(velocity))
-
-    return _shaped(potential, observation, reward, next_observation, terminated, gamma)
+    position, velocity = state[..., 0], state[..., 1]
+    return HEIGHT_WEIGHT * (abs(position + math.pi / 6) + 10.0 * abs(velocity))
 
 
-def mountain_car_energy(
-    observation: Tensor,
-    action: Tensor,
-    reward: Tensor,
-    next_observation: Tensor,
-    terminated: Tensor,
-    gamma: float,
-) -> Tensor:
-    """Shapes MountainCar's reward by its mechanical energy as potential, which no unforced step changes.
+def energy(state: Tensor) -> Tensor:
+    """A potential for MountainCar: its mechanical energy, which no unforced step changes.
 
     The car's velocity falls by 0.0025 cos(3 position) a step, so that its energy is velocity^2 / 2 +
     0.0025 sin(3 position) / 3; phi is 5000 times the energy above that at the bottom of the valley: 0 at rest
     there, 8.3 at rest at the top.
     """
-
-    def potential(state: Tensor) -> Tensor:
-        position, velocity = state[..., 0], state[..., 1]
-        height = 1.0 + _maths(position).sin(3.0 * position)
-        return ENERGY_WEIGHT * (0.5 * velocity * velocity + 0.0025 / 3.0 * height)
-
-    return _shaped(potential, observation, reward, next_observation, terminated, gamma)
-
-
-def _scale(
-    factor: float,
-    observation: Tensor,
-    action: Tensor,
-    reward: Tensor,
-    next_observation: Tensor,
-    terminated: Tensor,
-    gamma: float,
-) -> Tensor:
-    return factor * reward
-
-
-def _shaped(
-    potential: Callable[[Tensor], Tensor],
-    observation: Tensor,
-    reward: Tensor,
-    next_observation: Tensor,
-    terminated: Tensor,
-    gamma: float,
-) -> Tensor:
-    maths = _maths(reward)
-    after = potential(next_observation)
-    after = maths.where(terminated, maths.zeros_like(after), after)
-    return reward + gamma * after - potential(observation)
+    position, velocity = state[..., 0], state[..., 1]
+    height = 1.0 + _maths(position).sin(3.0 * position)
+    return ENERGY_WEIGHT * (0.5 * velocity * velocity + 0.0025 / 3.0 * height)
 
 
 def _maths(value: Any) -> Any:
@@ -149,5 +115,7 @@ def _factor(name: str, argument: str) -> float:
 
 
 AUGMENTATIONS: dict[str, RewardAugmentation] = {
-    each.__name__: each for each in (clip_sign, mountain_car_default, mountain_car_energy)
+    "clip_sign": clip_sign,
+    "mountain_car_default": functools.partial(shaped, height_and_speed),
+    "mountain_car_energy": functools.partial(shaped, energy),
 }

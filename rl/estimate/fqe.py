@@ -106,9 +106,6 @@ class FQE(Agent[FQEHParams]):
         """Always raises TypeError: it values a policy, and is none."""
         raise TypeError("fitted Q evaluation values a policy, and is none")
 
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
-
     def after_update(self) -> None:
         copy_weights(self.networks["network"], self.networks["target_network"], self.hparams.tau)
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Count, Fraction, PositiveInt
+from rl.hparams.ppo import check_minibatches
 from rl.hparams.registry import register
 from rl.hparams.tasks import ROLLOUT
 from rl.hparams.tree_search import TreeSearchHParams
@@ -37,13 +38,7 @@ class AlphaZeroHParams(TreeSearchHParams):
     def check(self) -> None:
         """Raises UsageError unless the rollout splits into equal minibatches, and there are ranks."""
         super().check()
-        size = self.num_envs * self.rollout_length
-        if size % self.minibatches:
-            raise UsageError(
-                f"hparam minibatches={self.minibatches} does not divide "
-                f"num_envs * rollout_length = {self.num_envs} * {self.rollout_length} = {size}: "
-                "change one of the three"
-            )
+        check_minibatches(self)
         if self.rank_percentile is not None and not self.ranked_episodes:
             raise UsageError("hparam ranked_episodes=0: with rank_percentile there are episodes to rank by")
 

@@ -9,6 +9,7 @@ from rl.hparams.bc import CloningHParams
 from rl.hparams.ddpg import small_networks
 from rl.hparams.hparams import Fraction, PositiveInt, refuse_given
 from rl.hparams.registry import register
+from rl.hparams.replayed import check_sizes
 from rl.hparams.tasks import REPLAY
 
 
@@ -31,11 +32,7 @@ class DAggerHParams(CloningHParams):
         super().check()
         if self.offline:
             raise UsageError("memory=dataset: dagger plays, and asks about what it meets: take bc")
-        if self.min_replay_size > self.replay_capacity:
-            raise UsageError(
-                f"hparam min_replay_size={self.min_replay_size} is above "
-                f"replay_capacity={self.replay_capacity}: learning would never start"
-            )
+        check_sizes(self)
 
     def check_training(self) -> None:
         """Raises UsageError where rewards are to be changed that nobody looks at."""

@@ -6,21 +6,13 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from rl.errors import UsageError
-from rl.hparams.goals import GoalHParams
-from rl.hparams.hparams import (
-    Coefficient,
-    Count,
-    Fraction,
-    PositiveFloat,
-    PositiveInt,
-    refuse_contradiction,
-)
+from rl.hparams.hparams import Coefficient, Count, Fraction, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
+from rl.hparams.replayed import ReplayedHParams
 from rl.hparams.tasks import REPLAY
 
 
-class ActorCriticReplayHParams(GoalHParams):
+class ActorCriticReplayHParams(ReplayedHParams):
     """What DDPG, TD3 and SAC share: a replay memory, an actor, critics and their targets."""
 
     searched: ClassVar[dict[str, str]] = {
@@ -46,22 +38,10 @@ class ActorCriticReplayHParams(GoalHParams):
     importance_sampling_exponent_end: Fraction = 1.0  # beta at the end of training
     priority_epsilon: PositiveFloat = 1e-6  # added to every priority, so that none is 0
 
-    @property
-    def memory_name(self) -> str:
-        """Returns `memory`, but that the switch `prioritized` turns `uniform` into `prioritized`."""
-        return "prioritized" if self.prioritized and self.memory == "uniform" else self.memory
-
     def check(self) -> None:
         """Raises UsageError where replay sizes do not fit together."""
         super().check()
-        refuse_contradiction(self, "memory", "prioritized", "prioritized", False)
-        if self.memory_name != self.memory:
-            refuse_contradiction(self, "memory", "uniform", "prioritized", True)
-        if self.min_replay_size > self.replay_capacity:
-            raise UsageError(
-                f"hparam min_replay_size={self.min_replay_size} is above "
-                f"replay_capacity={self.replay_capacity}: learning would never start"
-            )
+        self.check_replay()
 
 
 class DDPGHParams(ActorCriticReplayHParams):

@@ -6,9 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from rl.errors import UsageError
 from rl.hparams.exploration import EpsilonHParams
-from rl.hparams.goals import GoalHParams
 from rl.hparams.hparams import (
     Coefficient,
     Count,
@@ -18,10 +16,11 @@ from rl.hparams.hparams import (
     refuse_contradiction,
 )
 from rl.hparams.registry import register
+from rl.hparams.replayed import ReplayedHParams
 from rl.hparams.tasks import REPLAY
 
 
-class DQNHParams(EpsilonHParams, GoalHParams):
+class DQNHParams(EpsilonHParams, ReplayedHParams):
     """DQN with its switches: double, dueling, noisy, n-step and prioritized are independent of each other."""
 
     searched: ClassVar[dict[str, str]] = {
@@ -60,11 +59,6 @@ class DQNHParams(EpsilonHParams, GoalHParams):
     random_steps: Count = 0  # environment steps at the start with uniformly random actions
 
     @property
-    def memory_name(self) -> str:
-        """Returns `memory`, but that the switch `prioritized` turns `uniform` into `prioritized`."""
-        return "prioritized" if self.prioritized and self.memory == "uniform" else self.memory
-
-    @property
     def act_select_name(self) -> str:
         """Returns `greedy` where noisy layers explore in place of epsilon, else `act_select`."""
         return "greedy" if self.noisy and self.act_select == "epsilon_greedy" else self.act_select
@@ -73,14 +67,7 @@ class DQNHParams(EpsilonHParams, GoalHParams):
         """Raises UsageError where replay sizes or switches do not fit together."""
         super().check()
         refuse_contradiction(self, "act_select", "epsilon_greedy", "noisy", True)
-        refuse_contradiction(self, "memory", "prioritized", "prioritized", False)
-        if self.memory_name != self.memory:
-            refuse_contradiction(self, "memory", "uniform", "prioritized", True)
-        if self.min_replay_size > self.replay_capacity:
-            raise UsageError(
-                f"hparam min_replay_size={self.min_replay_size} is above "
-                f"replay_capacity={self.replay_capacity}: learning would never start"
-            )
+        self.check_replay()
 
 
 # What DQN and its kin share, in the order in which sets name them; a set says what it has otherwise.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt
@@ -42,13 +42,18 @@ class PPOHParams(HParams):
     def check(self) -> None:
         """Raises UsageError unless the rollout splits into equal minibatches."""
         super().check()
-        size = self.num_envs * self.rollout_length
-        if size % self.minibatches:
-            raise UsageError(
-                f"hparam minibatches={self.minibatches} does not divide "
-                f"num_envs * rollout_length = {self.num_envs} * {self.rollout_length} = {size}: "
-                "change one of the three"
-            )
+        check_minibatches(self)
+
+
+def check_minibatches(hparams: Any) -> None:
+    """Raises UsageError unless rollouts split into equal minibatches."""
+    size = hparams.num_envs * hparams.rollout_length
+    if size % hparams.minibatches:
+        raise UsageError(
+            f"hparam minibatches={hparams.minibatches} does not divide "
+            f"num_envs * rollout_length = {hparams.num_envs} * {hparams.rollout_length} = {size}: "
+            "change one of the three"
+        )
 
 
 CARTPOLE = dict(

@@ -66,6 +66,10 @@ class BoxActions:
         flat = tf.reshape(action, [action.shape[0], self.size])
         return (flat - self._low) / self._divisor - 1.0
 
+    def clipped_code(self, action: Tensor) -> Tensor:
+        """Codes [N, K] of actions [N, *shape] clipped to the bounds, as the environment does."""
+        return tf.clip_by_value(self.encode(action), -1.0, 1.0)
+
     def greedy(self, output: Tensor) -> Tensor:
         """Codes [N, K] of an actor's output [N, K]."""
         return tf.tanh(output)
@@ -115,6 +119,10 @@ class DiscreteActions:
         """Codes [N, A] of actions int [N]."""
         return tf.one_hot(action, self.size)
 
+    def clipped_code(self, action: Tensor) -> Tensor:
+        """Codes [N, A] of actions int [N], which have no bounds to be clipped to."""
+        return self.encode(action)
+
     def greedy(self, output: Tensor) -> Tensor:
         """Codes [N, A] of the likeliest actions by logits [N, A]."""
         return tf.one_hot(tf.argmax(output, -1, output_type=tf.int32), self.size)
@@ -140,7 +148,16 @@ class DiscreteActions:
         return Categorical(output)
 
 
-class Actor(keras.Model):
+def actions_of(space: spaces.Box | spaces.Discrete, algo: str) -> BoxActions | DiscreteActions:
+    """Returns how actions of a space are coded.
+
+    Raises:
+        UsageError: it has no bounds, and `algo` needs them.
+    """
+    return DiscreteActions(space) if isinstance(space, spaces.Discrete) else BoxActions(space, algo)
+
+
+class Actor(torso.TorsoNetwork):
     """Observations `[N, ...]` to `outputs` numbers per example; illegal actions' are `ILLEGAL`."""
 
     def __init__(
@@ -156,10 +173,6 @@ class Actor(keras.Model):
         self.torso = torso.make_torso(hparams.model, encoder, initializers, "torso")
         self.policy = dense(self.torso.size, outputs, initializers.output(0.01), "policy")
         self.built = True
-
-    def initial_state(self, count: int) -> Nest:
-        """State of the torso at the start of `count` episodes; () where it keeps none."""
-        return torso.initial_state(self.torso, count)
 
     def call(self, observation: Nest) -> Tensor:
         output = self.policy(self.torso(self.encoder(observation)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import keras
 import tensorflow as tf
 
 from rl.envs.wrappers import PREVIOUS_ACTION, PREVIOUS_REWARD
@@ -26,7 +25,7 @@ class Window(NamedTuple):
     mask: Tensor  # [N, K]
 
 
-class DecisionTransformer(keras.Model):
+class DecisionTransformer(torso.TorsoNetwork):
     """Windows of K steps to the outputs [N, K, outputs] by which each step's action is chosen.
 
     Each step is three tokens: its return-to-go, its observation, its action, each by a linear layer of its
@@ -71,10 +70,6 @@ class DecisionTransformer(keras.Model):
         self.transformer = Transformer(width, hparams.layers, hparams.heads, initializers, "transformer")
         self.policy = dense(width, outputs, initializers.output(0.01), "policy")
         self.built = True
-
-    def initial_state(self, count: int) -> Nest:
-        """State of the torso at the start of `count` episodes; () where it keeps none, as it must."""
-        return torso.initial_state(self.torso, count)
 
     def features(self, observation: Nest) -> Tensor:
         """What the torso makes of observations [N, ...]: [N, F]."""

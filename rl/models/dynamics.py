@@ -14,7 +14,7 @@ import tensorflow as tf
 from rl.models.continuous import EnsembleDense
 from rl.models.layers import Initializers, ObservationEncoder
 from rl.ops.dynamics import gaussian_loss, soft_clip
-from rl.ops.normalize import Moments, assign_moments, merge_moments
+from rl.ops.normalize import Moments, observe_moments
 from rl.types import Batch, Nest, Tensor
 
 LOG_VARIANCE = (-10.0, 0.5)  # bounds, of what is in units of its deviation
@@ -45,8 +45,7 @@ class Standard(keras.layers.Layer):
 
     def observe(self, x: Tensor, weight: Tensor) -> None:
         """Takes rows [N, size] into the statistics; weight [N] of 0 or 1."""
-        before = Moments(*(tf.convert_to_tensor(each) for each in self.moments))
-        assign_moments(self.moments, merge_moments(before, x, weight))
+        observe_moments(self.moments, x, weight)
 
     def call(self, x: Tensor) -> Tensor:
         mean, variance = (tf.convert_to_tensor(each) for each in self.moments[:2])

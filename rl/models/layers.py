@@ -19,7 +19,7 @@ from rl.errors import UsageError
 from rl.ops import random
 from rl.ops.affine import affine
 from rl.ops.distributions import parameter_count
-from rl.ops.normalize import Moments, assign_moments, merge_moments
+from rl.ops.normalize import Moments, observe_moments
 from rl.parallel.fused import fused
 from rl.spaces import ACTION_MASK, space_leaves, space_structure
 from rl.types import Nest, Tensor
@@ -271,8 +271,7 @@ class ObservationEncoder(keras.layers.Layer):
             return
         x = tf.concat(_encode(observation, self.space), -1)
         state = Moments(self.mean, self.variance, self.count, self.mean_rest, self.variance_rest)
-        before = Moments(*(tf.convert_to_tensor(each) for each in state))
-        assign_moments(state, merge_moments(before, x, weight))
+        observe_moments(state, x, weight)
 
 
 class NoisyDense(keras.layers.Layer):

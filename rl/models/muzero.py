@@ -15,7 +15,10 @@ from rl.hparams.muzero import MuZeroHParams
 from rl.models import torso
 from rl.models.layers import Initializers, ObservationEncoder, dense
 from rl.models.mlp import Torso
+from rl.ops.search import rescaled
 from rl.types import Nest, Tensor
+
+SMALLEST = 1e-5  # range of a row of hidden states that is stretched to 1
 
 
 class MuZeroNetwork(keras.Model):
@@ -53,20 +56,14 @@ class MuZeroNetwork(keras.Model):
 
     def represent(self, observation: Nest) -> Tensor:
         """Hidden states [N, W] of observations [N, ...]: h."""
-        return _within_unit(self.state(self.torso(self.encoder(observation))))
+        return rescaled(self.state(self.torso(self.encoder(observation))), SMALLEST)
 
     def follow(self, state: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """(hidden states [N, W] after actions [N, A], one-hot, logits of their rewards [N, K]): g."""
         x = self.moving(tf.concat([state, action], -1))
-        return _within_unit(state + self.change(x)), self.reward(x)
+        return rescaled(state + self.change(x), SMALLEST), self.reward(x)
 
     def predict(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """(logits of the policy [N, A], of the value [N, K]) in hidden states [N, W]: f."""
         x = self.predicting(state)
         return self.policy(x), self.value(x)
-
-
-def _within_unit(x: Tensor) -> Tensor:
-    """Rows [N, W] with their least value at 0 and their greatest at 1."""
-    low, high = (f(x, -1, keepdims=True) for f in (tf.reduce_min, tf.reduce_max))
-    return (x - low) / tf.maximum(high - low, 1e-5)

@@ -16,7 +16,7 @@ from rl.ops.nests import flatten_time
 from rl.types import Nest, Tensor, Trajectory
 
 
-class QNetwork(keras.Model):
+class QNetwork(torso.TorsoNetwork):
     """Action values: observations `[N, ...]` to `[N, actions]` (or `[N, actions, atoms]`).
 
     With `dueling`, value and advantage streams with the advantage's mean taken off (Wang et al. 2016,
@@ -54,10 +54,6 @@ class QNetwork(keras.Model):
         self.advantage = layer(actions * atoms, "advantage" if dueling else "q_values")
         self._noisy = noisy_sigma is not None
         self.built = True
-
-    def initial_state(self, count: int) -> Nest:
-        """State of the torso at the start of `count` episodes; () where it keeps none."""
-        return torso.initial_state(self.torso, count)
 
     def call(self, observation: Nest, training: bool = False) -> Tensor:
         return self._head(self.torso(self.encoder(observation)), observation, training)

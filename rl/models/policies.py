@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 from gymnasium import spaces
@@ -21,7 +20,7 @@ from rl.types import Nest, Tensor
 LOG_STD_LIMITS = (-5.0, 2.0)  # of actions in half ranges: data that agree on an action ask for no deviation
 
 
-class PolicyNetwork(keras.Model):
+class PolicyNetwork(torso.TorsoNetwork):
     """Observations `[N, ...]` to the distribution over actions of `action_space`.
 
     Discrete actions have logits. Those of a Box have independent normals, whose deviations do not depend on
@@ -48,10 +47,6 @@ class PolicyNetwork(keras.Model):
             self._low, self._half = box_range(action_space)
             self._bounded = bool(np.isfinite(self._half).all())
         self.built = True
-
-    def initial_state(self, count: int) -> Nest:
-        """State of the torso at the start of `count` episodes; () where it keeps none."""
-        return torso.initial_state(self.torso, count)
 
     def call(self, observation: Nest, state: Nest = ()) -> Distribution:
         return self.step(observation, state)[0]

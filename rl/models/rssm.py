@@ -7,6 +7,7 @@ what a gated unit carries on) and `stoch` (z, G categoricals of K classes as one
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -188,7 +189,8 @@ class Head(keras.layers.Layer):
         self.built = True
 
     def call(self, x: Tensor) -> Tensor:
-        flat = self.out(self.hidden(tf.reshape(x, [-1 if None in x.shape else _rows(x), x.shape[-1]])))
+        rows = -1 if None in x.shape else math.prod(x.shape[:-1])
+        flat = self.out(self.hidden(tf.reshape(x, [rows, x.shape[-1]])))
         return tf.reshape(flat, [*x.shape[:-1], flat.shape[-1]])
 
 
@@ -267,13 +269,6 @@ class Critic(keras.Model):
 
     def call(self, features: Tensor) -> Tensor:
         return self.head(features)
-
-
-def _rows(x: Tensor) -> int:
-    rows = 1
-    for each in x.shape[:-1]:
-        rows *= each
-    return rows
 
 
 def _through(layers: list[keras.layers.Layer], x: Tensor) -> Tensor:

@@ -108,6 +108,16 @@ class JoinedTorso(keras.layers.Layer):
         return tf.concat([part(each) for part, each in zip(self.parts, split, strict=True)], -1)
 
 
+class TorsoNetwork(keras.Model):
+    """Base of networks that make a `torso`, and keep its state alone."""
+
+    torso: keras.layers.Layer
+
+    def initial_state(self, count: int) -> Nest:
+        """State of the torso at the start of `count` episodes; () where it keeps none."""
+        return initial_state(self.torso, count)
+
+
 def is_recurrent(torso: keras.layers.Layer) -> bool:
     """Whether the torso keeps state from step to step."""
     return isinstance(torso.joint if isinstance(torso, JoinedTorso) else torso, KeepsState)

@@ -56,7 +56,7 @@ def bellman_target(probabilities: Tensor, reward: Tensor, discount: Tensor, atom
 
 
 def cross_entropy(target: Tensor, logits: Tensor) -> Tensor:
-    """-sum_i target_i log softmax(logits)_i: target [N, K] probabilities, logits [N, K]. Returns [N]."""
+    """-sum_i target_i log softmax(logits)_i over the last axis; target: probabilities."""
     return -tf.reduce_sum(target * tf.nn.log_softmax(logits), -1)
 
 

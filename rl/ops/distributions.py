@@ -273,7 +273,4 @@ def parameter_count(space: Any) -> int:
         return int(space.n)
     if isinstance(space, spaces.MultiDiscrete):
         return int(space.nvec.sum())
-    size = 1
-    for each in space.shape:
-        size *= int(each)
-    return size
+    return int(math.prod(space.shape))

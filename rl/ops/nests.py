@@ -15,3 +15,8 @@ def flatten_time(nest: Nest) -> Nest:
 def swap_time(nest: Nest) -> Nest:
     """[T, B, ...] to [B, T, ...] in every tensor, and back."""
     return tf.nest.map_structure(lambda x: tf.transpose(x, [1, 0, *range(2, x.shape.rank)]), nest)
+
+
+def without_last(nest: Nest) -> Nest:
+    """[T + 1, ...] to [T, ...] in every tensor: of a trajectory's observations, those that actions follow."""
+    return tf.nest.map_structure(lambda x: x[:-1], nest)

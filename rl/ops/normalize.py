@@ -68,6 +68,12 @@ def assign_moments(variables: Moments, values: Moments) -> None:
     loops.put_back(tf.logical_not(tf.reduce_all(finite)), before)
 
 
+def observe_moments(variables: Moments, x: Tensor, weight: Tensor) -> None:
+    """Takes rows x [N, F] into the variables of moments; weight [N] of 0 or 1."""
+    before = Moments(*(tf.convert_to_tensor(each) for each in variables))
+    assign_moments(variables, merge_moments(before, x, weight))
+
+
 class RewardScale:
     """Divides rewards by the running standard deviation of the discounted return.
 
@@ -119,9 +125,7 @@ class RewardScale:
         returns = tf.reverse(reversed_return, [0])  # [T, B]
         running = returns[-1] * (1.0 - tf.cast(episode_end[-1], tf.float32))
         self._go_on(tf.where(tf.math.is_finite(running), running, 0.0), worker)
-        before = Moments(*(each.value() for each in self.moments))
-        rows, weight = tf.reshape(returns, [-1, 1]), tf.reshape(mask, [-1])
-        assign_moments(self.moments, merge_moments(before, rows, weight))
+        observe_moments(self.moments, tf.reshape(returns, [-1, 1]), tf.reshape(mask, [-1]))
 
     def cut(self) -> None:
         """Ends the running episodes, for environments that are restarted. Eager, on the host."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from rl.ops.nests import swap_time
+from rl.ops.nests import swap_time, without_last
 from rl.types import SequenceBatch, Tensor, Trajectory
 
 
@@ -30,7 +30,7 @@ def augmented(trajectory: Trajectory, augment: Any, gamma: float) -> Tensor:
     is None."""
     if augment is None:
         return trajectory.reward
-    now = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
+    now = without_last(trajectory.observation)
     following = tf.nest.map_structure(lambda x: x[1:], trajectory.observation)
     reward = augment(now, trajectory.action, trajectory.reward, following, trajectory.terminated, gamma)
     return reward * trajectory.mask

@@ -38,11 +38,6 @@ def twohot_mean(logits: Tensor, atoms: Tensor) -> Tensor:
     return symexp(tf.reduce_sum(tf.nn.softmax(logits) * atoms, -1))
 
 
-def cross_entropy(target: Tensor, logits: Tensor) -> Tensor:
-    """-sum_i target_i log softmax(logits)_i over the last axis."""
-    return -tf.reduce_sum(target * tf.nn.log_softmax(logits), -1)
-
-
 def mixed_logits(logits: Tensor, share: float = UNIFORM_SHARE) -> Tensor:
     """Log-probabilities of (1 - share) softmax(logits) + share * uniform, [..., K]."""
     return tf.math.log((1.0 - share) * tf.nn.softmax(logits) + share / logits.shape[-1])

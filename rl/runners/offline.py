@@ -21,7 +21,7 @@ from rl.envs.of_data import check_data
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.memory.dataset_sequences import DatasetSequences
-from rl.ops.normalize import Moments, assign_moments, merge_moments
+from rl.ops.normalize import observe_moments
 from rl.parallel.devices import Devices
 from rl.runners.from_data import Fingerprint, checked_data, fingerprint
 from rl.runners.in_graph import LoopRunner
@@ -92,7 +92,8 @@ def observe_data(iteration: Iteration, data: Dataset) -> None:
     agent = iteration.agent
     if iteration.reward_scale is not None:
         returns = running_returns(data.reward, data.lengths, agent.hparams.gamma)
-        _take_in(iteration.reward_scale.moments, returns[:, None])
+        weight = tf.ones([len(returns)])
+        observe_moments(iteration.reward_scale.moments, tf.constant(returns[:, None]), weight)
     if agent.encoder.normalize:
         specs = space_spec(data.observation_space)
         rows = tf.nest.map_structure(lambda each, x: tf.constant(x, each.dtype), specs, data.observation)
@@ -110,12 +111,6 @@ def running_returns(reward: np.ndarray, lengths: np.ndarray, gamma: float) -> np
             found[step] = total
             step += 1
     return found.astype(np.float32)
-
-
-def _take_in(moments: Moments, rows: np.ndarray) -> None:
-    """Takes rows [N, F] into the variables of moments."""
-    before = Moments(*(tf.convert_to_tensor(each) for each in moments))
-    assign_moments(moments, merge_moments(before, tf.constant(rows), tf.ones([len(rows)])))
 
 
 def check_offline(hparams: HParams, workers: Any, strategy: Any) -> None:

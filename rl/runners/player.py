@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from rl.agents.agent import Agent
 from rl.envs.faults import played, watched
 from rl.envs.make import eval_envs_of
-from rl.errors import Stopped, Unavailable, UsageError
+from rl.errors import Stopped, Unavailable, UsageError, one_line
 from rl.heartbeat import doing
 from rl.report.video import Preview, VideoWriter
 from rl.runners.actor import Actor
@@ -58,8 +58,7 @@ class Player:
             self.env.close()
             if isinstance(error, UsageError):
                 raise
-            line = " ".join(str(error).split()) or type(error).__name__
-            raise UsageError(f"environment {env_id} cannot be drawn here: {line}") from error
+            raise UsageError(f"environment {env_id} cannot be drawn here: {one_line(error)}") from error
 
     def play(self, seed: int, stopped: Callable[[], bool] | None = None) -> Film:
         """Plays one episode, not filmed. Raises Stopped where `stopped`, asked at each step, says so."""

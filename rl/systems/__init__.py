@@ -1,5 +1,5 @@
 """Where a run computes: `get_system("local" | "gpu" | "tpu")`."""
 
-from rl.systems.system import System, get_system, strategy, system_names, use_system
+from rl.systems.system import System, get_system, strategy, use_system
 
-__all__ = ["System", "get_system", "strategy", "system_names", "use_system"]
+__all__ = ["System", "get_system", "strategy", "use_system"]

@@ -49,11 +49,6 @@ def get_system(name: str) -> System:
     return _SYSTEMS[name]()
 
 
-def system_names() -> dict[str, str]:
-    """Returns names and the first lines of their descriptions, without importing TensorFlow."""
-    return {name: (make.__doc__ or "").strip().splitlines()[0] for name, make in _SYSTEMS.items()}
-
-
 def _local() -> System:
     """The processor of this machine; an accelerator that is there is left alone."""
     import tensorflow as tf

@@ -92,7 +92,8 @@ def test_it_takes_one_step_of_the_optimizer_by_rollout(make_agent, make_rollout,
     agent = make_agent("a2c", optimizer=optimizer, **SMALL)
     before = snapshot(agent)
     agent.update(make_rollout(agent), SEED)
-    assert int(agent.optimizer.iterations.numpy()) == 1 and agent.optimizer.name == optimizer
+    used = agent.optimizers["network"]
+    assert int(used.iterations.numpy()) == 1 and used.name == optimizer
     after = snapshot(agent)
     assert all((after[name] != before[name]).any() for name in before if name.endswith("kernel"))
 

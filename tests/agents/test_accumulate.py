@@ -147,7 +147,7 @@ def test_parts_hold_all_examples_once_and_no_more_than_their_share(make_agent, m
         seen.append(part.index.numpy())
         return agent.loss(part, SEED)
 
-    agent.grad_comp(loss, make_batch(), agent.network.trainable_variables, agent.optimizer)
+    agent.grad_comp(loss, make_batch(), agent.network.trainable_variables, agent.optimizers["network"])
     assert [len(part) for part in seen] == [2, 2, 2]
     np.testing.assert_array_equal(np.concatenate(seen), np.arange(6))
 

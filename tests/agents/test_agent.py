@@ -119,7 +119,7 @@ class Examples:
 @pytest.mark.parametrize("name", sorted({*grad_comps.names()} - {"evolution"}))
 def test_every_grad_comp_goes_down_the_loss(name, make_agent):
     agent = make_agent("dqn", lr=0.05, grad_comp=name)
-    variables, optimizer = agent.network.trainable_variables, agent.optimizer
+    variables, optimizer = agent.network.trainable_variables, agent.optimizers["network"]
     batch = Examples(
         np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32), np.ones(16, np.float32)
     )

@@ -52,7 +52,7 @@ def test_the_policys_loss_by_hand(known, make_batch):
     np.testing.assert_allclose(known.advantage(batch, SEED)[:2], [0.5, -1.5], atol=0.03)
     # Of the mode, whatever the deviation: weights e^0.25 and e^-0.75, log densities -2.142551 and -2.517551.
     known.network.log_std.assign([0.0])
-    known.drawn = lambda observation, seed: known.code(known.network(observation).mode())
+    known.drawn = lambda observation, seed: known.actions.clipped_code(known.network(observation).mode())
     with tf.GradientTape() as tape:
         loss = known.policy_loss(batch, SEED)[0]
     np.testing.assert_allclose(loss, [2.751089, 1.189208, 0.0], rtol=1e-4)

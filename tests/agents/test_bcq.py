@@ -97,7 +97,7 @@ def test_each_part_learns_from_its_own_loss_alone(make_agent, make_batch):
     losses = {"network": agent.policy_loss, "critic": agent.loss, "generator": agent.generator_loss}
     for name, loss in losses.items():
         before = {key: [values(each) for each in modules] for key, modules in parts.items()}
-        agent.gradient_step(batch, SEED, name, loss, agent.parts[name])
+        agent.gradient_step(batch, SEED, name, loss)
         for key, modules in parts.items():
             changed = [not same(values(each), old) for each, old in zip(modules, before[key], strict=True)]
             assert changed == [key == name] * len(modules)

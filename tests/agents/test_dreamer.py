@@ -110,7 +110,10 @@ def test_acting_goes_through_the_states_that_are_learned_from(agent_of, make_rol
     t = make_rollout(agent, ends=False)
     state = t.recurrent_state
     for i in range(8):
-        state = {**state, "action": state["action"] if i == 0 else agent.code(t.action[i - 1])}
+        state = {
+            **state,
+            "action": state["action"] if i == 0 else agent.actions.clipped_code(t.action[i - 1]),
+        }
         _, state = agent.network.step(t.observation[i], state, tf.zeros([4, 6]))
     network, codes = agent.network, tf.one_hot(t.action, 3)
     target = network.target(tf.reshape(t.observation, [36, 3]))

@@ -47,7 +47,9 @@ def test_what_is_taken_for_the_data_s_is_paid_and_autoreset_rows_are_not(make_ag
 
 
 def test_actions_beyond_a_bound_are_seen_as_the_bound(make_agent):
-    code = make_agent("gail", action_space=BOX, **SMALL).code(tf.constant([[7.0], [-9.0], [2.5]]))
+    code = make_agent("gail", action_space=BOX, **SMALL).actions.clipped_code(
+        tf.constant([[7.0], [-9.0], [2.5]])
+    )
     np.testing.assert_array_equal(code, [[1.0], [-1.0], [0.5]])
 
 

@@ -283,7 +283,7 @@ def test_weights_decay_by_the_steps_of_the_policy_phase_alone(make_agent):
     agent.optimizers["auxiliary"].apply(zeros, variables)
     for name, value in weights(agent).items():
         np.testing.assert_array_equal(value, before[name], err_msg=name)
-    agent.optimizer.apply(zeros, variables)
+    agent.optimizers["network"].apply(zeros, variables)
     name = "network/auxiliary/kernel"
     np.testing.assert_allclose(weights(agent)[name], before[name] * (1 - 0.01 * 0.5), rtol=1e-6)
 

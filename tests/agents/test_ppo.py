@@ -151,7 +151,7 @@ def test_every_sample_is_seen_once_in_every_epoch_in_a_new_order(make_agent, mon
 
 
 def iterations(agent):
-    return int(agent.optimizer.iterations.numpy())
+    return int(agent.optimizers["network"].iterations.numpy())
 
 
 def test_target_kl_ends_the_updates_of_an_iteration(make_agent):

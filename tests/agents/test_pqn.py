@@ -106,8 +106,8 @@ def test_loss_by_hand(tabular):
 def test_every_pass_closes_half_of_every_steps_error_to_targets_from_before_the_first(tabular, minibatches):
     # The mean over fewer steps weighs each more.
     agent = tabular(epochs=3, minibatches=minibatches, lr=2.0 / minibatches)
-    agent.network.advantage.bias.trainable = False
-    agent.networks["network"] = WithoutBias(agent.network)
+    # The table alone is learned: the bias of all states would move them together.
+    agent.trained["network"] = [agent.network.advantage.kernel]
     rollout = steps([0, 1, 2, 3, 4], [1.0, 2.0, 0.0, 4.0], [0, 1, 2, 1])
     update = tf.function(agent.update, autograph=False)(rollout, SEED)
     expected = np.array(TABLE)
@@ -117,16 +117,9 @@ def test_every_pass_closes_half_of_every_steps_error_to_targets_from_before_the_
     assert float(update.metrics["updates"]) == 3 * minibatches == agent.updates_per_iteration() * 1.0
 
 
-class WithoutBias:
-    """A network whose table alone is learned: the bias of all states would move them together."""
-
-    def __init__(self, network):
-        self.trainable_variables = [network.advantage.kernel]
-
-
 def test_autoreset_steps_teach_nothing(tabular):
     agent = tabular()
-    agent.networks["network"] = WithoutBias(agent.network)
+    agent.trained["network"] = [agent.network.advantage.kernel]
     rollout = steps([0, 1, 2, 3, 4], [1.0, 2.0, 0.0, 4.0], [0, 1, 0, 1], terminated=[1])
     agent.update(rollout, SEED)
     found = agent.network.advantage.kernel.numpy()

@@ -81,7 +81,7 @@ def test_one_policy_step_and_value_updates_steps_of_the_value(make_agent, make_r
     rollout, before = make_rollout(agent), snapshot(agent)
     metrics = agent.update(rollout, SEED).metrics
     assert metrics["updates"] == 1.0
-    assert int(agent.optimizer.iterations.numpy()) == 1
+    assert int(agent.optimizers["network"].iterations.numpy()) == 1
     assert int(agent.optimizers["value"].iterations.numpy()) == 7
     after = snapshot(agent)
     # Each optimizer's first moments say which variables its gradients reached.

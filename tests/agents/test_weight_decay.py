@@ -25,7 +25,7 @@ def test_two_steps_of_adamw_equal_those_by_hand(make_agent):
     for variable in variables:
         variable.assign(tf.fill(variable.shape, 2.0))
     for gradient, kernel, bias in ((0.5, 1.898, 1.9), (-0.25, 1.8694682, 1.8733662)):
-        agent.optimizer.apply([tf.fill(each.shape, gradient) for each in variables], variables)
+        agent.optimizers["network"].apply([tf.fill(each.shape, gradient) for each in variables], variables)
         for each in variables:
             expected = kernel if each.name == "kernel" else bias
             np.testing.assert_allclose(each.numpy(), np.full(each.shape, expected), rtol=1e-5)
@@ -36,7 +36,7 @@ def test_decay_follows_the_learning_rate_s_schedule(make_agent):
     agent.schedule(tf.constant(75, tf.int64))
     kernel, variables = agent.network.policy.kernel, agent.network.trainable_variables
     before = kernel.numpy()
-    agent.optimizer.apply([tf.zeros(each.shape) for each in variables], variables)
+    agent.optimizers["network"].apply([tf.zeros(each.shape) for each in variables], variables)
     np.testing.assert_allclose(kernel.numpy(), before * (1.0 - 0.025 * 0.01), rtol=1e-6)
 
 

@@ -114,7 +114,7 @@ def test_v_learns_nothing_from_what_m_cannot_foresee(agent_of, make_rollout):
 def test_its_losses_are_those_of_their_closed_forms(agent_of, make_rollout):
     """With all weights 0: z standard normal, every density standard normal, rewards 0, ends by half."""
     agent = agent_of()
-    for each in agent.learned:
+    for each in agent.trained["network"]:
         each.assign(tf.zeros_like(each))
     batch = sequences(agent, make_rollout, ends=False)
     _, z, _, _ = agent.latents(batch, SEED)

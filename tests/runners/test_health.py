@@ -37,8 +37,8 @@ def fragile(monkeypatch):
     def make(update, limit):
         def wrong(self, batch, seed):
             losses, metrics, priorities = loss(self, batch, seed)
-            late = tf.convert_to_tensor(self.optimizer.iterations) >= update
-            bad = tf.logical_and(late, tf.convert_to_tensor(self.optimizer.learning_rate) > limit)
+            late = tf.convert_to_tensor(self.optimizers["network"].iterations) >= update
+            bad = tf.logical_and(late, tf.convert_to_tensor(self.optimizers["network"].learning_rate) > limit)
             nan = tf.where(bad, np.nan, 0.0)
             return losses + nan, metrics | {"value_loss": metrics["value_loss"] + nan}, priorities
 

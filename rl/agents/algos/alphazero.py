@@ -44,12 +44,12 @@ from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import register
-from rl.agents.policy_gradient import check_minibatches, shuffled
+from rl.agents.policy_gradient import check_minibatches, over_minibatches
 from rl.agents.tree_search import acting_logits, found_by
 from rl.hparams.alphazero import AlphaZeroHParams
 from rl.models.networks import ActorCritic
 from rl.ops import distributions, loops, random, ranks, returns, search
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, without_last
 from rl.ops.policy import masked_mean
 from rl.parallel import replicas
 from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
@@ -74,7 +74,7 @@ class AlphaZero(Agent[AlphaZeroHParams]):
 
     def build(self) -> None:
         hparams = self.hparams
-        check_minibatches(hparams.num_envs, hparams.rollout_length, hparams.minibatches)
+        check_minibatches(hparams)
         self.network = ActorCritic(hparams, self.encoder, self.action_space, self.initializers, 0.0)
         self.add_network("network", self.network)
         self.add_optimizer("network", self.network.trainable_variables)
@@ -158,21 +158,12 @@ class AlphaZero(Agent[AlphaZeroHParams]):
 
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
         """`epochs` passes over the trajectory in `minibatches` parts, shuffled anew in every pass."""
-        hparams, parts = self.hparams, self.hparams.minibatches
-        data = self._outcomes(batch)
+        hparams, data = self.hparams, self._outcomes(batch)
 
-        def one_epoch(epoch: Tensor) -> dict[str, Tensor]:
-            size = hparams.num_envs * hparams.rollout_length
-            rows = shuffled(data, size, parts, random.fold_in(seed, epoch))
+        def step(part: Minibatch) -> dict[str, Tensor]:
+            return self.gradient_step(part, seed).metrics
 
-            def one_minibatch(i: Tensor) -> dict[str, Tensor]:
-                return self.gradient_step(
-                    tf.nest.map_structure(lambda x: tf.gather(x, i), rows), seed
-                ).metrics
-
-            return loops.repeat(parts, one_minibatch)[0]
-
-        metrics: dict[str, Any] = loops.repeat(hparams.epochs, one_epoch)[0]
+        metrics = over_minibatches(step, data, hparams.epochs, hparams.minibatches, seed)
         if self.ranked:
             metrics["rank_threshold"] = loops.Last(self.threshold)
         return Update(metrics | {"updates": tf.constant(float(self.updates_per_iteration()))})
@@ -190,7 +181,7 @@ class AlphaZero(Agent[AlphaZeroHParams]):
         outcome = returns.discounted_return(
             reward, value, terminated, trajectory.truncated, self.hparams.gamma
         )
-        rows = tf.nest.map_structure(lambda x: x[:-1], observation)
+        rows = without_last(observation)
         steps: Minibatch = flatten_time(
             Minibatch(rows, trajectory.extras["weights"], outcome, trajectory.mask)
         )

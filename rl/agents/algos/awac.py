@@ -27,12 +27,12 @@ class AWAC(AdvantageWeighted[AWACHParams]):
 
     def drawn(self, observation: Nest, seed: Tensor) -> Tensor:
         """Codes [N, K] of actions that are drawn from the policy."""
-        return self.code(self.network(observation).sample(random.rows(seed)))
+        return self.actions.clipped_code(self.network(observation).sample(random.rows(seed)))
 
     def advantage(self, batch: Batch, seed: Tensor) -> Tensor:
         now = batch.observation
         usual = self.least(self.critic, now, self.drawn(now, seed))
-        return self.least(self.critic, now, self.code(batch.action)) - usual
+        return self.least(self.critic, now, self.actions.clipped_code(batch.action)) - usual
 
     def target(self, batch: Batch, seed: Tensor) -> Tensor:
         following = batch.next_observation

@@ -24,7 +24,7 @@ from rl.agents.algos.registry import register
 from rl.agents.cloning import Cloning
 from rl.hparams.bc import BCHParams
 from rl.ops import sequence
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, without_last
 from rl.ops.policy import masked_mean
 from rl.types import Batch, Loss, Nest, SequenceBatch, Tensor
 
@@ -43,8 +43,7 @@ class BC(Cloning[BCHParams]):
     def loss(self, batch: Batch | SequenceBatch, seed: Tensor) -> Loss:
         if isinstance(batch, SequenceBatch):
             return self.sequence_loss(batch)
-        log_prob = self.network(batch.observation).log_prob(batch.action)  # [N]
-        return -log_prob * batch.mask, {"log_prob": masked_mean(log_prob, batch.mask)}, None
+        return super().loss(batch, seed)
 
     def sequence_loss(self, batch: SequenceBatch) -> Loss:
         """That of sequences [N], each the mean over the U steps after its burn-in; 0 where there is none."""
@@ -54,7 +53,7 @@ class BC(Cloning[BCHParams]):
 
         burn_in = self.hparams.burn_in
         observation, state, mask = sequence.after_burn_in(batch.trajectory, burn_in, warm)
-        observation, mask = tf.nest.map_structure(lambda x: x[:-1], (observation, mask))  # [U, N, ...]
+        observation, mask = without_last((observation, mask))  # [U, N, ...]
         action = flatten_time(tf.nest.map_structure(lambda x: x[burn_in:], batch.trajectory.action))
         log_prob = self.network.unroll(observation, state, mask)[0].log_prob(action)  # [U * N]
         log_prob, mask = tf.reshape(log_prob, mask.shape), mask * batch.mask  # [U, N]

@@ -23,7 +23,7 @@ from gymnasium import spaces
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import register
 from rl.agents.targets import copy_weights
-from rl.agents.value import replay_loss
+from rl.agents.value import critic_loss
 from rl.hparams.bcq import BCQHParams
 from rl.models.bcq import BCQNetwork
 from rl.models.continuous import BoxActions
@@ -44,28 +44,17 @@ class BCQ(Agent[BCQHParams]):
         self.actions = BoxActions(self.action_space, "bcq")
         self.network = self.add_network("network", self.make_network("network"))
         self.target_network = self.add_network("target_network", self.make_network("target_network"))
-        network, lr = self.network, self.hparams.critic_lr
+        network = self.network
         generator = [*network.recognition.trainable_variables, *network.decoder.trainable_variables]
-        self.parts = {
-            "network": network.perturbation.trainable_variables,
-            "critic": network.critic.trainable_variables,
-            "generator": generator,
-        }
-        for name, variables in self.parts.items():
-            self.add_optimizer(name, variables, lr if name == "critic" else None)
+        self.add_optimizer("network", network.perturbation.trainable_variables)
+        self.add_optimizer("critic", network.critic.trainable_variables, self.hparams.critic_lr)
+        self.add_optimizer("generator", generator)
         copy_weights(network, self.target_network, 1.0)
 
     def make_network(self, name: str) -> BCQNetwork:
         """Returns an auto-encoder, a perturbation and critics."""
         options = self.actions.size, self.hparams.perturbation, self.initializers
         return BCQNetwork(self.hparams, self.encoder, *options, name)
-
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
-
-    @property
-    def random_steps(self) -> int:
-        return self.hparams.random_steps
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         return PolicyOutput(distribution=self.actions.certain(self.best_action(observation, seed)))
@@ -97,11 +86,8 @@ class BCQ(Agent[BCQHParams]):
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The critics'."""
-        target = tf.stop_gradient(self.target(batch, seed))
         q_values = self.network.q_values(batch.observation, self.actions.encode(batch.action))  # [2, N]
-        error = target - q_values
-        size = tf.reduce_mean(tf.abs(error), 0)  # [N]
-        return replay_loss(tf.reduce_sum(tf.square(error), 0), tf.reduce_mean(q_values, 0), size, batch)
+        return critic_loss(q_values, self.target(batch, seed), batch)
 
     def generator_loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The auto-encoder's loss: reconstruction error, and divergence of its latents from the normal
@@ -129,7 +115,7 @@ class BCQ(Agent[BCQHParams]):
         seeds = random.split(seed, 3)
         losses = {"generator": self.generator_loss, "critic": self.loss, "network": self.policy_loss}
         made = {
-            name: self.gradient_step(batch, each, name, loss, self.parts[name])
+            name: self.gradient_step(batch, each, name, loss)
             for each, (name, loss) in zip(seeds, losses.items(), strict=True)
         }
         copy_weights(self.network, self.target_network, self.hparams.tau)

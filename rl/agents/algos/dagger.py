@@ -30,9 +30,8 @@ from rl.agents.algos.registry import register
 from rl.agents.cloning import Cloning
 from rl.hparams.dagger import DAggerHParams
 from rl.ops import random
-from rl.ops.nests import flatten_time
-from rl.ops.policy import masked_mean
-from rl.types import Batch, Loss, Nest, Tensor, Trajectory
+from rl.ops.nests import flatten_time, without_last
+from rl.types import Nest, Tensor, Trajectory
 
 COIN, ADVICE = 3, 4  # what random numbers are for, beside those that `Agent.act` folds in
 
@@ -61,10 +60,6 @@ class DAgger(Cloning[DAggerHParams]):
         rollout = tf.cast(step // self.steps_per_iteration, tf.float32)  # i - 1
         return tf.pow(tf.constant(self.hparams.beta, tf.float32), rollout)
 
-    def loss(self, batch: Batch, seed: Tensor) -> Loss:
-        log_prob = self.network(batch.observation).log_prob(batch.action)  # [N]
-        return -log_prob * batch.mask, {"log_prob": masked_mean(log_prob, batch.mask)}, None
-
     def act(
         self,
         observation: Nest,
@@ -84,7 +79,7 @@ class DAgger(Cloning[DAggerHParams]):
 
     def remembered(self, trajectory: Trajectory, seed: Tensor) -> Trajectory:
         """See `Agent.remembered`: with the expert's actions in place of those that were taken."""
-        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)  # [T, B, ...]
+        observation = without_last(trajectory.observation)  # [T, B, ...]
         action = self.advice(flatten_time(observation), random.fold_in(seed, ADVICE))  # [T B, ...]
         return trajectory._replace(action=tf.reshape(action, trajectory.action.shape))
 

@@ -25,14 +25,13 @@ Deviations from the 2016 paper:
 
 from __future__ import annotations
 
-import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.actor_critic import ReplayActorCritic
 from rl.agents.algos.registry import register
-from rl.agents.value import replay_loss
+from rl.agents.value import critic_loss
 from rl.hparams.ddpg import DDPGHParams
-from rl.models.continuous import BoxActions, Critic, DiscreteActions
+from rl.models.continuous import actions_of
 from rl.ops import random
 from rl.ops.policy import masked_mean
 from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor
@@ -46,14 +45,8 @@ class DDPG(ReplayActorCritic[DDPGHParams]):
     critics = 1
 
     def build(self) -> None:
-        space = self.action_space
-        self.discrete = isinstance(space, spaces.Discrete)
-        self.actions = DiscreteActions(space) if self.discrete else BoxActions(space, "ddpg")
+        self.actions = actions_of(self.action_space, "ddpg")
         super().build()
-
-    def make_critic(self, name: str) -> Critic:
-        size = self.actions.size
-        return Critic(self.hparams, self.encoder, size, self.initializers, linear=self.discrete, name=name)
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         return PolicyOutput(distribution=self.actions.deterministic(self.network(observation)))
@@ -66,12 +59,8 @@ class DDPG(ReplayActorCritic[DDPGHParams]):
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The critic's."""
-        target = self.target(batch, seed)
         q_values = self.critic(batch.observation, self.actions.encode(batch.action))[:, :, 0]  # [1, N]
-        error = tf.stop_gradient(target) - q_values
-        loss = tf.reduce_sum(tf.square(error), 0)
-        size = tf.reduce_mean(tf.abs(error), 0)  # [N]
-        return replay_loss(loss, tf.reduce_mean(q_values, 0), size, batch)
+        return critic_loss(q_values, self.target(batch, seed), batch)
 
     def policy_loss(self, batch: Batch, seed: Tensor) -> Loss:
         hparams = self.hparams

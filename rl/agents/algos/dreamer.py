@@ -40,11 +40,12 @@ from rl.agents.agent import Agent
 from rl.agents.algos.registry import register
 from rl.agents.targets import copy_weights
 from rl.hparams.dreamer import DreamerHParams
-from rl.models.continuous import BoxActions, DiscreteActions
+from rl.models.continuous import DiscreteActions, actions_of
 from rl.models.layers import ILLEGAL
 from rl.models.rssm import Critic, DreamerNetwork, Heads, Observed
 from rl.ops import random, returns, sequence
 from rl.ops import world_model as wm
+from rl.ops.distributional import cross_entropy
 from rl.ops.distributions import Categorical, DiagonalGaussian
 from rl.ops.nests import flatten_time
 from rl.ops.policy import masked_mean
@@ -60,12 +61,11 @@ class Dreamer(Agent[DreamerHParams]):
 
     experience = "sequence"
     action_spaces = (spaces.Discrete, spaces.Box)
-    actions: BoxActions | DiscreteActions
 
     def build(self) -> None:
-        space, hparams = self.action_space, self.hparams
-        self.discrete = isinstance(space, spaces.Discrete)
-        self.actions = DiscreteActions(space) if self.discrete else BoxActions(space, "dreamer")
+        hparams = self.hparams
+        self.discrete = isinstance(self.action_space, spaces.Discrete)
+        self.actions = actions_of(self.action_space, "dreamer")
         size = self.actions.size
         outputs = size if self.discrete else 2 * size
         self.network = DreamerNetwork(hparams, self.encoder, size, outputs, self.initializers)
@@ -79,20 +79,14 @@ class Dreamer(Agent[DreamerHParams]):
         )
         copy_weights(self.critic, self.slow_critic, 1.0)
         networks = (self.network, self.heads, self.critic)
-        self.learned = [x for network in networks for x in network.trainable_variables]
-        self.add_optimizer("network", self.learned)
+        self.add_optimizer("network", [x for network in networks for x in network.trainable_variables])
         self.return_range = tf.Variable([0.0, 0.0], trainable=False, name="return_range")
         self.bins = wm.bins(hparams.bins, hparams.bin_limit)
 
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
-
     # -- acting ---------------------------------------------------------------------------------------
 
-    def initial_state(self, count: int) -> Nest:
-        others = super().initial_state(count)  # an act_select's, if any
-        chosen = others["act_select"] if isinstance(others, dict) else ()
-        return {"network": self.network.start(count), "act_select": chosen}
+    def starting_state(self, count: int) -> Nest:
+        return self.network.start(count)
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         count = recurrent_state["deter"].shape[0]
@@ -111,12 +105,7 @@ class Dreamer(Agent[DreamerHParams]):
         return True
 
     def carried(self, state: Nest, action: Nest) -> Nest:
-        return state | {"action": self.code(action)}
-
-    def code(self, action: Nest) -> Tensor:
-        """The codes [N, A] of actions [N, ...] for the model, clipped to the bounds as the environment
-        does."""
-        return tf.clip_by_value(self.actions.encode(action), -1.0, 1.0)
+        return state | {"action": self.actions.clipped_code(action)}
 
     def unit_gaussian(self, output: Tensor) -> DiagonalGaussian:
         """Over codes, of the actor's output [N, 2 K] for continuous actions."""
@@ -127,7 +116,7 @@ class Dreamer(Agent[DreamerHParams]):
     # -- learning -------------------------------------------------------------------------------------
 
     def update(self, batch: SequenceBatch, seed: Tensor) -> Update:
-        update = self.gradient_step(batch, seed, variables=self.learned)
+        update = self.gradient_step(batch, seed)
         metrics, tau = dict(update.metrics), self.hparams.return_tau
         found = tf.stack([metrics.pop("return_low"), metrics.pop("return_high")])
         self.return_range.assign_add(tau * (found - self.return_range))
@@ -153,7 +142,8 @@ class Dreamer(Agent[DreamerHParams]):
         network, state, mask = self.network, trajectory.recurrent_state, trajectory.mask
         length, count = mask.shape
         embedding = tf.reshape(network.torso(target), [length + 1, count, network.torso.size])
-        codes = tf.reshape(self.code(flatten_time(trajectory.action)), [length, count, self.actions.size])
+        codes = self.actions.clipped_code(flatten_time(trajectory.action))
+        codes = tf.reshape(codes, [length, count, self.actions.size])
         action = tf.concat([state["action"][None], codes], 0)  # [L+1, N, A] before each observation
         alive = tf.concat([tf.ones_like(mask[:1]), mask], 0)  # [L+1, N]
         noise = random.gumbel(random.rows(seed), [count, length + 1, network.rssm.stoch])
@@ -176,7 +166,7 @@ class Dreamer(Agent[DreamerHParams]):
             told = tf.reshape(heads.legal(features), legal.shape)
             wrong = tf.nn.sigmoid_cross_entropy_with_logits(legal, told)
             decoding += tf.reshape(tf.reduce_sum(wrong, -1), lead)
-        rewarded = wm.cross_entropy(wm.twohot(trajectory.reward, self.bins), heads.reward(features[1:]))
+        rewarded = cross_entropy(wm.twohot(trajectory.reward, self.bins), heads.reward(features[1:]))
         going = 1.0 - tf.cast(trajectory.terminated, tf.float32)  # [L, N]
         ending = tf.nn.sigmoid_cross_entropy_with_logits(going, heads.goes_on(features[1:])[..., 0])
         weights = hparams.dynamics_coef, hparams.representation_coef, hparams.free_nats
@@ -271,7 +261,7 @@ class Dreamer(Agent[DreamerHParams]):
         and with the slow critic's value."""
         slow = wm.twohot_mean(self.slow_critic(states), self.bins)
         wanted = wm.twohot(target, self.bins) + wm.twohot(slow, self.bins)
-        return wm.cross_entropy(tf.stop_gradient(wanted), logits)
+        return cross_entropy(tf.stop_gradient(wanted), logits)
 
     def replayed_value_loss(self, trajectory: Trajectory, features: Tensor, imagined: Tensor) -> Tensor:
         """The critic's loss [N] at the steps of replayed sequences; its gradient reaches the model's states,

@@ -35,10 +35,10 @@ from rl.agents.algos.registry import register
 from rl.agents.cloning import Cloning
 from rl.envs.wrappers import PREVIOUS_ACTION
 from rl.hparams.dt import DTHParams
-from rl.models.continuous import BoxActions, DiscreteActions
+from rl.models.continuous import actions_of
 from rl.models.decision_transformer import DecisionTransformer, Window
 from rl.ops.distributions import Categorical
-from rl.ops.nests import flatten_time, swap_time
+from rl.ops.nests import flatten_time, swap_time, without_last
 from rl.ops.policy import masked_mean
 from rl.types import Loss, Nest, PolicyOutput, SequenceBatch, Tensor, Trajectory
 
@@ -50,12 +50,10 @@ class DT(Cloning[DTHParams]):
     experience = "sequence"
     action_spaces = (spaces.Discrete, spaces.Box)
     trajectory_extras = ("return_to_go", "episode_step")  # which the memory of data knows
-    actions: BoxActions | DiscreteActions
 
     def build(self) -> None:
-        space = self.action_space
-        self.discrete = isinstance(space, spaces.Discrete)
-        self.actions = DiscreteActions(space) if self.discrete else BoxActions(space, "dt")
+        self.discrete = isinstance(self.action_space, spaces.Discrete)
+        self.actions = actions_of(self.action_space, "dt")
         size = self.actions.size
         network = DecisionTransformer(self.hparams, self.encoder, size, size, self.initializers)
         self.network = self.add_network("network", network)
@@ -63,15 +61,13 @@ class DT(Cloning[DTHParams]):
 
     # -- acting ---------------------------------------------------------------------------------------
 
-    def initial_state(self, count: int) -> Nest:
-        others = super().initial_state(count)  # an act_select's, if any
-        chosen = others["act_select"] if isinstance(others, dict) else ()
-        return {"network": self.network.start(count), "act_select": chosen}
+    def starting_state(self, count: int) -> Nest:
+        return self.network.start(count)
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         # A discrete action is told as its number plus 1; 0, before the first one, is the code of zeros.
         told = observation[PREVIOUS_ACTION]
-        before = self.code(told - 1 if self.discrete else told)
+        before = self.actions.clipped_code(told - 1 if self.discrete else told)
         output, state = self.network.step(observation, before, recurrent_state)
         if self.discrete:
             distribution: Any = Categorical(self.encoder.mask_illegal(output, observation))
@@ -84,10 +80,6 @@ class DT(Cloning[DTHParams]):
     def stochastic(self) -> bool:
         return super().stochastic and self.discrete  # of a Box there is one action, and no distribution
 
-    def code(self, action: Nest) -> Tensor:
-        """The codes [N, A] of actions [N, ...], clipped to the bounds as the environment does."""
-        return tf.clip_by_value(self.actions.encode(action), -1.0, 1.0)
-
     # -- learning -------------------------------------------------------------------------------------
 
     def loss(self, batch: SequenceBatch, seed: Tensor) -> Loss:
@@ -97,23 +89,18 @@ class DT(Cloning[DTHParams]):
         output = tf.reshape(tf.transpose(output, [1, 0, 2]), [-1, output.shape[-1]])  # [K * N, outputs]
         action = flatten_time(steps.action)
         if self.discrete:
-            logits = self.encoder.mask_illegal(output, flatten_time(_without_last(steps.observation)))
+            logits = self.encoder.mask_illegal(output, flatten_time(without_last(steps.observation)))
             loss = -Categorical(logits).log_prob(action)  # [K * N]
         else:
-            loss = tf.reduce_mean(tf.square(tf.tanh(output) - self.code(action)), -1)
+            loss = tf.reduce_mean(tf.square(tf.tanh(output) - self.actions.clipped_code(action)), -1)
         loss, mask = tf.reshape(loss, steps.mask.shape), steps.mask * batch.mask  # [K, N]
         name = "cross_entropy" if self.discrete else "squared_error"
         return tf.reduce_mean(loss * mask, 0), {name: masked_mean(loss, mask)}, None
 
     def window(self, steps: Trajectory) -> Window:
         """The window of sequences of data, time first, all of whose K steps it has."""
-        features = self.network.features(flatten_time(_without_last(steps.observation)))
-        code = self.code(flatten_time(steps.action))
+        features = self.network.features(flatten_time(without_last(steps.observation)))
+        code = self.actions.clipped_code(flatten_time(steps.action))
         features, code = (tf.reshape(x, [*steps.mask.shape, x.shape[-1]]) for x in (features, code))
         parts = steps.extras["return_to_go"], features, code, steps.extras["episode_step"], steps.mask
         return Window(*swap_time(parts))
-
-
-def _without_last(observation: Nest) -> Nest:
-    """Observations [K, N, ...] of [K+1, N, ...]: those that an action follows."""
-    return tf.nest.map_structure(lambda x: x[:-1], observation)

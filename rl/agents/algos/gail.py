@@ -24,10 +24,11 @@ from gymnasium import spaces
 from rl.agents.algos.ppo import PPO
 from rl.agents.algos.registry import register
 from rl.hparams.gail import GAILHParams
-from rl.models.continuous import BoxActions, Critic, DiscreteActions
+from rl.models.continuous import Critic, actions_of
 from rl.ops import loops, random
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, without_last
 from rl.ops.policy import masked_mean
+from rl.ops.trajectories import take
 from rl.types import Loss, Nest, Tensor, Trajectory, Update
 
 
@@ -51,9 +52,7 @@ class GAIL(PPO):
 
     def build(self) -> None:
         super().build()
-        space = self.action_space
-        discrete = isinstance(space, spaces.Discrete)
-        self.actions = DiscreteActions(space) if discrete else BoxActions(space, self.hparams.algo)
+        self.actions = actions_of(self.action_space, self.hparams.algo)
         size, initializers = self.actions.size, self.initializers
         critic = Critic(self.hparams, self.encoder, size, initializers, name="discriminator")
         self.discriminator = self.add_network("discriminator", critic)
@@ -63,10 +62,6 @@ class GAIL(PPO):
 
     def take_demonstrations(self, memory: Any) -> None:
         self.demonstrations = memory
-
-    def code(self, action: Nest) -> Tensor:
-        """Codes [N, K] of the environment's actions."""
-        return tf.clip_by_value(self.actions.encode(action), -1.0, 1.0)
 
     def logit(self, observation: Nest, code: Tensor) -> Tensor:
         """The discriminator's logit that a step is of the data and not the policy's, [N]."""
@@ -81,26 +76,26 @@ class GAIL(PPO):
 
     def reward(self, trajectory: Trajectory) -> Tensor:
         """The discriminator's reward, which replaces the environment's, [T, B]."""
-        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
-        logit = self.logit(flatten_time(observation), self.code(flatten_time(trajectory.action)))
+        code = self.actions.clipped_code(flatten_time(trajectory.action))
+        logit = self.logit(flatten_time(without_last(trajectory.observation)), code)
         return tf.nn.softplus(tf.reshape(logit, trajectory.mask.shape)) * trajectory.mask
 
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
         """Updates of the discriminator, then PPO's for the rewards that it gives."""
         discriminator_seed, policy_seed = random.split(seed, 2)
-        played = tf.nest.map_structure(lambda x: x[:-1], batch.observation), batch.action, batch.mask
+        played = without_last(batch.observation), batch.action, batch.mask
         observation, action, mask = flatten_time(played)
         size = self.hparams.batch_size
 
         def one_update(i: Tensor) -> dict[str, Tensor]:
             rows_seed, data_seed, step_seed = random.split(random.fold_in(discriminator_seed, i), 3)
             rows = random.randint(rows_seed, [size], mask.shape[0])
-            own = tf.nest.map_structure(lambda x: tf.gather(x, rows), (observation, action, mask))
+            own = take((observation, action, mask), rows)
             data = self.demonstrations.sample(data_seed, tf.constant(0, tf.int64))
             shown = data.observation, data.action, data.mask
             seen, acted, counts = tf.nest.map_structure(lambda x, y: tf.concat([x, y], 0), own, shown)
             of_data = tf.concat([tf.zeros([size]), tf.ones([size])], 0)
-            told = Told(seen, self.code(acted), of_data, counts)
+            told = Told(seen, self.actions.clipped_code(acted), of_data, counts)
             return self.gradient_step(told, step_seed, "discriminator", self.discriminator_loss).metrics
 
         told, _ = loops.repeat(self.hparams.discriminator_updates, one_update)

@@ -42,7 +42,7 @@ class IQL(AdvantageWeighted[IQLHParams]):
         return self.value(observation)[0, :, 0]
 
     def advantage(self, batch: Batch, seed: Tensor) -> Tensor:
-        action = self.code(batch.action)
+        action = self.actions.clipped_code(batch.action)
         return self.least(self.target_critic, batch.observation, action) - self.value_of(batch.observation)
 
     def value_loss(self, batch: Batch, seed: Tensor) -> Loss:

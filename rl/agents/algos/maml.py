@@ -41,7 +41,7 @@ from rl.models.population import with_weights
 from rl.ops import baseline, distributions, loops, random, returns, trajectories
 from rl.ops.distributions import Distribution
 from rl.ops.episodes import of_first, part_returns
-from rl.ops.nests import flatten_time, swap_time
+from rl.ops.nests import flatten_time, swap_time, without_last
 from rl.ops.policy import approximate_kl, clipped_surrogate, masked_mean
 from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
 
@@ -192,7 +192,7 @@ class MAML(Agent[AnyMeta]):
         ends = trajectory.terminated, trajectory.truncated
         none = tf.zeros([mask.shape[0] + 1, mask.shape[1]])
         outcome = returns.discounted_return(trajectory.reward * mask, none, *ends, self.hparams.gamma)
-        seen = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
+        seen = without_last(trajectory.observation)
         data = seen, trajectory.action, trajectory.extras["log_prob"], outcome, mask
         seen, action, log_prob, outcome, mask = tf.nest.map_structure(self._by_task, data)
         x = tf.cast(self.encoder(flatten_time(seen)), tf.float32)

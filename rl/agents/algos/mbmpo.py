@@ -37,13 +37,14 @@ from rl.agents.algos.maml import MAML, Steps, Trials
 from rl.agents.algos.registry import register
 from rl.errors import UsageError
 from rl.hparams.mbmpo import MBMPOHParams
-from rl.models.continuous import BoxActions, DiscreteActions
+from rl.models.continuous import actions_of
 from rl.models.dynamics import Dynamics
 from rl.models.images import for_images
 from rl.models.population import with_weights
 from rl.ops import distributions, loops, random
 from rl.ops import dynamics as ops
 from rl.ops.rows import Rows
+from rl.ops.trajectories import take
 from rl.parallel import replicas
 from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
 
@@ -55,18 +56,16 @@ class MBMPO(MAML[MBMPOHParams]):
     experience = "transition"
     action_spaces = (spaces.Discrete, spaces.Box)
     trajectory_extras = ()
-    actions: BoxActions | DiscreteActions
 
     def build(self) -> None:
-        hparams, space = self.hparams, self.action_space
+        hparams = self.hparams
         if for_images(hparams.model.name):
             raise UsageError(
                 f"mbmpo's ensemble foresees lists of numbers, model.name={hparams.model.name} sees pictures: "
                 "take mlp, or another algorithm, such as dreamer"
             )
         super().build()
-        discrete = isinstance(space, spaces.Discrete)
-        self.actions = DiscreteActions(space) if discrete else BoxActions(space, hparams.algo)
+        self.actions = actions_of(self.action_space, hparams.algo)
         ensemble = Dynamics(
             hparams.members,
             hparams.dynamics_hidden,
@@ -143,7 +142,7 @@ class MBMPO(MAML[MBMPOHParams]):
         chosen = random.randint(seed, [hparams.dynamics_steps, hparams.dynamics_batch_size], count)
 
         def step(i: Tensor) -> dict[str, Any]:
-            part = tf.nest.map_structure(lambda x: tf.gather(x, tf.gather(chosen, i)), batch)
+            part = take(batch, tf.gather(chosen, i))
             found = self.gradient_step(part, random.fold_in(seed, i), "dynamics", self.dynamics_loss).metrics
             return {"dynamics_loss": found["loss"], "dynamics_grad_norm": found["grad_norm"]}
 

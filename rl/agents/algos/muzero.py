@@ -45,6 +45,7 @@ from rl.hparams.muzero import MuZeroHParams
 from rl.models.muzero import MuZeroNetwork
 from rl.ops import random, search
 from rl.ops import world_model as wm
+from rl.ops.distributional import cross_entropy
 from rl.ops.distributions import Categorical
 from rl.ops.nests import flatten_time
 from rl.ops.policy import masked_mean
@@ -81,9 +82,6 @@ class MuZero(Agent[MuZeroHParams]):
         self.weights = tuple(f"weight_{i}" for i in range(self.moves))
         self.trajectory_extras = (*self.weights, VALUE)
 
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
-
     # -- acting ---------------------------------------------------------------------------------------
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
@@ -119,7 +117,7 @@ class MuZero(Agent[MuZeroHParams]):
         states, rewards = self._unrolled(batch.trajectory, lead)
         logits, values = self.network.predict(tf.reshape(states, [-1, hparams.state_size]))
         found = {
-            "policy_loss": wm.cross_entropy(targets.policy, tf.reshape(logits, targets.policy.shape))
+            "policy_loss": cross_entropy(targets.policy, tf.reshape(logits, targets.policy.shape))
             * targets.has_policy,
             "value_loss": self._distance(targets.value, values) * targets.has_value,
             "reward_loss": self._distance(targets.reward, rewards) * targets.has_reward,
@@ -137,7 +135,7 @@ class MuZero(Agent[MuZeroHParams]):
     def _distance(self, target: Tensor, logits: Tensor) -> Tensor:
         """The cross-entropy with two-hot targets, of their shape."""
         shaped = tf.reshape(logits, [*target.shape, self.hparams.bins])
-        return wm.cross_entropy(wm.twohot(target, self.bins), shaped)
+        return cross_entropy(wm.twohot(target, self.bins), shaped)
 
     def _unrolled(self, trajectory: Trajectory, lead: Any) -> tuple[Tensor, Tensor]:
         """Hidden states [K+1, S N, W] and logits of rewards [K, S N, bins] along the actions taken."""

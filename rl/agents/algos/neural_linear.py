@@ -29,8 +29,9 @@ from rl.errors import UsageError
 from rl.hparams.neural_linear import NeuralLinearHParams
 from rl.models.posterior import NeuralPosterior
 from rl.ops import linear_bandit, loops, random
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, without_last
 from rl.ops.policy import masked_mean
+from rl.ops.trajectories import take
 from rl.parallel import replicas
 from rl.types import Loss, Nest, Tensor, Trajectory, Update
 
@@ -91,9 +92,7 @@ class NeuralLinear(LinearBandit[NeuralLinearHParams]):
         def one_update(i: Tensor) -> dict[str, Tensor]:
             count = self.hparams.batch_size // replicas.count()
             place = random.randint(random.rows(random.fold_in(seed, i)), [count], filled)
-            return self.gradient_step(
-                tf.nest.map_structure(lambda x: tf.gather(x, place), self._kept()), seed
-            ).metrics
+            return self.gradient_step(take(self._kept(), place), seed).metrics
 
         metrics, made = loops.repeat(self.updates_per_iteration(), one_update)
         self._renew()
@@ -105,8 +104,7 @@ class NeuralLinear(LinearBandit[NeuralLinearHParams]):
     def _observed(self, trajectory: Trajectory) -> Observed:
         """The steps of all learners' rollouts, environment by environment."""
         length, count = trajectory.reward.shape
-        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
-        x = tf.cast(self.encoder(flatten_time(observation)), tf.float32)
+        x = tf.cast(self.encoder(flatten_time(without_last(trajectory.observation))), tf.float32)
         action = tf.cast(trajectory.action, tf.float32)  # numbers of arms, which float32 holds
 
         def rows(y: Tensor) -> Tensor:

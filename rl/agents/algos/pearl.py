@@ -49,7 +49,7 @@ from rl.models.continuous import Actor, Critic
 from rl.models.contracts import named_variables
 from rl.ops import gaussians, mixtures, random
 from rl.ops.episodes import part_returns
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, without_last
 from rl.ops.policy import masked_mean
 from rl.types import Batch, Loss, Nest, PolicyOutput, SequenceBatch, Tensor, Trajectory, Update
 
@@ -78,8 +78,8 @@ class PEARL(SAC):
         size, inputs = hparams.latent_size, self.actions.size
         context = ContextEncoder(hparams, self.encoder, inputs, size, self.initializers)
         self.context = self.add_network("context", context)
-        self.learned = [*self.critic.trainable_variables, *context.trainable_variables]
-        self.add_optimizer("critic", self.learned, hparams.critic_lr)
+        variables = [*self.critic.trainable_variables, *context.trainable_variables]
+        self.add_optimizer("critic", variables, hparams.critic_lr)
         # In no checkpoint: every rollout begins without context, and ends before updates tell of its returns.
         none = tf.zeros([hparams.num_envs, size])
         self.belief = gaussians.Sums(
@@ -95,11 +95,8 @@ class PEARL(SAC):
 
     # -- acting ---------------------------------------------------------------------------------------
 
-    def initial_state(self, count: int) -> Nest:
-        others = super().initial_state(count)  # an act_select's, if any
-        chosen = others["act_select"] if isinstance(others, dict) else ()
-        state = {"z": tf.zeros([count, self.hparams.latent_size]), "drawn": tf.zeros([count, 1])}
-        return {"network": state, "act_select": chosen}
+    def starting_state(self, count: int) -> Nest:
+        return {"z": tf.zeros([count, self.hparams.latent_size]), "drawn": tf.zeros([count, 1])}
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         """As `Agent.policy`: in training z is drawn from the belief where an episode begins, and stays."""
@@ -124,7 +121,7 @@ class PEARL(SAC):
 
     def adapt(self, trajectory: Trajectory) -> None:
         """See `rl.agents.contracts.Adapts`: adds what was seen to the belief of each task."""
-        seen = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
+        seen = without_last(trajectory.observation)
         following = tf.nest.map_structure(lambda x: x[1:], trajectory.observation)
         flat = flatten_time((seen, trajectory.action, trajectory.reward, following))
         mean, variance = (tf.reshape(x, [*trajectory.mask.shape, -1]) for x in self.factors(*flat))
@@ -139,7 +136,7 @@ class PEARL(SAC):
         self, observation: Nest, action: Tensor, reward: Tensor, following: Nest
     ) -> tuple[Tensor, Tensor]:
         """(mean, variance) [N, Z] of the factors that N transitions are to the belief."""
-        code = tf.clip_by_value(self.actions.encode(action), -1.0, 1.0)
+        code = self.actions.clipped_code(action)
         found: tuple[Tensor, Tensor] = self.context(observation, code, reward, following)
         return found
 
@@ -155,7 +152,7 @@ class PEARL(SAC):
         """A step of critics and encoder, one of the actor, and what follows them, on a `SequenceBatch`."""
         draw_seed, critic_seed, policy_seed = random.split(seed, 3)
         tasks: Any = self.drawn(batch, draw_seed)
-        critic = self.gradient_step(tasks, critic_seed, "critic", variables=self.learned)
+        critic = self.gradient_step(tasks, critic_seed, "critic")
         kept = self.policy_step(tasks, policy_seed)
         self.after_update()
         returns = tf.convert_to_tensor(self.returns)

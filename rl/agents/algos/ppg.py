@@ -36,12 +36,13 @@ from gymnasium import spaces
 
 from rl.agents.algos.ppo import PPO, Minibatch
 from rl.agents.algos.registry import register
-from rl.agents.policy_gradient import shuffled
+from rl.agents.policy_gradient import over_minibatches
 from rl.hparams.ppg import PPGHParams
 from rl.models.networks import PhasicActorCritic
 from rl.ops import loops, random
 from rl.ops.distributions import parameter_count
 from rl.ops.policy import clipped_value_loss, masked_mean
+from rl.ops.trajectories import take
 from rl.spaces import space_spec
 from rl.types import Loss, Nest, Tensor, Trajectory, Update
 
@@ -111,17 +112,11 @@ class PPG(PPO):
         """Makes the passes of the value alone, which are beyond `epochs`."""
         hparams, variables = self.hparams, self.network.value_variables
 
-        def one_epoch(epoch: Tensor) -> dict[str, Tensor]:
-            parts, epoch_seed = hparams.minibatches, random.fold_in(seed, hparams.epochs + epoch)
-            rows = shuffled(data, self.rows, parts, epoch_seed)
+        def step(part: Minibatch) -> dict[str, Tensor]:
+            return self.gradient_step(part, seed, loss=self.value_loss, variables=variables).metrics
 
-            def one_minibatch(i: Tensor) -> dict[str, Tensor]:
-                part = tf.nest.map_structure(lambda x: tf.gather(x, i), rows)
-                return self.gradient_step(part, seed, loss=self.value_loss, variables=variables).metrics
-
-            return loops.repeat(parts, one_minibatch)[0]
-
-        loops.repeat(hparams.value_epochs - hparams.epochs, one_epoch)
+        epochs = hparams.value_epochs - hparams.epochs
+        over_minibatches(step, data, epochs, hparams.minibatches, seed, first=hparams.epochs)
 
     def value_loss(self, batch: Minibatch, seed: Tensor) -> Loss:
         """The value's part of PPO's loss."""
@@ -142,7 +137,7 @@ class PPG(PPO):
     def auxiliary_phase(self, seed: Tensor) -> loops.Metrics:
         """Passes `aux_epochs` times over the stored states, in `aux_minibatches` parts of another order each
         time; returns the means of its metrics."""
-        parts, variables = self.hparams.aux_minibatches, self.network.trainable_variables
+        parts = self.hparams.aux_minibatches
         states = self.stored._replace(old=self.present_policy())
 
         def one_epoch(epoch: Tensor) -> dict[str, Tensor]:
@@ -151,9 +146,8 @@ class PPG(PPO):
             order = tf.reshape(order, [parts, -1])
 
             def one_minibatch(i: Tensor) -> dict[str, Tensor]:
-                place = tf.gather(order, i)
-                part = tf.nest.map_structure(lambda x: tf.gather(x, place), states)
-                return self.gradient_step(part, seed, "auxiliary", self.auxiliary_loss, variables).metrics
+                part = take(states, tf.gather(order, i))
+                return self.gradient_step(part, seed, "auxiliary", self.auxiliary_loss).metrics
 
             return loops.repeat(parts, one_minibatch)[0]
 
@@ -167,7 +161,7 @@ class PPG(PPO):
         places = tf.reshape(tf.range(size), [self.hparams.aux_minibatches, -1])
 
         def of_part(place: Tensor) -> Nest:
-            observation = tf.nest.map_structure(lambda x: tf.gather(x, place), self.stored.observation)
+            observation = take(self.stored.observation, place)
             output = self.network(observation)
             if output.log_std is None:
                 return output.parameters, ()

@@ -32,7 +32,7 @@ from rl.agents.algos.registry import register
 from rl.agents.policy_gradient import PolicyGradient, check_minibatches, check_sequences, shuffled
 from rl.hparams.ppo import PPOHParams
 from rl.ops import loops, random
-from rl.ops.nests import flatten_time, swap_time
+from rl.ops.nests import flatten_time, swap_time, without_last
 from rl.ops.policy import approximate_kl, clipped_surrogate, clipped_value_loss, masked_mean, standardize
 from rl.parallel import replicas
 from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
@@ -58,12 +58,11 @@ class PPO(PolicyGradient[PPOHParams]):
     trajectory_extras = ("log_prob", "value")
 
     def build(self) -> None:
-        hparams = self.hparams
-        check_minibatches(hparams.num_envs, hparams.rollout_length, hparams.minibatches)
+        check_minibatches(self.hparams)
         super().build()
         self.sequences = self.network.initial_state(1) != ()  # whether minibatches are of whole sequences
         if self.sequences:
-            check_sequences(hparams.num_envs, hparams.minibatches, hparams.model.name)
+            check_sequences(self.hparams)
 
     def updates_per_iteration(self) -> int:
         return self.hparams.epochs * self.hparams.minibatches
@@ -147,7 +146,7 @@ class PPO(PolicyGradient[PPOHParams]):
         """The trajectory as a flat batch `[T * B]`, or `[B, T]` of sequences, with advantages and targets."""
         values = self.rollout_values(trajectory)  # [T+1, B]
         value, advantage = values[:-1], self.advantages(trajectory, values, self.hparams.gae_lambda)
-        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
+        observation = without_last(trajectory.observation)
         log_prob = trajectory.extras["log_prob"]
         data = Minibatch(
             observation, trajectory.action, log_prob, value, advantage, advantage + value, trajectory.mask

@@ -35,11 +35,11 @@ from gymnasium import spaces
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import register
 from rl.agents.groups import grouped
-from rl.agents.policy_gradient import check_minibatches, check_sequences, shuffled
+from rl.agents.policy_gradient import check_minibatches, check_sequences, over_minibatches
 from rl.hparams.pqn import PQNHParams
 from rl.models.networks import QNetwork
-from rl.ops import loops, random, value
-from rl.ops.nests import flatten_time, swap_time
+from rl.ops import value
+from rl.ops.nests import flatten_time, swap_time, without_last
 from rl.ops.policy import masked_mean
 from rl.ops.returns import lambda_return
 from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
@@ -64,13 +64,12 @@ class PQN(Agent[PQNHParams]):
     recurrent = True
 
     def build(self) -> None:
-        hparams = self.hparams
-        check_minibatches(hparams.num_envs, hparams.rollout_length, hparams.minibatches)
+        check_minibatches(self.hparams)
         self.network = self.add_network("network", grouped(self, self.make_network, "network"))
         self.add_optimizer("network", self.network.trainable_variables)
         self.sequences = self.network.initial_state(1) != ()  # whether minibatches are of whole sequences
         if self.sequences:
-            check_sequences(hparams.num_envs, hparams.minibatches, hparams.model.name)
+            check_sequences(self.hparams)
 
     def make_network(self, name: str) -> QNetwork:
         """Returns a network of action values."""
@@ -104,19 +103,12 @@ class PQN(Agent[PQNHParams]):
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
         """`epochs` passes over the rollout in `minibatches` parts, shuffled anew in every pass."""
         hparams, data = self.hparams, self.with_targets(batch)
-        size = hparams.num_envs * (1 if self.sequences else hparams.rollout_length)
 
-        def one_epoch(epoch: Tensor) -> dict[str, Tensor]:
-            rows = shuffled(data, size, hparams.minibatches, random.fold_in(seed, epoch))
+        def step(part: Minibatch) -> dict[str, Tensor]:
+            return self.gradient_step(part, seed).metrics
 
-            def one_minibatch(i: Tensor) -> dict[str, Tensor]:
-                part = tf.nest.map_structure(lambda x: tf.gather(x, i), rows)
-                return self.gradient_step(part, seed).metrics
-
-            return loops.repeat(hparams.minibatches, one_minibatch)[0]
-
-        metrics, made = loops.repeat(hparams.epochs, one_epoch)
-        return Update(metrics | {"updates": made * hparams.minibatches})
+        metrics = over_minibatches(step, data, hparams.epochs, hparams.minibatches, seed)
+        return Update(metrics | {"updates": tf.constant(float(self.updates_per_iteration()))})
 
     def targets(self, trajectory: Trajectory) -> Tensor:
         """The lambda-return of every step, by the present network's values: [T, B]. Meaningless where the
@@ -131,7 +123,7 @@ class PQN(Agent[PQNHParams]):
 
     def with_targets(self, trajectory: Trajectory) -> Minibatch:
         """The rollout as a flat batch [T * B], or [B, T] of sequences, with its targets."""
-        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
+        observation = without_last(trajectory.observation)
         data = Minibatch(observation, trajectory.action, self.targets(trajectory), trajectory.mask)
         steps: Minibatch = swap_time(data) if self.sequences else flatten_time(data)
         return steps._replace(recurrent_state=trajectory.recurrent_state)

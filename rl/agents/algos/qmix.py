@@ -23,7 +23,7 @@ from rl.agents.joint_value import JointValueAgent
 from rl.agents.targets import copy_weights, update_target
 from rl.hparams.qmix import QMIXHParams
 from rl.models.joint import MonotonicMixer
-from rl.types import Batch, Nest, Tensor, Update
+from rl.types import Nest, Tensor
 
 
 @register
@@ -35,8 +35,8 @@ class QMIX(JointValueAgent[QMIXHParams]):
         self.mixer = self.add_network("mixer", self.make_mixer("mixer"))
         self.target_mixer = self.add_network("target_mixer", self.make_mixer("target_mixer"))
         copy_weights(self.mixer, self.target_mixer, 1.0)
-        self.learned = self.network.trainable_variables + self.mixer.trainable_variables
-        self.optimizer = self.add_optimizer("network", self.learned)
+        variables = self.network.trainable_variables + self.mixer.trainable_variables
+        self.add_optimizer("network", variables)
 
     def make_mixer(self, name: str) -> MonotonicMixer:
         """Returns a network that mixes the values of agents."""
@@ -47,11 +47,6 @@ class QMIX(JointValueAgent[QMIXHParams]):
         mixer = self.target_mixer if target else self.mixer
         mixed: Tensor = mixer(values, observation)
         return mixed
-
-    def update(self, batch: Batch, seed: Tensor) -> Update:
-        update = self.gradient_step(batch, seed, variables=self.learned)
-        self.after_update()
-        return update
 
     def after_update(self) -> None:
         super().after_update()

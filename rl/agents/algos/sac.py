@@ -25,7 +25,7 @@ from gymnasium import spaces
 
 from rl.agents.actor_critic import SoftActorCritic
 from rl.agents.algos.registry import register
-from rl.agents.value import replay_loss
+from rl.agents.value import critic_loss
 from rl.hparams.sac import SACHParams
 from rl.models.continuous import Actor, BoxActions
 from rl.ops import random
@@ -62,12 +62,8 @@ class SAC(SoftActorCritic[SACHParams]):
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The critics'."""
-        target = self.target(batch, seed)
         q_values = self.critic(batch.observation, self.actions.encode(batch.action))[:, :, 0]  # [2, N]
-        error = tf.stop_gradient(target) - q_values
-        loss = 0.5 * tf.reduce_sum(tf.square(error), 0)
-        size = tf.reduce_mean(tf.abs(error), 0)  # [N]
-        return replay_loss(loss, tf.reduce_mean(q_values, 0), size, batch)
+        return critic_loss(q_values, self.target(batch, seed), batch, 0.5)
 
     def q_value(self, observation: Nest, action: Tensor) -> Tensor:
         """Returns what the policy maximises beside its entropy, [N], of actions in [-1, 1], [N, K]."""

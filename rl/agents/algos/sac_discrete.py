@@ -24,7 +24,7 @@ from gymnasium import spaces
 
 from rl.agents.actor_critic import SoftActorCritic
 from rl.agents.algos.registry import register
-from rl.agents.value import replay_loss
+from rl.agents.value import critic_loss
 from rl.hparams.sac_discrete import SACDiscreteHParams
 from rl.models.continuous import Actor, Critic
 from rl.ops import value
@@ -59,12 +59,8 @@ class SACDiscrete(SoftActorCritic[SACDiscreteHParams]):
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The critics'."""
-        target = self.target(batch, seed)
         q_values = value.select(self.critic(batch.observation), batch.action)  # [2, N]
-        error = tf.stop_gradient(target) - q_values
-        loss = 0.5 * tf.reduce_sum(tf.square(error), 0)
-        size = tf.reduce_mean(tf.abs(error), 0)  # [N]
-        return replay_loss(loss, tf.reduce_mean(q_values, 0), size, batch)
+        return critic_loss(q_values, self.target(batch, seed), batch, 0.5)
 
     def policy_loss(self, batch: Batch, seed: Tensor) -> Loss:
         distribution = Categorical(self.network(batch.observation))

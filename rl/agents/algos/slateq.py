@@ -54,7 +54,7 @@ class SlateQ(ValueAgent[SlateQHParams]):
                 )
             self.all_slates = slates.all_slates(self.candidates, self.size)
         super().build()
-        self.optimizer = self.add_optimizer("network", self.network.value_variables)
+        self.add_optimizer("network", self.network.value_variables)
         self.add_optimizer("choice", self.network.choice_variables, hparams.choice_lr)
 
     def make_network(self, name: str) -> SlateNetwork:
@@ -96,10 +96,8 @@ class SlateQ(ValueAgent[SlateQHParams]):
     def update(self, batch: Batch, seed: Tensor) -> Update:
         """A step of the model of choice, and one of the values."""
         seed, choice_seed = random.split(seed, 2)
-        variables = self.network.choice_variables
-        choice = self.gradient_step(batch, choice_seed, "choice", self.choice_loss, variables).metrics
-        update = self.gradient_step(batch, seed, variables=self.network.value_variables)
-        self.after_update()
+        choice = self.gradient_step(batch, choice_seed, "choice", self.choice_loss).metrics
+        update = super().update(batch, seed)
         return Update(update.metrics | {"choice_loss": choice["choice_loss"]}, update.priorities)
 
 

@@ -23,7 +23,7 @@ from gymnasium import spaces
 
 from rl.agents.actor_critic import ReplayActorCritic
 from rl.agents.algos.registry import register
-from rl.agents.value import replay_loss
+from rl.agents.value import critic_loss
 from rl.hparams.td3 import TD3HParams
 from rl.models.continuous import BoxActions
 from rl.ops import random
@@ -61,12 +61,8 @@ class TD3(ReplayActorCritic[TD3HParams]):
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
         """The critics'."""
-        target = self.target(batch, seed)
         q_values = self.critic(batch.observation, self.actions.encode(batch.action))[:, :, 0]  # [2, N]
-        error = tf.stop_gradient(target) - q_values
-        loss = tf.reduce_sum(tf.square(error), 0)
-        size = tf.reduce_mean(tf.abs(error), 0)  # [N]
-        return replay_loss(loss, tf.reduce_mean(q_values, 0), size, batch)
+        return critic_loss(q_values, self.target(batch, seed), batch)
 
     def policy_loss(self, batch: Batch, seed: Tensor) -> Loss:
         action = self.actions.greedy(self.network(batch.observation))  # [N, K]

@@ -31,13 +31,12 @@ import tensorflow as tf
 from rl.agents.algos.registry import register
 from rl.agents.groups import grouped
 from rl.agents.guard import checked_numerics, current, unfit
-from rl.agents.policy_gradient import PolicyGradient, check_minibatches, shuffled
+from rl.agents.policy_gradient import PolicyGradient, check_minibatches, over_minibatches
 from rl.hparams.trpo import TRPOHParams
-from rl.ops import loops, random
 from rl.ops.distributions import Distribution
 from rl.ops.evolution import flatten, unflatten
 from rl.ops.natural_gradient import conjugate_gradient, step_to_limit
-from rl.ops.nests import flatten_time
+from rl.ops.nests import flatten_time, without_last
 from rl.ops.policy import masked_mean, standardize
 from rl.parallel import replicas
 from rl.types import Loss, Nest, Tensor, Trajectory, Update
@@ -72,13 +71,12 @@ class TRPO(PolicyGradient[TRPOHParams]):
     recurrent = False  # products with the Fisher matrix would differentiate an unrolled network twice
 
     def build(self) -> None:
-        hparams = self.hparams
-        check_minibatches(hparams.num_envs, hparams.rollout_length, hparams.minibatches)
+        check_minibatches(self.hparams)
         self.network = self.add_network("network", grouped(self, self.make_network, "network"))
         of_value = self.network.value_variables
         own = {id(each) for each in of_value}
         self.policy_weights = [each for each in self.network.trainable_variables if id(each) not in own]
-        self.optimizer = self.add_optimizer("value", of_value)
+        self.add_optimizer("value", of_value)
 
     def loss(self, batch: Steps, seed: Tensor) -> Loss:
         """The value's, half the squared error; the policy has no optimizer."""
@@ -92,18 +90,11 @@ class TRPO(PolicyGradient[TRPOHParams]):
         data = self._steps(batch)
         with checked_numerics(hparams.check_numerics):
             metrics = self.policy_step(data)
-        size, parts = data.mask.shape[0], hparams.minibatches
 
-        def one_epoch(epoch: Tensor) -> dict[str, Tensor]:
-            rows = shuffled(data, size, parts, random.fold_in(seed, epoch))
+        def value_step(part: Steps) -> dict[str, Tensor]:
+            return self.gradient_step(part, seed, "value").metrics
 
-            def one_minibatch(i: Tensor) -> dict[str, Tensor]:
-                part = tf.nest.map_structure(lambda x: tf.gather(x, i), rows)
-                return self.gradient_step(part, seed, "value", variables=self.network.value_variables).metrics
-
-            return loops.repeat(parts, one_minibatch)[0]
-
-        fitted, _ = loops.repeat(hparams.epochs, one_epoch)
+        fitted = over_minibatches(value_step, data, hparams.epochs, hparams.minibatches, seed)
         return Update(metrics | {"value_loss": fitted["value_loss"], "updates": tf.constant(1.0)})
 
     def policy_step(self, data: Steps) -> dict[str, Tensor]:
@@ -223,7 +214,7 @@ class TRPO(PolicyGradient[TRPOHParams]):
         target, mask = advantage + values[:-1], trajectory.mask
         if hparams.normalize_advantage:
             advantage = standardize(advantage, mask)
-        observation = tf.nest.map_structure(lambda x: x[:-1], trajectory.observation)
+        observation = without_last(trajectory.observation)
         log_prob = trajectory.extras["log_prob"]
         steps: Steps = flatten_time(Steps(observation, trajectory.action, log_prob, advantage, target, mask))
         return steps

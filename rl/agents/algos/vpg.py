@@ -39,7 +39,7 @@ class VPG(PolicyGradient[VPGHParams]):
         # Two optimizers over all variables: neither's momentum moves what the other's loss leaves out.
         variables, of_value = self.network.trainable_variables, self.network.value_variables
         rest = [each for each in variables if all(each is not other for other in of_value)]
-        self.optimizer = self.add_optimizer("network", variables, decayed=rest)
+        self.add_optimizer("network", variables, decayed=rest)
         self.add_optimizer("value", variables, self.hparams.value_lr, decayed=of_value)
 
     def loss(self, batch: Trajectory, seed: Tensor) -> Loss:
@@ -60,13 +60,11 @@ class VPG(PolicyGradient[VPGHParams]):
 
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
         """One step of the policy on the whole rollout, then `value_updates` steps of the value."""
-        variables = self.network.trainable_variables
         data = self._advantages(batch)
         metrics = self.gradient_step(data, seed).metrics
 
         def one_value_step(i: Tensor) -> dict[str, Tensor]:
-            step_seed = random.fold_in(seed, i)
-            return self.gradient_step(data, step_seed, "value", self.value_loss, variables).metrics
+            return self.gradient_step(data, random.fold_in(seed, i), "value", self.value_loss).metrics
 
         fitted, _ = loops.repeat(self.hparams.value_updates, one_value_step)
         return Update(metrics | {"value_loss": fitted["value_loss"], "updates": tf.constant(1.0)})

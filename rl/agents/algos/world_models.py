@@ -68,22 +68,16 @@ class WorldModels(Agent[WorldModelsHParams]):
         self.controller = self.network.controller
         evolved = {id(each) for each in self.controller.trainable_variables}
         both = self.network.trainable_variables + self.heads.trainable_variables
-        self.learned = [each for each in both if id(each) not in evolved]
-        self.add_optimizer("network", self.learned)
+        self.add_optimizer("network", [each for each in both if id(each) not in evolved])
         self.add_optimizer("controller", self.controller.trainable_variables, hparams.controller_lr)
         self.population = Population(self.controller, hparams.population, hparams.perturbation_std)
         self.evolve = get_grad_comp("evolution")(hparams)
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
 
-    def updates_per_iteration(self) -> int:
-        return self.hparams.updates_per_iteration
-
     # -- acting ---------------------------------------------------------------------------------------
 
-    def initial_state(self, count: int) -> Nest:
-        others = super().initial_state(count)  # an act_select's, if any
-        chosen = others["act_select"] if isinstance(others, dict) else ()
-        return {"network": self.network.start(count), "act_select": chosen}
+    def starting_state(self, count: int) -> Nest:
+        return self.network.start(count)
 
     def policy(self, observation: Nest, recurrent_state: State, seed: Tensor, training: bool) -> PolicyOutput:
         z, log_std = self.network.see(self.encoder(observation))
@@ -99,7 +93,7 @@ class WorldModels(Agent[WorldModelsHParams]):
 
     def update(self, batch: SequenceBatch, seed: Tensor) -> Update:
         model_seed, dream_seed = random.split(seed, 2)
-        update = self.gradient_step(batch, model_seed, variables=self.learned)
+        update = self.gradient_step(batch, model_seed)
         period = self.hparams.dream_period
 
         def dreamt() -> dict[str, Tensor]:

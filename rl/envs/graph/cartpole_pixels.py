@@ -1,6 +1,6 @@
 """CartPolePixels-v0: CartPole-v1, of which a small picture is seen, so that a policy needs eyes and a memory.
 
-A still picture shows no velocity. `rl/envs/cartpole_pixels_gym.py` is the same for Gymnasium.
+A still picture shows no velocity. `rl/envs/in_graph_gym.py` registers it for Gymnasium.
 """
 
 from __future__ import annotations

@@ -33,18 +33,6 @@ def roll(physics: Tensor, force: Tensor) -> tuple[Tensor, Tensor]:
     return position, tf.where(at_left_wall, tf.maximum(velocity, 0.0), velocity)
 
 
-def starting_place(seed: Tensor, num_envs: int) -> Tensor:
-    """Returns physics [B, 2]: position uniform in [-0.6, -0.4), at rest."""
-    position = random.uniform(seed, [num_envs, 1], -0.6, -0.4)
-    return tf.concat([position, tf.zeros_like(position)], axis=1)
-
-
-def box() -> spaces.Box:
-    """Returns the observation space: position and velocity."""
-    low, high = [MIN_POSITION, -MAX_SPEED], [MAX_POSITION, MAX_SPEED]
-    return spaces.Box(np.array(low, np.float32), np.array(high, np.float32), dtype=np.float32)
-
-
 @register
 class MountainCar(GraphEnv):
     """Rock a weak car out of a valley: 2 numbers, 3 actions, reward -1 a step until the goal, 200 steps.
@@ -59,13 +47,16 @@ class MountainCar(GraphEnv):
         self, num_envs: int, max_episode_steps: int | None = None, goal_velocity: float = 0.0
     ) -> None:
         super().__init__(num_envs, max_episode_steps)
-        self.observation_space = box()
+        low = np.array([MIN_POSITION, -MAX_SPEED], np.float32)
+        high = np.array([MAX_POSITION, MAX_SPEED], np.float32)
+        self.observation_space = spaces.Box(low, high, dtype=np.float32)
         self.action_space = spaces.Discrete(3)
         self.goal_velocity = goal_velocity
 
     def initial(self, seed: Tensor) -> Tensor:
-        """Returns places near the bottom of the valley, at rest."""
-        return starting_place(seed, self.num_envs)
+        """Returns places near the bottom of the valley, in [-0.6, -0.4), at rest."""
+        position = random.uniform(seed, [self.num_envs, 1], -0.6, -0.4)
+        return tf.concat([position, tf.zeros_like(position)], axis=1)
 
     def dynamics(self, physics: Tensor, action: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Pushes left by action 0, not at all by 1, right by 2."""

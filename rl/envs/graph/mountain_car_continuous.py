@@ -10,8 +10,7 @@ import numpy as np
 import tensorflow as tf
 from gymnasium import spaces
 
-from rl.envs.graph.base import GraphEnv
-from rl.envs.graph.mountain_car import box, roll, starting_place
+from rl.envs.graph.mountain_car import MountainCar, roll
 from rl.envs.registry import register
 from rl.types import Tensor
 
@@ -22,7 +21,7 @@ GOAL_POSITION = 0.45
 
 
 @register
-class MountainCarContinuous(GraphEnv):
+class MountainCarContinuous(MountainCar):
     """Rock a weak car out of a valley: 2 numbers, 1 force, reward 100 at the goal less effort, 999 steps.
 
     Physics [B, 2] and observation alike: position, velocity.
@@ -34,14 +33,8 @@ class MountainCarContinuous(GraphEnv):
     def __init__(
         self, num_envs: int, max_episode_steps: int | None = None, goal_velocity: float = 0.0
     ) -> None:
-        super().__init__(num_envs, max_episode_steps)
-        self.observation_space = box()
+        super().__init__(num_envs, max_episode_steps, goal_velocity)
         self.action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
-        self.goal_velocity = goal_velocity
-
-    def initial(self, seed: Tensor) -> Tensor:
-        """Returns places near the bottom of the valley, at rest."""
-        return starting_place(seed, self.num_envs)
 
     def dynamics(self, physics: Tensor, action: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Pushes by the action [B, 1] times 0.0015; each step costs a tenth of the action's square."""
@@ -50,7 +43,3 @@ class MountainCarContinuous(GraphEnv):
         terminated = (position >= GOAL_POSITION) & (velocity >= self.goal_velocity)  # [B]
         reward = 100.0 * tf.cast(terminated, tf.float32) - 0.1 * force * force  # [B]
         return tf.stack([position, velocity], axis=1), reward, terminated
-
-    def observe(self, physics: Tensor) -> Tensor:
-        """Returns the physics itself, float32 [B, 2]."""
-        return physics
