@@ -24,7 +24,7 @@ from rl.data.spaces import from_json, parts, to_json
 from rl.errors import UsageError
 from rl.storage.files import failure, read_text, reason, write_json_atomic
 
-MAIN, METADATA = "main_data.hdf5", "metadata.json"
+MAIN, METADATA, CACHE = "main_data.hdf5", "metadata.json", "columns.npz"
 # The oldest version of Minari that reads these data sets, and the oldest that reads images which are no JPEG.
 MINARI, MINARI_PICTURES = "0.5.0", "0.5.4"
 

@@ -22,7 +22,7 @@ from gymnasium import spaces
 
 from rl.data import hdf5, journal
 from rl.data.hdf5 import GROUP, Damaged, Episode
-from rl.data.metadata import MAIN
+from rl.data.metadata import CACHE, MAIN, METADATA
 from rl.data.rows import Whole
 from rl.errors import UsageError
 from rl.storage.files import MISSING, checksum, failure, patiently, reason
@@ -69,6 +69,17 @@ def journals(data: Path) -> list[Path]:
 def shard_files(data: Path) -> list[Path]:
     """Returns the shards in a folder, in their order. Raises OSError."""
     return sorted(data / name for name in os.listdir(data) if _SHARD.fullmatch(name))
+
+
+def other_files(data: Path) -> list[str]:
+    """Returns the names in a folder that nothing here gives to files of a data set. Raises OSError."""
+    own = MAIN, METADATA, CACHE
+
+    def is_own(name: str) -> bool:
+        known = name in own or _JOURNAL.fullmatch(name) or _SHARD.fullmatch(name)
+        return bool(known or name.startswith((".tmp-", f"{MAIN}.old")))
+
+    return sorted(name for name in os.listdir(data) if not is_own(name))
 
 
 def next_number(data: Path) -> int:

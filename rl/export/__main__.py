@@ -31,6 +31,8 @@ EXAMPLES = """examples:
   python -m rl.export runs/dqn_cartpole --format onnx --to /tmp/cartpole --batch 32
   python -m rl.export runs/ppo_cartpole --format litert --eval_policy sample     random numbers as inputs
 """
+DESCRIPTION = "policy.json"
+WRITES = (DESCRIPTION, "savedmodel", "policy.tflite", "policy.onnx")  # as `rl.export.formats.FORMATS` says
 COLUMNS = ["format", "file", "observations", "difference", "ties"]
 DIFFERENT = 1  # exit code: a file does not act as the agent does; nothing is written
 
@@ -64,11 +66,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     def work() -> int:
         args = build_parser().parse_args(argv)
         import_user_modules(args.user_modules)
-        target = output_beside(args.run, args.to, "exported", ("policy.json",), args.force)
+        target = output_beside(args.run, args.to, "exported", WRITES, _is_export, args.force)
         import_tensorflow()
         return _export(args, target)
 
     return answered(work)
+
+
+def _is_export(folder: Path) -> bool:
+    return (folder / DESCRIPTION).is_file()
 
 
 def _export(args: argparse.Namespace, target: Path) -> int:
@@ -109,7 +115,7 @@ def _export(args: argparse.Namespace, target: Path) -> int:
                 line = f"error: {name} differs from the agent {apart} and {others}: nothing written"
                 print(line, file=sys.stderr)
                 return DIFFERENT
-        write_json_atomic(folder / "policy.json", _described(policy, program, rows))
+        write_json_atomic(folder / DESCRIPTION, _described(policy, program, rows))
         commit_folder(folder, target)
     except OSError as error:
         raise failure(f"cannot write {target} ({reason(error)}): name another --to", error) from error

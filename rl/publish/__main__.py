@@ -18,7 +18,7 @@ from rl.flags import Parser, integer, policy_flags
 from rl.imports import import_tensorflow
 from rl.publish.card import Facts, card
 from rl.registry import import_user_modules
-from rl.report.runs import find_runs, versions
+from rl.report.runs import find_runs, is_policy_alone, versions
 from rl.storage.address import check_run, output_beside
 from rl.storage.files import (
     TEMPORARY,
@@ -34,6 +34,7 @@ EXAMPLES = """examples:
   python -m rl.publish runs/ppo_cartpole --to published
   python -m rl.publish runs/ppo_cartpole --repo me/ppo-cartpole     needs huggingface_hub and a login
 """
+WRITES = ("README.md", "checkpoints", "hparams.json", "metrics.csv", "videos")  # into the folder
 NOT_PUSHED = 1  # exit code: the folder is there, the hub did not take it
 _REPO = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
@@ -83,7 +84,7 @@ def _checked(args: argparse.Namespace) -> Path:
             "--repo: huggingface_hub is not installed: ./setup.sh uv pip install huggingface_hub"
         )
     check_run(args.run, "run")
-    return output_beside(args.run, args.to, "published", ("README.md", "checkpoints"), args.force)
+    return output_beside(args.run, args.to, "published", WRITES, is_policy_alone, args.force)
 
 
 def _write(args: argparse.Namespace, target: Path) -> None:

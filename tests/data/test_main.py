@@ -281,6 +281,17 @@ def test_mistakes_are_one_line_and_write_nothing(tmp_path, data, capsys):
     assert left == {"data", "mine"} and set(names) <= {path.name for path in tmp_path.rglob("*")}
 
 
+def test_force_does_not_replace_a_folder_with_files_that_are_no_data_sets(tmp_path, data, capsys):
+    write(tmp_path / "old", data)
+    words = ["convert", str(tmp_path / "data"), "--to", str(tmp_path / "old"), "--force"]
+    mine = tmp_path / "old" / "data" / "mine.txt"
+    mine.write_text("all of it")
+    assert "mine.txt in" in refused(capsys, *words)
+    assert mine.read_text() == "all of it"
+    mine.rename(tmp_path / "mine.txt")
+    assert main(words) == 0
+
+
 def test_what_is_whole_needs_no_repair(tmp_path, data, capsys):
     assert main(["repair", str(tmp_path / "data")]) == 0
     assert "nothing to repair" in capsys.readouterr().out

@@ -59,6 +59,31 @@ def test_others_are_taken_as_they_are(path):
     addresses.check_whole(path)
 
 
+def output(target, force=True):
+    return addresses.output_beside("run", str(target), "made", ("policy.json", "notes"), made, force)
+
+
+def made(folder):
+    return (folder / "policy.json").exists()
+
+
+def test_what_a_command_made_is_replaced_by_force_alone(tmp_path):
+    assert output(tmp_path / "new", force=False) == tmp_path / "new"
+    (tmp_path / "policy.json").write_text("{}")
+    assert output(tmp_path) == tmp_path
+    with pytest.raises(rl.UsageError, match="take --force to replace it"):
+        output(tmp_path, force=False)
+
+
+@pytest.mark.parametrize("names", [["policy.json", "thesis.tex"], ["policy.json", ".git"], ["notes"]])
+def test_a_folder_with_anything_that_a_command_never_writes_is_not_replaced(tmp_path, names):
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(rl.UsageError, match=f"{names[-1] if names[1:] else 'what is there'} was not made by"):
+        output(tmp_path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted(names)
+
+
 def test_a_run_that_was_given_no_folder_gets_one_that_tells_it_apart():
     folders = [
         addresses.default_output("ppo"),
