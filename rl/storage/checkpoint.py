@@ -50,6 +50,7 @@ from rl.storage.manifest import (
     check_file,
     compare,
     load_manifest,
+    single,
     unread,
 )
 from rl.storage.pieces import choose_large, read_pieces, write_pieces
@@ -239,26 +240,12 @@ def write_single(
     return _write(Path(path), variables, step, dict(meta or {}))[0]
 
 
-def read_single(
-    path: str | os.PathLike[str], variables: Variables, partial: bool = False
-) -> dict[str, Any] | None:
-    """Assigns the checkpoint that `write_single` wrote; returns its `meta`, None when there is none.
+def read_single(path: str | os.PathLike[str], variables: Variables, partial: bool = False) -> Manifest | None:
+    """Assigns the checkpoint that `write_single` wrote; returns its manifest, None when there is none.
 
     Raises UsageError, with nothing assigned, when it is damaged or does not fit `variables`.
     """
-    path = Path(path)
-    problem = None
-    for _ in range(3):  # a live writer may swap the folders between two of our looks
-        for candidate in (path, path.with_name(OLD + path.name)):
-            if not patiently(candidate.is_dir, f"cannot read {candidate}"):
-                continue
-            try:
-                return _read(candidate, variables, partial).meta
-            except Damaged as error:
-                problem = f"checkpoint {candidate} is damaged ({error})"
-    if problem:
-        raise UsageError(f"{problem}: use another checkpoint, or remove it")
-    return None
+    return single(Path(path), lambda folder: _read(folder, variables, partial))
 
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:

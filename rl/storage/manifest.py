@@ -7,11 +7,12 @@ import os
 import re
 import stat
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from rl.errors import UsageError
-from rl.storage.files import MISSING, checksum, failure, patiently, read_text, reason
+from rl.storage.files import MISSING, OLD, checksum, failure, patiently, read_text, reason
 
 FORMAT = 2  # the newest that can be read; 1 has no pieces
 MANIFEST = "manifest.json"
@@ -19,6 +20,7 @@ STEP = re.compile(r"step_(\d{12,})")  # name of a numbered checkpoint's folder
 BEST = "best"  # name of the folder of the policy with the best evaluation
 _SHOWN = 4  # differing variables that an error message names
 Signature = dict[str, tuple[tuple[int, ...], str]]  # name of a variable -> shape, dtype
+T = TypeVar("T")
 
 
 class Manifest(NamedTuple):
@@ -64,6 +66,26 @@ def load_manifest(path: Path) -> Manifest:
         {name: (size, crc) for name, (size, crc) in body["files"].items()},
         body.get("pieces", {}),
     )
+
+
+def single(path: Path, read: Callable[[Path], T]) -> T | None:
+    """Returns what a function reads of a checkpoint that is replaced under its name, such as `best`; None
+    where there is none. The function gets its folder, under whichever name it is whole, and raises Damaged.
+
+    Raises UsageError when it is damaged.
+    """
+    problem = None
+    for _ in range(3):  # a live writer may swap the folders between two of our looks
+        for candidate in (path, path.with_name(OLD + path.name)):
+            if not patiently(candidate.is_dir, f"cannot read {candidate}"):
+                continue
+            try:
+                return read(candidate)
+            except Damaged as error:
+                problem = f"checkpoint {candidate} is damaged ({error})"
+    if problem:
+        raise UsageError(f"{problem}: use another checkpoint, or remove it")
+    return None
 
 
 def unread(path: Path, error: OSError) -> Damaged | UsageError:

@@ -220,7 +220,7 @@ def test_single_is_replaced_and_read(tmp_path):
     variables = filled(0)
     for value in (1, 2):
         write_single(best, filled(value), {"value": value})
-        assert read_single(best, variables) == {"value": value}
+        assert read_single(best, variables).meta == {"value": value}
         assert value_of(variables) == value
     assert os.listdir(tmp_path) == ["best"]
     _damage(best, "truncated")
@@ -233,7 +233,7 @@ def test_single_is_found_between_the_two_renames(tmp_path):
     best = write_single(tmp_path / "best", filled(1), {"value": 1})
     best.rename(tmp_path / ".ckpt-old-best")
     variables = filled(0)
-    assert read_single(best, variables) == {"value": 1} and value_of(variables) == 1
+    assert read_single(best, variables).meta == {"value": 1} and value_of(variables) == 1
 
 
 def test_a_reader_does_not_disturb_a_writer(tmp_path):
