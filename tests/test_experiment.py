@@ -77,6 +77,14 @@ def test_a_run_that_another_process_has_begun_meanwhile_is_left_to_it(tmp_path, 
     assert (tmp_path / "out/run_0/hparams.json").read_text() == "another's"
 
 
+def test_a_run_whose_checkpoints_cannot_be_written_does_not_begin(tmp_path):
+    (tmp_path / "run_0").mkdir()
+    (tmp_path / "run_0/checkpoints").write_text("mine")
+    with pytest.raises(UsageError, match="checkpoints is not a folder, or a part of it is a file: choose"):
+        rl.train("ppo_identity", output_dir=tmp_path, compile="graph", train_steps=256)
+    assert [path.name for path in (tmp_path / "run_0").iterdir()] == ["checkpoints"]
+
+
 def test_an_environment_that_ends_the_program_is_no_success(tmp_path, monkeypatch):
     def train(self, stop):
         raise SystemExit(0)

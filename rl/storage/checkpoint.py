@@ -11,6 +11,7 @@ renamed to `.ckpt-old-...`: at any moment one of the two is complete.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -33,6 +34,7 @@ from rl.storage.files import (
     folder_lock,
     fsync_path,
     literally,
+    may_pass,
     patiently,
     plain,
     reason,
@@ -63,7 +65,7 @@ _log = logging.getLogger("rl.checkpoint")
 
 
 class CheckpointError(Unavailable):
-    """A checkpoint could not be written (disk full, folder unwritable); the earlier ones are untouched."""
+    """A checkpoint could not be written now (disk full); the earlier ones are untouched."""
 
 
 # TensorFlow's errors for a file with wrong content; its other errors may be temporary.
@@ -116,7 +118,7 @@ class CheckpointManager:
         `meta` is anything small that JSON can hold. `appended`: append-only variables (rings of rows), with
         the number of rows ever appended: of large ones only the changed pieces are written. Raises
         CheckpointError when the checkpoint cannot be written or uploaded, or when an intact checkpoint of a
-        later step exists (another run writes to this folder).
+        later step exists (another run writes to this folder); UsageError where it never can be written.
         """
         later = [path for at, path in self._found() if at > step and path not in self._damaged]
         if later:
@@ -235,7 +237,8 @@ def write_single(
 ) -> Path:
     """Writes or replaces one checkpoint folder (`best`); at any moment the old or the new one is readable.
 
-    Raises CheckpointError, with the old one in place, when it cannot be written.
+    Raises CheckpointError, with the old one in place, when it cannot be written now, UsageError where it
+    never can be.
     """
     return _write(Path(path), variables, step, dict(meta or {}))[0]
 
@@ -281,7 +284,9 @@ def _write(
     except tf.errors.UnavailableError as error:  # of variables: the folder is this machine's
         raise MachineLost(f"cannot write checkpoint {final}: a machine does not answer") from error
     except (OSError, tf.errors.OpError) as error:
-        raise CheckpointError(f"cannot write checkpoint {final}: {reason(error)}") from error
+        lasts = isinstance(error, OSError) and not may_pass(error) and error.errno != errno.ENOENT
+        kind = UsageError if lasts else CheckpointError  # a folder that was removed is made again
+        raise kind(f"cannot write checkpoint {final}: {reason(error)}") from error
     return final, manifest
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from faults import Faults
 from filled_variables import filled, value_of
 
 from rl.errors import UsageError
@@ -282,10 +284,18 @@ def test_a_full_disk_is_one_clear_error_and_the_earlier_checkpoint_stays(small_d
     assert value_of(variables) == 3
 
 
-def test_an_impossible_folder_is_one_clear_error(tmp_path):
+def test_a_folder_that_can_never_be_written_is_told_from_a_full_disk(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    with pytest.raises(CheckpointError, match="Not a directory"):
+    with pytest.raises(UsageError, match="Not a directory") as raised:
         CheckpointManager(tmp_path / "file" / "checkpoints").save(filled(1), 1)
+    assert type(raised.value) is UsageError
+    faults = Faults(monkeypatch, tmp_path)
+    for error, kind in ((errno.EACCES, UsageError), (errno.ENOENT, CheckpointError)):
+        faults.error = error
+        faults.begin(0, ever_after=True)
+        with pytest.raises(UsageError, match="cannot write checkpoint") as raised:
+            write_single(tmp_path / "best", filled(1))
+        assert type(raised.value) is kind
 
 
 def test_a_newer_format_is_refused(tmp_path):
