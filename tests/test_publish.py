@@ -75,6 +75,16 @@ def test_the_folder_has_the_policy_and_says_what_it_is(run, tmp_path, hub, capsy
     assert (target / "README.md").exists()
 
 
+def test_no_link_out_of_the_run_is_followed(run, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(run.run_dir, other)
+    (tmp_path / "secret").write_text("mine")
+    (other / "metrics.csv").unlink()
+    (other / "metrics.csv").symlink_to(tmp_path / "secret")
+    assert main([str(other), "--to", str(tmp_path / "out"), "--episodes", "2"]) == 0
+    assert not (tmp_path / "out/metrics.csv").exists() and (tmp_path / "out/hparams.json").exists()
+
+
 def test_force_does_not_replace_a_project_or_another_run(run, tmp_path, capsys):
     other = tmp_path / "other"
     shutil.copytree(run.run_dir / "checkpoints", other / "checkpoints")

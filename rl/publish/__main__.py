@@ -18,7 +18,7 @@ from rl.flags import Parser, integer, policy_flags
 from rl.imports import import_tensorflow
 from rl.publish.card import Facts, card
 from rl.registry import import_user_modules
-from rl.report.runs import find_runs, is_policy_alone, versions
+from rl.report.runs import films, find_runs, is_own, is_policy_alone, versions
 from rl.storage.address import check_run, output_beside
 from rl.storage.files import (
     TEMPORARY,
@@ -103,9 +103,9 @@ def _write(args: argparse.Namespace, target: Path) -> None:
         with reading(args.run) as storage:
             (run,) = find_runs(storage.folder)[:1]
             for name in ("hparams.json", "metrics.csv"):
-                if (storage.folder / name).is_file():
+                if is_own(storage.folder, storage.folder / name):
                     shutil.copyfile(storage.folder / name, folder / name)
-            film = _newest_film(storage.folder / "videos", folder)
+            film = _newest_film(storage.folder, folder)
             facts = Facts(run, step, returns, versions(storage.folder), film, args.repo)
         meta = {"return_mean": None if returns is None else float(returns.mean())}
         # As the last checkpoint, which is "best" too where there is no other: train.py tests the last one.
@@ -119,10 +119,9 @@ def _write(args: argparse.Namespace, target: Path) -> None:
             remove_folder(folder)
 
 
-def _newest_film(videos: Path, folder: Path) -> str | None:
+def _newest_film(run_dir: Path, folder: Path) -> str | None:
     """Copies a run's newest film; returns its path in the folder, None where there is none."""
-    films = sorted(videos.glob("*.mp4"), key=lambda film: (film.stat().st_mtime, film.name))
-    for film in films[-1:]:
+    for film in films(run_dir)[-1:]:
         (folder / "videos").mkdir()
         shutil.copyfile(film, folder / "videos" / film.name)
         return f"videos/{film.name}"

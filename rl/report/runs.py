@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import math
@@ -202,6 +203,23 @@ def faults(run_dir: Path) -> list[str]:
     except UsageError as error:
         return [str(error)]
     return [line for line in text.splitlines() if any(word in line for word in _FAULTS)]
+
+
+def films(run_dir: Path) -> list[Path]:
+    """Returns the films of a run, the newest last, without those that are being written and what cannot be
+    read."""
+    found = []
+    for film in (run_dir / "videos").glob("*.mp4"):
+        with contextlib.suppress(OSError):  # it may be gone, or have no rights
+            if not film.name.startswith(".") and is_own(run_dir, film):
+                found.append((film.stat().st_mtime, film.name, film))
+    return [film for _, _, film in sorted(found)]
+
+
+def is_own(run_dir: Path, path: Path) -> bool:
+    """Says whether a path is a file in a run's folder: a stranger's run may link to any other. Raises
+    OSError."""
+    return path.is_file() and path.resolve().is_relative_to(run_dir.resolve())
 
 
 def versions(run_dir: Path) -> dict[str, Any]:

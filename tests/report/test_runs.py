@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import pytest
 
 from rl.api import Run
 from rl.errors import UsageError
+from rl.report.runs import films
 
 
 @pytest.fixture
@@ -41,3 +43,16 @@ def test_metrics_of_a_run_that_was_moved_are_one_line_and_not_empty(run, tmp_pat
     run.run_dir.rename(tmp_path / "moved")
     with pytest.raises(UsageError, match=r"^there is no run in .*out/run_0 any more: was it moved\?$"):
         run.metrics()
+
+
+def test_films_are_the_whole_ones_of_the_run_itself(tmp_path):
+    videos = tmp_path / "run/videos"
+    videos.mkdir(parents=True)
+    for time, name in enumerate(("b.mp4", "a.mp4", ".tmp-step_9.mp4")):
+        (videos / name).write_bytes(b"film")
+        os.utime(videos / name, (time, time))
+    (tmp_path / "secret").write_text("mine")
+    (videos / "z.mp4").symlink_to(tmp_path / "secret")
+    (videos / "gone.mp4").symlink_to(tmp_path / "nowhere")
+    assert films(tmp_path / "run") == [videos / "b.mp4", videos / "a.mp4"]
+    assert films(tmp_path) == []
