@@ -111,7 +111,8 @@ def readable_runs(place: Path) -> tuple[list[RunData], list[UsageError]]:
     for folder, folders, files in os.walk(place, onerror=failed):
         if "hparams.json" in (*folders, *files):
             folders.clear()  # what is inside a run is none
-            paths += [Path(folder)] * (not Path(folder).name.startswith("."))
+            path = Path(folder)
+            paths += [path] * (path == place or not path.name.startswith("."))
     for path in sorted(paths, key=_in_order):
         try:
             run = _read(path)

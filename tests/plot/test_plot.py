@@ -58,6 +58,16 @@ def test_what_was_published_of_a_run_or_is_not_whole_is_no_run(run_folder):
     assert [each.path for each in find_runs(run / "published")] == [run / "published"]
 
 
+def test_a_run_that_is_named_itself_is_one_whatever_its_name(run_folder, monkeypatch):
+    run = run_folder(".mine/run_0", "ppo_cartpole", 0, [1.0])
+    assert [each.path for each in find_runs(run.parent)] == [run]
+    hidden = run_folder(".hidden", "ppo_cartpole", 0, [1.0])
+    assert [each.path for each in find_runs(hidden)] == [hidden]
+    (run / "checkpoints").mkdir()
+    monkeypatch.chdir(run / "checkpoints")
+    assert [each.path for each in find_runs(Path(".."))] == [Path("..")]
+
+
 def test_runs_for_which_workers_played_are_another_method(run_folder):
     for seed in range(4):
         run = run_folder(f"a/run_{seed}", "ppo_cartpole", seed, [1.0], workers=seed > 1)
