@@ -160,9 +160,27 @@ def answered(work: Callable[[], int]) -> int:
     except (LearnerLost, MachineLost) as error:
         print(f"error: {error}", file=sys.stderr)
         return AGAIN
+    except OSError as error:
+        return _unanswered(error)
     except KeyboardInterrupt:  # before training starts, or asked for twice
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def _unanswered(error: OSError) -> int:
+    """Returns the exit code of an error of files that nobody has put into words, and says one line; raises it
+    where a person must see whence it comes."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is not tried again
+        print(f"error: cannot write the output: {error.strerror}", file=sys.stderr)
+        return AGAIN
+    if not isinstance(error, PermissionError):
+        raise error
+    where = "" if error.filename is None else f"{os.fspath(error.filename)}: "
+    print(f"error: {where}{error.strerror}: change its rights, or name another", file=sys.stderr)
+    return 2
 
 
 def _run(argv: Sequence[str]) -> int:

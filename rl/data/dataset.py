@@ -32,6 +32,7 @@ from rl.data.spaces import (
     values_from_zero,
 )
 from rl.errors import UsageError, nearest
+from rl.storage.address import folders_with
 from rl.storage.files import (
     commit_folder,
     ensure_writable_dir,
@@ -247,16 +248,13 @@ def data_folder(folder: str | os.PathLike[str]) -> Path:
     """
     path = Path(folder)
     if not path.is_dir():
-        try:
-            beside = [each.name for each in path.parent.iterdir() if (each / "data" / METADATA).exists()]
-        except OSError:
-            beside = []
+        beside = folders_with(path.parent, f"data/{METADATA}")
         hint = f" ({nearest(path.name, beside)})" if beside else ""
         raise UsageError(f"there is no data set {path}{hint}: record one by --record_data {path}")
     for data in (path / "data", path):
         if (data / METADATA).is_file():
             return data
-    inside = sorted(each.name for each in path.iterdir() if (each / "data" / METADATA).is_file())
+    inside = folders_with(path, f"data/{METADATA}")
     hint = f" but in {', '.join(inside[:8])}" if inside else ""
     raise UsageError(f"{path} is no data set: there is no data/{METADATA} in it{hint}")
 

@@ -1,10 +1,12 @@
 """`python -m rl.data`: what it tells, and what it makes of data sets and of other libraries' files."""
 
+import errno
 import json
 
 import h5py
 import numpy as np
 import pytest
+from faults import Faults
 from gymnasium import spaces
 from played import SPACES, assert_equal, episodes
 
@@ -279,6 +281,16 @@ def test_mistakes_are_one_line_and_write_nothing(tmp_path, data, capsys):
         assert (tmp_path / name).exists()
     left = {path.name for path in tmp_path.iterdir()} - {"nested", "bad.npz", "pickled.npz", "short.npz"}
     assert left == {"data", "mine"} and set(names) <= {path.name for path in tmp_path.rglob("*")}
+
+
+def test_a_data_set_without_rights_does_not_keep_a_typo_from_being_told(tmp_path, data, capsys, monkeypatch):
+    write(tmp_path / "private", data)
+    faults = Faults(monkeypatch, tmp_path / "private")
+    faults.error = errno.EACCES
+    faults.begin(0, ever_after=True)
+    assert "did you mean data?" in refused(capsys, tmp_path / "dat")
+    assert "is no data set: there is no data/metadata.json in it but in data" in refused(capsys, tmp_path)
+    assert "private: Permission denied" in refused(capsys, tmp_path / "private")
 
 
 def test_force_does_not_replace_a_folder_with_files_that_are_no_data_sets(tmp_path, data, capsys):

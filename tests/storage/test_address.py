@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
+from faults import Faults
 
 import rl
 from rl.storage import address as addresses
@@ -57,6 +59,17 @@ def test_a_path_that_was_meant_as_an_address_is_told(path, meant):
 @pytest.mark.parametrize("path", ["gs://bucket", "runs/gs:x", "gsx:/a", "c:/runs", Path("runs/x"), "gs"])
 def test_others_are_taken_as_they_are(path):
     addresses.check_whole(path)
+
+
+def test_a_run_without_rights_beside_a_typo_does_not_keep_it_from_being_told(tmp_path, monkeypatch):
+    for name in ("mine", "private"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "hparams.json").write_text("{}")
+    faults = Faults(monkeypatch, tmp_path / "private")
+    faults.error = errno.EACCES
+    faults.begin(0, ever_after=True)
+    with pytest.raises(rl.UsageError, match=r"there is no run in .*mime \(did you mean mine\?\)"):
+        addresses.check_run(str(tmp_path / "mime"), "run")
 
 
 def output(target, force=True):
