@@ -105,7 +105,12 @@ def best_return(run_dir: Path) -> float | None:
     """Reads the mean evaluation return of the best policy kept in a run; returns None where there is none.
     Raises UsageError where it is damaged."""
     found = single(run_dir / "checkpoints" / BEST, load_manifest)
-    return None if found is None else found.meta["return_mean"]
+    if found is None:
+        return None
+    mean = found.meta.get("return_mean")
+    if not isinstance(mean, int | float):
+        raise UsageError(f"the best policy in {run_dir} does not say its return: use another checkpoint")
+    return mean
 
 
 def best_so_far(run_dir: Path) -> float | None:

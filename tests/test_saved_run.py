@@ -60,6 +60,12 @@ def test_the_best_policy_is_found_while_it_is_replaced(tmp_path):
     assert read_variables(weights, tmp_path, "last") == weights["weights"].numpy() == 20
 
 
+def test_a_best_policy_that_does_not_say_its_return_is_refused(tmp_path):
+    write_single(tmp_path / "checkpoints/best", {"weights": tf.Variable(1.0)}, {})
+    with pytest.raises(UsageError, match="does not say its return"):
+        best_return(tmp_path)
+
+
 def test_a_run_with_user_modules_is_read_where_they_are_imported(tmp_path, capsys):
     """An id that they registered may be another environment without them."""
     hparams = resolve("ppo_identity", "").to_dict()

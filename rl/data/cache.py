@@ -21,7 +21,7 @@ from rl.data import stored
 from rl.data.metadata import CACHE, MAIN
 from rl.data.spaces import nest_of, part, parts
 from rl.errors import UsageError
-from rl.storage.files import remove_quietly
+from rl.storage.files import load_json, remove_quietly
 from rl.types import Nest
 
 FORMAT = 1  # of the cache; a cache of another format is replaced
@@ -60,7 +60,7 @@ def load(data: Path, observations: spaces.Space, actions: spaces.Space) -> Colum
             if not now or bytes(file["state"]).decode() != now:
                 return None
             found = {name: file[name] for name in file.files}
-        about = json.loads(bytes(found["about"]))
+        about = load_json(bytes(found["about"]))
         columns = {
             "observation": _nest(found, "observation", observations),
             "action": _nest(found, "action", actions),

@@ -237,7 +237,10 @@ def stored_episodes(
 ) -> Iterator[Episode]:
     """Yields the complete episodes of the folder `data`; leaves out damaged ones with a warning."""
     for each in stored.stored(data, observations, actions, bool(metadata.get("jpeg_encoding", True))):
-        yield each if isinstance(each, Episode) else shards.episode_of(each, observations, actions, {})
+        if isinstance(each, Episode):
+            yield each
+        elif (found := shards.fitting(data, each, observations, actions, {})) is not None:
+            yield found
 
 
 def data_folder(folder: str | os.PathLike[str]) -> Path:

@@ -26,7 +26,7 @@ from rl.data.hdf5 import Episode
 from rl.data.shards import unwritten
 from rl.data.spaces import in_range
 from rl.errors import UsageError
-from rl.storage.files import failure, fsync_path, reason, remove_quietly
+from rl.storage.files import failure, fsync_path, load_json, reason, remove_quietly
 
 FORMATS = (".hdf5", ".h5", ".npz", ".json", ".jsonl")
 _NEEDED = ("observations", "actions", "rewards", "terminals")
@@ -154,7 +154,7 @@ def _of_rllib(path: Path) -> Columns:
 def _batch(where: str, line: str) -> Iterator[tuple[Any, Columns]]:
     """Yields (episode, its columns) of a line."""
     try:
-        batch = json.loads(line)
+        batch = load_json(line)
         if not isinstance(batch, dict) or batch.get("type", "SampleBatch") != "SampleBatch":
             raise ValueError("no SampleBatch")
         found = {}

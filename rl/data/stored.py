@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import logging
 import os
 import re
@@ -25,7 +24,7 @@ from rl.data.hdf5 import GROUP, Damaged, Episode
 from rl.data.metadata import CACHE, MAIN, METADATA
 from rl.data.rows import Whole
 from rl.errors import UsageError
-from rl.storage.files import MISSING, checksum, failure, patiently, reason
+from rl.storage.files import MISSING, checksum, failure, load_json, patiently, reason
 
 _log = logging.getLogger("rl.data")
 ENTRY = "shards"  # attribute of main_data.hdf5
@@ -107,7 +106,7 @@ def listed_in(file: h5py.File) -> dict[str, Shard]:
         # `get` takes an attribute that cannot be read for one that is not there.
         there = reading(file.filename, lambda: ENTRY in file.attrs)
         text = reading(file.filename, lambda: file.attrs[ENTRY]) if there else "{}"
-        return {str(name): Shard(*map(int, values)) for name, values in json.loads(text).items()}
+        return {str(name): Shard(*map(int, values)) for name, values in load_json(text).items()}
     except (Damaged, ValueError, TypeError, AttributeError):
         _log.warning("%s does not say what its shards are: they are not checked", file.filename)
         return {}

@@ -287,6 +287,14 @@ def read_text(path: Path) -> str:
     return patiently(lambda: path.read_text(encoding="utf-8"))
 
 
+def load_json(text: str | bytes) -> Any:
+    """Reads JSON that a stranger may have written. Raises ValueError where it is none, or nested too deep."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+
+
 def text_if_sound(path: Path) -> str | None:
     """Reads the UTF-8 text of a file that a run can go on without; returns None where there is none.
 

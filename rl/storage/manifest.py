@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from rl.errors import UsageError
-from rl.storage.files import MISSING, OLD, checksum, failure, patiently, read_text, reason
+from rl.storage.files import MISSING, OLD, checksum, failure, load_json, patiently, read_text, reason
 
 FORMAT = 2  # the newest that can be read; 1 has no pieces
 MANIFEST = "manifest.json"
@@ -44,27 +44,38 @@ def load_manifest(path: Path) -> Manifest:
     try:
         if not patiently((path / MANIFEST).is_file):  # a device would never end
             raise Damaged(f"{MANIFEST} is not there")
-        body = json.loads(read_text(path / MANIFEST))
-        expected, version = body.pop("checksum"), body["format"]
+        body = load_json(read_text(path / MANIFEST))
+        expected = body.pop("checksum")
+        if body_checksum(body) != expected:
+            raise Damaged(f"the checksum of {MANIFEST} is wrong")
+        if body["format"] > FORMAT:
+            raise UsageError(
+                f"checkpoint {path} was written by a newer version of this program: use that one"
+            )
+        return _checked(body)
     except OSError as error:
         raise unread(path / MANIFEST, error) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise Damaged(f"{MANIFEST} is unreadable") from error
-    if body_checksum(body) != expected:
-        raise Damaged(f"the checksum of {MANIFEST} is wrong")
-    if version > FORMAT:
-        raise UsageError(f"checkpoint {path} was written by a newer version of this program: use that one")
-    pieces = [name for variable in body.get("pieces", {}).values() for name in variable["files"]]
-    for name in (body["prefix"], *body["files"], *pieces):
+
+
+def _checked(body: dict[str, Any]) -> Manifest:
+    """Returns the contents of a manifest. Raises Damaged, or what a wrong type comes to."""
+    pieces = {
+        name: {**each, "rows": int(each["rows"]), "written": int(each["written"]), "files": [*each["files"]]}
+        for name, each in body.get("pieces", {}).items()
+    }
+    in_pieces = [name for each in pieces.values() for name in each["files"]]
+    for name in (body["prefix"], *body["files"], *in_pieces):
         if os.path.basename(name) != name or name in ("", ".", ".."):
             raise Damaged(f"{name!r} is not the name of a file in it")
     return Manifest(
-        body["step"],
-        body["meta"],
-        {name: (tuple(shape), dtype) for name, (shape, dtype) in body["variables"].items()},
+        int(body["step"]),
+        dict(body["meta"]),
+        {name: (tuple(map(int, shape)), str(dtype)) for name, (shape, dtype) in body["variables"].items()},
         body["prefix"],
-        {name: (size, crc) for name, (size, crc) in body["files"].items()},
-        body.get("pieces", {}),
+        {name: (int(size), int(crc)) for name, (size, crc) in body["files"].items()},
+        pieces,
     )
 
 

@@ -304,6 +304,24 @@ def test_force_does_not_replace_a_folder_with_files_that_are_no_data_sets(tmp_pa
     assert main(words) == 0
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"policies": 5},
+        {"policies": [5]},
+        {"env_kwargs": [1]},
+        {"train_env_kwargs": "x"},
+        {"env_wrappers": 5},
+        {"env_wrappers": [5]},
+        {"observation_space": "[" * 200_000},
+    ],
+)
+def test_metadata_of_other_contents_are_one_line(tmp_path, data, capsys, change):
+    path = tmp_path / "data/data/metadata.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    assert next(iter(change)) in refused(capsys, tmp_path / "data")
+
+
 def test_what_is_whole_needs_no_repair(tmp_path, data, capsys):
     assert main(["repair", str(tmp_path / "data")]) == 0
     assert "nothing to repair" in capsys.readouterr().out

@@ -12,6 +12,7 @@ from played import assert_equal
 from recordings import SPACES, Played, recorded, recorder
 
 from rl.data import journal, shards, stored
+from rl.data.__main__ import main
 from rl.data.dataset import Dataset, read, write
 from rl.errors import Unavailable, UsageError
 
@@ -140,6 +141,39 @@ def test_a_damaged_journal_costs_what_is_damaged(tmp_path, caplog):
     assert steps and not any(30 < each <= 60 for each in steps)
     for episode in found.episodes():
         assert (episode.observation[:, 1] == np.arange(episode.length + 1)).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        (journal.ROWS, {"observations": "x"}),
+        (journal.ROWS, {"step": "x"}),
+        (journal.ROWS, {"agents": 0}),
+        (journal.ROWS, {"arrays": []}),
+        (journal.ROWS, {"observations": 2}),
+        (journal.RUNNING, {"counts": 3}),
+        (journal.RUNNING, {"pieces": [5]}),
+    ],
+)
+def test_a_record_of_other_contents_is_left_out(tmp_path, caplog, kind, change):
+    """Its CRC-32 is right: somebody else wrote it."""
+    made, played = recorder(tmp_path), Played()
+    made.begin()
+    made.add(*played.rows(10))
+    made.abandon()
+    whole = len(read(tmp_path).lengths)
+    (path,) = stored.journals(tmp_path / "data")
+    found = next(each for each in journal.records(path) if each.kind == journal.ROWS)
+    about = found.about | {"counts": [1, 1], "pieces": []} | change
+    more = journal.Journal(path, path.stat().st_size)
+    more.append(kind, about, [] if "arrays" in change else found.arrays)
+    more.close()
+    assert journal.until(path, 10**6) is not None
+    with caplog.at_level(logging.WARNING, "rl.data"):
+        assert len(read(tmp_path).lengths) == whole
+        assert main(["repair", str(tmp_path)]) == 0
+        assert len(read(tmp_path).lengths) == whole
+    assert caplog.messages and all("left out" in each for each in caplog.messages)
 
 
 def test_a_damaged_shard_is_left_out_with_one_line_and_repaired(tmp_path, caplog):
