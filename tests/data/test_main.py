@@ -11,6 +11,7 @@ from gymnasium import spaces
 from played import SPACES, assert_equal, episodes
 
 from rl.data import __main__ as data_main
+from rl.data import flat
 from rl.data.__main__ import main
 from rl.data.dataset import Dataset, read, write
 from rl.data.summary import histogram
@@ -302,6 +303,28 @@ def test_force_does_not_replace_a_folder_with_files_that_are_no_data_sets(tmp_pa
     assert mine.read_text() == "all of it"
     mine.rename(tmp_path / "mine.txt")
     assert main(words) == 0
+
+
+def test_files_of_another_library_that_are_damaged_are_one_line(tmp_path, capsys, monkeypatch):
+    names = "observations", "actions", "rewards", "terminals"
+    with h5py.File(tmp_path / "secret.hdf5", "w") as file:
+        for name in names:
+            file[name] = np.zeros(3)
+    with h5py.File(tmp_path / "link.hdf5", "w") as file:
+        file["observations"] = h5py.ExternalLink("secret.hdf5", "observations")
+        for name in names[1:]:
+            file[name] = np.zeros(3)
+    said = refused(capsys, "convert", tmp_path / "link.hdf5", "--to", tmp_path / "out")
+    assert "observations is no array in this file" in said
+    for error in (RuntimeError("Unable to check link existence"), NotImplementedError("zip"), MemoryError()):
+
+        def fail(path, error=error):
+            raise error
+
+        monkeypatch.setattr(flat, "_of_hdf5", fail)
+        said = refused(capsys, "convert", tmp_path / "secret.hdf5", "--to", tmp_path / "out")
+        assert "cannot read" in said and (str(error) or "MemoryError") in said
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
