@@ -49,6 +49,7 @@ from rl.storage.manifest import (
     Manifest,
     Signature,
     body_checksum,
+    check_any,
     check_file,
     compare,
     load_manifest,
@@ -185,9 +186,12 @@ class CheckpointManager:
         """Returns the steps of those that are there and not known to be damaged, newest first."""
         return [step for step, path in self._found() if path not in self._damaged]
 
-    def forget_after(self, step: int) -> None:
-        """Removes the checkpoints of later steps, newest first."""
-        for path in [path for at, path in self._found() if at > step]:
+    def go_back(self, step: int) -> None:
+        """Removes the checkpoints after that of a step, newest first. Raises UsageError, with all in place,
+        where neither that one nor one before it is whole."""
+        found = self._found()
+        check_any([path for at, path in found if at <= step])
+        for path in [path for at, path in found if at > step]:
             patiently(lambda path=path: remove_folder(path), f"cannot remove {path}")  # type: ignore[misc]
 
     def close(self) -> None:

@@ -7,11 +7,11 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from rl.errors import UsageError
+from rl.errors import Unavailable, UsageError
 from rl.storage.files import MISSING, OLD, checksum, failure, load_json, patiently, read_text, reason
 
 FORMAT = 2  # the newest that can be read; 1 has no pieces
@@ -129,6 +129,21 @@ def check_data(path: Path) -> None:
             check_file(path / name, size, expected)
     except Damaged as error:
         raise UsageError(f"checkpoint {path} is damaged ({error})") from error
+
+
+def check_any(paths: Iterable[Path]) -> None:
+    """Raises UsageError unless one of some checkpoints is whole, Unavailable where one cannot be read."""
+    problem = UsageError("there is no checkpoint")
+    for path in paths:
+        try:
+            check_data(path)
+        except Unavailable:
+            raise
+        except UsageError as error:
+            problem = error
+        else:
+            return
+    raise problem
 
 
 def compare(path: Path, asked: Signature, held: Signature, partial: bool) -> None:

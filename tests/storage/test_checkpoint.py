@@ -298,6 +298,23 @@ def test_a_folder_that_can_never_be_written_is_told_from_a_full_disk(tmp_path, m
         assert type(raised.value) is kind
 
 
+def test_later_checkpoints_go_only_once_an_earlier_one_is_whole(tmp_path):
+    manager = CheckpointManager(tmp_path)
+    for step in (1, 2, 3):
+        manager.save(filled(step), step)
+    for step in (1, 2):
+        _damage(tmp_path / f"step_{step:012d}", "truncated")
+    with pytest.raises(UsageError, match="damaged"):
+        manager.go_back(2)
+    assert manager.steps() == [3, 2, 1]
+    manager.save(filled(4), 4)  # 1 goes, 3 is whole
+    manager.go_back(3)
+    assert manager.steps() == [3, 2]
+    variables = filled(0)
+    manager.restore(variables)
+    assert value_of(variables) == 3
+
+
 def test_a_newer_format_is_refused(tmp_path):
     from rl.storage import manifest
 
