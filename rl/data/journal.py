@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from rl.data.rows import Assembler, Piece, Rows, Whole
-from rl.storage.files import failure, load_json, patiently, reason
+from rl.storage.files import failure, load_json, lock, patiently, reason
 
 _log = logging.getLogger("rl.data")
 _START = struct.Struct("<4sQI")  # kind, bytes that follow, their CRC-32
@@ -52,7 +52,7 @@ class Journal:
         self.path = path
         flags = os.O_WRONLY | (os.O_CREAT | os.O_EXCL if size is None else 0)
         self._file = patiently(lambda: os.open(path, flags, 0o666), f"cannot write {path}")
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        patiently(lambda: lock(self._file), f"cannot lock {path}")
         self.size = size or 0
         self._truncate()
 

@@ -164,7 +164,7 @@ def held_alone(folder: Path, refusal: str, patience: float) -> Iterator[None]:
     descriptor = patiently(lambda: os.open(folder, os.O_RDONLY), f"cannot read {folder}")
     try:
         deadline = time.monotonic() + patience
-        while not patiently(lambda: _locked(descriptor), f"cannot lock {folder}"):
+        while not patiently(lambda: lock(descriptor, wait=False), f"cannot lock {folder}"):
             if time.monotonic() >= deadline:
                 raise Unavailable(refusal)
             time.sleep(0.2)
@@ -182,9 +182,11 @@ _NO_LOCKS = (
 )  # of file systems without
 
 
-def _locked(descriptor: int) -> bool:
+def lock(descriptor: int, wait: bool = True) -> bool:
+    """Locks an open file against others that do; returns False if another process holds the lock and `wait`
+    is false. On file systems without locks it does nothing. Raises OSError."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
     except OSError as error:

@@ -1,6 +1,7 @@
 """Recording: what a crash takes, what a resumed run goes on with, what is damaged."""
 
 import errno
+import fcntl
 import logging
 import multiprocessing
 import os
@@ -174,6 +175,15 @@ def test_a_record_of_other_contents_is_left_out(tmp_path, caplog, kind, change):
         assert main(["repair", str(tmp_path)]) == 0
         assert len(read(tmp_path).lengths) == whole
     assert caplog.messages and all("left out" in each for each in caplog.messages)
+
+
+def test_a_file_system_without_locks_is_recorded_to(tmp_path, monkeypatch):
+    def without(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    expected = recorded(tmp_path / "locked", 20)
+    monkeypatch.setattr(fcntl, "flock", without)
+    assert_equal(recorded(tmp_path / "not", 20), expected)
 
 
 def test_a_damaged_shard_is_left_out_with_one_line_and_repaired(tmp_path, caplog):
