@@ -148,7 +148,7 @@ def _all_copies(
     for number, storage in storages.items():
         try:
             rows += one_copy(request, storage, number, stop, kept)
-        except (GivenUp, Unavailable) as error:  # the others may do better
+        except (GivenUp, NotSent, Unavailable) as error:  # the others may do better
             failed.append(error)
             if len(storages) > 1:  # else the one line that ends the command says it
                 log.error("%s: %s", storage.address, error)

@@ -9,7 +9,7 @@ import pytest
 
 import rl
 from rl import experiment
-from rl.errors import NotFinite, Unavailable, UsageError
+from rl.errors import NotFinite, NotSent, Unavailable, UsageError
 from rl.hparams.merge import resolve
 from rl.request import Request
 from rl.runners import trainer
@@ -46,7 +46,9 @@ def copies(monkeypatch):
     return trained, fails
 
 
-@pytest.mark.parametrize("error", [NotFinite("step 64: train/loss is nan"), Unavailable("disk full")])
+@pytest.mark.parametrize(
+    "error", [NotFinite("step 64: train/loss is nan"), Unavailable("disk full"), NotSent("taken by another")]
+)
 def test_a_copy_that_fails_by_itself_does_not_end_the_others(tmp_path, copies, error, capsys):
     trained, fails = copies
     fails[0] = error
