@@ -38,6 +38,7 @@ from rl.storage.files import (
     ensure_writable_dir,
     folder_lock,
     fsync_path,
+    remove_dead,
     tidy,
 )
 from rl.types import Nest
@@ -321,10 +322,7 @@ def _own_folder(folder: Path) -> Iterator[Path]:
     with contextlib.ExitStack() as held:
         with folder_lock(folder, wait=True):  # so that nobody removes it before it is held
             tidy(folder)
-            for path in folder.glob(f"{_TEMPORARY}*"):
-                with contextlib.suppress(FileNotFoundError), folder_lock(path, wait=False) as left:
-                    if left:
-                        shutil.rmtree(path, ignore_errors=True)
+            remove_dead(folder, _TEMPORARY)
             temporary = folder / f"{_TEMPORARY}{uuid.uuid4().hex[:12]}"
             temporary.mkdir()
             held.enter_context(folder_lock(temporary, wait=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,7 @@ from rl.imports import import_tensorflow
 from rl.registry import import_user_modules
 from rl.report.tables import plain_table
 from rl.storage.address import output_beside
-from rl.storage.files import (
-    TEMPORARY,
-    commit_folder,
-    ensure_writable_dir,
-    failure,
-    reason,
-    remove_folder,
-    write_json_atomic,
-)
+from rl.storage.files import commit_folder, ensure_writable_dir, new_output, write_json_atomic
 
 EXAMPLES = """examples:
   python -m rl.export runs/ppo_cartpole --format savedmodel,litert
@@ -100,9 +91,7 @@ def _export(args: argparse.Namespace, target: Path) -> int:
     sample = play(program, env, args.observations, agent.observation_space)
     if env is not None:
         env.close()
-    folder = target.with_name(f"{TEMPORARY}{target.name}-{uuid.uuid4().hex[:12]}")
-    folder.mkdir()
-    try:
+    with new_output(target) as folder:
         rows: list[list[Any]] = []
         for name in formats:
             file, write, run = FORMATS[name]
@@ -117,11 +106,6 @@ def _export(args: argparse.Namespace, target: Path) -> int:
                 return DIFFERENT
         write_json_atomic(folder / DESCRIPTION, _described(policy, program, rows))
         commit_folder(folder, target)
-    except OSError as error:
-        raise failure(f"cannot write {target} ({reason(error)}): name another --to", error) from error
-    finally:
-        if folder.exists():
-            remove_folder(folder)
     print(target)
     plain_table([COLUMNS, *([str(cell) for cell in row] for row in rows)], sys.stdout)
     for what, ports in (("input", program.inputs), ("output", program.outputs)):

@@ -7,7 +7,6 @@ import importlib.util
 import re
 import shutil
 import sys
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,7 @@ from rl.publish.card import Facts, card
 from rl.registry import import_user_modules
 from rl.report.runs import films, find_runs, is_own, is_policy_alone, versions
 from rl.storage.address import check_run, output_beside
-from rl.storage.files import (
-    TEMPORARY,
-    commit_folder,
-    ensure_writable_dir,
-    failure,
-    reason,
-    remove_folder,
-    write_text_atomic,
-)
+from rl.storage.files import commit_folder, new_output, write_text_atomic
 
 EXAMPLES = """examples:
   python -m rl.publish runs/ppo_cartpole --to published
@@ -96,10 +87,7 @@ def _write(args: argparse.Namespace, target: Path) -> None:
     env = policy.agent.hparams.env
     returns = policy.evaluate(args.episodes).returns if env else None
     step = policy.origin["step"]
-    ensure_writable_dir(target.parent, "--to")
-    folder = target.with_name(f"{TEMPORARY}{target.name}-{uuid.uuid4().hex[:12]}")
-    folder.mkdir()
-    try:
+    with new_output(target) as folder:
         with reading(args.run) as storage:
             (run,) = find_runs(storage.folder)[:1]
             for name in ("hparams.json", "metrics.csv"):
@@ -112,11 +100,6 @@ def _write(args: argparse.Namespace, target: Path) -> None:
         CheckpointManager(folder / "checkpoints").save(policy.agent.policy_variables, step, meta)
         write_text_atomic(folder / "README.md", card(facts))
         commit_folder(folder, target)
-    except OSError as error:
-        raise failure(f"cannot write {target} ({reason(error)}): name another --to", error) from error
-    finally:
-        if folder.exists():
-            remove_folder(folder)
 
 
 def _newest_film(run_dir: Path, folder: Path) -> str | None:

@@ -222,8 +222,37 @@ def commit_folder(temporary: Path, final: Path) -> None:
             os.rename(old, final)
         raise
     fsync_path(final.parent)
-    if replaces:
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)  # also one that a kill between the two renames has left
+
+
+@contextlib.contextmanager
+def new_output(target: Path) -> Iterator[Path]:
+    """Yields a new folder beside `target`, for `commit_folder`; it is removed at the end where that was not
+    called, as are those for the same target whose processes have died. Raises UsageError (Unavailable where
+    that may pass)."""
+    ensure_writable_dir(target.parent, "--to")
+    before = f"{TEMPORARY}{target.name}-"
+    try:
+        remove_dead(target.parent, before)
+        folder = target.with_name(f"{before}{uuid.uuid4().hex[:12]}")
+        folder.mkdir()
+        with folder_lock(folder, wait=True):
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        raise failure(f"cannot write {target} ({reason(error)}): name another --to", error) from error
+
+
+def remove_dead(parent: Path, before: str) -> None:
+    """Removes the folders in a folder whose names begin so, and that no process has locked. Raises OSError.
+    On file systems without locks it removes none."""
+    for name in os.listdir(parent):
+        if name.startswith(before):
+            with contextlib.suppress(OSError), folder_lock(parent / name, wait=False) as left:
+                if left:
+                    shutil.rmtree(parent / name, ignore_errors=True)
 
 
 def tidy(directory: Path) -> None:
