@@ -296,7 +296,8 @@ def write_text_atomic(path: str | os.PathLike[str], text: str) -> None:
 
     def write() -> None:
         try:
-            with open(temporary, "w", encoding="utf-8", newline="") as file:
+            # Names of files may be no UTF-8: JSON gives them back from this.
+            with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())

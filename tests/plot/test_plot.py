@@ -147,6 +147,7 @@ def test_the_page_stands_alone_and_tells_all_of_a_run(two, tmp_path, run_folder)
     )
     (folder / "videos").mkdir()
     (folder / "videos" / "one.mp4").write_bytes(b"film")
+    folder.rename(folder.with_name(os.fsdecode(b"caf\xe9")))  # no UTF-8
     assert main([str(two), "--html", str(tmp_path / "x.html")]) == 0
     text = (tmp_path / "x.html").read_text()
     links = Links()

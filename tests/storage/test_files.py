@@ -47,6 +47,12 @@ def test_what_may_pass_is_told_from_what_stays(tmp_path, monkeypatch, error, kin
     assert type(failure("text", OSError(error, "why"))) is kind
 
 
+def test_a_file_name_that_is_no_text_is_read_again_from_json(tmp_path):
+    name = os.fsdecode(b"caf\xe9")
+    files.write_json_atomic(tmp_path / "file", {"name": name})
+    assert files.load_json(files.read_text(tmp_path / "file")) == {"name": name}
+
+
 def test_an_output_takes_its_place_whole_and_what_killed_ones_left_goes(tmp_path):
     target = tmp_path / "out"
     left = ".ckpt-tmp-out-killed", ".ckpt-old-out", ".ckpt-tmp-other-1"
