@@ -7,6 +7,7 @@ come at once.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import select
 import shlex
@@ -170,17 +171,18 @@ def answered(work: Callable[[], int]) -> int:
 def _unanswered(error: OSError) -> int:
     """Returns the exit code of an error of files that nobody has put into words, and says one line; raises it
     where a person must see whence it comes."""
+    denied = isinstance(error, PermissionError)
     try:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is not tried again
-        print(f"error: cannot write the output: {error.strerror}", file=sys.stderr)
-        return AGAIN
-    if not isinstance(error, PermissionError):
-        raise error
+    else:
+        if not denied and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise error
     where = "" if error.filename is None else f"{os.fspath(error.filename)}: "
-    print(f"error: {where}{error.strerror}: change its rights, or name another", file=sys.stderr)
-    return 2
+    advice = "change its rights, or name another" if denied else "free some, then repeat the command"
+    print(f"error: {where}{error.strerror}: {advice}", file=sys.stderr)
+    return 2 if denied else AGAIN
 
 
 def _run(argv: Sequence[str]) -> int:

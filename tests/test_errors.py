@@ -52,8 +52,10 @@ def test_what_an_error_of_other_files_comes_from_is_shown():
         answered(work)
 
 
-def test_an_output_that_cannot_be_written_may_be_later(monkeypatch, capsys):
-    with open("/dev/full", "w") as full:
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_output_that_cannot_be_written_may_be_later(monkeypatch, capsys, at_once):
+    with open("/dev/full", "w", buffering=1 if at_once else -1) as full:
         monkeypatch.setattr(sys, "stdout", full)
-        assert answered(lambda: print("a table") or 0) == 75
-    assert capsys.readouterr().err == "error: cannot write the output: No space left on device\n"
+        assert answered(lambda: print("a table", flush=at_once) or 0) == 75
+    said = capsys.readouterr().err
+    assert said == "error: No space left on device: free some, then repeat the command\n"
