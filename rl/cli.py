@@ -7,6 +7,7 @@ come at once.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import select
 import shlex
@@ -160,9 +161,28 @@ def answered(work: Callable[[], int]) -> int:
     except (LearnerLost, MachineLost) as error:
         print(f"error: {error}", file=sys.stderr)
         return AGAIN
+    except OSError as error:
+        return _unanswered(error)
     except KeyboardInterrupt:  # before training starts, or asked for twice
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def _unanswered(error: OSError) -> int:
+    """Returns the exit code of an error of files that nobody has put into words, and says one line; raises it
+    where a person must see whence it comes."""
+    denied = isinstance(error, PermissionError)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is not tried again
+    else:
+        if not denied and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise error
+    where = "" if error.filename is None else f"{os.fspath(error.filename)}: "
+    advice = "change its rights, or name another" if denied else "free some, then repeat the command"
+    print(f"error: {where}{error.strerror}: {advice}", file=sys.stderr)
+    return 2 if denied else AGAIN
 
 
 def _run(argv: Sequence[str]) -> int:

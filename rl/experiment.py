@@ -148,7 +148,7 @@ def _all_copies(
     for number, storage in storages.items():
         try:
             rows += one_copy(request, storage, number, stop, kept)
-        except (GivenUp, Unavailable) as error:  # the others may do better
+        except (GivenUp, NotSent, Unavailable) as error:  # the others may do better
             failed.append(error)
             if len(storages) > 1:  # else the one line that ends the command says it
                 log.error("%s: %s", storage.address, error)
@@ -206,6 +206,7 @@ def train_one(request: Request, storage: Storage, stop: StopRequest, kept: Kept 
     try:
         recorder = training_recorder(request, storage.address, trainer.runner)
         ensure_writable_dir(run_dir)
+        ensure_writable_dir(run_dir / "checkpoints")
         storage.begin()
         began = True  # the folder is this process's
         step = trainer.runner.step
@@ -263,7 +264,7 @@ def _remove_what_began(made: list[Path]) -> None:
 
     made: its folder and those above that were not there before, the innermost first.
     """
-    if made and not any((made[0] / kept).exists() for kept in ("checkpoints", "metrics.csv")):
+    if made and not any(any(made[0].glob(kept)) for kept in ("checkpoints/*", "metrics.csv")):
         shutil.rmtree(made[0], ignore_errors=True)
         for each in made[1:]:
             with contextlib.suppress(OSError):  # another run is in it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
@@ -30,6 +31,15 @@ class Parser(argparse.ArgumentParser):
         if rest:
             raise unknown_word(rest[0].partition("=")[0], flags_of(self))
         return found
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse; raises UsageError for a word that is no text, of which no file could tell."""
+        words = sys.argv[1:] if args is None else list(args)
+        for word in words:
+            readable = word.encode(errors="backslashreplace").decode()
+            if readable != word:
+                raise UsageError(f"{readable} is not UTF-8: rename it, or name another")
+        return super().parse_known_args(words, namespace)
 
 
 def boolean(text: str) -> bool:

@@ -142,17 +142,18 @@ def verdict(path: Path, seconds: float, now: float) -> tuple[bool, str]:
         seconds: how old it may be.
         now: time.time().
     """
-    path = path / FILE if path.is_dir() else path
     try:
+        path = path / FILE if path.is_dir() else path
         beat: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         age, step, what = now - float(beat["time"]), int(beat["step"]), str(beat["what"])
     except FileNotFoundError:
         return False, f"there is no {path}: the run has not begun"
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         return False, f"{path} cannot be read ({type(error).__name__})"
     if what == OVER:
         return True, f"over since {age:.0f} s, at step {step:,}"
-    return age <= seconds, f"step {step:,}, {age:.0f} s ago: waiting for {what}"
+    # A beat of tomorrow, from before the clock was set back, says as little as one of yesterday.
+    return abs(age) <= seconds, f"step {step:,}, {age:.0f} s ago: waiting for {what}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,8 +17,7 @@ from rl.errors import Unavailable, UsageError
 from rl.hparams.hparams import HParams
 from rl.report.runs import read_saved
 from rl.storage.checkpoint import CheckpointManager, Variables, read_manifest, read_single
-from rl.storage.files import patiently
-from rl.storage.manifest import BEST, Signature, check_data
+from rl.storage.manifest import BEST, Signature, check_data, load_manifest, single
 from rl.storage.storage import Storage, storage_at, storage_of
 
 log = logging.getLogger("rl")
@@ -105,8 +104,13 @@ def reading(address: str | Path) -> Iterator[Storage]:
 def best_return(run_dir: Path) -> float | None:
     """Reads the mean evaluation return of the best policy kept in a run; returns None where there is none.
     Raises UsageError where it is damaged."""
-    path = run_dir / "checkpoints" / "best"
-    return read_manifest(path).meta["return_mean"] if patiently(path.is_dir, f"cannot read {path}") else None
+    found = single(run_dir / "checkpoints" / BEST, load_manifest)
+    if found is None:
+        return None
+    mean = found.meta.get("return_mean")
+    if not isinstance(mean, int | float):
+        raise UsageError(f"the best policy in {run_dir} does not say its return: use another checkpoint")
+    return mean
 
 
 def best_so_far(run_dir: Path) -> float | None:
@@ -137,10 +141,10 @@ def read_variables(variables: Variables, run_dir: Path, which: str, partial: boo
     Raises:
         UsageError: there is no checkpoint, all are damaged, or they do not fit; nothing is read then.
     """
-    path = _checkpoint(run_dir, which)
-    if path is not None:
-        read_single(path, variables, partial)
-        return read_manifest(path).step
+    _check_which(which)
+    found = read_single(run_dir / "checkpoints" / BEST, variables, partial) if which == "best" else None
+    if found is not None:
+        return found.step
     manager = CheckpointManager(run_dir / "checkpoints")
     if manager.restore(variables, partial=True) is None:
         raise _nothing_in(run_dir)
@@ -149,20 +153,19 @@ def read_variables(variables: Variables, run_dir: Path, which: str, partial: boo
 
 def held_by(run_dir: Path, which: str) -> Signature:
     """Returns the names, shapes and dtypes that `read_variables` finds. Raises UsageError as that does."""
-    path = _checkpoint(run_dir, which)
-    if path is None:
+    _check_which(which)
+    found = single(run_dir / "checkpoints" / BEST, load_manifest) if which == "best" else None
+    if found is None:
         step = CheckpointManager(run_dir / "checkpoints").latest_step()
         if step is None:
             raise _nothing_in(run_dir)
-        path = run_dir / "checkpoints" / f"step_{step:012d}"
-    return read_manifest(path).variables
+        found = read_manifest(run_dir / "checkpoints" / f"step_{step:012d}")
+    return found.variables
 
 
-def _checkpoint(run_dir: Path, which: str) -> Path | None:
-    """Returns the folder of the best policy where that is asked for and kept; None: the last checkpoint."""
+def _check_which(which: str) -> None:
     if which not in ("best", "last"):
         raise UsageError(f"which={which!r}: a run keeps its 'best' and its 'last' policy")
-    return run_dir / "checkpoints" / BEST if which == "best" and best_return(run_dir) is not None else None
 
 
 def _nothing_in(run_dir: Path) -> UsageError:

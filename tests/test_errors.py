@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import sys
+
 import pytest
 
 import rl
+from rl.cli import answered
 from rl.errors import UsageError, in_python
 
 
@@ -29,3 +33,29 @@ def test_a_program_is_told_arguments_and_not_flags(said, in_a_program):
 def test_so_is_who_trains_without_an_environment():
     with pytest.raises(UsageError, match="give env=ID, or a set"):
         rl.train("ppo")
+
+
+def test_a_file_without_rights_that_nobody_asked_about_is_one_line(capsys):
+    def work():
+        raise PermissionError(errno.EACCES, "Permission denied", "shared/run_0")
+
+    assert answered(work) == 2
+    line = "error: shared/run_0: Permission denied: change its rights, or name another\n"
+    assert capsys.readouterr() == ("", line)
+
+
+def test_what_an_error_of_other_files_comes_from_is_shown():
+    def work():
+        raise FileExistsError(errno.EEXIST, "File exists", "x")
+
+    with pytest.raises(FileExistsError):
+        answered(work)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_output_that_cannot_be_written_may_be_later(monkeypatch, capsys, at_once):
+    with open("/dev/full", "w", buffering=1 if at_once else -1) as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert answered(lambda: print("a table", flush=at_once) or 0) == 75
+    said = capsys.readouterr().err
+    assert said == "error: No space left on device: free some, then repeat the command\n"

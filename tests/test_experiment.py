@@ -9,7 +9,7 @@ import pytest
 
 import rl
 from rl import experiment
-from rl.errors import NotFinite, Unavailable, UsageError
+from rl.errors import NotFinite, NotSent, Unavailable, UsageError
 from rl.hparams.merge import resolve
 from rl.request import Request
 from rl.runners import trainer
@@ -46,7 +46,9 @@ def copies(monkeypatch):
     return trained, fails
 
 
-@pytest.mark.parametrize("error", [NotFinite("step 64: train/loss is nan"), Unavailable("disk full")])
+@pytest.mark.parametrize(
+    "error", [NotFinite("step 64: train/loss is nan"), Unavailable("disk full"), NotSent("taken by another")]
+)
 def test_a_copy_that_fails_by_itself_does_not_end_the_others(tmp_path, copies, error, capsys):
     trained, fails = copies
     fails[0] = error
@@ -75,6 +77,14 @@ def test_a_run_that_another_process_has_begun_meanwhile_is_left_to_it(tmp_path, 
     with pytest.raises(UsageError, match="another process"):
         rl.train("ppo_identity", output_dir=tmp_path / "out", compile="graph", train_steps=256)
     assert (tmp_path / "out/run_0/hparams.json").read_text() == "another's"
+
+
+def test_a_run_whose_checkpoints_cannot_be_written_does_not_begin(tmp_path):
+    (tmp_path / "run_0").mkdir()
+    (tmp_path / "run_0/checkpoints").write_text("mine")
+    with pytest.raises(UsageError, match="checkpoints is not a folder, or a part of it is a file: choose"):
+        rl.train("ppo_identity", output_dir=tmp_path, compile="graph", train_steps=256)
+    assert [path.name for path in (tmp_path / "run_0").iterdir()] == ["checkpoints"]
 
 
 def test_an_environment_that_ends_the_program_is_no_success(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from rl.agents.algos.registry import get_algo
 from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import eval_envs_of
 from rl.envs.wrappers import with_previous
-from rl.export.__main__ import _described, main
+from rl.export.__main__ import DESCRIPTION, WRITES, _described, main
 from rl.export.formats import FORMATS
 from rl.export.parity import TOLERANCE, Sample, parity, play
 from rl.export.program import Program
@@ -244,6 +244,10 @@ def test_mistakes_are_one_line_and_write_nothing(tmp_path, capsys, flags, words)
     text = capsys.readouterr().err
     assert text.startswith("error: ") and text.count("\n") == 1 and words in text
     assert not target.exists() and not list(tmp_path.iterdir())
+
+
+def test_a_folder_with_every_format_counts_as_an_earlier_output():
+    assert set(WRITES) == {DESCRIPTION, *(file for file, _, _ in FORMATS.values())}
 
 
 def test_a_file_that_acts_otherwise_is_not_written(run, tmp_path, capsys, monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from rl import cli
@@ -41,6 +43,12 @@ def test_a_flag_without_its_value_says_what_it_takes(flag, takes):
     with pytest.raises(UsageError) as error:
         cli.parse([flag])
     assert str(error.value) == f"argument {flag}: expected one argument: {flag} {takes}"
+
+
+def test_a_name_that_is_no_text_is_refused_before_anything_is_done(capsys):
+    assert cli.main(["--output_dir", os.fsdecode(b"runs/caf\xe9")]) == 2
+    line = "error: runs/caf\\udce9 is not UTF-8: rename it, or name another\n"
+    assert capsys.readouterr() == ("", line)
 
 
 def test_help_says_what_a_tracker_gets():

@@ -83,6 +83,23 @@ def test_an_environment_that_hangs_is_named_in_the_log_and_the_heartbeat_follows
     assert heartbeat.verdict(tmp_path, 1.0, time.time() + 1e6)[0]  # over, however long ago
 
 
+@pytest.mark.parametrize(
+    "step, time, alive", [(5, 0, True), (5, -9, False), (5, 9, False), ("1e999", 0, False)]
+)
+def test_a_beat_of_another_time_or_of_no_number_is_none(tmp_path, step, time, alive):
+    """A clock that was set back would have it alive until it has caught up."""
+    (tmp_path / "heartbeat").write_text(f'{{"time": {100 + time}, "step": {step}, "what": "a step"}}')
+    assert heartbeat.verdict(tmp_path, 5.0, 100.0)[0] is alive
+
+
+def test_a_run_without_rights_is_one_line(monkeypatch):
+    def denied(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", denied)
+    assert heartbeat.verdict(Path("run_0"), 5.0, 0.0) == (False, "run_0 cannot be read (PermissionError)")
+
+
 def test_an_evaluation_a_checkpoint_and_a_compiled_call_are_named(tmp_path, monkeypatch):
     named = []
     for module in ("in_graph", "evaluate", "trainer"):

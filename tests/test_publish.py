@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 import yaml
@@ -71,6 +73,28 @@ def test_the_folder_has_the_policy_and_says_what_it_is(run, tmp_path, hub, capsy
     assert main([*words, "--force", "--repo", "me/full"]) == 1
     assert "is written, but me/full did not take it: no room" in capsys.readouterr().err
     assert (target / "README.md").exists()
+
+
+def test_no_link_out_of_the_run_is_followed(run, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(run.run_dir, other)
+    (tmp_path / "secret").write_text("mine")
+    (other / "metrics.csv").unlink()
+    (other / "metrics.csv").symlink_to(tmp_path / "secret")
+    assert main([str(other), "--to", str(tmp_path / "out"), "--episodes", "2"]) == 0
+    assert not (tmp_path / "out/metrics.csv").exists() and (tmp_path / "out/hparams.json").exists()
+
+
+def test_force_does_not_replace_a_project_or_another_run(run, tmp_path, capsys):
+    other = tmp_path / "other"
+    shutil.copytree(run.run_dir / "checkpoints", other / "checkpoints")
+    shutil.copyfile(run.run_dir / "hparams.json", other / "hparams.json")
+    for name in ("README.md", "thesis.tex"):
+        (other / name).write_text("mine")
+        before = sorted(other.rglob("*"))
+        assert main([str(run.run_dir), "--to", str(other), "--force"]) == 2
+        assert "was not made by this command; name another folder" in capsys.readouterr().err
+        assert sorted(other.rglob("*")) == before
 
 
 @pytest.mark.parametrize(

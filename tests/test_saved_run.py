@@ -8,11 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
 import rl
 from rl.cli import main
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
+from rl.saved_run import best_return, held_by, read_variables
+from rl.storage.checkpoint import CheckpointManager, write_single
 
 
 @pytest.mark.parametrize(
@@ -43,6 +46,24 @@ def test_a_strangers_run_imports_no_module_of_its_environment(tmp_path, monkeypa
     with pytest.raises(UsageError, match=r"import strangers_env first .* if you trust that run"):
         rl.load(tmp_path)
     assert "strangers_env" not in sys.modules
+
+
+def test_the_best_policy_is_found_while_it_is_replaced(tmp_path):
+    """Between two renames, or after a process that was killed there, it has another name."""
+    weights = {"weights": tf.Variable(0.0)}
+    folder = tmp_path / "checkpoints"
+    CheckpointManager(folder).save({"weights": tf.Variable(20.0)}, 20)
+    best = write_single(folder / "best", {"weights": tf.Variable(10.0)}, {"return_mean": 1.0}, 10)
+    best.rename(folder / ".ckpt-old-best")
+    assert best_return(tmp_path) == 1.0 and held_by(tmp_path, "best") == {"weights": ((), "float32")}
+    assert read_variables(weights, tmp_path, "best") == weights["weights"].numpy() == 10
+    assert read_variables(weights, tmp_path, "last") == weights["weights"].numpy() == 20
+
+
+def test_a_best_policy_that_does_not_say_its_return_is_refused(tmp_path):
+    write_single(tmp_path / "checkpoints/best", {"weights": tf.Variable(1.0)}, {})
+    with pytest.raises(UsageError, match="does not say its return"):
+        best_return(tmp_path)
 
 
 def test_a_run_with_user_modules_is_read_where_they_are_imported(tmp_path, capsys):

@@ -12,7 +12,7 @@ from typing import Any
 from gymnasium import spaces
 
 from rl.cli import answered
-from rl.data import flat, shards, summary, tools
+from rl.data import flat, shards, stored, summary, tools
 from rl.data.dataset import Dataset, data_folder, read, write
 from rl.data.metadata import METADATA
 from rl.errors import UsageError, nearest
@@ -162,6 +162,9 @@ def _free(target: str, force: bool, *sources: str) -> Path:
     there = path / "data" if path.is_dir() else path
     if there.is_dir() and any(there.iterdir()) and not (there / METADATA).is_file():
         raise UsageError(f"--to {target}: what is in {there} is no data set; name another")
+    others = stored.other_files(there) if there.is_dir() else []
+    if others:
+        raise UsageError(f"--to {target}: {others[0]} in {there} is no file of a data set; name another")
     if there.exists() and not force:
         raise UsageError(f"{there} is there already: name another, or replace it by --force")
     if path.is_file() and flat.kind(path) not in flat.FORMATS:

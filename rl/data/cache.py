@@ -18,13 +18,12 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.data import stored
-from rl.data.metadata import MAIN
+from rl.data.metadata import CACHE, MAIN
 from rl.data.spaces import nest_of, part, parts
 from rl.errors import UsageError
-from rl.storage.files import remove_quietly
+from rl.storage.files import load_json, remove_quietly
 from rl.types import Nest
 
-NAME = "columns.npz"
 FORMAT = 1  # of the cache; a cache of another format is replaced
 EPISODES = 1_000  # the least number of episodes for which a cache is worth its space
 BYTES = 32_768  # the largest mean size of episodes for which opening takes longer than reading
@@ -40,7 +39,7 @@ def state(data: Path) -> str:
         files = [
             [each.name, each.stat().st_size, each.stat().st_mtime_ns]
             for each in sorted(os.scandir(data), key=lambda each: each.name)
-            if each.is_file() and not each.name.startswith(".") and each.name != NAME
+            if each.is_file() and not each.name.startswith(".") and each.name != CACHE
         ]
     except OSError:
         return ""
@@ -52,7 +51,7 @@ def load(data: Path, observations: spaces.Space, actions: spaces.Space) -> Colum
 
     observations, actions: the spaces of the columns.
     """
-    path = data / NAME
+    path = data / CACHE
     try:
         if not path.exists():
             return None
@@ -61,7 +60,7 @@ def load(data: Path, observations: spaces.Space, actions: spaces.Space) -> Colum
             if not now or bytes(file["state"]).decode() != now:
                 return None
             found = {name: file[name] for name in file.files}
-        about = json.loads(bytes(found["about"]))
+        about = load_json(bytes(found["about"]))
         columns = {
             "observation": _nest(found, "observation", observations),
             "action": _nest(found, "action", actions),
@@ -91,7 +90,7 @@ def store(
     count = len(columns["lengths"])
     if count < EPISODES or sum(each.nbytes for each in leaves.values()) > BYTES * count:
         return
-    temporary = data / f".tmp-{NAME}-{os.getpid()}"
+    temporary = data / f".tmp-{CACHE}-{os.getpid()}"
     try:
         if not before or not _is_whole(data, count):
             return
@@ -99,7 +98,7 @@ def store(
         leaves |= {name: np.frombuffer(text.encode(), np.uint8) for name, text in texts.items()}
         with open(temporary, "wb") as file:
             np.savez(file, **leaves)
-        os.replace(temporary, data / NAME)
+        os.replace(temporary, data / CACHE)
     except (OSError, UsageError):
         return
     finally:

@@ -32,11 +32,13 @@ from rl.data.spaces import (
     values_from_zero,
 )
 from rl.errors import UsageError, nearest
+from rl.storage.address import folders_with
 from rl.storage.files import (
     commit_folder,
     ensure_writable_dir,
     folder_lock,
     fsync_path,
+    remove_dead,
     tidy,
 )
 from rl.types import Nest
@@ -236,15 +238,15 @@ def stored_episodes(
 ) -> Iterator[Episode]:
     """Yields the complete episodes of the folder `data`; leaves out damaged ones with a warning."""
     for each in stored.stored(data, observations, actions, bool(metadata.get("jpeg_encoding", True))):
-        yield each if isinstance(each, Episode) else shards.episode_of(each, observations, actions, {})
+        if isinstance(each, Episode):
+            yield each
+        elif (found := shards.fitting(data, each, observations, actions, {})) is not None:
+            yield found
 
 
 def data_sets_near(path: Path) -> str:
     """Returns words, in brackets, for the data sets beside a path that are called nearly so; or nothing."""
-    try:
-        beside = [each.name for each in path.parent.iterdir() if (each / "data" / METADATA).exists()]
-    except OSError:
-        beside = []
+    beside = folders_with(path.parent, f"data/{METADATA}")
     return f" ({nearest(path.name, beside)})" if beside else ""
 
 
@@ -261,7 +263,7 @@ def data_folder(folder: str | os.PathLike[str]) -> Path:
     for data in (path / "data", path):
         if (data / METADATA).is_file():
             return data
-    inside = sorted(each.name for each in path.iterdir() if (each / "data" / METADATA).is_file())
+    inside = folders_with(path, f"data/{METADATA}")
     hint = f" but in {', '.join(inside[:8])}" if inside else ""
     raise UsageError(f"{path} is no data set: there is no data/{METADATA} in it{hint}")
 
@@ -325,10 +327,7 @@ def _own_folder(folder: Path) -> Iterator[Path]:
     with contextlib.ExitStack() as held:
         with folder_lock(folder, wait=True):  # so that nobody removes it before it is held
             tidy(folder)
-            for path in folder.glob(f"{_TEMPORARY}*"):
-                with contextlib.suppress(FileNotFoundError), folder_lock(path, wait=False) as left:
-                    if left:
-                        shutil.rmtree(path, ignore_errors=True)
+            remove_dead(folder, _TEMPORARY)
             temporary = folder / f"{_TEMPORARY}{uuid.uuid4().hex[:12]}"
             temporary.mkdir()
             held.enter_context(folder_lock(temporary, wait=True))

@@ -21,12 +21,14 @@ import h5py
 import numpy as np
 from gymnasium import spaces
 
+from rl.data import hdf5
 from rl.data.dataset import Dataset
 from rl.data.hdf5 import Episode
 from rl.data.shards import unwritten
 from rl.data.spaces import in_range
+from rl.data.stored import READ
 from rl.errors import UsageError
-from rl.storage.files import failure, fsync_path, reason, remove_quietly
+from rl.storage.files import failure, fsync_path, load_json, reason, remove_quietly
 
 FORMATS = (".hdf5", ".h5", ".npz", ".json", ".jsonl")
 _NEEDED = ("observations", "actions", "rewards", "terminals")
@@ -61,8 +63,8 @@ def read_flat(
         return _read(path, observations, actions)
     except OSError as error:
         raise failure(f"cannot read {path}: {reason(error)}", error) from error
-    except (ValueError, TypeError, IndexError, KeyError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise UsageError(f"cannot read {path}: {error or type(error).__name__}") from error
+    except (*READ, EOFError, MemoryError, zlib.error, zipfile.BadZipFile) as error:
+        raise UsageError(f"cannot read {path}: {reason(error)}") from error
 
 
 def _read(path: Path, observations: spaces.Space | None, actions: spaces.Space | None) -> Dataset:
@@ -108,10 +110,10 @@ def _of_hdf5(path: Path) -> Columns:
 
 
 def _array(path: Path, file: h5py.File, name: str) -> np.ndarray:
-    found = file.get(name)
-    if not isinstance(found, h5py.Dataset) or found.external or found.is_virtual:
-        raise UsageError(f"{path}: {name} is no array in this file: it takes D4RL's or d3rlpy's")
-    values: np.ndarray = found[()]
+    try:
+        values: np.ndarray = h5py.Dataset(hdf5.opened(file, name))[()]
+    except (KeyError, ValueError) as error:
+        raise UsageError(f"{path}: {name} is no array in this file: it takes D4RL's or d3rlpy's") from error
     return values
 
 
@@ -154,7 +156,7 @@ def _of_rllib(path: Path) -> Columns:
 def _batch(where: str, line: str) -> Iterator[tuple[Any, Columns]]:
     """Yields (episode, its columns) of a line."""
     try:
-        batch = json.loads(line)
+        batch = load_json(line)
         if not isinstance(batch, dict) or batch.get("type", "SampleBatch") != "SampleBatch":
             raise ValueError("no SampleBatch")
         found = {}

@@ -23,6 +23,7 @@ from rl.types import Nest
 FORMAT = ("v110", "v110")  # of HDF5: groups of a few arrays take a fifth of the room that they took before
 PICTURE = 1024  # bytes from which a row of bytes is a picture, and compressed
 GROUP = "episode_"
+DIGITS = 18  # of an episode's number, at most
 COLUMNS = ("rewards", "terminations", "truncations")
 LOG_PROB = "infos/log_prob"  # of the actions, by the policy that took them; where it is known
 ABOUT = ("policy", "step", "return", "seed")  # attributes that are read
@@ -72,7 +73,8 @@ def is_picture(space: spaces.Space) -> bool:
 def number(name: str) -> int | None:
     """Returns N of the name of a group `episode_N`, None for other names."""
     digits = name.removeprefix(GROUP)
-    return int(digits) if name.startswith(GROUP) and digits.isdecimal() else None
+    known = name.startswith(GROUP) and digits.isdecimal() and len(digits) <= DIGITS
+    return int(digits) if known else None
 
 
 def write_episode(file: h5py.Group, i: int, episode: Episode, observations: Any, actions: Any) -> None:
@@ -137,20 +139,20 @@ def read_episode(group: h5py.Group, observations: spaces.Space, actions: spaces.
         OSError: the operating system cannot read it.
     """
     try:
-        reward, terminated, truncated = (_array(group, name) for name in COLUMNS)
+        reward = _array(group, COLUMNS[0])
         steps = len(reward)
+        terminated, truncated = (_array(group, name, (steps,)) for name in COLUMNS[1:])
         observation = _read_nest(group, "observations", observations, steps + 1, jpeg)
         action = _read_nest(group, "actions", actions, steps, jpeg)
         about = {key: _number(group, key) for key in ABOUT if h5a.exists(group.id, key.encode())}
         log_prob = _array(group, LOG_PROB) if LOG_PROB in group else None
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError) as error:
         told = system_error(error)
         if told is not None:
             raise told from error
-        raise Damaged(" ".join(str(error).split())) from error
-    shapes = {each.shape for each in (reward, terminated, truncated)}
-    if not steps or shapes != {(steps,)} or reward.dtype.kind not in "iuf":
-        raise Damaged(f"rewards and flags of shapes {sorted(shapes)}")
+        raise Damaged(" ".join(str(error).split()) or type(error).__name__) from error
+    if not steps or reward.shape != (steps,) or reward.dtype.kind not in "iuf":
+        raise Damaged(f"rewards are {reward.dtype} {list(reward.shape)}")
     if log_prob is not None and (log_prob.shape != (steps,) or log_prob.dtype.kind != "f"):
         log_prob = None  # something else, by another author
     flags = terminated.astype(bool), truncated.astype(bool)
@@ -160,16 +162,13 @@ def read_episode(group: h5py.Group, observations: spaces.Space, actions: spaces.
 def _read_nest(group: h5py.Group, name: str, space: spaces.Space, rows: int, jpeg: bool) -> Nest:
     def read() -> Iterator[np.ndarray]:
         for path, each in parts(space):
-            where = _name(name, path)
-            values = (_pictures if jpeg and is_picture(each) else _array)(group, where)
-            if values.shape != (rows, *each.shape) or values.dtype.kind not in "biuf":
-                raise ValueError(f"{where} is {values.dtype} {list(values.shape)}, not {[rows, *each.shape]}")
-            yield values
+            read_it = _pictures if jpeg and is_picture(each) else _array
+            yield read_it(group, _name(name, path), (rows, *each.shape))
 
     return nest_of(space, read())
 
 
-def _opened(group: h5py.Group, name: str) -> Any:
+def opened(group: h5py.Group, name: str) -> Any:
     """Opens what is an array, and stands in the file of the group. Raises KeyError, ValueError."""
     found = h5o.open(group.id, name.encode())
     if not isinstance(found, h5d.DatasetID):
@@ -181,10 +180,13 @@ def _opened(group: h5py.Group, name: str) -> Any:
     return found
 
 
-def _array(group: h5py.Group, name: str) -> np.ndarray:
-    found = _opened(group, name)
+def _array(group: h5py.Group, name: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    """Reads an array of numbers, after its shape, if it is known, was compared: a damaged one may be any."""
+    found = opened(group, name)
     if found.dtype.kind not in "biuf":
         raise ValueError(f"{name} is {found.dtype}, not numbers")
+    if shape is not None and found.shape != shape:
+        raise ValueError(f"{name} is {found.dtype} {list(found.shape)}, not {list(shape)}")
     values = np.empty(found.shape, found.dtype)
     found.read(h5s.ALL, h5s.ALL, values)
     return values
@@ -200,12 +202,27 @@ def _number(group: h5py.Group, name: str) -> Any:
     return value.item()
 
 
-def _pictures(group: h5py.Group, name: str) -> np.ndarray:
-    """Returns the pictures of JPEG files [N, H, W, C], as Minari's reader does."""
+def _pictures(group: h5py.Group, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns the pictures of JPEG files [N, H, W, C], as Minari's reader does, each after its size was
+    compared."""
     from PIL import Image
 
-    files = h5py.Dataset(_opened(group, name))[()]
-    return np.stack([np.asarray(Image.open(io.BytesIO(bytes(each)), formats=["JPEG"])) for each in files])
+    def picture(content: Any) -> np.ndarray:
+        try:
+            found = Image.open(io.BytesIO(bytes(content)), formats=["JPEG"])
+        except Image.DecompressionBombError as error:
+            raise ValueError(f"{name}: {error}") from error
+        if found.size != (shape[2], shape[1]):
+            raise ValueError(f"{name} has a picture of {found.size}")
+        return np.asarray(found)
+
+    files = h5py.Dataset(opened(group, name))
+    if files.shape != shape[:1]:
+        raise ValueError(f"{name} is {files.dtype} {list(files.shape)}, not {list(shape[:1])}")
+    pictures = np.stack([picture(each) for each in files[()]])
+    if pictures.shape != shape:
+        raise ValueError(f"{name} is of {list(pictures.shape)}, not {list(shape)}")
+    return pictures
 
 
 def _name(name: str, path: Path) -> str:

@@ -19,10 +19,12 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from rl.data.rows import Assembler, Piece, Rows, Whole
-from rl.storage.files import failure, patiently, reason
+from rl.storage.files import failure, load_json, lock, patiently, reason
 
 _log = logging.getLogger("rl.data")
 _START = struct.Struct("<4sQI")  # kind, bytes that follow, their CRC-32
+# What the contents of a record that nobody here wrote come to.
+_WRONG = (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
 HEAD, ROWS, RUNNING = b"HEAD", b"ROWS", b"OPEN"
 
 
@@ -50,7 +52,7 @@ class Journal:
         self.path = path
         flags = os.O_WRONLY | (os.O_CREAT | os.O_EXCL if size is None else 0)
         self._file = patiently(lambda: os.open(path, flags, 0o666), f"cannot write {path}")
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        patiently(lambda: lock(self._file), f"cannot lock {path}")
         self.size = size or 0
         self._truncate()
 
@@ -150,7 +152,7 @@ def _parsed(payload: bytes) -> tuple[dict[str, Any], list[np.ndarray]] | None:
     """Returns a record's JSON and arrays; None where they are none."""
     try:
         (length,) = struct.unpack_from("<I", payload)
-        about = json.loads(payload[4 : 4 + length])
+        about = load_json(payload[4 : 4 + length])
         arrays, place = [], 4 + length
         for text, shape in about.pop("arrays"):
             dtype = np.dtype(text)
@@ -159,7 +161,7 @@ def _parsed(payload: bytes) -> tuple[dict[str, Any], list[np.ndarray]] | None:
             count = int(np.prod(shape, dtype=np.int64))
             arrays.append(np.frombuffer(payload, dtype, count, place).reshape(shape))
             place += count * dtype.itemsize
-    except (struct.error, ValueError, TypeError, KeyError):
+    except (struct.error, *_WRONG):
         return None
     return about, arrays
 
@@ -194,10 +196,13 @@ def until(path: Path, step: int) -> int | None:
     """
     size = None
     for record in records(path):
-        if record.kind == ROWS and _rows(record).after > step:
-            break
-        if record.kind == RUNNING and record.about["step"] > step:
-            return None
+        try:
+            if record.kind == ROWS and _rows(record).after > step:
+                break
+            if record.kind == RUNNING and record.about["step"] > step:
+                return None
+        except _WRONG:
+            continue  # readers leave it out
         size = record.end
     return size
 
@@ -212,10 +217,16 @@ def episodes(
     """
     assembler = Assembler() if assembler is None else assembler
     for record in records(path, opened):
-        if record.kind == RUNNING:
-            assembler.step, assembler.running = record.about["step"], _running(record)
-        elif record.kind == ROWS:
-            yield from assembler.add(_rows(record))
+        found: list[Whole] = []
+        try:
+            if record.kind == RUNNING:
+                assembler.step, assembler.running = record.about["step"], _running(record)
+            elif record.kind == ROWS:
+                found = assembler.add(_rows(record))
+        except _WRONG:
+            _log.warning("%s is damaged: its record up to byte %d is left out", path, record.end)
+            assembler.step, assembler.running = None, []  # what was under way lacks that
+        yield from found
 
 
 def _rows(record: Record) -> Rows:

@@ -22,9 +22,15 @@ from typing import Any
 from rl.data.hdf5 import is_picture
 from rl.data.spaces import from_json, parts, to_json
 from rl.errors import UsageError
-from rl.storage.files import failure, read_text, reason, write_json_atomic
+from rl.storage.files import failure, load_json, read_text, reason, write_json_atomic
 
-MAIN, METADATA = "main_data.hdf5", "metadata.json"
+MAIN, METADATA, CACHE = "main_data.hdf5", "metadata.json", "columns.npz"
+_LISTED = (  # entries that lists or objects are read from, and of what
+    ("env_kwargs", dict, str),
+    ("train_env_kwargs", dict, str),
+    ("env_wrappers", list, str),
+    ("policies", list, dict),
+)
 # The oldest version of Minari that reads these data sets, and the oldest that reads images which are no JPEG.
 MINARI, MINARI_PICTURES = "0.5.0", "0.5.4"
 
@@ -37,9 +43,13 @@ def read_metadata(data: Path) -> dict[str, Any]:
     """
     path = data / METADATA
     try:
-        found = json.loads(read_text(path))
+        found = load_json(read_text(path))
         if not isinstance(found, dict):
             raise ValueError("no object of JSON")
+        for key, kind, each_kind in _LISTED:
+            each = found.get(key) or kind()
+            if not isinstance(each, kind) or not all(isinstance(part, each_kind) for part in each):
+                raise ValueError(f"{key} is {json.dumps(each)[:80]}")
     except OSError as error:
         raise failure(f"cannot read {path}: {reason(error)}", error) from error
     except ValueError as error:
@@ -86,7 +96,7 @@ def env_id_of(metadata: Mapping[str, Any]) -> str | None:
     if metadata.get("env_id"):
         return str(metadata["env_id"])
     try:  # Minari's
-        return str(json.loads(metadata["env_spec"])["id"])
+        return str(load_json(metadata["env_spec"])["id"])
     except (KeyError, TypeError, ValueError):
         return None
 

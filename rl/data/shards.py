@@ -119,11 +119,11 @@ def _check_room(data: Path, path: Path) -> None:
         raise failure(f"cannot write in {data}: {reason(full)}; {path.name} keeps the episodes", full)
 
 
-def _with_policy(data: Path, policy: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def _with_policy(data: Path, policy: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the metadata with that policy in its list, and the attributes that episodes of the policy
     get."""
     metadata = read_metadata(data)
-    if policy is None:
+    if not isinstance(policy, dict):  # none, or a stranger's
         return metadata, {}
     policies = metadata.setdefault("policies", [])
     if policy not in policies:
@@ -166,7 +166,9 @@ def write_shard(
     try:
         with h5py.File(temporary, "w", libver=hdf5.FORMAT) as file:
             for each in whole:
-                episode = episode_of(each, observations, actions, about)
+                episode = fitting(path, each, observations, actions, about)
+                if episode is None:
+                    continue
                 hdf5.write_episode(file, episodes, episode, observations, actions)
                 episodes, steps = episodes + 1, steps + episode.length
         if not episodes:
@@ -184,10 +186,16 @@ def write_shard(
 def episode_of(
     whole: Whole, observations: spaces.Space, actions: spaces.Space, about: dict[str, Any]
 ) -> Episode:
-    """Returns an episode of a journal in the dtypes of its spaces, with what is known of it."""
+    """Returns an episode of a journal in the dtypes of its spaces, with what is known of it.
+
+    Raises:
+        ValueError: it does not fit them.
+    """
 
     def nest(space: spaces.Space, columns: Any) -> Any:
-        pairs = zip(parts(space), columns, strict=True)
+        pairs = list(zip(parts(space), columns, strict=True))
+        if any(values.shape[1:] != each.shape for (_, each), values in pairs):
+            raise ValueError(f"shapes {[list(values.shape[1:]) for values in columns]}, not of {space}")
         return nest_of(space, (values.astype(each.dtype, copy=False) for (_, each), values in pairs))
 
     columns, total = whole.episode, float(whole.episode.reward.sum(dtype=np.float64))
@@ -198,6 +206,20 @@ def episode_of(
         about={**about, "step": whole.step, "return": total},
         log_prob=columns.action[count] if len(columns.action) > count else None,
     )
+
+
+def fitting(
+    path: Path, whole: Whole, observations: spaces.Space, actions: spaces.Space, about: dict[str, Any]
+) -> Episode | None:
+    """Returns `episode_of`; None where it does not fit its spaces, of which one line warns.
+
+    path: what the warning names.
+    """
+    try:
+        return episode_of(whole, observations, actions, about)
+    except ValueError as error:
+        _log.warning("%s: an episode of a journal is left out: %s", path, error)
+        return None
 
 
 def link(data: Path, new: dict[str, Shard]) -> None:

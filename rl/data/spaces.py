@@ -142,7 +142,7 @@ def from_json(text: Any) -> spaces.Space:
     """
     try:
         return _from_dict(json.loads(text))
-    except (AssertionError, KeyError, TypeError, AttributeError, OverflowError) as error:
+    except (AssertionError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"no space of gymnasium: {str(text)[:80]}") from error
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import logging
 import os
 import re
@@ -22,10 +21,10 @@ from gymnasium import spaces
 
 from rl.data import hdf5, journal
 from rl.data.hdf5 import GROUP, Damaged, Episode
-from rl.data.metadata import MAIN
+from rl.data.metadata import CACHE, MAIN, METADATA
 from rl.data.rows import Whole
 from rl.errors import UsageError
-from rl.storage.files import MISSING, checksum, failure, patiently, reason
+from rl.storage.files import MISSING, checksum, failure, load_json, patiently, reason
 
 _log = logging.getLogger("rl.data")
 ENTRY = "shards"  # attribute of main_data.hdf5
@@ -71,6 +70,17 @@ def shard_files(data: Path) -> list[Path]:
     return sorted(data / name for name in os.listdir(data) if _SHARD.fullmatch(name))
 
 
+def other_files(data: Path) -> list[str]:
+    """Returns the names in a folder that nothing here gives to files of a data set. Raises OSError."""
+    own = MAIN, METADATA, CACHE
+
+    def is_own(name: str) -> bool:
+        known = name in own or _JOURNAL.fullmatch(name) or _SHARD.fullmatch(name)
+        return bool(known or name.startswith((".tmp-", f"{MAIN}.old")))
+
+    return sorted(name for name in os.listdir(data) if not is_own(name))
+
+
 def next_number(data: Path) -> int:
     """Returns a number that no journal and no shard has."""
     return max([0, *map(number_of, journals(data)), *map(number_of, shard_files(data))]) + 1
@@ -96,7 +106,7 @@ def listed_in(file: h5py.File) -> dict[str, Shard]:
         # `get` takes an attribute that cannot be read for one that is not there.
         there = reading(file.filename, lambda: ENTRY in file.attrs)
         text = reading(file.filename, lambda: file.attrs[ENTRY]) if there else "{}"
-        return {str(name): Shard(*map(int, values)) for name, values in json.loads(text).items()}
+        return {str(name): Shard(*map(int, values)) for name, values in load_json(text).items()}
     except (Damaged, ValueError, TypeError, AttributeError):
         _log.warning("%s does not say what its shards are: they are not checked", file.filename)
         return {}

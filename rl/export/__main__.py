@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,21 +15,15 @@ from rl.imports import import_tensorflow
 from rl.registry import import_user_modules
 from rl.report.tables import plain_table
 from rl.storage.address import output_beside
-from rl.storage.files import (
-    TEMPORARY,
-    commit_folder,
-    ensure_writable_dir,
-    failure,
-    reason,
-    remove_folder,
-    write_json_atomic,
-)
+from rl.storage.files import commit_folder, ensure_writable_dir, new_output, write_json_atomic
 
 EXAMPLES = """examples:
   python -m rl.export runs/ppo_cartpole --format savedmodel,litert
   python -m rl.export runs/dqn_cartpole --format onnx --to /tmp/cartpole --batch 32
   python -m rl.export runs/ppo_cartpole --format litert --eval_policy sample     random numbers as inputs
 """
+DESCRIPTION = "policy.json"
+WRITES = (DESCRIPTION, "savedmodel", "policy.tflite", "policy.onnx")  # as `rl.export.formats.FORMATS` says
 COLUMNS = ["format", "file", "observations", "difference", "ties"]
 DIFFERENT = 1  # exit code: a file does not act as the agent does; nothing is written
 
@@ -64,11 +57,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     def work() -> int:
         args = build_parser().parse_args(argv)
         import_user_modules(args.user_modules)
-        target = output_beside(args.run, args.to, "exported", ("policy.json",), args.force)
+        target = output_beside(args.run, args.to, "exported", WRITES, _is_export, args.force)
         import_tensorflow()
         return _export(args, target)
 
     return answered(work)
+
+
+def _is_export(folder: Path) -> bool:
+    return (folder / DESCRIPTION).is_file()
 
 
 def _export(args: argparse.Namespace, target: Path) -> int:
@@ -94,9 +91,7 @@ def _export(args: argparse.Namespace, target: Path) -> int:
     sample = play(program, env, args.observations, agent.observation_space)
     if env is not None:
         env.close()
-    folder = target.with_name(f"{TEMPORARY}{target.name}-{uuid.uuid4().hex[:12]}")
-    folder.mkdir()
-    try:
+    with new_output(target) as folder:
         rows: list[list[Any]] = []
         for name in formats:
             file, write, run = FORMATS[name]
@@ -109,13 +104,8 @@ def _export(args: argparse.Namespace, target: Path) -> int:
                 line = f"error: {name} differs from the agent {apart} and {others}: nothing written"
                 print(line, file=sys.stderr)
                 return DIFFERENT
-        write_json_atomic(folder / "policy.json", _described(policy, program, rows))
+        write_json_atomic(folder / DESCRIPTION, _described(policy, program, rows))
         commit_folder(folder, target)
-    except OSError as error:
-        raise failure(f"cannot write {target} ({reason(error)}): name another --to", error) from error
-    finally:
-        if folder.exists():
-            remove_folder(folder)
     print(target)
     plain_table([COLUMNS, *([str(cell) for cell in row] for row in rows)], sys.stdout)
     for what, ports in (("input", program.inputs), ("output", program.outputs)):

@@ -104,14 +104,19 @@ def _contents(args: argparse.Namespace, methods: Methods) -> dict[str, bytes]:
     from rl.plot.page import page
 
     endings = {name: Path(name).suffix.lower() for name in args.out}
-    contents = {name: markdown(methods, args.metric).encode() for name in endings if endings[name] == ".md"}
+    contents = {name: _bytes(markdown(methods, args.metric)) for name in endings if endings[name] == ".md"}
     pictures = [name for name in endings if name not in contents]
     if pictures or args.html is not None:
         figure = figure_of(methods, args.metric)
         contents |= {name: picture(figure, endings[name].removeprefix(".")) for name in pictures}
         if args.html is not None:
-            contents[args.html] = page(methods, figure, args.metric).encode()
+            contents[args.html] = _bytes(page(methods, figure, args.metric))
     return contents
+
+
+def _bytes(text: str) -> bytes:
+    """Returns a text in UTF-8, of which paths of runs may have none."""
+    return text.encode(errors="backslashreplace")
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rl.errors import UsageError
 from rl.plot.figures import picture
 from rl.plot.methods import Method, Methods, markdown, number
-from rl.report.runs import RETURN, RunData, faults, flat, text_of, versions
+from rl.report.runs import RETURN, RunData, faults, films, flat, text_of, versions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -103,20 +104,24 @@ def _run(run: RunData) -> Iterator[str]:
     if not found:
         yield "<p>No faults were logged.</p>"
     yield _table([(key, value or "-") for key, value in versions(run.path).items()], ("", "version"))
-    yield from _films(run.path / "videos")
+    yield from _films(run.path)
 
 
-def _films(folder: Path) -> Iterator[str]:
-    """Yields the newest film that is not too large, and the names of the others."""
-    films = sorted(folder.glob("*.mp4"), key=lambda film: (film.stat().st_mtime, film.name))
-    small = [film for film in films if film.stat().st_size <= FILM_LIMIT]
-    for film in small[-1:]:
-        data = base64.b64encode(film.read_bytes()).decode()
-        yield f'<figure><video controls preload="metadata" src="data:video/mp4;base64,{data}"></video>'
-        yield f"<figcaption>{escape(film.name)}</figcaption></figure>"
-    others = [film.name for film in films if film not in small[-1:]]
+def _films(run_dir: Path) -> Iterator[str]:
+    """Yields the newest film that can be read and is not too large, and the names of the others."""
+    others = films(run_dir)
+    for film in reversed(others):
+        with contextlib.suppress(OSError):
+            if film.stat().st_size > FILM_LIMIT:
+                continue
+            data = base64.b64encode(film.read_bytes()).decode()
+            yield f'<figure><video controls preload="metadata" src="data:video/mp4;base64,{data}"></video>'
+            yield f"<figcaption>{escape(film.name)}</figcaption></figure>"
+            others.remove(film)
+            break
     if others:
-        yield f"<p>In {escape(str(folder))}: {escape(', '.join(others))}</p>"
+        names = ", ".join(film.name for film in others)
+        yield f"<p>In {escape(str(run_dir / 'videos'))}: {escape(names)}</p>"
 
 
 def _details(title: str, inner: str) -> str:

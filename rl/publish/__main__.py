@@ -7,7 +7,6 @@ import importlib.util
 import re
 import shutil
 import sys
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,22 +17,15 @@ from rl.flags import Parser, integer, policy_flags
 from rl.imports import import_tensorflow
 from rl.publish.card import Facts, card
 from rl.registry import import_user_modules
-from rl.report.runs import find_runs, versions
+from rl.report.runs import films, find_runs, is_own, is_policy_alone, versions
 from rl.storage.address import check_run, output_beside
-from rl.storage.files import (
-    TEMPORARY,
-    commit_folder,
-    ensure_writable_dir,
-    failure,
-    reason,
-    remove_folder,
-    write_text_atomic,
-)
+from rl.storage.files import commit_folder, new_output, write_text_atomic
 
 EXAMPLES = """examples:
   python -m rl.publish runs/ppo_cartpole --to published
   python -m rl.publish runs/ppo_cartpole --repo me/ppo-cartpole     needs huggingface_hub and a login
 """
+WRITES = ("README.md", "checkpoints", "hparams.json", "metrics.csv", "videos")  # into the folder
 NOT_PUSHED = 1  # exit code: the folder is there, the hub did not take it
 _REPO = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
@@ -83,7 +75,7 @@ def _checked(args: argparse.Namespace) -> Path:
             "--repo: huggingface_hub is not installed: ./setup.sh uv pip install huggingface_hub"
         )
     check_run(args.run, "run")
-    return output_beside(args.run, args.to, "published", ("README.md", "checkpoints"), args.force)
+    return output_beside(args.run, args.to, "published", WRITES, is_policy_alone, args.force)
 
 
 def _write(args: argparse.Namespace, target: Path) -> None:
@@ -95,33 +87,24 @@ def _write(args: argparse.Namespace, target: Path) -> None:
     env = policy.agent.hparams.env
     returns = policy.evaluate(args.episodes).returns if env else None
     step = policy.origin["step"]
-    ensure_writable_dir(target.parent, "--to")
-    folder = target.with_name(f"{TEMPORARY}{target.name}-{uuid.uuid4().hex[:12]}")
-    folder.mkdir()
-    try:
+    with new_output(target) as folder:
         with reading(args.run) as storage:
             (run,) = find_runs(storage.folder)[:1]
             for name in ("hparams.json", "metrics.csv"):
-                if (storage.folder / name).is_file():
+                if is_own(storage.folder, storage.folder / name):
                     shutil.copyfile(storage.folder / name, folder / name)
-            film = _newest_film(storage.folder / "videos", folder)
+            film = _newest_film(storage.folder, folder)
             facts = Facts(run, step, returns, versions(storage.folder), film, args.repo)
         meta = {"return_mean": None if returns is None else float(returns.mean())}
         # As the last checkpoint, which is "best" too where there is no other: train.py tests the last one.
         CheckpointManager(folder / "checkpoints").save(policy.agent.policy_variables, step, meta)
         write_text_atomic(folder / "README.md", card(facts))
         commit_folder(folder, target)
-    except OSError as error:
-        raise failure(f"cannot write {target} ({reason(error)}): name another --to", error) from error
-    finally:
-        if folder.exists():
-            remove_folder(folder)
 
 
-def _newest_film(videos: Path, folder: Path) -> str | None:
+def _newest_film(run_dir: Path, folder: Path) -> str | None:
     """Copies a run's newest film; returns its path in the folder, None where there is none."""
-    films = sorted(videos.glob("*.mp4"), key=lambda film: (film.stat().st_mtime, film.name))
-    for film in films[-1:]:
+    for film in films(run_dir)[-1:]:
         (folder / "videos").mkdir()
         shutil.copyfile(film, folder / "videos" / film.name)
         return f"videos/{film.name}"

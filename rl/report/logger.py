@@ -211,7 +211,8 @@ class MetricsTable:
             raise
 
     def _rewrite(self, columns: list[str], row: str) -> None:
-        lines = read_text(self.path).splitlines()[1:] if self._columns else []
+        # Not splitlines, which takes more characters for ends of lines than a table has.
+        lines = read_text(self.path).removesuffix("\n").split("\n")[1:] if self._columns else []
         empty = "," * (len(columns) - len(self._columns))
         text = ",".join(["step", *columns]) + "\n" + "".join(f"{line}{empty}\n" for line in lines) + row
         self.close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import json
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rl.errors import Unavailable, UsageError
-from rl.storage.files import failure, patiently, read_text, reason
+from rl.storage.files import failure, load_json, patiently, read_text, reason
 from rl.storage.manifest import STEP, Damaged, load_manifest
 
 RETURN = "eval/return_mean"
@@ -45,7 +45,7 @@ def read_saved(run_dir: Path, advice: str = "choose another --output_dir") -> di
     path = run_dir / "hparams.json"
     edited = f": was it edited? {advice}".rstrip()
     try:
-        saved = json.loads(read_text(path))
+        saved = load_json(read_text(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -53,10 +53,21 @@ def read_saved(run_dir: Path, advice: str = "choose another --output_dir") -> di
         raise failure(text, error) from error
     except ValueError as error:
         raise UsageError(f"cannot read {path} ({error}){edited}") from error
-    kinds = {"name": str | None, "seed": int, "hparams": dict}
-    if not isinstance(saved, dict) or any(not isinstance(saved.get(key, ...), kinds[key]) for key in kinds):
+    if not isinstance(saved, dict) or not _is_saved(saved):
         raise UsageError(f"{path} is none of a run's{edited}")
     return saved
+
+
+def _is_saved(saved: dict[str, Any]) -> bool:
+    kinds = {"name": str | None, "seed": int, "hparams": dict}
+    if any(not isinstance(saved.get(key, ...), kinds[key]) for key in kinds):
+        return False
+    modules, unlike = saved.get("user_modules", []), saved.get("difference_from_default") or {}
+    names = [saved["hparams"].get("algo", ""), *modules] if isinstance(modules, list) else [None]
+    pairs = unlike.values() if isinstance(unlike, dict) else [None]
+    return all(isinstance(each, str) for each in names) and all(
+        isinstance(each, list) and len(each) == 2 for each in pairs
+    )
 
 
 class RunData(NamedTuple):
@@ -110,7 +121,8 @@ def readable_runs(place: Path) -> tuple[list[RunData], list[UsageError]]:
     for folder, folders, files in os.walk(place, onerror=failed):
         if "hparams.json" in (*folders, *files):
             folders.clear()  # what is inside a run is none
-            paths += [Path(folder)] * (not Path(folder).name.startswith("."))
+            path = Path(folder)
+            paths += [path] * (path == place or not path.name.startswith("."))
     for path in sorted(paths, key=_in_order):
         try:
             run = _read(path)
@@ -204,10 +216,27 @@ def faults(run_dir: Path) -> list[str]:
     return [line for line in text.splitlines() if any(word in line for word in _FAULTS)]
 
 
+def films(run_dir: Path) -> list[Path]:
+    """Returns the films of a run, the newest last, without those that are being written and what cannot be
+    read."""
+    found = []
+    for film in (run_dir / "videos").glob("*.mp4"):
+        with contextlib.suppress(OSError):  # it may be gone, or have no rights
+            if not film.name.startswith(".") and is_own(run_dir, film):
+                found.append((film.stat().st_mtime, film.name, film))
+    return [film for _, _, film in sorted(found)]
+
+
+def is_own(run_dir: Path, path: Path) -> bool:
+    """Says whether a path is a file in a run's folder: a stranger's run may link to any other. Raises
+    OSError."""
+    return path.is_file() and path.resolve().is_relative_to(run_dir.resolve())
+
+
 def versions(run_dir: Path) -> dict[str, Any]:
     """Returns what versions.json says; empty where it is not there or damaged."""
     try:
-        found = json.loads(text_of(run_dir / "versions.json") or "{}")
+        found = load_json(text_of(run_dir / "versions.json") or "{}")
     except (UsageError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -241,13 +270,9 @@ def _read(path: Path) -> RunData | None:
     saved = read_saved(path, advice="")
     if saved is None:
         return None
-    try:
-        difference = dict(saved.get("difference_from_default") or {})
-        workers = bool(saved.get("workers", False))  # older runs do not say
-        seed = int(saved["seed"])
-        return RunData(path, str(saved["name"]), seed, dict(saved["hparams"]), difference, workers)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{path / 'hparams.json'} is none of a run's: was it edited?") from error
+    difference = saved.get("difference_from_default") or {}
+    workers = bool(saved.get("workers", False))  # older runs do not say
+    return RunData(path, str(saved["name"]), saved["seed"], saved["hparams"], difference, workers)
 
 
 def _number(text: str | None) -> float | None:

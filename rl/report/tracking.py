@@ -5,7 +5,6 @@ That happens in a separate thread: a tracker that fails or does not answer costs
 
 from __future__ import annotations
 
-import json
 import logging
 import queue
 import threading
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rl.report.trackers import TRACKERS
-from rl.storage.files import text_if_sound, write_json_atomic
+from rl.storage.files import load_json, text_if_sound, write_json_atomic
 
 FILE = "tracker.json"  # in a run's folder: name of a tracker -> the run's id there, and the last step sent
 WAITING = 10_000  # rows that may wait for a tracker
@@ -105,7 +104,7 @@ class Tracking:
 def _known(folder: Path) -> dict[str, dict[str, Any]]:
     """Reads which runs of trackers a run has; none where the file is not there or damaged."""
     try:
-        found = json.loads(text_if_sound(folder / FILE) or "{}")
+        found = load_json(text_if_sound(folder / FILE) or "{}")
         return {str(key): {"id": str(each["id"]), "step": int(each["step"])} for key, each in found.items()}
     except (AttributeError, KeyError, TypeError, ValueError):
         return {}

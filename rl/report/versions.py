@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import logging
 import os
 import platform
@@ -20,6 +19,7 @@ from typing import Any
 from rl.storage.files import (
     ensure_writable_dir,
     failure,
+    load_json,
     patiently,
     reason,
     set_aside,
@@ -97,7 +97,7 @@ def _own_code(hparams: Mapping[str, Any]) -> dict[str, str]:
 def _keep_versions(path: Path, before: str, current: dict[str, str | None], step: int) -> None:
     """Keeps the versions that a run was made with until `step`, and says so, where they are others now."""
     try:
-        there = dict(json.loads(before))
+        there = dict(load_json(before))
     except (ValueError, TypeError):
         why = "cannot be read: it is written anew, and what was there"
         patiently(lambda: set_aside(path, why), f"cannot rename {path}")

@@ -113,7 +113,7 @@ class Trainer:
     def gone_back(cls, request: Request, storage: Storage, trouble: Diverged) -> Trainer:
         """Builds the trainer of a run that goes back to an earlier checkpoint, and records that in the
         checkpoint. A process that is killed before this finishes goes back again when it is resumed."""
-        CheckpointManager(storage.folder / "checkpoints").forget_after(trouble.back_to)
+        CheckpointManager(storage.folder / "checkpoints").go_back(trouble.back_to)
         trainer = cls(request, storage)
         trainer.health.gone_back(trouble)
         trainer._write_checkpoint()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from rl.errors import UsageError, nearest
@@ -52,18 +52,29 @@ def check_run(address: str, flag: str) -> None:
     run = Path(address)
     if is_remote(address) or any((run / place).exists() for place in places):
         return
-    parent = run.parent if run.parent.is_dir() else Path()
-    near = [each.name for each in parent.iterdir() if any((each / place).exists() for place in places)]
+    near = folders_with(run.parent if os.path.isdir(run.parent) else Path(), *places)
     hint = f" ({nearest(run.name, near)})" if near else ""
     raise UsageError(f"there is no run in {run}{hint}: train one there first, or name another {flag}")
 
 
-def output_beside(run: str, to: str | None, name: str, holds: Sequence[str], force: bool) -> Path:
+def folders_with(place: Path, *files: str) -> list[str]:
+    """Returns the names of the folders in a folder that have one of these files, for messages: what cannot be
+    read is left out."""
+    try:
+        names = sorted(os.listdir(place))
+    except OSError:
+        return []
+    return [name for name in names if any(os.path.exists(place / name / each) for each in files)]
+
+
+def output_beside(
+    run: str, to: str | None, name: str, writes: Collection[str], made: Callable[[Path], bool], force: bool
+) -> Path:
     """Returns the output folder for something made from a run (an export, a publication): `to`, or `name` in
     the run's folder.
 
-    holds: names of files that such an output folder has and a run's folder has not; an earlier output is
-        recognised by them.
+    writes: names of all that is ever written into such a folder: one that has more is somebody's own.
+    made: says whether a folder that is there is an earlier output, which `force` replaces.
 
     Raises:
         UsageError: the run is remote and no folder is named; the folder exists and `force` is false, or it is
@@ -81,9 +92,11 @@ def output_beside(run: str, to: str | None, name: str, holds: Sequence[str], for
         raise UsageError(f"--to {target}: that is a file; name a folder")
     if not is_remote(run) and target.resolve() in (place.resolve(), *place.resolve().parents):
         raise UsageError(f"--to {target}: the run {place} is there; name another folder")
-    earlier = all((target / each).exists() for each in holds)
-    if not earlier and any(target.iterdir()):
-        raise UsageError(f"--to {target}: what is there was not made by this command; name another folder")
+    there = sorted(os.listdir(target))
+    others = [each for each in there if each not in writes]
+    if others or (there and not made(target)):
+        what = others[0] if others else "what is there"
+        raise UsageError(f"--to {target}: {what} was not made by this command; name another folder")
     if not force:
         raise UsageError(f"{target} is there already: take --force to replace it, or name another --to")
     return target

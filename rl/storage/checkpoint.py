@@ -11,6 +11,7 @@ renamed to `.ckpt-old-...`: at any moment one of the two is complete.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -33,6 +34,7 @@ from rl.storage.files import (
     folder_lock,
     fsync_path,
     literally,
+    may_pass,
     patiently,
     plain,
     reason,
@@ -47,9 +49,11 @@ from rl.storage.manifest import (
     Manifest,
     Signature,
     body_checksum,
+    check_any,
     check_file,
     compare,
     load_manifest,
+    single,
     unread,
 )
 from rl.storage.pieces import choose_large, read_pieces, write_pieces
@@ -62,7 +66,7 @@ _log = logging.getLogger("rl.checkpoint")
 
 
 class CheckpointError(Unavailable):
-    """A checkpoint could not be written (disk full, folder unwritable); the earlier ones are untouched."""
+    """A checkpoint could not be written now (disk full); the earlier ones are untouched."""
 
 
 # TensorFlow's errors for a file with wrong content; its other errors may be temporary.
@@ -115,7 +119,7 @@ class CheckpointManager:
         `meta` is anything small that JSON can hold. `appended`: append-only variables (rings of rows), with
         the number of rows ever appended: of large ones only the changed pieces are written. Raises
         CheckpointError when the checkpoint cannot be written or uploaded, or when an intact checkpoint of a
-        later step exists (another run writes to this folder).
+        later step exists (another run writes to this folder); UsageError where it never can be written.
         """
         later = [path for at, path in self._found() if at > step and path not in self._damaged]
         if later:
@@ -182,9 +186,12 @@ class CheckpointManager:
         """Returns the steps of those that are there and not known to be damaged, newest first."""
         return [step for step, path in self._found() if path not in self._damaged]
 
-    def forget_after(self, step: int) -> None:
-        """Removes the checkpoints of later steps, newest first."""
-        for path in [path for at, path in self._found() if at > step]:
+    def go_back(self, step: int) -> None:
+        """Removes the checkpoints after that of a step, newest first. Raises UsageError, with all in place,
+        where neither that one nor one before it is whole."""
+        found = self._found()
+        check_any([path for at, path in found if at <= step])
+        for path in [path for at, path in found if at > step]:
             patiently(lambda path=path: remove_folder(path), f"cannot remove {path}")  # type: ignore[misc]
 
     def close(self) -> None:
@@ -234,31 +241,18 @@ def write_single(
 ) -> Path:
     """Writes or replaces one checkpoint folder (`best`); at any moment the old or the new one is readable.
 
-    Raises CheckpointError, with the old one in place, when it cannot be written.
+    Raises CheckpointError, with the old one in place, when it cannot be written now, UsageError where it
+    never can be.
     """
     return _write(Path(path), variables, step, dict(meta or {}))[0]
 
 
-def read_single(
-    path: str | os.PathLike[str], variables: Variables, partial: bool = False
-) -> dict[str, Any] | None:
-    """Assigns the checkpoint that `write_single` wrote; returns its `meta`, None when there is none.
+def read_single(path: str | os.PathLike[str], variables: Variables, partial: bool = False) -> Manifest | None:
+    """Assigns the checkpoint that `write_single` wrote; returns its manifest, None when there is none.
 
     Raises UsageError, with nothing assigned, when it is damaged or does not fit `variables`.
     """
-    path = Path(path)
-    problem = None
-    for _ in range(3):  # a live writer may swap the folders between two of our looks
-        for candidate in (path, path.with_name(OLD + path.name)):
-            if not patiently(candidate.is_dir, f"cannot read {candidate}"):
-                continue
-            try:
-                return _read(candidate, variables, partial).meta
-            except Damaged as error:
-                problem = f"checkpoint {candidate} is damaged ({error})"
-    if problem:
-        raise UsageError(f"{problem}: use another checkpoint, or remove it")
-    return None
+    return single(Path(path), lambda folder: _read(folder, variables, partial))
 
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
@@ -294,7 +288,9 @@ def _write(
     except tf.errors.UnavailableError as error:  # of variables: the folder is this machine's
         raise MachineLost(f"cannot write checkpoint {final}: a machine does not answer") from error
     except (OSError, tf.errors.OpError) as error:
-        raise CheckpointError(f"cannot write checkpoint {final}: {reason(error)}") from error
+        lasts = isinstance(error, OSError) and not may_pass(error) and error.errno != errno.ENOENT
+        kind = UsageError if lasts else CheckpointError  # a folder that was removed is made again
+        raise kind(f"cannot write checkpoint {final}: {reason(error)}") from error
     return final, manifest
 
 

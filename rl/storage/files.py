@@ -164,7 +164,7 @@ def held_alone(folder: Path, refusal: str, patience: float) -> Iterator[None]:
     descriptor = patiently(lambda: os.open(folder, os.O_RDONLY), f"cannot read {folder}")
     try:
         deadline = time.monotonic() + patience
-        while not patiently(lambda: _locked(descriptor), f"cannot lock {folder}"):
+        while not patiently(lambda: lock(descriptor, wait=False), f"cannot lock {folder}"):
             if time.monotonic() >= deadline:
                 raise Unavailable(refusal)
             time.sleep(0.2)
@@ -182,9 +182,11 @@ _NO_LOCKS = (
 )  # of file systems without
 
 
-def _locked(descriptor: int) -> bool:
+def lock(descriptor: int, wait: bool = True) -> bool:
+    """Locks an open file against others that do; returns False if another process holds the lock and `wait`
+    is false. On file systems without locks it does nothing. Raises OSError."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
     except OSError as error:
@@ -220,8 +222,37 @@ def commit_folder(temporary: Path, final: Path) -> None:
             os.rename(old, final)
         raise
     fsync_path(final.parent)
-    if replaces:
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)  # also one that a kill between the two renames has left
+
+
+@contextlib.contextmanager
+def new_output(target: Path) -> Iterator[Path]:
+    """Yields a new folder beside `target`, for `commit_folder`; it is removed at the end where that was not
+    called, as are those for the same target whose processes have died. Raises UsageError (Unavailable where
+    that may pass)."""
+    ensure_writable_dir(target.parent, "--to")
+    before = f"{TEMPORARY}{target.name}-"
+    try:
+        remove_dead(target.parent, before)
+        folder = target.with_name(f"{before}{uuid.uuid4().hex[:12]}")
+        folder.mkdir()
+        with folder_lock(folder, wait=True):
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        raise failure(f"cannot write {target} ({reason(error)}): name another --to", error) from error
+
+
+def remove_dead(parent: Path, before: str) -> None:
+    """Removes the folders in a folder whose names begin so, and that no process has locked. Raises OSError.
+    On file systems without locks it removes none."""
+    for name in os.listdir(parent):
+        if name.startswith(before):
+            with contextlib.suppress(OSError), folder_lock(parent / name, wait=False) as left:
+                if left:
+                    shutil.rmtree(parent / name, ignore_errors=True)
 
 
 def tidy(directory: Path) -> None:
@@ -265,7 +296,8 @@ def write_text_atomic(path: str | os.PathLike[str], text: str) -> None:
 
     def write() -> None:
         try:
-            with open(temporary, "w", encoding="utf-8", newline="") as file:
+            # Names of files may be no UTF-8: JSON gives them back from this.
+            with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
@@ -285,6 +317,14 @@ def read_text(path: Path) -> str:
     """Reads the UTF-8 text of a file, tried again where that may help. Raises OSError; ValueError for no
     text."""
     return patiently(lambda: path.read_text(encoding="utf-8"))
+
+
+def load_json(text: str | bytes) -> Any:
+    """Reads JSON that a stranger may have written. Raises ValueError where it is none, or nested too deep."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
 
 
 def text_if_sound(path: Path) -> str | None:

@@ -7,11 +7,12 @@ import os
 import re
 import stat
 import zlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from rl.errors import UsageError
-from rl.storage.files import MISSING, checksum, failure, patiently, read_text, reason
+from rl.errors import Unavailable, UsageError
+from rl.storage.files import MISSING, OLD, checksum, failure, load_json, patiently, read_text, reason
 
 FORMAT = 2  # the newest that can be read; 1 has no pieces
 MANIFEST = "manifest.json"
@@ -19,6 +20,7 @@ STEP = re.compile(r"step_(\d{12,})")  # name of a numbered checkpoint's folder
 BEST = "best"  # name of the folder of the policy with the best evaluation
 _SHOWN = 4  # differing variables that an error message names
 Signature = dict[str, tuple[tuple[int, ...], str]]  # name of a variable -> shape, dtype
+T = TypeVar("T")
 
 
 class Manifest(NamedTuple):
@@ -42,28 +44,59 @@ def load_manifest(path: Path) -> Manifest:
     try:
         if not patiently((path / MANIFEST).is_file):  # a device would never end
             raise Damaged(f"{MANIFEST} is not there")
-        body = json.loads(read_text(path / MANIFEST))
-        expected, version = body.pop("checksum"), body["format"]
+        body = load_json(read_text(path / MANIFEST))
+        expected = body.pop("checksum")
+        if body_checksum(body) != expected:
+            raise Damaged(f"the checksum of {MANIFEST} is wrong")
+        if body["format"] > FORMAT:
+            raise UsageError(
+                f"checkpoint {path} was written by a newer version of this program: use that one"
+            )
+        return _checked(body)
     except OSError as error:
         raise unread(path / MANIFEST, error) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise Damaged(f"{MANIFEST} is unreadable") from error
-    if body_checksum(body) != expected:
-        raise Damaged(f"the checksum of {MANIFEST} is wrong")
-    if version > FORMAT:
-        raise UsageError(f"checkpoint {path} was written by a newer version of this program: use that one")
-    pieces = [name for variable in body.get("pieces", {}).values() for name in variable["files"]]
-    for name in (body["prefix"], *body["files"], *pieces):
+
+
+def _checked(body: dict[str, Any]) -> Manifest:
+    """Returns the contents of a manifest. Raises Damaged, or what a wrong type comes to."""
+    pieces = {
+        name: {**each, "rows": int(each["rows"]), "written": int(each["written"]), "files": [*each["files"]]}
+        for name, each in body.get("pieces", {}).items()
+    }
+    in_pieces = [name for each in pieces.values() for name in each["files"]]
+    for name in (body["prefix"], *body["files"], *in_pieces):
         if os.path.basename(name) != name or name in ("", ".", ".."):
             raise Damaged(f"{name!r} is not the name of a file in it")
     return Manifest(
-        body["step"],
-        body["meta"],
-        {name: (tuple(shape), dtype) for name, (shape, dtype) in body["variables"].items()},
+        int(body["step"]),
+        dict(body["meta"]),
+        {name: (tuple(map(int, shape)), str(dtype)) for name, (shape, dtype) in body["variables"].items()},
         body["prefix"],
-        {name: (size, crc) for name, (size, crc) in body["files"].items()},
-        body.get("pieces", {}),
+        {name: (int(size), int(crc)) for name, (size, crc) in body["files"].items()},
+        pieces,
     )
+
+
+def single(path: Path, read: Callable[[Path], T]) -> T | None:
+    """Returns what a function reads of a checkpoint that is replaced under its name, such as `best`; None
+    where there is none. The function gets its folder, under whichever name it is whole, and raises Damaged.
+
+    Raises UsageError when it is damaged.
+    """
+    problem = None
+    for _ in range(3):  # a live writer may swap the folders between two of our looks
+        for candidate in (path, path.with_name(OLD + path.name)):
+            if not patiently(candidate.is_dir, f"cannot read {candidate}"):
+                continue
+            try:
+                return read(candidate)
+            except Damaged as error:
+                problem = f"checkpoint {candidate} is damaged ({error})"
+    if problem:
+        raise UsageError(f"{problem}: use another checkpoint, or remove it")
+    return None
 
 
 def unread(path: Path, error: OSError) -> Damaged | UsageError:
@@ -96,6 +129,21 @@ def check_data(path: Path) -> None:
             check_file(path / name, size, expected)
     except Damaged as error:
         raise UsageError(f"checkpoint {path} is damaged ({error})") from error
+
+
+def check_any(paths: Iterable[Path]) -> None:
+    """Raises UsageError unless one of some checkpoints is whole, Unavailable where one cannot be read."""
+    problem = UsageError("there is no checkpoint")
+    for path in paths:
+        try:
+            check_data(path)
+        except Unavailable:
+            raise
+        except UsageError as error:
+            problem = error
+        else:
+            return
+    raise problem
 
 
 def compare(path: Path, asked: Signature, held: Signature, partial: bool) -> None:

@@ -27,7 +27,7 @@ from pathlib import Path
 from rl.errors import UsageError
 from rl.heartbeat import FILE
 from rl.storage.address import join
-from rl.storage.files import folder_lock, write_text_atomic
+from rl.storage.files import folder_lock, load_json, write_text_atomic
 from rl.storage.manifest import BEST, MANIFEST, Damaged, load_manifest
 from rl.storage.place import Folder, Missing, PlaceError, Remote, asked, read
 from rl.storage.transfer import (
@@ -307,7 +307,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 def _id_in(content: bytes) -> str:
     """Returns the id of a folder from its `mirror.json`, "" where there is none."""
     try:
-        return str(json.loads(content)["writer"])
+        return str(load_json(content)["writer"])
     except (ValueError, KeyError, TypeError):
         return ""
 
@@ -315,6 +315,6 @@ def _id_in(content: bytes) -> str:
 def _sent_in(content: bytes) -> set[str]:
     """Returns the names that a folder's `.mirror.json` says were sent; none where it says nothing of them."""
     try:
-        return set(json.loads(content)["sent"])
+        return set(load_json(content)["sent"])
     except (ValueError, KeyError, TypeError):
         return set()

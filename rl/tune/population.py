@@ -31,7 +31,7 @@ from rl.report.progress import say
 from rl.report.runs import evaluations, read_saved
 from rl.signals import StopRequest
 from rl.storage.checkpoint import CheckpointManager
-from rl.storage.files import patiently, write_text_atomic
+from rl.storage.files import load_json, patiently, write_text_atomic
 from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Process, again, finish, outcome
 
 STATE = "population.json"
@@ -149,8 +149,7 @@ class Population:
             self._save()
         else:
             self.values, self.history = state["values"], state["history"]
-            moves = state["moves"]
-            self._moves = None if moves is None else [Move(*each) for each in moves]
+            self._moves = state["moves"]
 
     def run(self, stop: StopRequest) -> None:
         """Trains until all members have ended, or, once `stop` is requested, the running ones have saved.
@@ -310,8 +309,11 @@ class Population:
 
     def _read(self) -> dict[str, Any] | None:
         try:
-            state: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
-            there = state["plan"]
+            state: dict[str, Any] = load_json(self._path.read_text(encoding="utf-8"))
+            there, moves = state["plan"], state["moves"]
+            state["moves"] = moves and [Move(*each) for each in moves]
+            if not all(isinstance(each, dict) for each in [there, *state["values"], *state["history"]]):
+                raise TypeError
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rl.errors import GivenUp, Unavailable, UsageError
+from rl.errors import GivenUp, NotSent, Unavailable, UsageError
 from rl.imports import import_tensorflow
 from rl.report.progress import say
 from rl.request import Request
@@ -113,7 +113,7 @@ def serve(pipe: Connection, parent: int, cores: list[int], gpu: str | None) -> N
 def _portable(error: Exception) -> Exception:
     """Returns an exception for another process: one of those that a copy may end with, by its text, or any
     other one with its traceback."""
-    for kind in (Unavailable, UsageError, GivenUp):
+    for kind in (Unavailable, UsageError, GivenUp, NotSent):
         if isinstance(error, kind):
             return kind(str(error))
     return RuntimeError("".join(traceback.format_exception(error)))
@@ -123,8 +123,8 @@ def side_by_side(
     request: Request, storages: list[Storage], stop: StopRequest, work: Work
 ) -> tuple[Rows, list[Exception]]:
     """Trains and tests all copies, `parallel` at a time; returns their lines of the summary, and the errors
-    of copies whose failure does not stop the others (GivenUp, Unavailable). `Storage.unsent` says what could
-    not be uploaded of a copy.
+    of copies whose failure does not stop the others (GivenUp, NotSent, Unavailable). `Storage.unsent` says
+    what could not be uploaded of a copy.
 
     work: of one copy, as `rl.experiment.one_copy`; a function of a module.
 
@@ -275,7 +275,7 @@ class _Copies:
             place.end()
         if isinstance(answer, Done):
             self.rows[copy], storage.unsent = answer
-        elif isinstance(answer, GivenUp | Unavailable):
+        elif isinstance(answer, GivenUp | NotSent | Unavailable):
             say(f"{storage.address}: {answer}")
             self._errors[copy] = answer
         else:
@@ -308,7 +308,7 @@ def _gpus() -> list[str]:
 
 def _last_line(path: Path) -> str:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
     return lines[-1][20:] if lines else ""  # without date and time

@@ -55,7 +55,7 @@ def same(one, other):
 
 def test_what_is_kept_is_what_was_read_and_the_episodes_are_not_opened_again(folder, monkeypatch):
     first = read(folder)
-    assert (folder / "data" / cache.NAME).exists()
+    assert (folder / "data" / cache.CACHE).exists()
     assert first.action.max() == 2 and np.isnan(first.log_prob[: first.lengths[0]]).all()
 
     def refuse(*_):
@@ -78,7 +78,7 @@ def test_other_episodes_are_read_and_kept_in_their_place(folder):
 
 @pytest.mark.parametrize("harm", ["cut", "flip", "empty", "foreign"])
 def test_what_is_damaged_is_made_anew(folder, harm):
-    first, path = read(folder), folder / "data" / cache.NAME
+    first, path = read(folder), folder / "data" / cache.CACHE
     whole = path.read_bytes()
     if harm == "foreign":
         np.savez(
@@ -93,7 +93,7 @@ def test_what_is_damaged_is_made_anew(folder, harm):
 
 
 def test_nothing_is_kept_of_few_episodes_of_long_ones_or_where_one_is_damaged(folder, monkeypatch):
-    path = folder / "data" / cache.NAME
+    path = folder / "data" / cache.CACHE
     with monkeypatch.context() as patched:
         patched.setattr(cache, "EPISODES", 5)
         read(folder)

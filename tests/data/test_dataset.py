@@ -1,7 +1,10 @@
 """Data sets as files: what is written is read again, by us and by Minari, and the other way round."""
 
+import io
 import json
 import logging
+import re
+import struct
 from pathlib import Path
 
 import gymnasium
@@ -9,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 from gymnasium import spaces
+from PIL import Image
 from played import SPACES, assert_equal, episodes, leaves
 
 from rl.data.dataset import Dataset, read, write
@@ -157,6 +161,49 @@ def test_a_damaged_episode_is_left_out_with_one_line(tmp_path, caplog):
         found = read(tmp_path, exact=True)
     assert found.lengths.tolist() == [1]
     assert [f"episode {i} is damaged" in line for i, line in zip((0, 2), caplog.messages, strict=True)]
+
+
+def damaged_in_turn(folder, caplog):
+    """The numbers of the episodes that are said to be damaged, and the lengths of the others."""
+    with caplog.at_level(logging.WARNING, "rl.data"):
+        found = read(folder, exact=True)
+    said = [re.search(r"episode (\d+) is damaged and left out: ", line)[1] for line in caplog.messages]
+    return list(map(int, said)), found.lengths.tolist()
+
+
+def test_arrays_of_any_size_cost_their_episode_alone(tmp_path, caplog):
+    """HDF5 says a size before it has the numbers: the wrong one is not read."""
+    data = Dataset.of(episodes(*SPACES["box"]), *SPACES["box"])
+    write(tmp_path, data)
+    with h5py.File(tmp_path / "data" / "main_data.hdf5", "a") as file:
+        for i, name, row in ((0, "rewards", ()), (2, "observations", data.observation.shape[1:])):
+            del file[f"episode_{i}/{name}"]
+            file.create_dataset(f"episode_{i}/{name}", (1 << 45, *row), np.float32, chunks=True)
+        file.create_group("episode_" + "9" * 5_000)
+    assert damaged_in_turn(tmp_path, caplog) == ([0, 2], [data.lengths[1]])
+
+
+@pytest.mark.parametrize("size", [(20_000, 20_000), (64, 48)])
+def test_a_picture_that_says_another_size_costs_its_episode_alone(tmp_path, caplog, size):
+    space = spaces.Box(0, 255, (48, 64, 3), np.uint8), spaces.Discrete(2)
+    write(tmp_path, Dataset.of(episodes(*space), *space))
+    path = tmp_path / "data/metadata.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"jpeg_encoding": True}))
+    with h5py.File(tmp_path / "data" / "main_data.hdf5", "a") as file:
+        lengths = [len(file[f"episode_{i}/rewards"]) for i in range(3)]
+        for i in range(3):
+            made = io.BytesIO()
+            Image.new("RGB", (64, 48)).save(made, "JPEG")
+            content = bytearray(made.getvalue())
+            if i == 1:
+                place = content.index(b"\xff\xc0") + 5  # height and width, of two bytes each
+                content[place : place + 4] = struct.pack(">HH", *size)
+            del file[f"episode_{i}/observations"]
+            kind = h5py.vlen_dtype(np.uint8)
+            there = file.create_dataset(f"episode_{i}/observations", (lengths[i] + 1,), kind)
+            for row in range(lengths[i] + 1):
+                there[row] = np.frombuffer(bytes(content), np.uint8)
+    assert damaged_in_turn(tmp_path, caplog) == ([1], [lengths[0], lengths[2]])
 
 
 def test_a_data_set_takes_the_place_of_another_at_once(tmp_path):

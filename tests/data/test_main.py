@@ -1,14 +1,17 @@
 """`python -m rl.data`: what it tells, and what it makes of data sets and of other libraries' files."""
 
+import errno
 import json
 
 import h5py
 import numpy as np
 import pytest
+from faults import Faults
 from gymnasium import spaces
 from played import SPACES, assert_equal, episodes
 
 from rl.data import __main__ as data_main
+from rl.data import flat
 from rl.data.__main__ import main
 from rl.data.dataset import Dataset, read, write
 from rl.data.summary import histogram
@@ -279,6 +282,67 @@ def test_mistakes_are_one_line_and_write_nothing(tmp_path, data, capsys):
         assert (tmp_path / name).exists()
     left = {path.name for path in tmp_path.iterdir()} - {"nested", "bad.npz", "pickled.npz", "short.npz"}
     assert left == {"data", "mine"} and set(names) <= {path.name for path in tmp_path.rglob("*")}
+
+
+def test_a_data_set_without_rights_does_not_keep_a_typo_from_being_told(tmp_path, data, capsys, monkeypatch):
+    write(tmp_path / "private", data)
+    faults = Faults(monkeypatch, tmp_path / "private")
+    faults.error = errno.EACCES
+    faults.begin(0, ever_after=True)
+    assert "did you mean data?" in refused(capsys, tmp_path / "dat")
+    assert "is no data set: there is no data/metadata.json in it but in data" in refused(capsys, tmp_path)
+    assert "private: Permission denied" in refused(capsys, tmp_path / "private")
+
+
+def test_force_does_not_replace_a_folder_with_files_that_are_no_data_sets(tmp_path, data, capsys):
+    write(tmp_path / "old", data)
+    words = ["convert", str(tmp_path / "data"), "--to", str(tmp_path / "old"), "--force"]
+    mine = tmp_path / "old" / "data" / "mine.txt"
+    mine.write_text("all of it")
+    assert "mine.txt in" in refused(capsys, *words)
+    assert mine.read_text() == "all of it"
+    mine.rename(tmp_path / "mine.txt")
+    assert main(words) == 0
+
+
+def test_files_of_another_library_that_are_damaged_are_one_line(tmp_path, capsys, monkeypatch):
+    names = "observations", "actions", "rewards", "terminals"
+    with h5py.File(tmp_path / "secret.hdf5", "w") as file:
+        for name in names:
+            file[name] = np.zeros(3)
+    with h5py.File(tmp_path / "link.hdf5", "w") as file:
+        file["observations"] = h5py.ExternalLink("secret.hdf5", "observations")
+        for name in names[1:]:
+            file[name] = np.zeros(3)
+    said = refused(capsys, "convert", tmp_path / "link.hdf5", "--to", tmp_path / "out")
+    assert "observations is no array in this file" in said
+    for error in (RuntimeError("Unable to check link existence"), NotImplementedError("zip"), MemoryError()):
+
+        def fail(path, error=error):
+            raise error
+
+        monkeypatch.setattr(flat, "_of_hdf5", fail)
+        said = refused(capsys, "convert", tmp_path / "secret.hdf5", "--to", tmp_path / "out")
+        assert "cannot read" in said and (str(error) or "MemoryError") in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"policies": 5},
+        {"policies": [5]},
+        {"env_kwargs": [1]},
+        {"train_env_kwargs": "x"},
+        {"env_wrappers": 5},
+        {"env_wrappers": [5]},
+        {"observation_space": "[" * 200_000},
+    ],
+)
+def test_metadata_of_other_contents_are_one_line(tmp_path, data, capsys, change):
+    path = tmp_path / "data/data/metadata.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    assert next(iter(change)) in refused(capsys, tmp_path / "data")
 
 
 def test_what_is_whole_needs_no_repair(tmp_path, data, capsys):

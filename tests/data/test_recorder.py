@@ -1,6 +1,7 @@
 """Recording: what a crash takes, what a resumed run goes on with, what is damaged."""
 
 import errno
+import fcntl
 import logging
 import multiprocessing
 import os
@@ -12,6 +13,7 @@ from played import assert_equal
 from recordings import SPACES, Played, recorded, recorder
 
 from rl.data import journal, shards, stored
+from rl.data.__main__ import main
 from rl.data.dataset import Dataset, read, write
 from rl.errors import Unavailable, UsageError
 
@@ -140,6 +142,48 @@ def test_a_damaged_journal_costs_what_is_damaged(tmp_path, caplog):
     assert steps and not any(30 < each <= 60 for each in steps)
     for episode in found.episodes():
         assert (episode.observation[:, 1] == np.arange(episode.length + 1)).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        (journal.ROWS, {"observations": "x"}),
+        (journal.ROWS, {"step": "x"}),
+        (journal.ROWS, {"agents": 0}),
+        (journal.ROWS, {"arrays": []}),
+        (journal.ROWS, {"observations": 2}),
+        (journal.RUNNING, {"counts": 3}),
+        (journal.RUNNING, {"pieces": [5]}),
+    ],
+)
+def test_a_record_of_other_contents_is_left_out(tmp_path, caplog, kind, change):
+    """Its CRC-32 is right: somebody else wrote it."""
+    made, played = recorder(tmp_path), Played()
+    made.begin()
+    made.add(*played.rows(10))
+    made.abandon()
+    whole = len(read(tmp_path).lengths)
+    (path,) = stored.journals(tmp_path / "data")
+    found = next(each for each in journal.records(path) if each.kind == journal.ROWS)
+    about = found.about | {"counts": [1, 1], "pieces": []} | change
+    more = journal.Journal(path, path.stat().st_size)
+    more.append(kind, about, [] if "arrays" in change else found.arrays)
+    more.close()
+    assert journal.until(path, 10**6) is not None
+    with caplog.at_level(logging.WARNING, "rl.data"):
+        assert len(read(tmp_path).lengths) == whole
+        assert main(["repair", str(tmp_path)]) == 0
+        assert len(read(tmp_path).lengths) == whole
+    assert caplog.messages and all("left out" in each for each in caplog.messages)
+
+
+def test_a_file_system_without_locks_is_recorded_to(tmp_path, monkeypatch):
+    def without(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    expected = recorded(tmp_path / "locked", 20)
+    monkeypatch.setattr(fcntl, "flock", without)
+    assert_equal(recorded(tmp_path / "not", 20), expected)
 
 
 def test_a_damaged_shard_is_left_out_with_one_line_and_repaired(tmp_path, caplog):

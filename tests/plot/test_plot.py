@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import browser
 import numpy as np
@@ -11,6 +14,7 @@ import pytest
 
 from rl.plot import methods
 from rl.plot.__main__ import main
+from rl.plot.page import _films
 from rl.report.runs import evaluations, find_runs, table, wall_seconds
 
 
@@ -52,6 +56,16 @@ def test_what_was_published_of_a_run_or_is_not_whole_is_no_run(run_folder):
         run_folder(name, "ppo_cartpole", 0, [1.0])
     assert [each.path for each in find_runs(run.parent)] == [run]
     assert [each.path for each in find_runs(run / "published")] == [run / "published"]
+
+
+def test_a_run_that_is_named_itself_is_one_whatever_its_name(run_folder, monkeypatch):
+    run = run_folder(".mine/run_0", "ppo_cartpole", 0, [1.0])
+    assert [each.path for each in find_runs(run.parent)] == [run]
+    hidden = run_folder(".hidden", "ppo_cartpole", 0, [1.0])
+    assert [each.path for each in find_runs(hidden)] == [hidden]
+    (run / "checkpoints").mkdir()
+    monkeypatch.chdir(run / "checkpoints")
+    assert [each.path for each in find_runs(Path(".."))] == [Path("..")]
 
 
 def test_runs_for_which_workers_played_are_another_method(run_folder):
@@ -133,6 +147,7 @@ def test_the_page_stands_alone_and_tells_all_of_a_run(two, tmp_path, run_folder)
     )
     (folder / "videos").mkdir()
     (folder / "videos" / "one.mp4").write_bytes(b"film")
+    folder.rename(folder.with_name(os.fsdecode(b"caf\xe9")))  # no UTF-8
     assert main([str(two), "--html", str(tmp_path / "x.html")]) == 0
     text = (tmp_path / "x.html").read_text()
     links = Links()
@@ -143,6 +158,24 @@ def test_the_page_stands_alone_and_tells_all_of_a_run(two, tmp_path, run_folder)
         "warning: &lt;b&gt;slow&lt;/b&gt; disk" in text and "python train.py --hparams ppo_cartpole" in text
     )
     assert "<td>lr</td><td>0.0003</td><td>0.001</td>" in text and "3.11.7" in text
+
+
+def test_a_film_that_cannot_be_read_is_named_and_the_one_before_it_shown(run_folder, monkeypatch):
+    folder = run_folder("f/run_9", "ppo_cartpole", 9, [1.0, 7.0])
+    (folder / "videos").mkdir()
+    for name in ("one.mp4", "two.mp4"):
+        (folder / "videos" / name).write_bytes(b"film")
+        os.utime(folder / "videos" / name, (9, 9))
+    read = Path.read_bytes
+
+    def failing(path):
+        if path.name == "two.mp4":
+            raise OSError(errno.EIO, "Input/output error")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", failing)
+    shown = "".join(_films(folder))
+    assert "<figcaption>one.mp4</figcaption>" in shown and "videos: two.mp4" in shown
 
 
 @browser.needed

@@ -67,6 +67,15 @@ def test_rows_hold_what_was_logged(tmp_path):
     assert (tmp_path / "perf.csv").read_text() == "step,perf/fps\n2,12.5\n3,13\n"
 
 
+def test_a_table_gets_new_columns_whatever_characters_its_names_have(tmp_path):
+    names = [f"train/a{end}b" for end in "\x0b\x0c\x85\u2028"]
+    with Logger(tmp_path) as logger:
+        for step in range(3):
+            logger.log(step, dict.fromkeys(names[: step + 2], step))
+    text = (tmp_path / "metrics.csv").read_bytes().decode()
+    assert text == f"step,{','.join(names)}\n0,0,0,,\n1,1,1,1,\n2,2,2,2,2\n"
+
+
 def test_floats_read_back_to_the_same_bits(tmp_path):
     bits = np.random.default_rng(0).integers(0, 1 << 32, 2000, np.uint32).view(np.float32)
     values = np.append(bits[np.isfinite(bits)], np.float32([0.0, -0.0, 1e-45, 3.4028235e38]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import pytest
 
 from rl.api import Run
 from rl.errors import UsageError
+from rl.report.runs import films, read_saved, versions
 
 
 @pytest.fixture
@@ -41,3 +43,45 @@ def test_metrics_of_a_run_that_was_moved_are_one_line_and_not_empty(run, tmp_pat
     run.run_dir.rename(tmp_path / "moved")
     with pytest.raises(UsageError, match=r"^there is no run in .*out/run_0 any more: was it moved\?$"):
         run.metrics()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"user_modules": 5},
+        {"user_modules": [5]},
+        {"difference_from_default": {"lr": 1}},
+        {"difference_from_default": [1]},
+        {"hparams": {"algo": ["a"]}},
+        {"hparams": 3},
+        {"seed": "0"},
+    ],
+)
+def test_a_run_of_other_contents_is_none(tmp_path, change):
+    sound = {"name": "x", "seed": 0, "hparams": {"algo": "ppo"}, "difference_from_default": {"lr": [1, 2]}}
+    (tmp_path / "hparams.json").write_text(json.dumps(sound))
+    assert read_saved(tmp_path) == sound
+    (tmp_path / "hparams.json").write_text(json.dumps(sound | change))
+    with pytest.raises(UsageError, match="is none of a run's: was it edited"):
+        read_saved(tmp_path)
+
+
+def test_json_that_is_nested_too_deep_is_one_line(tmp_path):
+    (tmp_path / "hparams.json").write_text("[" * 200_000)
+    with pytest.raises(UsageError, match="nested too deep"):
+        read_saved(tmp_path)
+    (tmp_path / "versions.json").write_text("[" * 200_000)
+    assert versions(tmp_path) == {}
+
+
+def test_films_are_the_whole_ones_of_the_run_itself(tmp_path):
+    videos = tmp_path / "run/videos"
+    videos.mkdir(parents=True)
+    for time, name in enumerate(("b.mp4", "a.mp4", ".tmp-step_9.mp4")):
+        (videos / name).write_bytes(b"film")
+        os.utime(videos / name, (time, time))
+    (tmp_path / "secret").write_text("mine")
+    (videos / "z.mp4").symlink_to(tmp_path / "secret")
+    (videos / "gone.mp4").symlink_to(tmp_path / "nowhere")
+    assert films(tmp_path / "run") == [videos / "b.mp4", videos / "a.mp4"]
+    assert films(tmp_path) == []

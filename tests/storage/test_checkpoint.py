@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from faults import Faults
 from filled_variables import filled, value_of
 
 from rl.errors import UsageError
@@ -220,7 +222,7 @@ def test_single_is_replaced_and_read(tmp_path):
     variables = filled(0)
     for value in (1, 2):
         write_single(best, filled(value), {"value": value})
-        assert read_single(best, variables) == {"value": value}
+        assert read_single(best, variables).meta == {"value": value}
         assert value_of(variables) == value
     assert os.listdir(tmp_path) == ["best"]
     _damage(best, "truncated")
@@ -233,7 +235,7 @@ def test_single_is_found_between_the_two_renames(tmp_path):
     best = write_single(tmp_path / "best", filled(1), {"value": 1})
     best.rename(tmp_path / ".ckpt-old-best")
     variables = filled(0)
-    assert read_single(best, variables) == {"value": 1} and value_of(variables) == 1
+    assert read_single(best, variables).meta == {"value": 1} and value_of(variables) == 1
 
 
 def test_a_reader_does_not_disturb_a_writer(tmp_path):
@@ -282,10 +284,35 @@ def test_a_full_disk_is_one_clear_error_and_the_earlier_checkpoint_stays(small_d
     assert value_of(variables) == 3
 
 
-def test_an_impossible_folder_is_one_clear_error(tmp_path):
+def test_a_folder_that_can_never_be_written_is_told_from_a_full_disk(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    with pytest.raises(CheckpointError, match="Not a directory"):
+    with pytest.raises(UsageError, match="Not a directory") as raised:
         CheckpointManager(tmp_path / "file" / "checkpoints").save(filled(1), 1)
+    assert type(raised.value) is UsageError
+    faults = Faults(monkeypatch, tmp_path)
+    for error, kind in ((errno.EACCES, UsageError), (errno.ENOENT, CheckpointError)):
+        faults.error = error
+        faults.begin(0, ever_after=True)
+        with pytest.raises(UsageError, match="cannot write checkpoint") as raised:
+            write_single(tmp_path / "best", filled(1))
+        assert type(raised.value) is kind
+
+
+def test_later_checkpoints_go_only_once_an_earlier_one_is_whole(tmp_path):
+    manager = CheckpointManager(tmp_path)
+    for step in (1, 2, 3):
+        manager.save(filled(step), step)
+    for step in (1, 2):
+        _damage(tmp_path / f"step_{step:012d}", "truncated")
+    with pytest.raises(UsageError, match="damaged"):
+        manager.go_back(2)
+    assert manager.steps() == [3, 2, 1]
+    manager.save(filled(4), 4)  # 1 goes, 3 is whole
+    manager.go_back(3)
+    assert manager.steps() == [3, 2]
+    variables = filled(0)
+    manager.restore(variables)
+    assert value_of(variables) == 3
 
 
 def test_a_newer_format_is_refused(tmp_path):

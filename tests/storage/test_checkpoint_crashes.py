@@ -118,7 +118,7 @@ def test_a_crash_while_replacing_leaves_the_old_or_the_new(tmp_path, monkeypatch
         if tidy:
             CheckpointManager(folder)
         variables = filled(0)
-        meta = read_single(folder / "best", variables)
+        meta = read_single(folder / "best", variables).meta
         assert meta == {"value": value_of(variables)}
         assert not done or meta == {"value": 2}
         write_single(folder / "best", filled(3), {"value": 3})

@@ -47,6 +47,31 @@ def test_what_may_pass_is_told_from_what_stays(tmp_path, monkeypatch, error, kin
     assert type(failure("text", OSError(error, "why"))) is kind
 
 
+def test_a_file_name_that_is_no_text_is_read_again_from_json(tmp_path):
+    name = os.fsdecode(b"caf\xe9")
+    files.write_json_atomic(tmp_path / "file", {"name": name})
+    assert files.load_json(files.read_text(tmp_path / "file")) == {"name": name}
+
+
+def test_an_output_takes_its_place_whole_and_what_killed_ones_left_goes(tmp_path):
+    target = tmp_path / "out"
+    left = ".ckpt-tmp-out-killed", ".ckpt-old-out", ".ckpt-tmp-other-1"
+    for name in (*left, ".ckpt-tmp-out-alive"):
+        (tmp_path / name).mkdir()
+    with files.folder_lock(tmp_path / ".ckpt-tmp-out-alive", wait=True):
+        with pytest.raises(KeyError), files.new_output(target) as folder:
+            raise KeyError
+        assert not folder.exists() and not target.exists()
+        with files.new_output(target) as folder:
+            (folder / "policy").write_text("new")
+            files.commit_folder(folder, target)
+    assert sorted(os.listdir(tmp_path)) == [".ckpt-tmp-other-1", ".ckpt-tmp-out-alive", "out"]
+    assert os.listdir(target) == ["policy"]
+    said = pytest.raises(UsageError, match=r"cannot write .*out \(Permission denied\): name another --to")
+    with said, files.new_output(target):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+
 def test_a_text_is_on_disk_before_it_has_its_name_and_the_name_after_that(tmp_path, disk_log):
     write_text_atomic(tmp_path / "file", "text")
     temporary = tmp_path / f".tmp-file-{os.getpid()}"

@@ -44,6 +44,35 @@ def test_a_path_in_place_of_a_name_is_refused(checkpoint, name, where):
         load_manifest(checkpoint)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": "x"},
+        {"files": 3},
+        {"files": {"state": [1]}},
+        {"prefix": 3},
+        {"variables": [1]},
+        {"pieces": [1]},
+        {"pieces": {"weights": {"files": []}}},
+        {"step": "zzz"},
+        {"step": float("inf")},
+        {"meta": 3},
+        {"prefix": None, "files": None},
+    ],
+)
+def test_contents_of_another_kind_are_damage(checkpoint, change):
+    rewrite(checkpoint, lambda body: body.update(change))
+    with pytest.raises(Damaged, match=r"manifest\.json is unreadable"):
+        load_manifest(checkpoint)
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, "3", '{"checksum": 1', "{}"])
+def test_what_is_no_manifest_is_damage(checkpoint, text):
+    (checkpoint / MANIFEST).write_text(text)
+    with pytest.raises(Damaged, match=r"manifest\.json is unreadable"):
+        load_manifest(checkpoint)
+
+
 def test_a_device_in_place_of_a_file_is_not_read(checkpoint, tmp_path):
     os.symlink("/dev/zero", tmp_path / "endless")
     with pytest.raises(Damaged, match="endless is no file"):

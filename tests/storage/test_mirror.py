@@ -55,7 +55,7 @@ def held(folder):
     if manager.restore(variables) is None:
         return None
     assert value_of(variables) == manager.restored_step
-    meta = read_single(folder / "checkpoints" / "best", best)
+    meta = read_single(folder / "checkpoints" / "best", best).meta
     assert meta == {"value": value_of(best)}
     rows = [int(row) for row in (folder / "metrics.csv").read_text().splitlines()[1:]]
     assert rows == list(range(len(rows)))
@@ -375,5 +375,5 @@ def test_what_is_being_sent_may_be_removed_and_replaced_meanwhile(address, by_ha
     reader = storage_at(address)
     with reader.to_read():
         variables = filled(0)
-        assert read_single(reader.folder / "checkpoints" / "best", variables) == {"value": 20}
+        assert read_single(reader.folder / "checkpoints" / "best", variables).meta == {"value": 20}
         assert value_of(variables) == 20

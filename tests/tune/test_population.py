@@ -142,9 +142,13 @@ def test_members_that_fail_are_replaced(tmp_path, monkeypatch):
     monkeypatch.setattr(Fake, "poll", lambda self: 3)
     with pytest.raises(UsageError, match="all members failed"):
         trained(tmp_path / "another")
-    (tmp_path / "population" / "population.json").write_text("{")
-    with pytest.raises(UsageError, match=r"population\.json cannot be read"):
-        trained(tmp_path / "population")
+    file = tmp_path / "population" / "population.json"
+    found = json.loads(file.read_text())
+    lacking = [json.dumps({key: each for key, each in found.items() if key != lack}) for lack in found]
+    for text in ("{", "[" * 200_000, json.dumps(found | {"history": [3]}), *lacking):
+        file.write_text(text)
+        with pytest.raises(UsageError, match=r"population\.json cannot be read"):
+            trained(tmp_path / "population")
 
 
 def test_a_member_is_copied_whole_and_a_full_disk_is_said(tmp_path, monkeypatch):

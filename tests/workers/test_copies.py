@@ -15,7 +15,7 @@ import pytest
 
 from rl import signals
 from rl.cli import main
-from rl.errors import GivenUp, NotFinite, Unavailable
+from rl.errors import GivenUp, NotFinite, NotSent, Unavailable
 from rl.hparams.merge import resolve
 from rl.request import Request
 from rl.storage.storage import storage_of
@@ -111,6 +111,7 @@ def test_a_copy_that_ends_within_a_long_iteration_when_asked_is_no_crash(played,
 def test_what_a_copy_raises_reaches_the_command_by_its_kind(played):
     assert type(module._portable(NotFinite("loss is NaN"))) is GivenUp  # exit code 3, as alone
     assert type(module._portable(Unavailable("no space left"))) is Unavailable
+    assert type(module._portable(NotSent("another process writes there"))) is NotSent
     try:
         raise ValueError("of a loss")
     except ValueError as error:
@@ -118,6 +119,20 @@ def test_what_a_copy_raises_reaches_the_command_by_its_kind(played):
     assert "test_copies.py" in str(unknown) and "ValueError: of a loss" in str(unknown)
     with pytest.raises(RuntimeError, match="of a loss"):
         played(unknown).go_on(starts=True)
+
+
+@pytest.mark.parametrize("error", [Unavailable("no space left"), NotSent("another process writes there")])
+def test_a_copy_that_fails_by_itself_leaves_the_others_alone(played, error):
+    copies = played(error, Done([], None))
+    for _ in range(2):
+        copies.go_on(starts=True)
+    assert [(type(each), str(each)) for each in copies.failed] == [(type(error), str(error))]
+    assert list(copies.rows) == [1]
+
+
+def test_a_log_of_any_bytes_has_a_last_line(tmp_path):
+    (tmp_path / "train.log").write_bytes(b"2026-01-01 10:00:00 a\n2026-01-01 10:00:01 b \xff\n")
+    assert module._last_line(tmp_path / "train.log") == "b \ufffd"
 
 
 def test_gpus_are_shared_among_places(monkeypatch):
