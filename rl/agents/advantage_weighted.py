@@ -51,7 +51,7 @@ class AdvantageWeighted(ReplayActorCritic[AnyWeighted]):
         return tf.reduce_min(critic(observation, action)[:, :, 0], 0)
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The critics'."""
+        """Returns the critics' loss."""
         q_values = self.critic(batch.observation, self.actions.clipped_code(batch.action))[:, :, 0]  # [2, N]
         return critic_loss(q_values, self.target(batch, seed), batch, 0.5)
 

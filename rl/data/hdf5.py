@@ -42,7 +42,7 @@ class Episode(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Steps."""
+        """Returns how many steps it has."""
         return len(self.reward)
 
 

@@ -38,7 +38,7 @@ class Samples:
         self._priorities.scatter_update(tf.IndexedSlices(tf.cast(priorities, tf.float32)[None], i[None]))
 
     def priorities(self) -> Tensor:
-        """Those of all batches, float32 [U, N]."""
+        """Returns the priorities of all batches, float32 [U, N]."""
         return self._priorities.read_value()
 
 

@@ -190,7 +190,7 @@ class TanhGaussian:
         raise NotImplementedError("a squashed Gaussian's entropy has no closed form: average -log_prob")
 
     def kl(self, other: TanhGaussian) -> Tensor:
-        """That of the normals: squashing both alike changes nothing, within the same bounds."""
+        """Returns the normals' divergence: squashing both alike changes nothing, within the same bounds."""
         return self.gaussian.kl(other.gaussian)
 
     def unit_sample(self, seed: Tensor) -> tuple[Tensor, Tensor]:

@@ -133,7 +133,8 @@ class Runner:
                 total[place] = NONE if value is None else value
 
     def _kinds_so_far(self) -> dict[str, str]:
-        """Of the metrics, also where the window was begun before a restart and nothing was made since."""
+        """Returns how metrics add up, also where the window was begun before a restart and nothing was made
+        since."""
         return self.pack.kinds or self._kinds
 
     def _add(self, vectors: list[np.ndarray]) -> None:
@@ -186,7 +187,7 @@ class Runner:
 
 
 def _former_kind(name: str) -> str:
-    """Of a metric in a checkpoint that does not say."""
+    """Returns how a metric adds up in a checkpoint that does not say."""
     return "sum" if name in ("episodes", "episode_return", "episode_length", "transitions") else "mean"
 
 

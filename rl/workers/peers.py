@@ -99,7 +99,7 @@ class Peers:
         return self._pending
 
     def close(self) -> None:
-        """Ends them."""
+        """Ends the processes."""
         replicas.join(replicas.Group())
         if self._reducer is not None:
             self._reducer.close()

@@ -85,7 +85,7 @@ class BCQ(Agent[BCQHParams]):
         return batch.reward + batch.discount * tf.reduce_max(tf.reshape(mixed, [-1, draws]), -1)
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The critics'."""
+        """Returns the critics' loss."""
         q_values = self.network.q_values(batch.observation, self.actions.encode(batch.action))  # [2, N]
         return critic_loss(q_values, self.target(batch, seed), batch)
 
@@ -105,7 +105,7 @@ class BCQ(Agent[BCQHParams]):
         return loss * batch.mask, metrics, None
 
     def policy_loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The perturbation's."""
+        """Returns the perturbation's loss."""
         _, action = self.candidates(self.network, batch.observation, 1, seed)
         loss = -self.network.q_values(batch.observation, action, 1)[0]
         return loss * batch.mask, {"policy_loss": masked_mean(loss, batch.mask)}, None

@@ -69,7 +69,7 @@ class CQL(SAC):
         return batch.reward + batch.discount * tf.reduce_min(next_q_values, 0)
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The critics'."""
+        """Returns the critics' loss."""
         target_seed, sample_seed = random.split(seed, 2)
         loss, metrics, priorities = super().loss(batch, target_seed)
         q_values = self.critic(batch.observation, self.actions.encode(batch.action))[:, :, 0]  # [2, N]

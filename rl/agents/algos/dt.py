@@ -83,7 +83,7 @@ class DT(Cloning[DTHParams]):
     # -- learning -------------------------------------------------------------------------------------
 
     def loss(self, batch: SequenceBatch, seed: Tensor) -> Loss:
-        """That of windows [N]: the mean over their K steps, 0 before the episode's beginning."""
+        """Returns the loss of windows [N]: the mean over their K steps, 0 before the episode's beginning."""
         steps = batch.trajectory  # [K, N]
         output = self.network(self.window(steps))  # [N, K, outputs]
         output = tf.reshape(tf.transpose(output, [1, 0, 2]), [-1, output.shape[-1]])  # [K * N, outputs]

@@ -38,7 +38,7 @@ class IQL(AdvantageWeighted[IQLHParams]):
         self.add_optimizer("value", self.value.trainable_variables, self.hparams.critic_lr)
 
     def value_of(self, observation: Nest) -> Tensor:
-        """V, [N]."""
+        """Returns the values V of observations, [N]."""
         return self.value(observation)[0, :, 0]
 
     def advantage(self, batch: Batch, seed: Tensor) -> Tensor:

@@ -95,7 +95,7 @@ class MADDPG(ReplayActorCritic[MADDPGHParams]):
         return reward + batch.discount[:, None] * alive * next_q_value
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The critics', summed over agents."""
+        """Returns the critics' loss, summed over agents."""
         alive = batch.observation["alive"]  # [N, A]
         q_values = self.critic(batch.observation, self.code(batch.action) * alive[..., None])  # [N, A]
         error = (tf.stop_gradient(self.target(batch, seed)) - q_values) * alive

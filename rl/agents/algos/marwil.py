@@ -50,7 +50,7 @@ class MARWIL(Cloning[MARWILHParams]):
         return target - self.value(batch.observation)[0, :, 0]
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The policy's."""
+        """Returns the policy's loss."""
         hparams = self.hparams
         scaled = tf.stop_gradient(self.advantage(batch)) * tf.math.rsqrt(self.square_advantage + 1e-8)
         weight = tf.minimum(tf.exp(hparams.beta * scaled), hparams.max_weight)  # [N]

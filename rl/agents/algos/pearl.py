@@ -174,7 +174,7 @@ class PEARL(SAC):
         )
 
     def transitions(self, trajectory: Trajectory, place: Tensor) -> Batch:
-        """Those of steps `place` [N, M] of trajectories [L, N], as [N, M, ...]."""
+        """Returns what trajectories [L, N] have at the steps `place` [N, M], as [N, M, ...]."""
         count = place.shape[0]
         index = place * count + tf.range(count)[:, None]  # [N, M] of time and task as one axis
 
@@ -213,7 +213,7 @@ class PEARL(SAC):
         )
 
     def loss(self, batch: Any, seed: Tensor) -> Loss:
-        """The critics' and the encoder's, of each of the `Tasks`."""
+        """Returns the loss of critics and encoder for each of the `Tasks`."""
         z_seed, critic_seed = random.split(seed, 2)
         z, kl = self.infer(batch.context, z_seed)
         loss, metrics, _ = super().loss(self.beside(batch, z), critic_seed)

@@ -61,7 +61,7 @@ class SAC(SoftActorCritic[SACHParams]):
         return batch.reward + batch.discount * next_value
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The critics'."""
+        """Returns the critics' loss."""
         q_values = self.critic(batch.observation, self.actions.encode(batch.action))[:, :, 0]  # [2, N]
         return critic_loss(q_values, self.target(batch, seed), batch, 0.5)
 

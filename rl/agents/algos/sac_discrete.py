@@ -58,7 +58,7 @@ class SACDiscrete(SoftActorCritic[SACDiscreteHParams]):
         return batch.reward + batch.discount * next_value
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The critics'."""
+        """Returns the critics' loss."""
         q_values = value.select(self.critic(batch.observation), batch.action)  # [2, N]
         return critic_loss(q_values, self.target(batch, seed), batch, 0.5)
 

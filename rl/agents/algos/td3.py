@@ -60,7 +60,7 @@ class TD3(ReplayActorCritic[TD3HParams]):
         return batch.reward + batch.discount * tf.reduce_min(next_q_values, 0)
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The critics'."""
+        """Returns the critics' loss."""
         q_values = self.critic(batch.observation, self.actions.encode(batch.action))[:, :, 0]  # [2, N]
         return critic_loss(q_values, self.target(batch, seed), batch)
 

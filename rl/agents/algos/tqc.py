@@ -62,7 +62,7 @@ class TQC(SAC):
         return batch.reward[:, None] + batch.discount[:, None] * next_value
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The critics'."""
+        """Returns the critics' loss."""
         hparams, count = self.hparams, batch.mask.shape[0]
         target = tf.stop_gradient(self.target(batch, seed))  # [N, K]
         quantiles = self.critic(batch.observation, self.actions.encode(batch.action))  # [C, N, Q]
