@@ -46,7 +46,7 @@ class BC(Cloning[BCHParams]):
         return super().loss(batch, seed)
 
     def sequence_loss(self, batch: SequenceBatch) -> Loss:
-        """Returns the loss of sequences [N]: the mean over the U steps after the burn-in, 0 where there are none."""
+        """Returns the loss of sequences [N]: the mean over the U steps after the burn-in, 0 without any."""
 
         def warm(observation: Nest, state: Nest, mask: Tensor) -> Nest:
             return self.network.unroll(observation, state, mask)[1]
