@@ -101,7 +101,7 @@ def ars_halfcheetah() -> ARSHParams:
 
 @register
 def ars_hopper() -> ARSHParams:
-    """ARS V2 on Hopper-v5 (the paper's settings); not measured here."""
+    """ARS V2 on Hopper-v5 (the paper's settings)."""
     return ars(
         env="Hopper-v5",
         train_steps=7_000_000,
