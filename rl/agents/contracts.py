@@ -241,12 +241,19 @@ class AsksExpert(Protocol):
         """Takes a trained agent of the same spaces, whose policy keeps no state (rl.agents.agent.Agent)."""
 
 
+class AdaptingHParams(Protocol):
+    """The hyperparameters that whoever runs an algorithm which adapts reads."""
+
+    inner_steps: int
+    task_episodes: int
+
+
 @runtime_checkable
 class Adapts(Protocol):
     """An algorithm that adapts to the task of each environment while it plays, in training. Its hparams say
-    so too (`HParams.adapts`), and have `inner_steps`, `task_episodes`."""
+    so too (`HParams.adapts`)."""
 
-    hparams: Any
+    hparams: AdaptingHParams
 
     def adapt(self, trajectory: Trajectory) -> None:
         """Adapts the acting policies to a trajectory: the steps since the last call, or since

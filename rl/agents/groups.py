@@ -11,10 +11,11 @@ from gymnasium import spaces
 
 from rl.envs.agents import OfAgents
 from rl.errors import UsageError, nearest
+from rl.hparams.hparams import HParams
 from rl.models.grouped import Grouped
 
 
-def agents_of(space: spaces.Space, hparams: Any, part: str) -> OfAgents:
+def agents_of(space: spaces.Space, hparams: HParams, part: str) -> OfAgents:
     """Returns the part of an observation space that says who the agents are.
 
     Raises:
@@ -48,7 +49,7 @@ def grouped(agent: Any, make: Callable[[str], Any], name: str, axis: int = 0) ->
     return Grouped(members, [names.index(each) for each in groups], axis, name)
 
 
-def groups_of(hparams: Any, space: spaces.Space) -> list[str]:
+def groups_of(hparams: HParams, space: spaces.Space) -> list[str]:
     """Returns the group of each agent, in the order of agents.
 
     `policies` is "independent" (each agent is a group) or a comma list of PATTERN:GROUP, with patterns like
@@ -83,7 +84,7 @@ def groups_of(hparams: Any, space: spaces.Space) -> list[str]:
     return [group for group in found if group is not None]
 
 
-def check_groups(hparams: Any, networks: dict[str, keras.Model]) -> None:
+def check_groups(hparams: HParams, networks: dict[str, keras.Model]) -> None:
     """Raises UsageError where groups are asked for and the algorithm has no networks of groups."""
     if hparams.policies and not any(isinstance(each, Grouped) for each in networks.values()):
         raise UsageError(

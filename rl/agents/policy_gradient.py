@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import tensorflow as tf
 from gymnasium import spaces
@@ -12,6 +12,7 @@ from rl.agents.agent import Agent
 from rl.agents.groups import grouped
 from rl.errors import UsageError
 from rl.hparams.a2c import A2CHParams
+from rl.hparams.hparams import ModelHParams
 from rl.hparams.impala import IMPALAHParams
 from rl.hparams.ppo import PPOHParams
 from rl.hparams.trpo import TRPOHParams
@@ -89,7 +90,16 @@ class PolicyGradient(Agent[AnyPolicyGradient]):
         return self.output(self.network.unroll(observation, batch.recurrent_state, batch.mask))
 
 
-def check_minibatches(hparams: Any) -> None:
+class Minibatched(Protocol):
+    """The hyperparameters of what learns from rollouts in minibatches."""
+
+    num_envs: int
+    rollout_length: int
+    minibatches: int
+    model: ModelHParams
+
+
+def check_minibatches(hparams: Minibatched) -> None:
     """Raises UsageError where the steps of a rollout do not split into equal minibatches."""
     size = hparams.num_envs * hparams.rollout_length
     if size % hparams.minibatches:
@@ -99,7 +109,7 @@ def check_minibatches(hparams: Any) -> None:
         )
 
 
-def check_sequences(hparams: Any) -> None:
+def check_sequences(hparams: Minibatched) -> None:
     """Raises UsageError where the environments do not split into equal minibatches, as those of a model that
     keeps state do."""
     if hparams.num_envs % hparams.minibatches:
