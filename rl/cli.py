@@ -25,6 +25,7 @@ from rl.registry import import_user_modules
 from rl.report.trackers import TRACKERS, check_tracker
 from rl.request import Request
 from rl.storage.address import check_recorded, check_whole, default_output
+from rl.storage.files import reason
 from rl.workers.plan import Workers, check_address, check_ray
 from rl.workers.supervise import supervised
 
@@ -171,17 +172,18 @@ def answered(work: Callable[[], int]) -> int:
 def _unanswered(error: OSError) -> int:
     """Returns the exit code of an error of files that nobody has put into words, and says one line; raises it
     where a person must see whence it comes."""
-    denied = isinstance(error, PermissionError)
+    denied = isinstance(error, PermissionError) and error.filename is not None
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     try:
         sys.stdout.flush()
-    except OSError:
+    except OSError as unsaid:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is not tried again
-    else:
-        if not denied and error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise error
+        full = full or error.errno == unsaid.errno
+    if not denied and not full:
+        raise error
     where = "" if error.filename is None else f"{os.fspath(error.filename)}: "
     advice = "change its rights, or name another" if denied else "free some, then repeat the command"
-    print(f"error: {where}{error.strerror}: {advice}", file=sys.stderr)
+    print(f"error: {where}{reason(error)}: {advice}", file=sys.stderr)
     return 2 if denied else AGAIN
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import shlex
 import shutil
 from pathlib import Path
@@ -264,11 +265,19 @@ def _remove_what_began(made: list[Path]) -> None:
 
     made: its folder and those above that were not there before, the innermost first.
     """
-    if made and not any(any(made[0].glob(kept)) for kept in ("checkpoints/*", "metrics.csv")):
+    if made and not (made[0] / "metrics.csv").exists() and _is_empty(made[0] / "checkpoints"):
         shutil.rmtree(made[0], ignore_errors=True)
         for each in made[1:]:
             with contextlib.suppress(OSError):  # another run is in it
                 each.rmdir()
+
+
+def _is_empty(folder: Path) -> bool:
+    """Returns whether nothing is in a folder, or there is none; false where it cannot be read."""
+    try:
+        return not os.listdir(folder)
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
 
 
 def _check_same_run(request: Request, run_dir: Path) -> None:

@@ -44,12 +44,26 @@ def test_a_file_without_rights_that_nobody_asked_about_is_one_line(capsys):
     assert capsys.readouterr() == ("", line)
 
 
-def test_what_an_error_of_other_files_comes_from_is_shown():
+@pytest.mark.parametrize("readers_gone", [False, True])
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileExistsError(errno.EEXIST, "File exists", "x"),
+        PermissionError(errno.EPERM, "Operation not permitted"),  # of no file
+        PermissionError("no licence"),  # as libraries raise it
+    ],
+    ids=["another", "of no file", "a library's"],
+)
+def test_what_another_error_comes_from_is_shown(monkeypatch, error, readers_gone):
     def work():
-        raise FileExistsError(errno.EEXIST, "File exists", "x")
+        raise error
 
-    with pytest.raises(FileExistsError):
-        answered(work)
+    with open("/dev/full", "w") as full:
+        if readers_gone:
+            full.write("a table")
+            monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(type(error)):
+            answered(work)
 
 
 @pytest.mark.parametrize("at_once", [False, True])

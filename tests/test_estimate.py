@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import own_data
@@ -20,6 +22,7 @@ from rl.estimate.__main__ import cautions, main
 from rl.estimate.behaviour import clone
 from rl.estimate.estimators import TITLES, Estimated, estimates
 from rl.estimate.fqe import FQE, default_hparams, fitted
+from rl.estimate.metrics import DataEstimator
 from rl.estimate.policy import DataPolicy, in_blocks
 from rl.hparams.merge import resolve
 
@@ -262,6 +265,18 @@ def test_a_run_beside_is_named_and_data_of_another_environment_refused(run, tmp_
     assert main(["--run", run, "--data", str(tmp_path)]) == 2
     err = capsys.readouterr().err
     assert f"with observations Box(0.0, 1.0, (2,), float32), the data in {tmp_path}, of CartPole-v1" in err
+
+
+def test_a_policy_that_never_does_what_was_done_has_no_estimate(folder):
+    estimator = DataEstimator.__new__(DataEstimator)
+    estimator._data, estimator._gamma = read(folder), 0.9
+    estimator._played = np.zeros(len(estimator._data.reward))
+    estimator._policy = SimpleNamespace(log_prob=lambda: np.full(len(estimator._played), -np.inf))
+    assert estimator.metrics() == {"estimate/effective_sample_size": 0.0}
+    estimator._policy = SimpleNamespace(log_prob=lambda: np.full(len(estimator._played), 1e3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # ratios beyond float64
+        assert "estimate/wis" in estimator.metrics()
 
 
 def test_an_offline_run_logs_estimates_beside_its_evaluations(folder, tmp_path, monkeypatch):

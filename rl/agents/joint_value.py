@@ -38,7 +38,8 @@ class JointValueAgent(ValueAgent[AnyJoint]):
         if not self.agents.cooperative:
             raise UsageError(
                 f"{hparams.algo} learns the value of a team, and agents of {hparams.env} have opposed "
-                "rewards: take maddpg, or an algorithm in which each has its own, such as ppo"
+                "rewards (a team of your own says cooperative = True): take maddpg, or an algorithm in which "
+                "each has its own, such as ppo"
             )
         super().build()
 

@@ -87,10 +87,10 @@ class ApartEnv(gymnasium.Env):
 def _serve(connection: Connection, env_id: str, kwargs: dict[str, Any]) -> None:
     """Runs in the child: makes the environment, then does what it is told until it hears None."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    from rl.envs.gym_ids import gym_ids
-
-    gym_ids()  # this package's own are among them now
     try:
+        from rl.envs.gym_ids import gym_ids
+
+        gym_ids()  # this package's own are among them now
         env = gymnasium.make(env_id, disable_env_checker=True, **kwargs)
     except Exception as error:
         connection.send((None, _sendable(error)))

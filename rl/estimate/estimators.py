@@ -44,7 +44,7 @@ def chosen(names: str | None) -> list[str]:
     for name in found:
         if name not in TITLES:
             raise UsageError(f"unknown estimator {name!r}: {nearest(name, TITLES)}")
-    return found
+    return list(dict.fromkeys(found))
 
 
 def estimates(

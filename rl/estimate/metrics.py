@@ -13,6 +13,7 @@ from rl.estimate.estimators import estimates
 from rl.estimate.policy import DataPolicy
 
 LOGGED = ("is", "wis", "pdis", "wpdis")
+RESAMPLES = 200  # for an interval; the command makes more
 
 
 class DataEstimator:
@@ -51,10 +52,10 @@ class DataEstimator:
         """Returns the metrics: each estimate with its 95 % interval (`_low`, `_high`). Estimates are left out
         if the policy gives all episodes probability 0."""
         log_ratio = self._policy.log_prob() - self._played
-        rows = {"estimate/effective_sample_size": 0.0}
-        for name, found in estimates(LOGGED, self._data, self._gamma, log_ratio, None).items():
-            if name in LOGGED:
-                rows["estimate/effective_sample_size"] = found.effective_sample_size
-                numbers = {"": found.estimate, "_low": found.low, "_high": found.high}
-                rows |= {f"estimate/{name}{end}": number for end, number in numbers.items()}
+        found = estimates(LOGGED, self._data, self._gamma, log_ratio, None, RESAMPLES)
+        size = found["is"].effective_sample_size
+        rows = {"estimate/effective_sample_size": size}
+        for name in LOGGED if size > 0.0 else ():
+            numbers = {"": found[name].estimate, "_low": found[name].low, "_high": found[name].high}
+            rows |= {f"estimate/{name}{end}": number for end, number in numbers.items()}
         return {name: number for name, number in rows.items() if math.isfinite(number)}

@@ -18,6 +18,7 @@ class ReBRACHParams(TD3HParams):
         "critic_penalty": "log:1e-3:0.1",
     }
 
+    anneals: ClassVar[tuple[str, ...]] = ()  # it plays nothing
     algo: str = "rebrac"
     memory: str = "dataset"
 

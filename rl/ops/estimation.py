@@ -52,7 +52,8 @@ def discounted(reward: np.ndarray, gamma: float) -> np.ndarray:
 
 def importance_sampling(log_ratio: np.ndarray, reward: np.ndarray, gamma: float) -> Sums:
     """The mean of the returns, each times the ratio of its whole episode: unbiased."""
-    return mean(_ratio(log_ratio)[..., -1] * discounted(reward, gamma))
+    with np.errstate(invalid="ignore"):  # an infinite ratio of a return of 0
+        return mean(_ratio(log_ratio)[..., -1] * discounted(reward, gamma))
 
 
 def episode_ratio(log_ratio: np.ndarray) -> Sums:
@@ -69,7 +70,8 @@ def weighted_importance_sampling(log_ratio: np.ndarray, reward: np.ndarray, gamm
 
 def per_decision(log_ratio: np.ndarray, reward: np.ndarray, gamma: float) -> Sums:
     """The mean of the episodes' sums of rewards, each times the ratio up to its step: unbiased."""
-    return mean(discounted(_ratio(log_ratio) * reward, gamma))
+    with np.errstate(invalid="ignore"):  # an infinite ratio of a reward of 0
+        return mean(discounted(_ratio(log_ratio) * reward, gamma))
 
 
 def weighted_per_decision(log_ratio: np.ndarray, reward: np.ndarray, gamma: float) -> Sums:
@@ -120,11 +122,11 @@ def estimate(sums: Sums, counts: np.ndarray | None = None) -> np.ndarray:
 
     counts: [B, E], how often each of B resamples contains each episode; then the estimates are [..., B].
     """
-    if counts is None:
-        top, bottom = sums.numerator.sum(-2), sums.denominator.sum(-2)  # [..., K]
-    else:
-        top, bottom = (np.moveaxis(np.tensordot(counts, x, (1, -2)), 0, -2) for x in sums)  # [..., B, K]
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # ratios may be infinite
+        if counts is None:
+            top, bottom = sums.numerator.sum(-2), sums.denominator.sum(-2)  # [..., K]
+        else:
+            top, bottom = (np.moveaxis(np.tensordot(counts, x, (1, -2)), 0, -2) for x in sums)  # [..., B, K]
         found: np.ndarray = np.sum(top / bottom, -1)
     return found
 

@@ -56,13 +56,16 @@ class Annealed:
 
     def __init__(self, hparams: HParams):
         self.hparams = hparams
-        self._now = {name: tf.Variable(float(getattr(hparams, name)), name=name) for name in hparams.anneal}
+        self._now = {name: self._variable(name) for name in hparams.anneal}
 
     def __call__(self, name: str) -> Any:
         """The hparam `name` at the step of the last `schedule`: a float32 scalar where `hparams.anneal` names
         it, else the hparam itself."""
         now = self._now.get(name)
         return getattr(self.hparams, name) if now is None else tf.convert_to_tensor(now)
+
+    def _variable(self, name: str) -> tf.Variable:
+        return tf.Variable(float(getattr(self.hparams, name)), trainable=False, name=name)
 
     def schedule(self, step: Tensor) -> None:
         """Goes to `step` environment steps, int64 scalar."""

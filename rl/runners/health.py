@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from rl.errors import Diverged, NotFinite
+from rl.errors import Diverged, NotFinite, Unavailable, UsageError
 from rl.hparams.hparams import HParams
 from rl.runners.base import Runner
 from rl.runners.finite import FiniteCheck
@@ -115,3 +116,18 @@ def _passes(name: str) -> bool:
     return name.startswith(PASSING) or (
         name.startswith("device_") and name.partition("/")[2].startswith(PASSING)
     )
+
+
+def go_back(folder: Path, trouble: Diverged) -> None:
+    """Removes the checkpoints in `folder` after the one that a run in trouble goes back to, or the newest
+    before it that is whole.
+
+    Raises:
+        NotFinite: none is, and all are left in place.
+    """
+    try:
+        CheckpointManager(folder).go_back(trouble.back_to)
+    except Unavailable:
+        raise
+    except UsageError as error:
+        raise NotFinite(f"{trouble}; but {error}: the checkpoints are left as they are") from error

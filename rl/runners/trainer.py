@@ -31,7 +31,7 @@ from rl.runners.beside import Beside
 from rl.runners.build import build_runner
 from rl.runners.evaluate import Evaluation
 from rl.runners.from_run import take_weights
-from rl.runners.health import Health
+from rl.runners.health import Health, go_back
 from rl.runners.kept import Kept
 from rl.runners.player import Player
 from rl.runners.window import Window
@@ -113,7 +113,7 @@ class Trainer:
     def gone_back(cls, request: Request, storage: Storage, trouble: Diverged) -> Trainer:
         """Builds the trainer of a run that goes back to an earlier checkpoint, and records that in the
         checkpoint. A process that is killed before this finishes goes back again when it is resumed."""
-        CheckpointManager(storage.folder / "checkpoints").go_back(trouble.back_to)
+        go_back(storage.folder / "checkpoints", trouble)
         trainer = cls(request, storage)
         trainer.health.gone_back(trouble)
         trainer._write_checkpoint()
@@ -326,7 +326,7 @@ class Trainer:
             try:
                 patiently(lambda: self.checkpoints.save_best(policy, meta, step))
                 self.best_return = mean  # now that it is there
-            except Unavailable as error:
+            except UsageError as error:  # the next checkpoint says whether that lasts
                 progress.message(f"warning: {error}; the best policy so far is not kept")
         return evaluation
 

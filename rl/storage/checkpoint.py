@@ -11,7 +11,6 @@ renamed to `.ckpt-old-...`: at any moment one of the two is complete.
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import logging
 import os
@@ -34,7 +33,6 @@ from rl.storage.files import (
     folder_lock,
     fsync_path,
     literally,
-    may_pass,
     patiently,
     plain,
     reason,
@@ -288,9 +286,10 @@ def _write(
     except tf.errors.UnavailableError as error:  # of variables: the folder is this machine's
         raise MachineLost(f"cannot write checkpoint {final}: a machine does not answer") from error
     except (OSError, tf.errors.OpError) as error:
-        lasts = isinstance(error, OSError) and not may_pass(error) and error.errno != errno.ENOENT
-        kind = UsageError if lasts else CheckpointError  # a folder that was removed is made again
-        raise kind(f"cannot write checkpoint {final}: {reason(error)}") from error
+        said = f"cannot write checkpoint {final}: {reason(error)}"
+        if isinstance(error, PermissionError | NotADirectoryError):  # a failing disk says anything else
+            raise UsageError(f"{said}: make its folder writable, then repeat the command") from error
+        raise CheckpointError(said) from error
     return final, manifest
 
 

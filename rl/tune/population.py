@@ -32,7 +32,7 @@ from rl.report.runs import evaluations, read_saved
 from rl.signals import StopRequest
 from rl.storage.checkpoint import CheckpointManager
 from rl.storage.files import load_json, patiently, write_text_atomic
-from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Process, again, finish, outcome
+from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Process, again, difference, finish, outcome
 
 STATE = "population.json"
 RUN = "run_0"  # of a member's folder
@@ -320,8 +320,7 @@ class Population:
             raise UsageError(
                 f"{self._path} cannot be read ({type(error).__name__}): was it changed?"
             ) from error
-        here = json.loads(json.dumps(self.plan.described()))
-        changed = next((key for key in here if key in there and there[key] != here[key]), None)
+        changed = difference(there, self.plan.described())
         if changed is not None:
             raise UsageError(
                 f"{self._path} is of another population ({changed} differs): choose another --output_dir, or "

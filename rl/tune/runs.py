@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rl.cli import INDEX
 from rl.errors import AGAIN, Unavailable, UsageError
+from rl.hparams.hparams import HParams
 from rl.report.runs import evaluations
 from rl.signals import end_with_parent
 from rl.storage.files import ensure_writable_dir
@@ -32,6 +35,16 @@ class Command(NamedTuple):
 
     words: tuple[str, ...]  # flags, but for --output_dir
     folder: Path
+
+
+def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
+    """Returns the first entry of a search's description that `there`, as it was written, has otherwise than
+    `here`; None if there is none. Hyperparameters that are younger than `there` had their defaults then."""
+    known = dict(there)
+    if isinstance(known.get("hparams"), dict):
+        known["hparams"] = HParams.from_dict(known["hparams"]).to_dict()
+    known, now = json.loads(json.dumps(known)), json.loads(json.dumps(here))
+    return next((key for key in now if key in known and known[key] != now[key]), None)
 
 
 class Process(Protocol):

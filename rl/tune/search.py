@@ -28,6 +28,7 @@ from rl.tune.runs import (
     Outcome,
     Process,
     again,
+    difference,
     finish,
     outcome,
     points,
@@ -132,7 +133,7 @@ def open_study(
             f"--study {address}: its {folder.name} is the search of {other}: repeat its --output_dir, or "
             "choose one with another name"
         )
-    changed = next((key for key in here if key in there and there[key] != here[key]), None)
+    changed = difference(there, here)
     if changed is not None:
         raise UsageError(
             f"--study {address} holds another search ({changed} differs): choose another --study and "

@@ -290,7 +290,8 @@ def test_a_folder_that_can_never_be_written_is_told_from_a_full_disk(tmp_path, m
         CheckpointManager(tmp_path / "file" / "checkpoints").save(filled(1), 1)
     assert type(raised.value) is UsageError
     faults = Faults(monkeypatch, tmp_path)
-    for error, kind in ((errno.EACCES, UsageError), (errno.ENOENT, CheckpointError)):
+    passing = (errno.ENOENT, errno.EIO, errno.EROFS, errno.EEXIST, errno.ENOTEMPTY)  # of a disk that fails
+    for error, kind in ((errno.EACCES, UsageError), *((each, CheckpointError) for each in passing)):
         faults.error = error
         faults.begin(0, ever_after=True)
         with pytest.raises(UsageError, match="cannot write checkpoint") as raised:

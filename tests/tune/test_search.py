@@ -15,7 +15,7 @@ from rl.hparams.ppo import ppo_cartpole
 from rl.hparams.spaces import space_of
 from rl.tune import __main__ as tune
 from rl.tune import judge, search
-from rl.tune.runs import Command, points
+from rl.tune.runs import Command, difference, points
 
 SPACE = "lr=log:1e-4:1e-2,epochs=1:8"
 STEPS = 100_000  # of ppo_cartpole
@@ -349,3 +349,11 @@ def test_every_sampler_and_pruner_is_optunas():
         isinstance(search.make_sampler(name, 0), optuna.samplers.BaseSampler) for name in tune.SAMPLERS
     )
     assert all(isinstance(search.make_pruner(name, 9), optuna.pruners.BasePruner) for name in tune.PRUNERS)
+
+
+def test_hparams_that_are_younger_than_a_search_had_their_defaults_in_it():
+    here = {"hparams": ppo_cartpole().to_dict(), "seeds": (0, 1)}
+    older = {name: value for name, value in here["hparams"].items() if name != "anneal"}
+    assert difference({"hparams": older, "seeds": [0, 1]}, here) is None
+    assert difference({"hparams": older | {"lr": 1.0}, "seeds": [0, 1]}, here) == "hparams"
+    assert difference({"hparams": older, "seeds": [0]}, here) == "seeds"
