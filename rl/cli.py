@@ -25,7 +25,6 @@ from rl.registry import import_user_modules
 from rl.report.trackers import TRACKERS, check_tracker
 from rl.request import Request
 from rl.storage.address import check_recorded, check_whole, default_output
-from rl.storage.files import reason
 from rl.workers.plan import Workers, check_address, check_ray
 from rl.workers.supervise import supervised
 
@@ -183,7 +182,7 @@ def _unanswered(error: OSError) -> int:
         raise error
     where = "" if error.filename is None else f"{os.fspath(error.filename)}: "
     advice = "change its rights, or name another" if denied else "free some, then repeat the command"
-    print(f"error: {where}{reason(error)}: {advice}", file=sys.stderr)
+    print(f"error: {where}{error.strerror or error}: {advice}", file=sys.stderr)
     return 2 if denied else AGAIN
 
 
