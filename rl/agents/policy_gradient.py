@@ -94,19 +94,8 @@ class Minibatched(Protocol):
     """The hyperparameters of what learns from rollouts in minibatches."""
 
     num_envs: int
-    rollout_length: int
     minibatches: int
     model: ModelHParams
-
-
-def check_minibatches(hparams: Minibatched) -> None:
-    """Raises UsageError where the steps of a rollout do not split into equal minibatches."""
-    size = hparams.num_envs * hparams.rollout_length
-    if size % hparams.minibatches:
-        raise UsageError(
-            f"minibatches={hparams.minibatches} does not divide num_envs * rollout_length = {size}: "
-            "change one of the three"
-        )
 
 
 def check_sequences(hparams: Minibatched) -> None:

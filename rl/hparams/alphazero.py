@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, Count, Fraction, PositiveInt
-from rl.hparams.ppo import check_minibatches
+from rl.hparams.ppo import CONNECT_FOUR, check_minibatches
 from rl.hparams.registry import register
 from rl.hparams.tasks import ROLLOUT
 from rl.hparams.tree_search import TreeSearchHParams
@@ -110,7 +110,5 @@ def alphazero_connect_four() -> AlphaZeroHParams:
         log_period=131_072,
         simulations=64,
         noise_share=0.25,
-        model=dict(
-            name="board_cnn", filters=(64,), part_hidden=(64,), hidden=(128,), activation="relu", shared=True
-        ),
+        model=CONNECT_FOUR,
     )

@@ -78,6 +78,11 @@ EFFECTS = (
     Effect(_EPSILON, _takes_epsilon, "act_select=epsilon_greedy"),
     Effect(_PER_WORKER, _act_select("per_worker_epsilon"), "act_select=per_worker_epsilon"),
     Effect(("ou_theta",), _act_select("ou_noise"), "act_select=ou_noise"),
+    Effect(
+        ("anneal",),
+        lambda hparams: not hparams.offline or set(hparams.anneal) != {"exploration_noise"},
+        "exploration, and memory=dataset plays nothing",
+    ),
     Effect(("noisy_sigma",), lambda hparams: hparams.noisy, "noisy=true"),
     Effect(_CURIOSITY, lambda hparams: hparams.curiosity is not None, "curiosity=icm or rnd"),
     Effect(

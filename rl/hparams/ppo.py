@@ -46,7 +46,7 @@ class PPOHParams(HParams):
 
 
 def check_minibatches(hparams: Any) -> None:
-    """Raises UsageError unless rollouts split into equal minibatches."""
+    """Raises UsageError unless rollouts split into equal minibatches, of the run or of a device's part."""
     size = hparams.num_envs * hparams.rollout_length
     if size % hparams.minibatches:
         raise UsageError(
@@ -351,6 +351,11 @@ def ppo_tictactoe_selfplay() -> PPOHParams:
     )
 
 
+CONNECT_FOUR: dict[str, Any] = dict(  # a network for its board
+    name="board_cnn", filters=(64,), part_hidden=(64,), hidden=(128,), activation="relu", shared=True
+)
+
+
 @register
 def ppo_connect_four_selfplay() -> PPOHParams:
     """PPO on ConnectFour-v0 by self-play, evaluated against a tree search of 100 playouts."""
@@ -370,7 +375,5 @@ def ppo_connect_four_selfplay() -> PPOHParams:
         entropy_coef=0.05,
         epochs=2,
         minibatches=16,
-        model=dict(
-            name="board_cnn", filters=(64,), part_hidden=(64,), hidden=(128,), activation="relu", shared=True
-        ),
+        model=CONNECT_FOUR,
     )

@@ -6,18 +6,27 @@ tell of the action and the reward before.
 
 from __future__ import annotations
 
+from typing import Any
+
 from rl.hparams.ppo import PPOHParams
 from rl.hparams.registry import register
+
+TRIALS: dict[str, Any] = dict(
+    train_env_kwargs=dict(tasks="train"),
+    previous_action_reward=True,
+    lr_schedule="linear",
+    epochs=8,
+    minibatches=4,
+)
 
 
 @register
 def rl2_bandit() -> PPOHParams:
     """RL^2 (Duan et al. 2016): recurrent PPO on BernoulliBandits-v0, whose episode is a trial of 20 pulls."""
     return PPOHParams.of(
+        TRIALS,
         env="BernoulliBandits-v0",
         env_kwargs=dict(pulls=20, tasks="test"),
-        train_env_kwargs=dict(tasks="train"),
-        previous_action_reward=True,
         eval_policy="sample",
         train_steps=1_000_000,
         eval_period=500_000,
@@ -25,10 +34,7 @@ def rl2_bandit() -> PPOHParams:
         num_envs=128,
         rollout_length=21,  # a trial, and its reset
         lr=1e-3,
-        lr_schedule="linear",
         gae_lambda=0.3,
-        epochs=8,
-        minibatches=4,
         model=dict(name="gru", hidden=(64,)),
     )
 
@@ -37,10 +43,9 @@ def rl2_bandit() -> PPOHParams:
 def rl2_half_cheetah_velocity() -> PPOHParams:
     """RL^2, recurrent PPO, on HalfCheetahVelocity-v0, whose episode is a trial; not measured here."""
     return PPOHParams.of(
+        TRIALS,
         env="HalfCheetahVelocity-v0",
         env_kwargs=dict(tasks="test"),
-        train_env_kwargs=dict(tasks="train"),
-        previous_action_reward=True,
         normalize_observation=True,
         normalize_reward=True,
         train_steps=10_000_000,
@@ -48,8 +53,5 @@ def rl2_half_cheetah_velocity() -> PPOHParams:
         log_period=50_000,
         num_envs=32,
         rollout_length=201,  # a trial, and its reset
-        lr_schedule="linear",
-        epochs=8,
-        minibatches=4,
         model=dict(name="gru", hidden=(64,), recurrent_units=128),
     )

@@ -17,7 +17,6 @@ class TD3BCHParams(TD3HParams):
         "alpha": "log:0.5:10.0",
     }
 
-    anneals: ClassVar[tuple[str, ...]] = ()  # it plays nothing
     algo: str = "td3_bc"
     memory: str = "dataset"
     normalize_observation: bool = True

@@ -33,6 +33,7 @@ FOUND = [  # set, what is given, which of it does nothing, what gives it an effe
         {"act_select": "per_worker_epsilon"},
     ),
     ("ppo", {"curiosity_lr": 1e-2}, "curiosity_lr", {"curiosity": "rnd"}),
+    ("td3_bc", {"anneal": {"exploration_noise": 0.0}}, "anneal", {"memory": "uniform"}),
     ("ppo", {"lr_end": 1e-5}, "lr_end", {"lr_schedule": "cosine"}),
     ("ppo", {"lr_decay_rate": 0.5}, "lr_decay_rate", {"lr_schedule": "exponential"}),
     ("ppo", {"lr_power": 3.0}, "lr_power", {"lr_schedule": "polynomial"}),

@@ -44,9 +44,10 @@ from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import register
-from rl.agents.policy_gradient import check_minibatches, over_minibatches
+from rl.agents.policy_gradient import over_minibatches
 from rl.agents.tree_search import acting_logits, found_by
 from rl.hparams.alphazero import AlphaZeroHParams
+from rl.hparams.ppo import check_minibatches
 from rl.models.networks import ActorCritic
 from rl.ops import distributions, loops, random, ranks, returns, search
 from rl.ops.nests import flatten_time, without_last

@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from rl.agents.algos.registry import register
-from rl.agents.policy_gradient import PolicyGradient, check_minibatches, check_sequences, shuffled
-from rl.hparams.ppo import PPOHParams
+from rl.agents.policy_gradient import PolicyGradient, check_sequences, shuffled
+from rl.hparams.ppo import PPOHParams, check_minibatches
 from rl.ops import loops, random
 from rl.ops.nests import flatten_time, swap_time, without_last
 from rl.ops.policy import approximate_kl, clipped_surrogate, clipped_value_loss, masked_mean, standardize

@@ -35,7 +35,8 @@ from gymnasium import spaces
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import register
 from rl.agents.groups import grouped
-from rl.agents.policy_gradient import check_minibatches, check_sequences, over_minibatches
+from rl.agents.policy_gradient import check_sequences, over_minibatches
+from rl.hparams.ppo import check_minibatches
 from rl.hparams.pqn import PQNHParams
 from rl.models.networks import QNetwork
 from rl.ops import value

@@ -31,7 +31,8 @@ import tensorflow as tf
 from rl.agents.algos.registry import register
 from rl.agents.groups import grouped
 from rl.agents.guard import checked_numerics, current, unfit
-from rl.agents.policy_gradient import PolicyGradient, check_minibatches, over_minibatches
+from rl.agents.policy_gradient import PolicyGradient, over_minibatches
+from rl.hparams.ppo import check_minibatches
 from rl.hparams.trpo import TRPOHParams
 from rl.ops.distributions import Distribution
 from rl.ops.evolution import flatten, unflatten
