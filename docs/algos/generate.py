@@ -34,7 +34,7 @@ FAMILIES = {  # siblings, each written as a change of one before it; algorithms 
     "Action values of slates": ("slateq",),
     "Bandits": ("linucb", "linear_thompson", "neural_linear"),
     "Policy gradient": ("vpg", "trpo", "a2c", "ppo", "mappo", "ppg", "impala", "appo", "vmpo"),
-    "Policy gradient through action values": ("ddpg", "maddpg", "td3", "sac", "tqc", "sac_discrete"),
+    "Policy gradient through action values": ("ddpg", "maddpg", "td3", "sac", "tqc", "rsac", "sac_discrete"),
     "By a learned model": ("world_models", "dreamer", "mbpo"),
     "By search": ("alphazero", "muzero"),
     "Of many tasks": ("maml", "pearl", "mbmpo"),

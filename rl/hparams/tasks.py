@@ -37,7 +37,7 @@ ROLLOUT = _with_ids(
     }
 )
 
-# dqn and its kin, r2d2, ddpg, td3, sac, sac_discrete
+# dqn and its kin, r2d2, ddpg, td3, sac, rsac, sac_discrete
 MUJOCO = dict(train_steps=1_000_000, eval_period=10_000)
 REPLAY = _with_ids(
     {

@@ -28,6 +28,7 @@ from rl.ops.distributions import (
     Shaped,
     TanhGaussian,
 )
+from rl.ops.nests import flatten_time
 from rl.types import Nest, Tensor
 
 LOG_STD_LIMITS = (-20.0, 2.0)  # as in the code of Haarnoja et al. 2018
@@ -175,8 +176,26 @@ class Actor(torso.TorsoNetwork):
         self.built = True
 
     def call(self, observation: Nest) -> Tensor:
-        output = self.policy(self.torso(self.encoder(observation)))
-        return self.encoder.mask_illegal(output, observation)
+        return self._head(self.torso(self.encoder(observation)), observation)
+
+    def step(self, observation: Nest, state: Nest) -> tuple[Tensor, Nest]:
+        """Outputs of one step `[N, outputs]`, and the next state."""
+        features, state = torso.step(self.torso, self.encoder(observation), state)
+        return self._head(features, observation), state
+
+    def unroll(self, observation: Nest, state: Nest, mask: Tensor) -> tuple[Tensor, Nest]:
+        """Outputs along a trajectory, `[T, B, outputs]`, and the state after it.
+
+        observation `[T, B, ...]`, state `[B, ...]`, mask `[T, B]` (`rl.models.torso.unroll`).
+        """
+        flat = flatten_time(observation)
+        x = self.encoder(flat)  # [T * B, F]
+        features, state = torso.unroll(self.torso, tf.reshape(x, [*mask.shape, x.shape[-1]]), state, mask)
+        output = self._head(features, flat)
+        return tf.reshape(output, [*mask.shape, output.shape[-1]]), state
+
+    def _head(self, features: Tensor, observation: Nest) -> Tensor:
+        return self.encoder.mask_illegal(self.policy(features), observation)
 
 
 class Critic(keras.Model):
@@ -230,6 +249,32 @@ class Critic(keras.Model):
         x = self.encoder(observation)
         if self.torso is not None:
             x = self.torso(x)
+        return self._values(x, action, members)
+
+    def initial_state(self, count: int) -> Nest:
+        """State of the torso at the start of `count` episodes; () where it keeps none."""
+        return () if self.torso is None else torso.initial_state(self.torso, count)
+
+    def step(self, observation: Nest, state: Nest, action: Tensor) -> tuple[Tensor, Nest]:
+        """Values of one step `[count, N, outputs]`, and the next state."""
+        x = self.encoder(observation)
+        if self.torso is not None:
+            x, state = torso.step(self.torso, x, state)
+        return self._values(x, action), state
+
+    def unroll(self, observation: Nest, state: Nest, mask: Tensor, action: Tensor) -> tuple[Tensor, Nest]:
+        """Values along a trajectory, `[count, T, B, outputs]`, and the state after it.
+
+        observation `[T, B, ...]`, state `[B, ...]`, mask `[T, B]` (`rl.models.torso.unroll`), codes of
+        actions `[T, B, K]`.
+        """
+        x = self.encoder(flatten_time(observation))  # [T * B, F]
+        if self.torso is not None:
+            x, state = torso.unroll(self.torso, tf.reshape(x, [*mask.shape, x.shape[-1]]), state, mask)
+        values = self._values(x, flatten_time(action))  # [count, T * B, outputs]
+        return tf.reshape(values, [values.shape[0], *mask.shape, values.shape[-1]]), state
+
+    def _values(self, x: Tensor, action: Tensor | None, members: int | None = None) -> Tensor:
         if action is not None and not self.linear:
             x = tf.concat([x, action], -1)  # [N, F + K]
         for layer in self.hidden:

@@ -47,9 +47,9 @@ class Grouped(keras.Model):
             found = [each(observation, *rest, **options) for each in self.members]
         return self._joined(found, observation)
 
-    def step(self, observation: Nest, state: Nest, training: bool = False) -> tuple[Tensor, Nest]:
+    def step(self, observation: Nest, state: Nest, *rest: Any, **options: Any) -> tuple[Tensor, Nest]:
         """As the members' own `step`."""
-        found = [each.step(observation, part, training) for each, part in self._paired(state)]
+        found = [each.step(observation, part, *rest, **options) for each, part in self._paired(state)]
         return self._joined([each for each, _ in found], observation), _states([part for _, part in found])
 
     def unroll(self, observation: Nest, state: Nest, mask: Tensor, **options: Any) -> Any:
