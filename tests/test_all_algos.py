@@ -45,7 +45,7 @@ TINY = {
 BACKENDS = ("graph", "gym")
 RECURRENT = ("lstm", "gru")
 # Those that take long to compile: `make test` has one of the cases of each in all.
-HEAVY = {"alphazero", "dreamer", "maml", "mbmpo", "mbpo", "muzero", "pearl", "world_models"}
+HEAVY = {"alphazero", "dreamer", "maml", "mbmpo", "mbpo", "muzero", "pearl", "rsac", "world_models"}
 
 
 @pytest.fixture(autouse=True)
@@ -344,7 +344,7 @@ def recurrent_cases():
     names = [name for name in algos.names() if get_algo(name).recurrent]
     found = [(name, *rest) for name in names for rest in itertools.product(RECURRENT, BACKENDS)]
     found = [(name, model, backend) for name, model, backend in found if backend in backends(name)]
-    return first_of_each(found, lambda name, *_: None if offline(name) else family(name))
+    return first_of_each(found, lambda name, *_: None if offline(name) or name in HEAVY else family(name))
 
 
 @pytest.mark.parametrize(("algo", "model", "backend"), recurrent_cases())
