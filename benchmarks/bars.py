@@ -126,6 +126,7 @@ BARS: dict[str, Bar] = {
     "apex_ddpg_pendulum": Bar(-152.1, "Z, DDPG", 20_000),
     "ddpg_mountaincar_continuous": Bar(93.5, "Z", 300_000),
     "ddpg_lunarlander_continuous": Bar(230.2, "Z", 300_000),
+    "rsac_pendulum_no_velocity": Bar(-217.9, "Z, PPO", 100_000),
     "td3_pendulum": Bar(-151.9, "Z", 20_000),
     "td3_mountaincar_continuous": Bar(93.5, "Z", 300_000),
     "td3_lunarlander_continuous": Bar(207.5, "Z", 300_000),
