@@ -89,6 +89,15 @@ def state_space(env: AgentsSpaces) -> spaces.Box:
     return spaces.Box(-np.inf, np.inf, (size,), np.float32)
 
 
+def unpaid(space: spaces.Space, observation: Nest) -> Nest:
+    """Returns observations [B, ...] of that space with nothing paid to any agent in the step that led there,
+    where they tell what each is paid, as the view `joint` does; others as they are."""
+    parts = space.spaces if isinstance(space, spaces.Dict) else {}
+    if "reward" not in parts or not isinstance(parts.get("alive"), OfAgents):
+        return observation
+    return observation | {"reward": np.zeros_like(observation["reward"])}
+
+
 class OwnRewards:
     """What each agent is paid, of environments on the host in any view.
 
