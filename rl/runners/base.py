@@ -10,12 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from rl.data.recorder import Recorder
+from rl.envs.agents import SUM
 from rl.errors import EnvironmentFailed, UsageError
 from rl.ops.loops import ADDED, NONE, MetricPack, places
 from rl.parallel.devices import Devices
 from rl.runners.from_data import Fingerprint
 from rl.runners.iteration import Iteration
-from rl.runners.own_returns import SUM, OwnReturns
+from rl.runners.own_returns import OwnReturns
 
 # `Runner.advance` calls it now and then with the number of iterations it has made: False ends `advance`.
 GoOn = Callable[[int], bool]
