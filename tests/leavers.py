@@ -34,3 +34,13 @@ class Leavers(MultiAgentEnv):
 
     def observe(self, physics: tf.Tensor) -> tf.Tensor:
         return tf.repeat(physics[:, None, None], 3, 1)
+
+
+class Alike(Leavers):
+    """All are paid 10 for each step, and what an agent is paid after it has left is the team's alone."""
+
+    shared_reward = True
+
+    def dynamics(self, physics: tf.Tensor, action: tf.Tensor, seed: tf.Tensor) -> Any:
+        physics, reward, gone = super().dynamics(physics, action, seed)
+        return physics, tf.fill(reward.shape, 10.0), gone

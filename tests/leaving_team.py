@@ -12,13 +12,14 @@ from pettingzoo import ParallelEnv
 class Leaving(ParallelEnv):
     """Three agents count steps: "a" terminates in step 1, "b" is cut off in step 2, "c" terminates in step 3.
 
-    An agent's reward is its action, and it sees the number of the step; the state is 10 times that number.
+    An agent's reward is its action (`pays`: 1 for each step of "a", 2 for "b", 3 for "c"), and it sees the
+    number of the step; the state is 10 times that number.
     """
 
     metadata: dict[str, Any] = {"name": "leaving"}  # noqa: RUF012 (PettingZoo's own convention)
 
-    def __init__(self, late: bool = False, stays: bool = False) -> None:
-        self.possible_agents, self.late, self.stays = ["a", "b", "c"], late, stays
+    def __init__(self, late: bool = False, stays: bool = False, pays: bool = False) -> None:
+        self.possible_agents, self.late, self.stays, self.pays = ["a", "b", "c"], late, stays, pays
         self.state_space = spaces.Box(0.0, np.inf, (1,), np.float32)
         self.count = 0
 
@@ -38,7 +39,8 @@ class Leaving(ParallelEnv):
         leaves = "" if self.stays else " abc"[self.count]
         terminated = {name: name == leaves != "b" for name in self.agents}
         truncated = {name: name == leaves == "b" for name in self.agents}
-        rewards = {name: float(actions[name]) for name in self.agents}
+        pay = {"a": 1, "b": 2, "c": 3} if self.pays else actions
+        rewards = {name: float(pay[name]) for name in self.agents}
         seen, infos = self._seen(), {name: {} for name in self.agents}
         self.agents = [name for name in self.agents if name != leaves]
         return seen, rewards, terminated, truncated, infos

@@ -73,6 +73,8 @@ Those under `train/` stand on the algorithms' pages; they are means over the upd
 | --- | --- |
 | `episode/count` | episodes of training that ended since the last row, exploration included |
 | `episode/return_mean`, `episode/return_min`, `episode/return_max` | their returns |
+| `episode/return_AGENT` | with [many agents](../agents.md): the mean of what that agent was paid in them; \
+all other returns are the team's |
 | `episode/length_mean` | their lengths in steps |
 | `train/intrinsic_reward` | with [`curiosity`](../curiosity.md): the mean bonus for what is new |
 | `train/curiosity_loss` | with it: the mean loss of the networks that find out what is new |
@@ -81,8 +83,7 @@ Those under `train/` stand on the algorithms' pages; they are means over the upd
 | `eval/success_rate` | the share of these that reached their goal, where the environment says so \
 ([how](../environments.md#success-and-other-numbers-of-an-episode)) |
 | `eval/NAME`, of `info_keys` | the mean of that number of the last step's `info` |
-| `eval/return_AGENT` | with [many agents](../agents.md): the mean of what that agent was paid in these \
-episodes; all other returns are the team's |
+| `eval/return_AGENT` | as `episode/return_AGENT`, of these episodes |
 | `episode/success_rate`, `episode/NAME` | the same of training episodes, \
 where training is on Gymnasium |
 | `estimate/*` | with `estimate=true`: the discounted return by the data ([how](../offline.md)) |

@@ -17,6 +17,7 @@ from rl.spaces import ACTION_MASK
 from rl.types import Nest
 
 VIEWS = ("rows", "rows_and_state", "joint")
+SUM = "own_return/"  # before an agent's name: its return, added up over episodes of training
 # What other columns after `return_` are called (`rl.runners.evaluate`).
 TAKEN = {"mean", "std", "min", "max", "mean_sampled", "mean_greedy"}
 
@@ -89,6 +90,15 @@ def state_space(env: AgentsSpaces) -> spaces.Box:
     return spaces.Box(-np.inf, np.inf, (size,), np.float32)
 
 
+def unpaid(space: spaces.Space, observation: Nest) -> Nest:
+    """Returns observations [B, ...] of that space with nothing paid to any agent in the step that led there,
+    where they tell what each is paid, as the view `joint` does; others as they are."""
+    parts = space.spaces if isinstance(space, spaces.Dict) else {}
+    if "reward" not in parts or not isinstance(parts.get("alive"), OfAgents):
+        return observation
+    return observation | {"reward": np.zeros_like(observation["reward"])}
+
+
 class OwnRewards:
     """What each agent is paid, of environments on the host in any view.
 
@@ -118,6 +128,18 @@ class OwnRewards:
         if self._rows:
             return np.where(gone, 0.0, reward).reshape(-1, len(self.names))
         return after["reward"] if "reward" in after else reward[:, None] * before["alive"]
+
+    def of_rollout(self, observation: Nest, reward: Any, mask: Any, library: Any) -> Any:
+        """Returns the same of T steps, [T, B, A]: arrays, or tensors where the library is TensorFlow.
+
+        observation: [T + 1, rows, ...]; reward, mask: [T, rows], as of a `Trajectory`.
+        """
+        if self._rows:  # no step of an agent that is gone counts
+            own = library.where(mask > 0.0, reward, 0.0)
+            return library.reshape(own, [reward.shape[0], -1, len(self.names)])
+        if "reward" in observation:
+            return observation["reward"][1:]
+        return library.where(observation["alive"][:-1] > 0.0, reward[..., None], 0.0)
 
 
 def _of_agents(env: AgentsSpaces) -> OfAgents:

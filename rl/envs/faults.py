@@ -24,6 +24,7 @@ import numpy as np
 import optree
 from gymnasium import spaces
 
+from rl.envs.agents import unpaid
 from rl.envs.host import HostEnv, HostStep, HostWrapper, Told
 from rl.errors import EnvironmentFailed, UsageError, raised_at
 from rl.heartbeat import end_at_once
@@ -164,7 +165,8 @@ class Watched(HostWrapper):
         fresh = self.reset(int(seed[0]))
         # What had ended shows its new episode now, as its autoreset would have, and at the next step again.
         over = np.repeat(ended.reshape(-1, self.agents).all(1), self.agents)
-        self._seen = optree.tree_map(lambda old, new: _chosen(over, new, old), before, fresh)
+        seen = optree.tree_map(lambda old, new: _chosen(over, new, old), before, fresh)
+        self._seen = unpaid(self.observation_space, seen)
         self._fresh = fresh
         if self.life_lost is not None:
             self.life_lost = np.zeros(self.num_envs, bool)

@@ -91,6 +91,24 @@ def over_rollout(start: Running, goes_on: Tensor, reward: Tensor, counted: Tenso
     return found
 
 
+def own_sums(start: Tensor, reward: Tensor, goes_on: Tensor, ended: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the returns of A agents: summed over the episodes that end in a rollout, [A], and so far in
+    those that run on after it, [B, A].
+
+    No loop over its steps: between the end of an episode and the next one is but a reset, which pays nothing.
+
+    start: returns so far before its first step, [B, A]; reward: of each agent, [T, B, A]; goes_on: as in
+        `Running.after`, [T, B]; ended: which steps end an episode, bool [T, B].
+    """
+    steps = tf.range(1, reward.shape[0] + 1)[:, None]  # [T, 1]
+    until = tf.reduce_max(tf.where(ended, steps, 0), 0)  # [B] steps before the last end and at it; 0: no end
+    finished, any_ended = (steps <= until[None])[..., None], (until > 0)[:, None]  # [T, B, 1], [B, 1]
+    start = tf.where(goes_on[0][:, None] > 0.0, start, 0.0)
+    before = tf.reduce_sum(tf.where(finished, reward, 0.0), 0) + tf.where(any_ended, start, 0.0)
+    after = tf.reduce_sum(tf.where(finished, 0.0, reward), 0) + tf.where(any_ended, 0.0, start)
+    return tf.reduce_sum(before, 0), after
+
+
 def of_first(ended: Tensor) -> Tensor:
     """Returns 1 for the steps of each environment's first episode, [T, B]. ended: which steps end an episode,
     bool [T, B]."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from rl.data.recorder import Recorder
+from rl.envs.agents import SUM
 from rl.errors import EnvironmentFailed, UsageError
 from rl.ops.loops import ADDED, NONE, MetricPack, places
 from rl.parallel.devices import Devices
 from rl.runners.from_data import Fingerprint
 from rl.runners.iteration import Iteration
+from rl.runners.own_returns import OwnReturns
 
 # `Runner.advance` calls it now and then with the number of iterations it has made: False ends `advance`.
 GoOn = Callable[[int], bool]
@@ -32,6 +35,7 @@ class Runner:
     pack: MetricPack  # names the metrics
     recorder: Recorder | None = None  # of what is played
     fingerprint: Fingerprint | None = None  # of the data that it learns from
+    own_returns: OwnReturns | None = None  # of each agent, where there are many
     # The error that ended the last call of `advance`. The next call raises it, after a checkpoint in between.
     failed: EnvironmentFailed | None = None
 
@@ -47,7 +51,17 @@ class Runner:
     def variables(self) -> dict[str, Any]:
         """All state by name, for checkpoints."""
         data = {} if self.fingerprint is None else {"data/fingerprint": self.fingerprint.variable}
-        return self.devices.named(self.iteration.variables) | data
+        return self.devices.named(self.iteration.variables | self._of_agents) | data
+
+    @property
+    def newer(self) -> Collection[str]:
+        """Returns the names of variables that checkpoints of earlier versions lack, of floats, for which NaN
+        stands then."""
+        return self.devices.named(self._of_agents)
+
+    @property
+    def _of_agents(self) -> dict[str, Any]:
+        return {} if self.own_returns is None else self.own_returns.variables
 
     def appended(self) -> dict[str, int]:
         """Returns the append-only variables, by name, each with the number of rows ever appended to it."""
@@ -83,7 +97,8 @@ class Runner:
         total = MetricPack(kinds).over_devices(self._totals)
         found = {name: i for name, i in places(kinds).items() if i < ADDED or total[i] != NONE}
         values = {name: total[place] for name, place in found.items()}
-        return {name: float(-x if kinds[name] == "min" else x) for name, x in values.items()}
+        sums = {name: float(-x if kinds[name] == "min" else x) for name, x in values.items()}
+        return sums if self.own_returns is None else sums | self.own_returns.sums(self.devices)
 
     def row(self) -> dict[str, float]:
         """Returns the window's row for the log; metrics without data are left out."""
@@ -92,11 +107,14 @@ class Runner:
         episodes = rest.pop("episodes", None)  # None: nothing is played
         rest.pop("transitions", None)
         sums = {name: rest.pop(f"episode_{name}", 0.0) for name in ("return", "length")}
+        own = {name.removeprefix(SUM): rest.pop(name) for name in [*rest] if name.startswith(SUM)}
         least, most = (rest.pop(f"episode_return_{name}", None) for name in ("min", "max"))
         if episodes is not None:
             row = {"episode/count": episodes}
         if episodes:
             row |= {f"episode/{name}_mean": total / episodes for name, total in sums.items()}
+            known = {name: total for name, total in own.items() if not math.isnan(total)}
+            row |= {f"episode/return_{name}": total / episodes for name, total in known.items()}
         if least is not None and most is not None and not self._began_without_extremes:
             row |= {"episode/return_min": least, "episode/return_max": most}
         if updates:
@@ -107,6 +125,8 @@ class Runner:
     def begin_window(self) -> None:
         """Sets the sums to 0."""
         self._totals = [MetricPack.empty() for _ in self._totals]
+        if self.own_returns is not None:
+            self.own_returns.begin_window(self.devices)
         self._began_without_extremes = False
 
     def run(self, iterations: int) -> dict[str, float]:

@@ -10,7 +10,6 @@ from rl.agents.contracts import AsksExpert
 from rl.envs.faults import watched
 from rl.envs.make import chosen_backend, make_env
 from rl.envs.of_data import check_data
-from rl.errors import UsageError
 from rl.hparams.hparams import HParams
 from rl.hparams.league import LEAGUE
 from rl.parallel.devices import Devices
@@ -22,7 +21,7 @@ from rl.runners.from_expert import check_asked_here, expert_of
 from rl.runners.goals import check_goals_here, goal_reward_of
 from rl.runners.in_graph import InGraphRunner
 from rl.runners.iteration import Iteration
-from rl.runners.parts import make_memory, reward_augmentation, start_mode
+from rl.runners.parts import make_memory, of_rows, reward_augmentation, start_mode
 from rl.runners.searching import SearchRunner, check_searched_here
 from rl.runners.self_play import SelfPlayRunner
 from rl.runners.sync import SyncRunner
@@ -59,7 +58,7 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     frames, view = hparams.frame_stack, hparams.view
     made = hparams.env, backend, played, options, limit, extended, frames, wrappers, view
     env = watched(lambda: make_env(*made), hparams)
-    own = _of_rows(own, env.agents, make_agent.experience)
+    own = of_rows(own, env.agents, make_agent.experience)
     with devices.scope():
         agent: Agent = make_agent(own, env.observation_space, env.action_space, seed)
         agent.rows_of_env = env.agents
@@ -118,21 +117,3 @@ def _runner_class(hparams: HParams, in_graph: bool, options: dict[str, Any]) -> 
     if not in_graph:
         return SyncRunner
     return SelfPlayRunner if options.get("opponent") == LEAGUE else InGraphRunner
-
-
-def _of_rows(hparams: HParams, agents: int, experience: str) -> HParams:
-    """Returns the hyperparameters of an algorithm that treats each agent of an environment as a batch row.
-
-    Raises:
-        UsageError: an algorithm that plays every environment by parameters of its own.
-    """
-    if agents == 1:
-        return hparams
-    if experience == "parameters":
-        raise UsageError(
-            f"{hparams.algo} compares parameters, {hparams.env} is played by {agents} agents together: "
-            "take another algorithm, such as ppo"
-        )
-    own = type(hparams).from_dict(hparams.to_dict())
-    own.num_envs *= agents
-    return own.freeze()

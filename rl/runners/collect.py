@@ -9,6 +9,7 @@ import numpy as np
 import optree
 from gymnasium import spaces
 
+from rl.envs.agents import SUM, OwnRewards
 from rl.heartbeat import doing
 from rl.runners.acting import Acting
 from rl.spaces import space_leaves, space_structure
@@ -202,43 +203,59 @@ def _along(axis: int, blocks: Any) -> list[np.ndarray]:
 
 class EpisodeSums:
     """What `rl.ops.episodes.sums` works out, from arrays: returns and lengths of the running episodes of B
-    environments, summed where they end.
+    environments, summed where they end. So are the returns of each of A agents, where there are many.
 
     Args:
-        count: B.
+        env: a HostEnv of B environments.
         fresh: whether every rollout begins with fresh episodes.
     """
 
-    def __init__(self, count: int, fresh: bool):
-        self._fresh = fresh
+    def __init__(self, env: Any, fresh: bool):
+        count = env.num_envs // env.agents
+        self._fresh, self._agents, self._share = fresh, env.agents, env.team_share
+        self._own = OwnRewards(env.observation_space, env.agents)
         self._return, self._length = np.zeros(count), np.zeros(count)
+        self._returns = np.zeros((count, len(self._own.names)))  # of each agent
         self._life_lost = np.zeros(count, bool)
 
-    def sums(self, numbers: np.ndarray) -> dict[str, float]:
+    def sums(self, numbers: np.ndarray, observation: Nest = None) -> dict[str, float]:
         """Returns the sums over the episodes that end in a rollout; the least and the greatest return only
         where one does.
 
-        numbers: rows of `NUMBERS`.
+        numbers: rows of `NUMBERS`; observation: [T + 1, ...], needed where there are many agents.
         """
-        reward, terminated, truncated, mask, life_lost = numbers[: len(NUMBERS)]  # [T, B] each
+        reward, terminated, truncated, mask, life_lost = numbers[: len(NUMBERS)]  # [T, B * agents] each
+        paid = self._own.of_rollout(observation, reward, mask, np) if self._own.names else None
+        over = np.logical_or(terminated + truncated > 0.0, mask == 0.0)  # [T, B * agents]
+        gone: np.ndarray = np.all(self._apart(over), -1)  # [T, B]
+        counted, reward = self._apart(mask).max(-1), self._apart(reward).sum(-1) * self._share  # [T, B]
+        life_lost = self._apart(life_lost).max(-1) > 0.0
         if self._fresh:
-            self._return[:] = self._length[:] = 0.0
+            self._return[:] = self._length[:] = self._returns[:] = 0.0
         returns: list[float] = []
-        total = length = 0.0
+        length, own = 0.0, np.zeros(self._returns.shape[1])
         for t in range(len(reward)):
-            goes_on = np.maximum(mask[t], self._life_lost)  # a lost life is no new episode
+            goes_on = np.maximum(counted[t], self._life_lost)  # a lost life is no new episode
             self._return = self._return * goes_on + reward[t]
-            self._length = self._length * goes_on + mask[t]
-            self._life_lost = life_lost[t] > 0.0
-            ended = ((terminated[t] + truncated[t]) > 0.0) & ~self._life_lost
+            self._length = self._length * goes_on + counted[t]
+            if paid is not None:
+                self._returns = self._returns * goes_on[:, None] + paid[t]
+            self._life_lost = life_lost[t]
+            ended = gone[t] & (counted[t] > 0.0) & ~self._life_lost
             if ended.any():
                 returns += self._return[ended].tolist()
-                total += float(self._return[ended].sum())
                 length += float(self._length[ended].sum())
-        sums = {"episodes": float(len(returns)), "episode_return": total, "episode_length": length}
+                own += self._returns[ended].sum(0)
+        count, total = float(len(returns)), float(sum(returns))
+        sums = {"episodes": count, "episode_return": total, "episode_length": length}
+        sums |= {f"{SUM}{name}": float(x) for name, x in zip(self._own.names, own, strict=True)}
         if returns:
             sums |= {"episode_return_min": min(returns), "episode_return_max": max(returns)}
         return sums | {"transitions": float(mask.sum())}
+
+    def _apart(self, rows: np.ndarray) -> np.ndarray:
+        """Returns rows [T, B * agents] as [T, B, agents]."""
+        return rows.reshape(len(rows), -1, self._agents)
 
 
 def joined_sums(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:

@@ -23,6 +23,7 @@ from rl.parallel import replicas
 from rl.parallel.devices import Devices
 from rl.runners.base import GoOn, Runner
 from rl.runners.iteration import Iteration
+from rl.runners.own_returns import OwnReturns
 from rl.runners.parts import start_mode
 from rl.runners.recording import RecordedLoop
 from rl.runners.seeds import first_seed, rollout_seeds
@@ -113,6 +114,7 @@ class InGraphRunner(LoopRunner):
         with devices.scope():
             super().__init__(iteration, devices)
             self.env, self._team = env, Team(env.agents, env.team_share)
+            self.own_returns = OwnReturns.of(env, env.num_envs // env.agents, "env")
             start = self._start(first_seed(iteration.root_seed))
             self._carry = tf.nest.map_structure(lambda x: tf.Variable(x, trainable=False), start)
         for place in range(1, devices.count):
@@ -166,6 +168,8 @@ class InGraphRunner(LoopRunner):
         carry, rows = self._played(start, seeds, step)
         tf.nest.map_structure(lambda variable, x: variable.assign(x), self._carry, carry)
         trajectory, played = trajectory_of(rows, carry, start, self._team)
+        if self.own_returns is not None:
+            self.own_returns.add(trajectory, self._team.any(trajectory.mask), played.ended)
         return trajectory, played._replace(regret=env.regret(rows.observation, rows.action, rows.reward))
 
     def _played(self, start: Carry, seeds: Tensor, step: Tensor) -> tuple[Carry, Record]:

@@ -40,6 +40,24 @@ def check_own_rewards(hparams: HParams, what: str) -> None:
     refuse_given(hparams, f"{what} the environment's own rewards", *given)
 
 
+def of_rows(hparams: HParams, agents: int, experience: str) -> HParams:
+    """Returns the hyperparameters of an algorithm that treats each agent of an environment as a batch row.
+
+    Raises:
+        UsageError: an algorithm that plays every environment by parameters of its own.
+    """
+    if agents == 1:
+        return hparams
+    if experience == "parameters":
+        raise UsageError(
+            f"{hparams.algo} compares parameters, {hparams.env} is played by {agents} agents together: "
+            "take another algorithm, such as ppo"
+        )
+    own = type(hparams).from_dict(hparams.to_dict())
+    own.num_envs *= agents
+    return own.freeze()
+
+
 def make_memory(
     agent: Agent, num_envs: int, length: int, frame_stack: int, data: Any = None, goal_reward: Any = None
 ) -> Any:

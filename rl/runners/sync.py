@@ -25,6 +25,7 @@ from rl.runners.base import GoOn, Runner
 from rl.runners.blocks import BlockContent, BlockLayout
 from rl.runners.collect import Block, Collector, host_seed
 from rl.runners.iteration import Iteration
+from rl.runners.own_returns import OwnReturns
 from rl.runners.seeds import first_seed
 from rl.spaces import space_spec
 from rl.types import Tensor, Trajectory
@@ -49,6 +50,7 @@ class SyncRunner(Runner):
         part = [env.num_envs // env.agents // devices.count]
         with devices.scope():
             super().__init__(iteration, devices)
+            self.own_returns = OwnReturns.of(env, part[0], "host")
             self._running = Running(*(tf.Variable(tf.zeros(part), trainable=False) for _ in range(2)))
             # At the last step; not saved, for a run that goes on begins new episodes.
             self._life_lost = tf.Variable(tf.zeros(part, tf.bool), trainable=False)
@@ -214,4 +216,6 @@ class SyncRunner(Runner):
         running = over_rollout(start, alive, team.reward(trajectory.reward), counted)
         for variable, steps in zip(self._running, running, strict=True):
             variable.assign(steps[-1])
+        if self.own_returns is not None:
+            self.own_returns.add(trajectory, alive, ended)
         return Episodes(running, ended)

@@ -89,7 +89,7 @@ class Trainer:
         )
         self.health = Health(self.runner, self.checkpoints, hparams)
         self.window = Window(self.runner, hparams)
-        meta = self.checkpoints.restore(self.runner.variables)
+        meta = self.checkpoints.restore(self.runner.variables, newer=self.runner.newer)
         self.resumed, self.first_step = meta is not None, self.runner.step
         self._start = "" if self.resumed else take_weights(self.runner)
         self._saved_at = self._save_seconds = 0.0  # time.monotonic() of the last attempt, and what it took

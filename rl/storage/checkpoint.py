@@ -13,10 +13,11 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,12 @@ from rl.storage.manifest import (
     STEP,
     Damaged,
     Manifest,
-    Signature,
     body_checksum,
     check_any,
     check_file,
     compare,
     load_manifest,
+    signature_of,
     single,
     unread,
 )
@@ -149,11 +150,14 @@ class CheckpointManager:
         write_single(self.directory / BEST, variables, meta, step)
         self._tell_saved()
 
-    def restore(self, variables: Variables, partial: bool = False) -> dict[str, Any] | None:
+    def restore(
+        self, variables: Variables, partial: bool = False, newer: Collection[str] = ()
+    ) -> dict[str, Any] | None:
         """Assigns the newest intact checkpoint to `variables`; returns its `meta`, None when there is none.
 
         Damaged checkpoints are passed over with a warning. With `partial` the checkpoint may hold more
-        than is asked for (a policy without its replay memory). `restored_step` is set. Raises UsageError,
+        than is asked for (a policy without its replay memory). `newer`: names of variables of floats which
+        checkpoints of earlier versions lack; they are then NaN. `restored_step` is set. Raises UsageError,
         with nothing assigned, when all are damaged or the variables differ in name, shape or dtype; and
         Unavailable when one cannot be read now, which is not to be damaged.
         """
@@ -165,7 +169,7 @@ class CheckpointManager:
         manifest = first_intact(
             str(self.directory),
             lambda: [path.name for _, path in self._found()],
-            lambda name: self._try(self.directory / name, variables, partial),
+            lambda name: self._try(self.directory / name, variables, partial, newer),
         )
         if manifest is None:
             return None
@@ -197,9 +201,9 @@ class CheckpointManager:
         if self._far is not None:
             empty(self.directory)
 
-    def _try(self, path: Path, variables: Variables, partial: bool) -> Manifest:
+    def _try(self, path: Path, variables: Variables, partial: bool, newer: Collection[str]) -> Manifest:
         try:
-            manifest = _read(path, variables, partial)
+            manifest = _read(path, variables, partial, newer)
         except Damaged:
             self._damaged.add(path)
             raise
@@ -323,7 +327,7 @@ def _fill(
             {} if before is None else before.files,
         )
         files |= written
-    _write_manifest(folder, Manifest(int(step), meta, _signature(variables), prefix, files, pieces))
+    _write_manifest(folder, Manifest(int(step), meta, signature_of(variables), prefix, files, pieces))
     fsync_path(folder)
 
 
@@ -338,11 +342,12 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
         os.fsync(file.fileno())
 
 
-def _read(path: Path, variables: Variables, partial: bool) -> Manifest:
+def _read(path: Path, variables: Variables, partial: bool, newer: Collection[str] = ()) -> Manifest:
     """Checks everything, then assigns. Raises Damaged or, for variables that do not fit, UsageError."""
     manifest = load_manifest(path)
     named = _tf_variables(variables)
-    compare(path, _signature(named), manifest.variables, partial)
+    unknown = [named.pop(name) for name in newer if name not in manifest.variables]
+    compare(path, signature_of(named), manifest.variables, partial)
     unasked = {
         file for name, pieces in manifest.pieces.items() if name not in named for file in pieces["files"]
     }
@@ -351,6 +356,8 @@ def _read(path: Path, variables: Variables, partial: bool) -> Manifest:
             continue
         check_file(path / name, size, expected)
     patiently(lambda: _assign(path, manifest, named))
+    for variable in unknown:
+        variable.assign(tf.fill(variable.shape, math.nan))
     return manifest
 
 
@@ -372,10 +379,6 @@ def _assign(path: Path, manifest: Manifest, named: dict[str, tf.Variable]) -> No
         raise Unavailable(f"cannot read checkpoint {path} ({reason(error)})") from error
     except OSError as error:
         raise unread(path, error) from error
-
-
-def _signature(variables: dict[str, tf.Variable]) -> Signature:
-    return {name: (tuple(value.shape.as_list()), value.dtype.name) for name, value in variables.items()}
 
 
 def _from_here() -> tf.train.CheckpointOptions:

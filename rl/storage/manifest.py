@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -144,6 +144,11 @@ def check_any(paths: Iterable[Path]) -> None:
         else:
             return
     raise problem
+
+
+def signature_of(variables: Mapping[str, Any]) -> Signature:
+    """Returns the shape and dtype of TensorFlow's variables, by name."""
+    return {name: (tuple(value.shape.as_list()), value.dtype.name) for name, value in variables.items()}
 
 
 def compare(path: Path, asked: Signature, held: Signature, partial: bool) -> None:

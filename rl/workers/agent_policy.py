@@ -30,7 +30,8 @@ class AgentPolicy:
         tf.config.threading.set_inter_op_parallelism_threads(1)
         views = env.observation_space, env.action_space
         self._agent = get_algo(hparams.algo)(hparams, *views, assignment.seed)
-        self._agent.act_for(assignment.first, assignment.size, assignment.environments)
+        self._agent.rows_of_env = env.agents
+        self._agent.act_for(assignment.first, assignment.size, assignment.rows)
         self.actor = Actor(self._agent, assignment.size, True, assignment.own_seed, hparams.act_backend)
         self._root, self._own = random.key(assignment.seed), random.key(assignment.own_seed)
         self._resample = tf.function(self._resampled, autograph=False)

@@ -17,6 +17,7 @@ this process is the first of several whose gradients are averaged (DD-PPO).
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,7 @@ import numpy as np
 import ray
 import tensorflow as tf
 
+from rl.envs.agents import SUM
 from rl.errors import EnvironmentFailed, LearnerLost, Stopped
 from rl.heartbeat import doing
 from rl.parallel import replicas
@@ -71,6 +73,7 @@ class AsyncRunner(Runner):
         self.together = together(agent.experience, agent.hparams)
         self.workers, self._cluster, self._peers = workers, cluster, peers
         self._assignment, self._buffer_assignment = assignment, buffer
+        self._rows_of_a_worker = assignment.envs_of_a_worker * learning.agents
         self.starting = f"starting {workers.number} workers ..."
         self._learning, self.pack = learning, learning.pack
         self._played: dict[str, float] = {}  # sums of the window's episodes, which the workers made
@@ -133,11 +136,16 @@ class AsyncRunner(Runner):
         self._played = {}
 
     def unfinished(self) -> dict[str, Any]:
-        return super().unfinished() | {"played": self._played}
+        played = {
+            name: x for name, x in self._played.items() if not name.startswith(SUM) or not math.isnan(x)
+        }
+        return super().unfinished() | {"played": played}
 
     def resume_window(self, found: dict[str, Any]) -> None:
         super().resume_window(found)
         self._played = dict(found["played"])
+        if "episodes" in self._played:  # an earlier version told of no agent
+            self._played = {f"{SUM}{name}": math.nan for name in self._learning.names} | self._played
 
     def scalars(self) -> dict[str, float]:
         """Staleness in updates, the shares of time that the learner waited, and counts of losses so far."""
@@ -285,7 +293,7 @@ class AsyncRunner(Runner):
 
     def _convert(self) -> None:
         """Converts the policy for the workers, and the exploration parameters of each."""
-        agent, count, each = self.agent, self.workers.number, self._assignment.envs_of_a_worker
+        agent, count, each = self.agent, self.workers.number, self._rows_of_a_worker
         agent.act_for(0, each, count * each)
         self._portable: Any = None
         if not agent.acts_with_noise:
@@ -299,14 +307,15 @@ class AsyncRunner(Runner):
 
     def _worker(self, index: int, incarnation: int) -> Any:
         """The actor of a new worker."""
-        agent, each, seed = self.agent, self._assignment.envs_of_a_worker, self.iteration.seed
+        agent, each, seed = self.agent, self._rows_of_a_worker, self.iteration.seed
         assignment = Assignment(
             worker=index,
             hparams=agent.hparams.to_dict(),
             user_modules=self.workers.user_modules,
             first=index * each,
             size=each,
-            environments=self.workers.number * each,
+            rows=self.workers.number * each,
+            agents=self._learning.agents,
             window=rollouts_sent_as_one(agent),
             fresh=agent.experience == "parameters",
             own_values=self._own_values[index],

@@ -58,7 +58,7 @@ def _buffer(hparams: Any, learning: Learning, learner: LearnerAssignment) -> Buf
         hparams=shard_of(hparams, agent.hparams.batch_size).to_dict(),
         user_modules=learner.user_modules,
         content=BlockContent.of(agent),
-        memory=memory_spec(agent, learner.envs_of_a_worker, length + 1, 1),
+        memory=memory_spec(agent, learner.envs_of_a_worker * learning.agents, length + 1, 1),
         length=length,
         updates=agent.updates_per_iteration(),
         seed=learner.seed,

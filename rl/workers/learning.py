@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
-from rl.errors import UsageError
+from rl.envs.agents import OwnRewards
 from rl.hparams.hparams import HParams
 from rl.memory.registry import get_memory
 from rl.memory.samples import Samples, sampled_structure
@@ -22,7 +22,14 @@ from rl.runners.actor import flat_weights
 from rl.runners.blocks import BlockContent, BlockLayout
 from rl.runners.curious import curiosity_of
 from rl.runners.iteration import Iteration
-from rl.runners.parts import make_memory, memory_class, memory_spec, reward_augmentation, start_mode
+from rl.runners.parts import (
+    make_memory,
+    memory_class,
+    memory_spec,
+    of_rows,
+    reward_augmentation,
+    start_mode,
+)
 from rl.types import Tensor
 from rl.workers.plan import rollouts_sent_as_one, shard_of, together
 from rl.workers.worker import worker_env
@@ -34,7 +41,7 @@ class LearnerAssignment(NamedTuple):
     hparams: dict[str, Any]  # HParams.to_dict, of one learner's part
     user_modules: tuple[str, ...]
     seed: int
-    num_envs: int  # B of the rollouts that it learns from
+    num_envs: int  # environments of the rollouts that it learns from, of one row or one for each agent
     workers: int  # how many there are
     envs_of_a_worker: int
 
@@ -54,33 +61,34 @@ class Learning:
 
     Attributes:
         backend: of the environments that workers play.
+        agents: rows of each environment.
+        names: of the agents whose own returns workers tell; empty: there is one.
 
     Raises:
         UsageError: agent, memory and hparams do not fit together.
     """
 
     def __init__(self, assignment: LearnerAssignment):
-        hparams: Any = HParams.from_dict(assignment.hparams).freeze()
-        env = worker_env(hparams, 1)
+        asked: Any = HParams.from_dict(assignment.hparams).freeze()
+        env = worker_env(asked, 1)
         env.close()
         self.backend: str = env.backend
-        if env.agents > 1:
-            raise UsageError(
-                f"--num_workers: {hparams.env} is played by {env.agents} agents, each a row, which workers "
-                "do not know: leave it out, or take an algorithm that sees all agents as one"
-            )
-        agent: Agent = get_algo(hparams.algo)(
-            hparams, env.observation_space, env.action_space, assignment.seed
-        )
+        self.agents: int = env.agents
+        self.names = OwnRewards(env.observation_space, env.agents).names
+        make_agent = get_algo(asked.algo)
+        hparams: Any = of_rows(asked, env.agents, make_agent.experience)
+        agent: Agent = make_agent(hparams, env.observation_space, env.action_space, assignment.seed)
+        agent.rows_of_env = env.agents
+        rows = assignment.num_envs * env.agents
         length = block_length(agent)
         jit_compile = start_mode(agent, False) == "xla"
         self.pack, self.layout = (
             loops.MetricPack(),
-            BlockLayout(BlockContent.of(agent), assignment.num_envs, length),
+            BlockLayout(BlockContent.of(agent), rows, length),
         )
         self._samples: Samples | None = None
         if hparams.buffer_shards:
-            spec = memory_spec(agent, assignment.envs_of_a_worker, length + 1, 1)
+            spec = memory_spec(agent, assignment.envs_of_a_worker * env.agents, length + 1, 1)
             memory = get_memory("rollout")(spec, hparams)
             shard, updates = shard_of(hparams, hparams.batch_size), agent.updates_per_iteration()
             self._structure = sampled_structure(memory_class(agent), spec, shard)
@@ -88,7 +96,7 @@ class Learning:
             leaves = tf.nest.flatten(self._structure)
             signature = [tf.TensorSpec([updates, *each.shape], each.dtype) for each in leaves]
         else:
-            memory = make_memory(agent, assignment.num_envs, length + 1, 1)
+            memory = make_memory(agent, rows, length + 1, 1)
             signature = [*self.layout.signature, tf.TensorSpec([], tf.int32)]
         late = not together(agent.experience, hparams)
         augment = reward_augmentation(agent)

@@ -30,9 +30,10 @@ class Assignment(NamedTuple):
     worker: int  # which one it is, from 0
     hparams: dict[str, Any]  # HParams.to_dict
     user_modules: tuple[str, ...]  # modules that register the user's own parts
-    first: int  # it plays environments first, first + 1 ... of `environments`
+    first: int  # it plays rows first, first + 1 ... of `rows`
     size: int  # how many
-    environments: int  # of all workers together
+    rows: int  # of all workers together
+    agents: int  # rows of each environment
     window: int  # rollouts that are sent as one; windows overlap, so most rollouts are sent several times
     fresh: bool  # whether every rollout begins with fresh episodes
     own_values: np.ndarray  # float32 [m], acting variables besides the weights: its own exploration
@@ -117,14 +118,14 @@ class Worker:
         self._made += 1
         self._told += tuple(collector.env.told)
         collector.env.told.clear()
-        return self._episodes.sums(self._block.numbers)
+        return self._episodes.sums(self._block.numbers, self._block.rows()[0])
 
     def _prepare(self) -> Collector:
         """Environments and policy; not in the constructor, whose errors Ray reports as the actor's death."""
         assignment = self._assignment
         import_user_modules(assignment.user_modules)
         hparams = HParams.from_dict(assignment.hparams).freeze()
-        env = watched(lambda: worker_env(hparams, assignment.size), hparams)
+        env = watched(lambda: worker_env(hparams, assignment.size // assignment.agents), hparams)
         self._policy: Any
         if self._portable is not None:
             self._policy = Converted(self._portable, assignment)
@@ -139,7 +140,7 @@ class Worker:
         collector = Collector(env, self._policy.actor, length, fresh, assignment.own_seed)
         self._block = collector.block()
         self._window = Window(assignment.window) if assignment.window > 1 else None
-        self._episodes = EpisodeSums(assignment.size, fresh)
+        self._episodes = EpisodeSums(env, fresh)
         self._collector = collector
         gc.collect()
         gc.freeze()  # imports and environments stay alive: the garbage collector need not scan them

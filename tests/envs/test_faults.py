@@ -79,6 +79,24 @@ def test_environments_that_were_made_anew_tell_of_ends_as_those_before_did():
     env.close()
 
 
+def test_a_step_that_failed_has_paid_nothing_to_any_agent_of_a_team():
+    pytest.importorskip("pettingzoo")
+    from rl.envs.pettingzoo_host import JointHost, TeamEnvs
+
+    def make():
+        return JointHost(TeamEnvs("pettingzoo:leaving_team", 1, {"pays": True}))
+
+    env, action = Watched(make(), make, "leaving_team", 30.0, 3), np.zeros((1, 3), np.int64)
+    env.reset(0)
+    well = env.step(action)[0]
+    assert well["reward"].tolist() == [[1.0, 2.0, 3.0]]
+    env.env.team.step = None  # which cannot be called
+    failed, reward, _, truncated = env.step(action)
+    assert failed["state"].tolist() == well["state"].tolist() and truncated.tolist() == [True]
+    assert failed["reward"].tolist() == [[0.0, 0.0, 0.0]] and reward.tolist() == [0.0]
+    env.close()
+
+
 def test_after_too_many_the_run_ends():
     env = host(set(range(5, 100)), "raise", restarts=2)
     env.reset(0)

@@ -13,6 +13,7 @@ from marked import few
 from rl.envs import make_env, make_eval_envs
 from rl.envs.agents import VIEWS
 from rl.envs.graph.multi_agent import AgentsView, agents_view, check_multi_agent_env
+from rl.envs.graph.wrappers import PreviousActionReward
 from rl.envs.graph_host import GraphHost
 from rl.envs.registry import get_env
 from rl.errors import UsageError
@@ -139,6 +140,22 @@ def test_an_episode_of_a_team_is_counted_once_and_pays_the_sum() -> None:
     assert ended.numpy().tolist() == [[False], [True], [False]]
     assert team.any(mask).numpy().tolist() == [[1.0], [1.0], [0.0]]
     assert team.new(terminated[0], tf.constant([False, True, False])).numpy().tolist() == [False] * 3
+
+
+def test_rows_are_told_the_action_and_the_reward_before_them() -> None:
+    env = PreviousActionReward(agents_view(Leavers(2), "rows"))
+    assert (env.agents, env.num_envs) == (3, 6)
+    seed, action = tf.constant([1, 2]), tf.constant([0, 1, 1, 1, 1, 0])
+    state, shown = env.reset(seed)
+    told = []
+    for _ in range(4):  # an episode, and its reset
+        told.append(shown.observation)
+        state, shown = env.step(state, action, seed)
+    told.append(shown.observation)
+    actions = [each["previous_action"].numpy().tolist() for each in told]
+    assert actions == [[0] * 6, *[[1, 2, 2, 2, 2, 1]] * 3, [0] * 6]
+    rewards = [each["previous_reward"].numpy()[:, 0].tolist() for each in told]
+    assert rewards == [[0] * 6, [1, 2, 3] * 2, [0, 2, 3] * 2, [0, 0, 3] * 2, [0] * 6]
 
 
 @pytest.mark.parametrize("view", few(VIEWS, ("rows", "joint")))

@@ -19,7 +19,7 @@ from rl.envs.registry import registry as envs
 from rl.errors import UsageError
 from rl.runners.evaluate import Evaluator
 from rl.runners.recording import policy_recorder
-from tests.leavers import ENV_ID, PAY, Leavers
+from tests.leavers import ENV_ID, PAY, Alike, Leavers
 
 OWN = {"return_first": 1.0, "return_second": 4.0, "return_third": 9.0}  # of each agent, while it is there
 
@@ -81,13 +81,6 @@ def test_an_evaluation_plays_whole_teams(build):
 
 @pytest.mark.parametrize("joint", [False, True])
 def test_where_all_are_paid_the_same_an_agents_own_return_ends_when_it_leaves(joint):
-    class Alike(Leavers):
-        shared_reward = True
-
-        def dynamics(self, physics, action, seed):
-            physics, reward, gone = super().dynamics(physics, action, seed)
-            return physics, tf.fill(reward.shape, 10.0), gone
-
     host = GraphHost(agents_view(Alike(2), "joint" if joint else "rows"))
     own = OwnRewards(host.observation_space, host.agents)
     before, gone, total = host.reset(0), np.zeros(host.num_envs, bool), np.zeros((2, 3))

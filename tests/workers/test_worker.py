@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from marked import rest
 
 from rl.errors import UsageError
@@ -18,6 +20,8 @@ from rl.runners.collect import EpisodeSums, joined_sums
 from rl.workers.agent_policy import noise_seed
 from rl.workers.worker import Compressed, packed, unpacked, worker_env
 
+ONE = SimpleNamespace(num_envs=1, agents=1, team_share=1.0, observation_space=spaces.Discrete(2))
+
 
 def numbers(reward, terminated, truncated, mask, life_lost=None):
     """Rows of a block of one environment, from lists over time."""
@@ -26,7 +30,7 @@ def numbers(reward, terminated, truncated, mask, life_lost=None):
 
 
 def test_episodes_are_summed_where_they_end_and_go_on_from_rollout_to_rollout():
-    episodes = EpisodeSums(1, fresh=False)
+    episodes = EpisodeSums(ONE, fresh=False)
     first = episodes.sums(numbers([1, 2, 0, 4], [0, 1, 0, 0], [0, 0, 0, 0], [1, 1, 0, 1]))
     extremes = ("episode_return_min", "episode_return_max")
     expected = {"episodes": 1, "episode_return": 3, "episode_length": 2, "transitions": 3}
@@ -42,14 +46,14 @@ def test_episodes_are_summed_where_they_end_and_go_on_from_rollout_to_rollout():
 
 
 def test_a_lost_life_is_no_end_of_an_episode():
-    episodes = EpisodeSums(1, fresh=False)
+    episodes = EpisodeSums(ONE, fresh=False)
     # The step after the loss is ignored; the game goes on, and ends with the third reward.
     found = episodes.sums(numbers([1, 0, 2], [1, 0, 1], [0, 0, 0], [1, 0, 1], [1, 0, 0]))
     assert (found["episodes"], found["episode_return"], found["episode_length"]) == (1, 3, 2)
 
 
 def test_episodes_begin_anew_where_every_rollout_does():
-    episodes = EpisodeSums(1, fresh=True)
+    episodes = EpisodeSums(ONE, fresh=True)
     for _ in range(2):
         found = episodes.sums(numbers([1, 1], [0, 0], [0, 1], [1, 1]))
         assert found["episode_return"] == 2

@@ -20,7 +20,7 @@ class PreviousActionReward(GraphEnv):
 
     def __init__(self, env: GraphEnv) -> None:
         super().__init__(env.num_envs, env.max_episode_steps)
-        self.env = env
+        self.env, self.agents, self.team_share = env, env.agents, env.team_share
         self.action_space = env.action_space
         self.observation_space = with_previous(env.observation_space, env.action_space)
 
@@ -33,7 +33,9 @@ class PreviousActionReward(GraphEnv):
 
     def step(self, state: GraphState, action: Nest, seed: Tensor) -> tuple[GraphState, TimeStep]:
         """See `GraphEnv.step`."""
-        resets = state.episode_end  # [B]
+        resets = state.episode_end  # [B], or of environments, each of which has `agents` of the rows [B]
+        if self.agents > 1:
+            resets = tf.repeat(resets, self.agents)
         state, following = self.env.step(state, action, seed)
         return state, self._told(following, _previous_action(self.action_space, action, resets))
 
