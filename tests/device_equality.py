@@ -24,6 +24,7 @@ from rl.imports import import_tensorflow
 import_tensorflow()
 
 import numpy as np
+import plain_graphs
 import tensorflow as tf
 import tiny_parts
 import tiny_team
@@ -169,9 +170,10 @@ def rewards(batch):
 
 
 def updates(path, counts, rewritten, *cases):
+    plain_graphs.note_no_stacks()
     found, counts = {}, [int(count) for count in counts.split(",")]
     for i, case in enumerate(cases):
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": i >= int(rewritten)})
+        plain_graphs.rewrite(i < int(rewritten))
         hparams = settings(*case.split(":", 2))
         batch = global_batch(hparams)
         for count in counts:
