@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import inspect
 import os
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import plain_graphs
 import pytest
 
 from rl import programs
@@ -38,8 +38,10 @@ def pytest_configure(config):
     """Imports TensorFlow as the command line does, in processes that run tests, and what a user names."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         import_tensorflow()
-        _rewrite_graphs(False)
-        _note_no_stacks()
+        plain_graphs.rewrite(False)
+        plain_graphs.note_no_stacks()
+        plain_graphs.fold_no_constants()
+        plain_graphs.share_constants()
         from rl.envs import graph_gym
 
         graph_gym.BY_XLA = False  # it compiles for longer than is played here
@@ -48,27 +50,6 @@ def pytest_configure(config):
         from rl.registry import import_user_modules
 
         import_user_modules(names.split(","))
-
-
-def _rewrite_graphs(wanted):
-    """Has TensorFlow rewrite graphs before it runs them (Grappler), or not.
-
-    In runs this short that costs more than it brings. What users run is compiled by XLA, which takes graphs
-    as they are; processes that a test starts do rewrite them."""
-    import tensorflow as tf
-
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not wanted})
-
-
-def _note_no_stacks():
-    """Has TensorFlow not note where in Python each operation is made, a seventh of the time of tracing.
-
-    Only its own message about an operation that fails would say; Python's traceback is as ever."""
-    from tensorflow.python.framework import ops
-
-    make = inspect.unwrap(ops._create_c_op)
-    if list(inspect.signature(make).parameters)[-1] == "extract_traceback":  # else it is another version
-        make.__defaults__ = (*make.__defaults__[:-1], False)
 
 
 def pytest_unconfigure(config):
@@ -99,9 +80,9 @@ def _compiled_functions():
 @pytest.fixture
 def rewritten_graphs():
     """For a test that compares what is computed here, bit for bit, with what another process computes."""
-    _rewrite_graphs(True)
+    plain_graphs.rewrite(True)
     yield
-    _rewrite_graphs(False)
+    plain_graphs.rewrite(False)
 
 
 @pytest.fixture

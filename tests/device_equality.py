@@ -1,14 +1,17 @@
 """A process with several logical processors as devices, for `tests/parallel/test_devices.py`.
 
-    python tests/device_equality.py updates PATH COUNTS CASE...
+    python tests/device_equality.py updates PATH COUNTS REWRITTEN CASE...
                                                            parameters before and after updates from one batch
     python tests/device_equality.py run SET OVERRIDES      a run on two devices, saved, continued and restored
     python tests/device_equality.py train FOLDER           the command on two devices, run again to go on
     python tests/device_equality.py begin FOLDER           a run that begins with the weights of another one
 
 A case is ALGO:KIND or ALGO:KIND:OVERRIDES, KIND the action space's; COUNTS of devices are a comma list.
-TensorFlow takes the number of logical devices once in a process.
+TensorFlow rewrites the graphs of the first REWRITTEN cases, as users' are; others run as they were traced.
+It takes the number of logical devices once in a process.
 """
+
+# ruff: noqa: E402  TensorFlow is imported as the command line does, in two thirds of the time
 
 from __future__ import annotations
 
@@ -16,7 +19,12 @@ import json
 import sys
 import tempfile
 
+from rl.imports import import_tensorflow
+
+import_tensorflow()
+
 import numpy as np
+import plain_graphs
 import tensorflow as tf
 import tiny_parts
 import tiny_team
@@ -161,9 +169,11 @@ def rewards(batch):
     return getattr(batch, "trajectory", batch).reward
 
 
-def updates(path, counts, *cases):
+def updates(path, counts, rewritten, *cases):
+    plain_graphs.note_no_stacks()
     found, counts = {}, [int(count) for count in counts.split(",")]
-    for case in cases:
+    for i, case in enumerate(cases):
+        plain_graphs.rewrite(i < int(rewritten))
         hparams = settings(*case.split(":", 2))
         batch = global_batch(hparams)
         for count in counts:

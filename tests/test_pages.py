@@ -199,6 +199,7 @@ def nothing_is_trained(monkeypatch):
     for name in ("judge", "population"):
         monkeypatch.setattr(f"rl.tune.{name}.POLL", 0.0)
     monkeypatch.setattr("rl.tune.population.Population._evaluations", lambda *_: [(10**9, 1.0)])
+    monkeypatch.setattr("rl.runners.player.Actor", lambda *_, **__: None)
     for name in ("film", "play"):
         monkeypatch.setattr(Player, name, lambda *_: None)
 

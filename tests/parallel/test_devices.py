@@ -44,16 +44,16 @@ def script(*arguments):
     return done.stdout
 
 
-def found_by(folder, counts, cases):
-    """What `updates` of the script finds."""
-    script("updates", str(folder / "found.npz"), ",".join(map(str, (1, *counts))), *cases)
+def found_by(folder, counts, cases, rewritten):
+    """What `updates` of the script finds, of whose cases the first ones' graphs are rewritten."""
+    script("updates", str(folder / "found.npz"), ",".join(map(str, (1, *counts))), str(rewritten), *cases)
     return dict(np.load(folder / "found.npz"))
 
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory):
     """Of one process that has all cases of `make test`, on one device and on two."""
-    return found_by(tmp_path_factory.mktemp("few"), (2,), FEW)
+    return found_by(tmp_path_factory.mktemp("few"), (2,), FEW, 1)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def few(tmp_path_factory):
 def test_any_number_of_devices_makes_the_same_update_of_every_algorithm_and_action_space(
     request, tmp_path, cases, counts
 ):
-    found = request.getfixturevalue("few") if cases is FEW else found_by(tmp_path, counts, cases)
+    found = request.getfixturevalue("few") if cases is FEW else found_by(tmp_path, counts, cases, len(cases))
     for case in cases:
         one = {name.split("|")[2]: each for name, each in found.items() if name.startswith(f"{case}|1|")}
         kernels = [name for name in one if name.startswith("network/") and name.endswith("kernel")]
@@ -91,7 +91,7 @@ def test_a_restart_cuts_what_runs_on_each_device_and_nothing_else(few):
 
 @pytest.mark.parametrize("counts", [(2,), pytest.param((2, 4), marks=pytest.mark.slow)])
 def test_weights_decay_alike_on_any_number_of_devices(request, tmp_path, counts):
-    found = request.getfixturevalue("few") if counts == (2,) else found_by(tmp_path, counts, [DECAYED])
+    found = request.getfixturevalue("few") if counts == (2,) else found_by(tmp_path, counts, [DECAYED], 1)
     found = {key.removeprefix(f"{DECAYED}|"): each for key, each in found.items() if key.startswith(DECAYED)}
     for name in [key.removeprefix("1|") for key in found if key.startswith("1|")]:
         for count in counts:

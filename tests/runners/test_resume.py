@@ -133,6 +133,7 @@ def final_state(run_dir: Path) -> dict[str, np.ndarray]:
 def kill_again_and_again(command, tmp_path, assert_same_bits, kills, compile_mode, rows_each=16):
     settings = {
         "compile": compile_mode,
+        "act_backend": "compiled",  # each of three processes would convert for longer than it evaluates
         "checkpoint_period": 0,
         "log_period": 64,
         "eval_period": 64 * rows_each,
