@@ -34,7 +34,7 @@ test-all:  ## all tests
 torture:  ## faults of all kinds done to small runs, hours; goes on where it ended: ARGS="--kinds ... --faults N"
 	@$(RUN) python benchmarks/torture.py $(ARGS)
 
-lint:  ## style, formatting, types, lengths of files and functions, arrows among imports, pages
+lint:  ## style, formatting, types, lengths and docstrings, arrows among imports, pages
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
 	@$(RUN) mypy rl k8s tools

@@ -19,7 +19,7 @@ PROGRAM = "train.py"
 
 
 def learners(proc: Path = Path("/proc")) -> list[int]:
-    """Ids of the processes that run `python train.py`."""
+    """Returns the ids of the processes that run `python train.py`."""
     found = []
     for folder in proc.iterdir():
         if not folder.name.isdecimal():

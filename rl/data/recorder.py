@@ -239,7 +239,7 @@ class Recorder:
             self._journal.sync()
 
     def saved(self) -> None:
-        """Is called after the checkpoint was written: a large journal becomes a shard. Raises as `add`."""
+        """Turns a large journal into a shard; call it after the checkpoint was written. Raises as `add`."""
         if self._journal is not None and self._journal.size >= LARGE:
             self._end(go_on=True, reopen=True)
 

@@ -80,7 +80,8 @@ class ALEHost(HostEnv):
         return self._turned(observation)
 
     def step(self, action: Nest) -> HostStep:
-        """See `HostEnv.step`."""
+        """Steps all games once, as `HostEnv.step` says. With `episodic_life` the step after the loss of a
+        life does nothing, and what it earns is told a step later."""
         action = self.encode(action)
         if self.life_lost is not None:
             action = np.where(self._idle, 0, action)  # nothing is done
@@ -125,7 +126,8 @@ class FireReset(gymnasium.Wrapper):
     """Presses fire after a reset, where the game waits for it."""
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict]:
-        """See Gymnasium."""
+        """Resets the environment, and presses fire where the game waits for it; returns observation and info,
+        as Gymnasium's `reset` does."""
         observation, info = self.env.reset(**kwargs)
         meanings = self.env.unwrapped.get_action_meanings()
         if len(meanings) >= 3 and meanings[1] == "FIRE":

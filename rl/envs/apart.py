@@ -40,15 +40,22 @@ class ApartEnv(gymnasium.Env):
         self.render_mode = kwargs.get("render_mode")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
-        """See Gymnasium."""
+        """Resets the environment in the child process; returns observation and info, as Gymnasium's `reset`
+        does.
+
+        Raises:
+            UsageError: the child died. What the environment raises there is raised here.
+        """
         return self._call("reset", seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
-        """See Gymnasium."""
+        """Steps the environment in the child process; returns what Gymnasium's `step` does, and raises as
+        `reset`."""
         return self._call("step", action)
 
     def render(self) -> Any:
-        """See Gymnasium."""
+        """Returns the picture that the child process draws, as Gymnasium's `render` does; raises as
+        `reset`."""
         return self._call("render")
 
     def close(self) -> None:

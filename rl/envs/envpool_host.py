@@ -113,7 +113,7 @@ class EnvPoolHost(HostEnv):
         return self._observed(*self._pool.reset())
 
     def step(self, action: Nest) -> HostStep:
-        """See `HostEnv.step`."""
+        """Steps the pool once, as `HostEnv.step` says, and sets `life_lost` where there are lives."""
         if self._timed:
             return self._step_timed(self.encode(action))
         observation, reward, terminated, truncated, info = self._pool.step(self.encode(action))

@@ -115,7 +115,8 @@ class Watched(HostWrapper):
         self._listener: Told | None = None  # who is told of ends
 
     def reset(self, seed: int) -> Nest:
-        """See `HostEnv.reset`."""
+        """Starts all episodes anew; returns observation [B, ...]. Environments that fail or hang are made
+        anew and reset again. Raises as the class says."""
         self._seed, self._fresh = seed, None
         while True:
             try:
@@ -129,7 +130,8 @@ class Watched(HostWrapper):
         return observation
 
     def step(self, action: Nest) -> HostStep:
-        """See `HostEnv.step`."""
+        """Steps all environments once, as `HostEnv.step` says. Where that fails, all are made anew, and all
+        episodes are told to be truncated. Raises as the class says, and `Redo` where `redo`."""
         if self._fresh is not None:
             return self._begun(self._fresh)
         try:
@@ -146,7 +148,8 @@ class Watched(HostWrapper):
         return result
 
     def tell_ends(self, told: Told) -> None:
-        """See `HostEnv.tell_ends`; environments that are made anew tell as well."""
+        """Calls `told` from now on where an episode ends, as `HostEnv.tell_ends` says; environments that are
+        made anew do so as well."""
         self._listener = told
         super().tell_ends(told)
 
@@ -281,7 +284,7 @@ class _Limit:
         self._inside = False
 
     def close(self) -> None:
-        """Is called when it is used no more."""
+        """Ends the thread's looks at it; call it when it is used no more."""
         _limits.discard(self)
 
     @property
@@ -290,7 +293,8 @@ class _Limit:
         return self._inside and self._asked == self._number
 
     def look(self, seconds: float) -> None:
-        """Is called by the thread, `seconds` after the last time."""
+        """Interrupts what has hung for `timeout`, and ends the process where that is impossible. The thread
+        calls it, `seconds` after the last time."""
         number = self._number
         if not self._inside or number != self._seen:
             self._seen, self._waited = number, 0.0

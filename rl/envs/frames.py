@@ -44,14 +44,14 @@ class FrameStackHost(HostWrapper):
         self._stack = np.zeros((env.num_envs, *self.observation_space.shape), space.dtype)
 
     def reset(self, seed: int) -> Nest:
-        """See `HostEnv.reset`."""
+        """Starts all episodes anew; returns stacks [B, H, W, frames * C] of each one's first picture."""
         self._starts = np.ones(self.num_envs, np.bool_)
         stacked = self._push(super().reset(seed))
         self._starts = np.zeros(self.num_envs, np.bool_)
         return stacked
 
     def step(self, action: Nest) -> HostStep:
-        """See `HostEnv.step`."""
+        """Steps all environments once, as `HostEnv.step` says; observation: stacks [B, H, W, frames * C]."""
         observation, reward, terminated, truncated = super().step(action)
         stacked = self._push(observation)
         self._starts = terminated | truncated

@@ -108,12 +108,13 @@ class DrawnChannels(gymnasium.Wrapper):
         self._board: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
-        """See Gymnasium."""
+        """Resets the environment, and keeps the board for `render`; returns observation and info, as
+        Gymnasium's `reset` does."""
         self._board, info = self.env.reset(seed=seed, options=options)
         return self._board, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
-        """See Gymnasium."""
+        """Steps the environment, and keeps the board for `render`; returns what Gymnasium's `step` does."""
         self._board, *rest = self.env.step(action)
         return self._board, *rest
 

@@ -122,7 +122,7 @@ class GraphHost(HostEnv):
         self._told: Told | None = None
 
     def reset(self, seed: int) -> Nest:
-        """See `HostEnv.reset`."""
+        """Starts episodes in all B copies from that seed; returns observation [B, ...]."""
         self._key, self._count = random.key(seed), 0
         if self._start is None:
             self._start = tf.function(self.env.reset, jit_compile=graph_gym.BY_XLA, autograph=False)
@@ -130,7 +130,8 @@ class GraphHost(HostEnv):
         return _arrays(step.observation)
 
     def step(self, action: Nest) -> HostStep:
-        """See `HostEnv.step`."""
+        """Steps all B copies once by the compiled function; returns what `HostEnv.step` says. `reset` comes
+        first."""
         assert self._start is not None, "reset comes first"
         action = tf.constant(np.asarray(action), self.action_space.dtype)
         inputs = [*tf.nest.flatten(self._state), action, self._key, tf.constant(self._count)]
@@ -147,7 +148,8 @@ class GraphHost(HostEnv):
         return _arrays(step.observation), reward, terminated, truncated
 
     def tell_ends(self, told: Told) -> None:
-        """See `HostEnv.tell_ends`; what is told is the environment's `GraphEnv.info`."""
+        """Calls `told` from now on where an episode ends, with the number of its copy and what
+        `GraphEnv.info` says of its last step, numbers by name; never where that says nothing."""
         self._told = told
 
     def _compiled(self, inputs: list[Any]) -> Any:
@@ -167,13 +169,14 @@ class GraphHost(HostEnv):
         return tf.function(move, specs, jit_compile=by_xla, autograph=False).get_concrete_function()
 
     def render(self) -> np.ndarray:
-        """See `HostEnv.render`; UsageError where the environment draws no pictures."""
+        """Returns the picture of the first copy, uint8 [H, W, 3]. Raises UsageError where the environment
+        draws none."""
         if not isinstance(self.env, AgentsView | Versus):
             raise UsageError(f"{type(self.env).__name__} draws no pictures")
         return self.env.draw(self._state)
 
     def close(self) -> None:
-        """See `HostEnv.close`."""
+        """Does nothing: there is nothing to free."""
 
 
 def _arrays(nest: Nest) -> Nest:

@@ -79,7 +79,8 @@ class GymHost(HostEnv):
         return self._batch(observations)
 
     def step(self, action: Nest) -> HostStep:
-        """See `HostEnv.step`. Raises UsageError for an environment whose `step` is not Gymnasium's."""
+        """Steps each environment once; returns what `HostEnv.step` says. Raises UsageError for an environment
+        whose `step` is not Gymnasium's: not of five values, or with None for the reward."""
         reward = np.zeros(self.num_envs, np.float32)  # [B]
         terminated = np.zeros(self.num_envs, np.bool_)  # [B]
         truncated = np.zeros(self.num_envs, np.bool_)  # [B]
@@ -107,7 +108,8 @@ class GymHost(HostEnv):
         return self._batch(observations), reward, terminated, truncated
 
     def tell_ends(self, told: Told) -> None:
-        """See `HostEnv.tell_ends`."""
+        """Calls `told` from now on where an episode ends, with the number of its environment and the info of
+        its last step."""
         self._told = told
 
     def render(self) -> np.ndarray:
@@ -230,7 +232,7 @@ class GymVectorHost(HostEnv):
         return np.array(self.env.reset(seed=env_seeds(seed, 1)[0])[0], self.observation_space.dtype)
 
     def step(self, action: Nest) -> HostStep:
-        """See `HostEnv.step`."""
+        """Steps the vector environment once; returns what `HostEnv.step` says, in arrays of its own."""
         observation, reward, terminated, truncated, _ = self.env.step(self.encode(action))
         return (  # copies: a vector environment may write its next step into the same arrays
             np.array(observation, self.observation_space.dtype),

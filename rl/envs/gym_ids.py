@@ -57,7 +57,7 @@ def gym_look(env_id: str, env_kwargs: dict[str, Any], wrappers: Sequence[str] = 
 
 
 def gym_make(env_id: str, kwargs: dict[str, Any]) -> Any:
-    """Gymnasium's environment of that id, or the one that the caller's function of that name makes.
+    """Makes Gymnasium's environment of that id, or the one that the caller's function of that name makes.
 
     Raises:
         UsageError: as `call_gym`, or it lacks a space.
@@ -104,7 +104,8 @@ def draws_by_opengl(env_id: str) -> bool:
 
 
 def gym_spec(env_id: str) -> Any:
-    """Gymnasium's EnvSpec, or what stands for it (`rl.envs.own.Made`); `gym_has` has imported its module."""
+    """Returns Gymnasium's EnvSpec of that id, or what stands for it (`rl.envs.own.Made`). Call `gym_has`
+    before: it imports the module that registers the id."""
     import gymnasium
 
     from rl.envs.own import made
@@ -191,7 +192,7 @@ def is_callers_own(env_id: str) -> bool:
 
 
 def gym_ids() -> list[str]:
-    """Gymnasium's ids, with those of this package's `*_gym.py` files."""
+    """Returns Gymnasium's ids, with those of this package's `*_gym.py` files, which it imports."""
     import gymnasium
 
     for path in sorted(Path(__file__).parent.glob("*_gym.py")):
@@ -220,7 +221,8 @@ def cut_after(env_id: str, env_kwargs: Mapping[str, Any]) -> int | None:
 def gym_vector(
     env_id: str, num_envs: int, env_kwargs: dict[str, Any], max_episode_steps: int | None
 ) -> gymnasium.vector.VectorEnv | None:
-    """Gymnasium's own vector form of an environment, if it has one of our autoreset and Box observations."""
+    """Makes Gymnasium's own vector form of an environment, of `num_envs` copies; None where there is none
+    that resets at the next step and has Box observations. Raises as `call_gym`."""
     import gymnasium
 
     if gym_spec(env_id).vector_entry_point is None:

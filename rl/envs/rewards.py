@@ -74,7 +74,8 @@ def shaped(
 
 
 def height_and_speed(state: Tensor) -> Tensor:
-    """A potential for MountainCar: distance from the bottom of the valley, and speed.
+    """Computes a potential for MountainCar, distance from the bottom of the valley and speed: [...] of states
+    [..., 2].
 
     phi = 10 (|position + pi/6| + 10 |velocity|), from 0 at rest at the bottom to about 18.
     """
@@ -83,7 +84,8 @@ def height_and_speed(state: Tensor) -> Tensor:
 
 
 def energy(state: Tensor) -> Tensor:
-    """A potential for MountainCar: its mechanical energy, which no unforced step changes.
+    """Computes a potential for MountainCar, its mechanical energy, which no unforced step changes: [...] of
+    states [..., 2].
 
     The car's velocity falls by 0.0025 cos(3 position) a step, so that its energy is velocity^2 / 2 +
     0.0025 sin(3 position) / 3; phi is 5000 times the energy above that at the bottom of the valley: 0 at rest

@@ -99,14 +99,16 @@ class PreviousActionRewardHost(HostWrapper):
         self._nothing = create_empty_array(env.action_space, env.num_envs)
 
     def reset(self, seed: int) -> Nest:
-        """See `HostEnv.reset`."""
+        """Starts all episodes anew; returns observation [B, ...], which tells no action before it, and reward
+        0."""
         self._ended = np.zeros(self.num_envs, np.bool_)
         everywhere = np.ones(self.num_envs, np.bool_)
         reward = np.zeros(self.num_envs, np.float32)
         return self._told(super().reset(seed), self._nothing, reward, everywhere)
 
     def step(self, action: Nest) -> HostStep:
-        """See `HostEnv.step`."""
+        """Steps all environments once, as `HostEnv.step` says; the observation tells `action` and the reward,
+        and no action where the step was an autoreset."""
         resets = self._ended  # [B]
         observation, reward, terminated, truncated = super().step(action)
         self._ended = terminated | truncated

@@ -103,7 +103,7 @@ class FQE(Agent[FQEHParams]):
         copy_weights(self.networks["network"], self.networks["target_network"], 1.0)
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
-        """Always raises TypeError: it values a policy, and is none."""
+        """Raises TypeError always: fitted Q evaluation values a policy, and is none."""
         raise TypeError("fitted Q evaluation values a policy, and is none")
 
     def after_update(self) -> None:
@@ -120,7 +120,8 @@ class FQE(Agent[FQEHParams]):
         return loss * batch.mask, {"td_error": masked_mean(size, batch.mask)}, None
 
     def q(self, observation: Nest, action: Tensor, name: str = "network") -> Tensor:
-        """Values of actions [N, ...] by each critic, [C, N]."""
+        """Returns the values of actions [N, ...] at observations [N, ...] by each critic, [C, N], of the
+        networks that `name` names."""
         network = self.networks[name]
         if not self.discrete:
             return network(observation, self._code(action))[:, :, 0]
@@ -128,8 +129,8 @@ class FQE(Agent[FQEHParams]):
         return select(values, tf.broadcast_to(action, values.shape[:2]))
 
     def value(self, observation: Nest, policy: Tensor, name: str = "network") -> Tensor:
-        """Values of observations by each critic, [C, N]; policy: its probabilities [N, A], or its actions
-        [N, M, ...]."""
+        """Returns the values of observations [N, ...] by each critic, [C, N], of the networks that `name`
+        names. policy: its probabilities [N, A] of discrete actions, or its actions [N, M, ...]."""
         if self.discrete:
             return tf.reduce_sum(self.networks[name](observation) * policy, -1)
         count = policy.shape[1]

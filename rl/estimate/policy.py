@@ -58,8 +58,8 @@ class DataPolicy:
         return self.sampled or not isinstance(self.agent.action_space, spaces.Box)
 
     def log_prob(self) -> np.ndarray:
-        """Log-probabilities (of a Box densities) of the data's actions, [N] float64; -inf where the policy
-        never takes one."""
+        """Returns the policy's log-probabilities (of a Box, log densities) of the data's actions, [N] float32
+        or float64; -inf where the policy never takes one."""
         action = self._data.action
         if self.discrete:
             chances = self.probabilities()[self._before]  # [N, A]
@@ -73,7 +73,8 @@ class DataPolicy:
         return np.where(same, 0.0, -np.inf)
 
     def probabilities(self) -> np.ndarray:
-        """The probabilities of all actions of a Discrete space at all observations, [N + E, A] float64."""
+        """Returns the policy's probabilities of all actions of a Discrete space at all observations of the
+        data, [N + E, A] float64."""
         count = int(self.agent.action_space.n)
 
         def chances(output: PolicyOutput, _: Any, own: Tensor) -> Tensor:
@@ -93,8 +94,8 @@ class DataPolicy:
         return found / found.sum(-1, keepdims=True)
 
     def actions(self) -> np.ndarray:
-        """Its actions at all observations, [N + E, M, ...]: the one of a deterministic policy (M = 1), or M
-        samples, clipped to the bounds of the action space."""
+        """Returns the policy's actions at all observations of the data, [N + E, M, ...]: the one of a
+        deterministic policy (M = 1), or M samples, clipped to the bounds of the action space."""
         seeds = range(SAMPLES if self.sampled else 1)
         drawn = self._drawn(lambda *row: row[2], self._data.observation, (), seeds, self.sampled)
         return np.stack(drawn, 1)

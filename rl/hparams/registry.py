@@ -17,7 +17,8 @@ get_hparams = registry.get
 
 
 def register(make: Callable[[], AnyHParams]) -> Callable[..., AnyHParams]:
-    """Decorator: puts a set into the registry, and lets others be made of it by calling it with what differs.
+    """Puts a set into the registry, as its decorator, and lets others be made of it by calling it with what
+    differs.
 
     `ppo_pong(lr=1e-3, model=dict(hidden=(256,)))` is `ppo_pong()` with these values assigned; mappings of
     values that several sets share come before the keywords, as in `HParams.of`.

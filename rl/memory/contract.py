@@ -23,7 +23,7 @@ class Memory(Protocol):
         """Takes in a rollout [T, B]; T is static."""
 
     def sample(self, seed: Tensor, step: Tensor) -> Nest:
-        """A batch, of one static shape: a `Batch` or a `SequenceBatch`.
+        """Draws a batch, of one static shape: a `Batch` or a `SequenceBatch`.
 
         seed: int32 [2]; step: environment steps so far, for schedules.
         """
@@ -33,16 +33,17 @@ class Memory(Protocol):
         sampled (default: now)."""
 
     def can_sample(self) -> Tensor:
-        """Whether `min_replay_size` is reached, bool scalar."""
+        """Says whether `min_replay_size` is reached, bool scalar."""
 
     def size(self) -> Tensor:
-        """Places that may be sampled, int32 scalar."""
+        """Returns how many places may be sampled, int32 scalar."""
 
     def written(self) -> Tensor:
-        """Rows ever added, int64 scalar."""
+        """Returns how many rows were ever added, int64 scalar."""
 
     def appended(self) -> dict[str, int]:
-        """The append-only variables (`Ring.appended`): name to rows ever appended."""
+        """Returns the append-only variables (`Ring.appended`), by name, each with the number of places ever
+        written."""
 
     def cut(self) -> None:
         """Ends the running episodes as truncated, for environments that are restarted."""

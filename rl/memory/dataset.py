@@ -31,11 +31,12 @@ class FromFiles:
         return {} if self.tree is None else self.tree.variables
 
     def add(self, trajectory: Trajectory) -> None:
-        """Always raises TypeError: nothing can be added to the data of files."""
+        """Raises TypeError always: nothing can be added to the data of files."""
         raise TypeError("memory dataset is filled from files, and never from an environment")
 
     def draw(self, seed: Tensor, count: int, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(indices, sample weights, masks) of a sample, as `Priorities.draw`: [count] each."""
+        """Draws `count` transitions or sequences: by `Priorities.draw`, or, without priorities, uniformly,
+        with weights and masks of 1. Returns indices, sample weights and masks, [count] each."""
         if self.tree is not None:
             return self.tree.draw(seed, count, step)
         ones = tf.ones([count])
@@ -115,7 +116,7 @@ class Dataset(FromFiles):
         return Columns(arrays_of(seen, data.observation), arrays_of(acted, data.action), *summed)
 
     def sample(self, seed: Tensor, step: Tensor) -> Batch:
-        """A batch of `batch_size` transitions.
+        """Draws a batch of `batch_size` transitions.
 
         Args:
             seed: int32 [2].
@@ -160,7 +161,8 @@ class DatasetChunk(Dataset):
         self.count = self._held
 
     def columns(self, data: Any) -> Columns:
-        """As `Dataset.columns`, padded to the capacity."""
+        """Returns what is held of data, as arrays padded with zeros to the capacity (`steps` and
+        `observations` rows)."""
         found, (steps, observations) = super().columns(data), self._room
 
         def padded(x: np.ndarray, rows: int) -> np.ndarray:

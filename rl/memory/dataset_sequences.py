@@ -61,7 +61,7 @@ class DatasetSequences(FromFiles):
         )
 
     def sample(self, seed: Tensor, step: Tensor) -> SequenceBatch:
-        """A batch of `batch_size` sequences; the states that they begin with are zeros.
+        """Draws a batch of `batch_size` sequences; the states that they begin with are zeros.
 
         Args:
             seed: int32 [2].

@@ -56,7 +56,8 @@ class Hindsight(Uniform):
         self._next_episode.assign(number[-1] + resets[-1])
 
     def sample(self, seed: Tensor, step: Tensor) -> Batch:
-        """A batch of `batch_size` transitions, as `Uniform.sample`, then with goals in hindsight."""
+        """Draws a batch of `batch_size` transitions as `Uniform.sample` does, and gives most of them another
+        goal, as the class says. seed: int32 [2]; step: not used."""
         place_seed, goal_seed = random.split(seed, 2)
         return self._in_hindsight(super().sample(place_seed, step), goal_seed)
 
@@ -78,7 +79,7 @@ class Hindsight(Uniform):
         )
 
     def later(self, place: Tensor) -> Tensor:
-        """How many stored rows follow those at `place` [N] in their episodes, int32 [N]."""
+        """Returns how many stored rows follow those at `place` [N] in their episodes, int32 [N]."""
         ring, episode = self.ring, self._episode
         most = ring.position - 1 - place // ring.num_envs
         most = tf.where(most < 0, most + ring.rows, most)  # [N] rows up to the newest one

@@ -53,7 +53,8 @@ class Mixed:
         self.played.add(trajectory)
 
     def sample(self, seed: Tensor, step: Tensor) -> Batch:
-        """A batch of `batch_size` transitions, first those of the replay memory."""
+        """Draws a batch of `batch_size` transitions, first those of the replay memory, then those of the
+        data. seed: int32 [2]; step: environment steps so far."""
         played_seed, data_seed = random.split(seed, 2)
         data = self.data.sample(data_seed, step)._replace(next_action=())
         played = self.played.sample(played_seed, step)

@@ -47,16 +47,16 @@ class Priorities(SumTree):
         return {**tree, "largest_leaf": self._largest}
 
     def leaves(self) -> np.ndarray:
-        """All leaves, float32 `[capacity]`. Eager, on the host."""
+        """Returns all leaves, float32 `[capacity]`. Eager, on the host."""
         leaves: np.ndarray = self._levels[0].numpy()[: self.capacity]
         return leaves
 
     def largest(self) -> Tensor:
-        """The largest leaf so far, which is what a new one gets: float32 scalar, 1 at first."""
+        """Returns the largest leaf so far, which is what a new one gets: float32 scalar, 1 at first."""
         return self._largest.read_value()
 
     def draw(self, seed: Tensor, count: int, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """A stratified sample with probability P(i) = p_i^alpha / sum_k p_k^alpha.
+        """Draws a stratified sample of leaves with probability P(i) = p_i^alpha / sum_k p_k^alpha.
 
         Args:
             seed: int32 [2].

@@ -47,7 +47,7 @@ class Prioritized(Replay):
         self.tree.set_range(first, tf.concat([leaves, tf.zeros([unready * batch])], 0))
 
     def sample(self, seed: Tensor, step: Tensor) -> Batch:
-        """A stratified batch of `batch_size` transitions, weighted as `Priorities.draw` says.
+        """Draws a stratified batch of `batch_size` transitions, weighted as `Priorities.draw` says.
 
         A slot is empty (mask and sample_weight 0) only while nothing can be sampled.
 

@@ -71,18 +71,20 @@ class Replay(RingMemory):
         self.ring = Ring(spec, rows)
 
     def sample(self, seed: Tensor, step: Tensor) -> Batch:
-        """A batch of `batch_size` transitions, `transitions(place, ...)` of the places that are chosen."""
+        """Draws a batch of `batch_size` transitions: `transitions(place, ...)` of the places that a subclass
+        chooses. seed: int32 [2]; step: environment steps so far."""
         raise NotImplementedError
 
     def update_priorities(self, batch: Batch, priorities: Tensor, written: Tensor | None = None) -> None:
         """Does nothing; prioritized memories override it."""
 
     def size(self) -> Tensor:
-        """Places that may be sampled, int32 scalar; autoreset steps among them count."""
+        """Returns how many places may be sampled, int32 scalar; autoreset steps among them count."""
         return tf.maximum(self.ring.filled - self.n_step - self.ring.incomplete, 0) * self.ring.num_envs
 
     def transitions(self, place: Tensor, sample_weight: Tensor, mask: Tensor) -> Batch:
-        """The n-step transitions that start at `place` [N], which may be sampled."""
+        """Builds the n-step transitions that start at `place` [N], which may be sampled; sample_weight and
+        mask [N] become the batch's."""
         ring, n = self.ring, self.n_step
         if n == 1:
             flags = ring.flags(place)  # [N]

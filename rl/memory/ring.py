@@ -107,13 +107,13 @@ class Ring:
         return self._written.read_value()
 
     def overwritten(self, row: Tensor, written: Tensor) -> Tensor:
-        """Whether the rows `row` (int32, any shape) were overwritten since `written` rows had been added;
-        bool of its shape."""
+        """Says whether the rows `row` (int32, any shape) were overwritten since `written` rows had been
+        added; bool of its shape."""
         order = (tf.cast(row, tf.int64) - written) % self.rows  # 0: the first that was written since
         return order < self.written - written
 
     def appended(self) -> dict[str, int]:
-        """The append-only variables, by name, each with the number of places ever written. Eager."""
+        """Returns the append-only variables, by name, each with the number of places ever written. Eager."""
         places = int(self._written.numpy()) * self.num_envs
         return dict.fromkeys([*self._observation, *self._action, *self._extras], places)
 
@@ -123,7 +123,8 @@ class Ring:
         return tf.maximum(self.filled + self.history - self.rows, 0)
 
     def wrap(self, place: Tensor) -> Tensor:
-        """`place` brought from [-L, 2 L) into [0, L); by comparing: an integer division costs more."""
+        """Brings `place` from [-L, 2 L) into [0, L), of L places; by comparing: an integer division costs
+        more."""
         place = tf.where(place >= self.places, place - self.places, place)
         return tf.where(place < 0, place + self.places, place)
 
@@ -160,7 +161,8 @@ class Ring:
         self._written.assign_add(steps)
 
     def observation(self, place: Tensor) -> Nest:
-        """The observations at `place` [N] (or of any shape), each [N, ...]; pictures with their stacks."""
+        """Returns the observations at `place` [N] (or of any shape), each [N, ...]; pictures with their
+        stacks."""
         pairs = zip(self._observation.values(), tf.nest.flatten(self._observation_spec), strict=True)
         back = self._history_places(place) if self.frames > 1 else []
         found = []
@@ -182,20 +184,21 @@ class Ring:
         return found
 
     def action(self, place: Tensor) -> Nest:
-        """The actions at `place` [N], each [N, ...]."""
+        """Returns the actions at `place` [N], each [N, ...]."""
         found = [tf.gather(each, place) for each in self._action.values()]
         return tf.nest.pack_sequence_as(self._action_spec, found)
 
     def extras(self, place: Tensor) -> dict[str, Tensor]:
-        """The trajectory extras of the transitions at `place`, by name, float32 of its shape each."""
+        """Returns the trajectory extras of the transitions at `place`, by name, float32 of its shape each."""
         return {name.removeprefix("extras/"): tf.gather(each, place) for name, each in self._extras.items()}
 
     def reward(self, place: Tensor) -> Tensor:
-        """The rewards that followed the actions at `place`, float32 of its shape."""
+        """Returns the rewards that followed the actions at `place`, float32 of its shape."""
         return tf.gather(self._reward, place)
 
     def flags(self, place: Tensor) -> Tensor:
-        """The bits TERMINATED, TRUNCATED, TRANSITION of `place`, uint8 of its shape; 0 if never written."""
+        """Returns the bits TERMINATED, TRUNCATED, TRANSITION of `place`, uint8 of its shape; 0 if never
+        written."""
         return tf.gather(self._flags, place)
 
     def cut(self) -> None:

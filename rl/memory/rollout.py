@@ -24,7 +24,7 @@ class Rollout:
     def add(self, trajectory: Trajectory) -> None: ...
 
     def sample(self, seed: Tensor, step: Tensor) -> Batch:
-        """Always raises TypeError: nothing is kept that could be sampled."""
+        """Raises TypeError always: nothing is kept that could be sampled."""
         raise TypeError(
             "the rollout memory keeps no transitions: on-policy algorithms take the trajectory itself"
         )

@@ -30,7 +30,7 @@ class Samples:
         self._batches = batches
 
     def sample(self, i: Tensor) -> Nest:
-        """The i-th batch."""
+        """Returns the i-th batch of the iteration, each tensor [N, ...]; i: integer scalar."""
         return tf.nest.map_structure(lambda x: tf.gather(x, i), self._batches)
 
     def update_priorities(self, i: Tensor, batch: Nest, priorities: Tensor) -> None:
@@ -43,8 +43,8 @@ class Samples:
 
 
 def sampled_structure(make_memory: Callable[..., Memory], spec: MemorySpec, hparams: Any) -> Nest:
-    """The structure of a memory's batch, with TensorSpecs in place of tensors. To find it, a memory is made
-    that is as small as the hparams allow.
+    """Returns the structure of a memory's batch, with TensorSpecs in place of tensors. To find it, a memory
+    is made that is as small as the hparams allow.
 
     Raises:
         UsageError: the hparams do not fit together.
@@ -68,7 +68,7 @@ def sampled_structure(make_memory: Callable[..., Memory], spec: MemorySpec, hpar
 
 
 def traced_structure(function: Callable[..., Nest], *arguments: Tensor) -> Nest:
-    """The structure of a function's result, with TensorSpecs in place of tensors; traces it without
-    running."""
+    """Returns the structure of a function's result, with TensorSpecs in place of tensors; traces the function
+    without running it."""
     found = tf.function(function, autograph=False).get_concrete_function(*arguments).structured_outputs
     return tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), found)

@@ -90,7 +90,7 @@ class Sequence(RingMemory):
         self.tree.set_range(first, tf.concat([ready, unready], 0))
 
     def sample(self, seed: Tensor, step: Tensor) -> SequenceBatch:
-        """A stratified batch of `batch_size` sequences, weighted as `Priorities.draw` says.
+        """Draws a stratified batch of `batch_size` sequences, weighted as `Priorities.draw` says.
 
         A slot is empty (mask and sample_weight 0) only while no sequence is complete.
 
@@ -115,7 +115,7 @@ class Sequence(RingMemory):
         self.tree.update(batch.index, priorities)
 
     def size(self) -> Tensor:
-        """Steps in the rollouts whose sequences may be sampled, int32 scalar."""
+        """Returns how many steps are in the rollouts whose sequences may be sampled, int32 scalar."""
         stored = self.ring.filled // self.period
         lost = tf.maximum(stored + self.lost - self.rollouts, 0)
         return tf.maximum(stored - (self.span - 1) - lost, 0) * self.period * self.num_envs

@@ -25,7 +25,8 @@ class MemorySpec(NamedTuple):
 
 
 def leaf_names(root: str, spec: Nest) -> list[str]:
-    """One name per tensor of the nest, in `tf.nest` order: `root`, or `root/key/0` where it is nested."""
+    """Returns one name per tensor of the nest, in `tf.nest` order: `root`, or `root/key/0` where it is
+    nested."""
     if isinstance(spec, dict):
         return [name for key in sorted(spec) for name in leaf_names(f"{root}/{key}", spec[key])]
     if isinstance(spec, tuple):

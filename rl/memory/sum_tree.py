@@ -51,11 +51,11 @@ class SumTree:
         return {f"level_{level}": each for level, each in enumerate(self._levels)}
 
     def total(self) -> Tensor:
-        """The sum of all leaves, float32 scalar."""
+        """Returns the sum of all leaves, float32 scalar."""
         return tf.reduce_sum(self._levels[-1].read_value())
 
     def get(self, index: Tensor) -> Tensor:
-        """Values of the leaves `index`, float32 of its shape."""
+        """Returns the values of the leaves `index`, float32 of its shape."""
         return tf.gather(self._levels[0], index)
 
     def set(self, index: Tensor, value: Tensor) -> None:
@@ -110,7 +110,7 @@ class SumTree:
         self._levels[level].scatter_update(tf.IndexedSlices(sums[:, 0], index))
 
     def sample(self, seed: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Stratified sampling: one leaf from each of `count` equal slices of the total.
+        """Draws a stratified sample of leaves: one from each of `count` equal slices of the total.
 
         Returns:
             index: int32 [count], ascending but for rounding; leaves come with probability value / total.

@@ -18,7 +18,7 @@ class Uniform(Replay):
     """Every stored transition is sampled with equal probability, with replacement."""
 
     def sample(self, seed: Tensor, step: Tensor) -> Batch:
-        """A batch of `batch_size` transitions.
+        """Draws a batch of `batch_size` transitions.
 
         Autoreset steps lie among the transitions. Of four candidates for each slot the first transition is
         taken: that keeps all transitions equally likely, and a slot stays empty (mask and sample_weight 0)

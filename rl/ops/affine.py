@@ -16,8 +16,8 @@ _APART = contextvars.ContextVar("bias_apart", default=False)
 
 @contextlib.contextmanager
 def bias_apart() -> Iterator[None]:
-    """Inside, `affine` adds the bias by itself, for networks in which the bias as a row of the kernel is
-    slower."""
+    """Makes `affine` add the bias by itself in the `with` block, for networks in which the bias as a row of
+    the kernel is slower."""
     token = _APART.set(True)
     try:
         yield

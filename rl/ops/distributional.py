@@ -10,7 +10,8 @@ from rl.types import Tensor
 
 
 def support(value_min: float, value_max: float, atoms: int) -> np.ndarray:
-    """The atoms z_i, evenly spaced over [value_min, value_max], float32 [K] (Bellemare et al. 2017, sect. 4).
+    """Returns the atoms z_i of a categorical distribution, evenly spaced over [value_min, value_max], float32
+    [K] (Bellemare et al. 2017, section 4).
 
     Args:
         atoms: K, at least 2.
@@ -19,12 +20,13 @@ def support(value_min: float, value_max: float, atoms: int) -> np.ndarray:
 
 
 def select(values: Tensor, action: Tensor) -> Tensor:
-    """values[i, action[i]]: values [N, A, K], action [N] int. Returns [N, K]."""
+    """Selects values[i, action[i]], the distribution [N, K] of each action taken: values [N, A, K], action
+    [N] int."""
     return tf.reduce_sum(values * tf.one_hot(action, values.shape[1], dtype=values.dtype)[:, :, None], 1)
 
 
 def expectation(logits: Tensor, atoms: Tensor) -> Tensor:
-    """The mean of categorical distributions: logits [..., K], atoms [K]. Returns [...]."""
+    """Returns the means [...] of categorical distributions: logits [..., K], atoms [K]."""
     return tf.reduce_sum(tf.nn.softmax(logits) * atoms, -1)
 
 
@@ -50,23 +52,26 @@ def categorical_projection(probabilities: Tensor, target_atoms: Tensor, atoms: T
 
 
 def bellman_target(probabilities: Tensor, reward: Tensor, discount: Tensor, atoms: Tensor) -> Tensor:
-    """Probabilities [N, K] of `atoms` [K] for reward + discount * z, z of `probabilities` [N, K], reward and
-    discount [N] (Bellemare et al. 2017, algorithm 1)."""
+    """Returns the probabilities [N, K] of `atoms` [K] for reward + discount * z, z of `probabilities` [N, K],
+    reward and discount [N] (Bellemare et al. 2017, algorithm 1)."""
     return categorical_projection(probabilities, reward[:, None] + discount[:, None] * atoms, atoms)
 
 
 def cross_entropy(target: Tensor, logits: Tensor) -> Tensor:
-    """-sum_i target_i log softmax(logits)_i over the last axis; target: probabilities."""
+    """Returns the cross-entropy -sum_i target_i log softmax(logits)_i over the last axis, [...]; target:
+    [..., K] probabilities, logits [..., K]."""
     return -tf.reduce_sum(target * tf.nn.log_softmax(logits), -1)
 
 
 def kl_divergence(target: Tensor, logits: Tensor) -> Tensor:
-    """KL(target, softmax(logits)): target [N, K] probabilities, logits [N, K]; 0 log 0 is 0. Returns [N]."""
+    """Returns KL(target, softmax(logits)) in nats, [N]: target [N, K] probabilities, logits [N, K]; 0 log 0
+    is 0."""
     return cross_entropy(target, logits) + tf.reduce_sum(tf.math.xlogy(target, target), -1)
 
 
 def quantile_midpoints(count: int) -> np.ndarray:
-    """(2 i + 1) / (2 count) for i = 0 .. count - 1, float32 [count] (Dabney et al. 2018, lemma 2)."""
+    """Returns the fractions of quantiles, (2 i + 1) / (2 count) for i = 0 .. count - 1, float32 [count]
+    (Dabney et al. 2018, lemma 2)."""
     return (np.arange(count, dtype=np.float32) + 0.5) / np.float32(count)
 
 
@@ -91,7 +96,7 @@ def lowest(quantiles: Tensor, count: int) -> Tensor:
 
 
 def quantile_huber(quantiles: Tensor, fraction: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:
-    """Quantile regression with a Huber loss (Dabney et al. 2018, equations 9 and 10, algorithm 1).
+    """Computes the Huber loss of quantile regression (Dabney et al. 2018, equations 9 and 10, algorithm 1):
 
     sum_i mean_j |fraction_i - 1{u_ij < 0}| huber(u_ij) with u_ij = target_j - quantiles_i.
 

@@ -174,12 +174,13 @@ class TanhGaussian:
         return self.from_unit(self.unit_sample(seed)[0])
 
     def mode(self) -> Tensor:
-        """The squashed mean: the median in every dimension, and what a policy does without exploring."""
+        """Returns the squashed mean, float32 [N, K]: the median in every dimension, and what a policy does
+        without exploring."""
         return self.from_unit(tf.tanh(self.gaussian.mean))
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Where the squashing has rounded an action to its bound, that of the last float before it; samples
-        have an exact one (`unit_sample`)."""
+        """Returns the log density of actions [N, K], float32 [N]. Where the squashing has rounded an action
+        to its bound, it is that of the last float before it; samples have an exact one (`unit_sample`)."""
         unit = (action - self.low) / self._divisor - 1.0
         limit = 1.0 - 6e-8  # the largest float32 below 1
         density = self._unit_log_prob(tf.atanh(tf.clip_by_value(unit, -limit, limit)))
@@ -194,12 +195,13 @@ class TanhGaussian:
         return self.gaussian.kl(other.gaussian)
 
     def unit_sample(self, seed: Tensor) -> tuple[Tensor, Tensor]:
-        """(tanh(u) [N, K], within [-1, 1]; its log density [N], which no rounding of tanh(u) spoils)."""
+        """Draws actions before they are scaled to the bounds. Returns tanh(u) [N, K], within [-1, 1], and its
+        log density [N], which no rounding of tanh(u) spoils."""
         u = self.gaussian.sample(seed)
         return tf.tanh(u), self._unit_log_prob(u)
 
     def from_unit(self, unit: Tensor) -> Tensor:
-        """Actions within the bounds, of actions within [-1, 1]."""
+        """Returns actions within the bounds, of actions within [-1, 1], [N, K] both."""
         return self.low + self.half_range * (unit + 1.0)
 
     def _unit_log_prob(self, u: Tensor) -> Tensor:
@@ -250,7 +252,10 @@ def kl_parts(one: Any, other: Any) -> dict[str, Tensor]:
 
 
 def of_space(space: Any, parameters: Tensor, log_std: Tensor | None = None) -> Distribution:
-    """The distribution over `space` that a head's output [N, `parameter_count(space)`] describes."""
+    """Returns the distribution over `space` that a head's output [N, `parameter_count(space)`] describes.
+
+    log_std: of a Box's normals, [N, K] or what broadcasts to it; not used for other spaces.
+    """
     from gymnasium import spaces
 
     if isinstance(space, spaces.Discrete):
@@ -266,7 +271,7 @@ def of_space(space: Any, parameters: Tensor, log_std: Tensor | None = None) -> D
 
 
 def parameter_count(space: Any) -> int:
-    """How many numbers per example a head must give for actions of `space`."""
+    """Returns how many numbers per example a head must give for actions of `space`."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Discrete):

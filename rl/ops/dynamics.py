@@ -21,15 +21,15 @@ _OWN_STREAM = 0x9E3779B9  # between the numbers of two streams: 2^32 over the go
 
 
 def soft_clip(x: Tensor, low: float, high: float) -> Tensor:
-    """x brought between `low` and `high` with a gradient everywhere (Chua et al. 2018, appendix A.1);
-    elementwise."""
+    """Brings x softly between `low` and `high`, elementwise, with a gradient everywhere (Chua et al. 2018,
+    appendix A.1)."""
     x = high - tf.math.softplus(high - x)
     return low + tf.math.softplus(x - low)
 
 
 def gaussian_loss(mean: Tensor, log_variance: Tensor, target: Tensor) -> Tensor:
-    """-log of a diagonal Gaussian's density at the target, without its constant (Chua et al. 2018, section
-    4): [..., K] each to [...]."""
+    """Returns minus the logarithm of a diagonal Gaussian's density at the target, without its constant (Chua
+    et al. 2018, section 4): [..., K] each to [...]."""
     squares = tf.square(target - mean) * tf.exp(-log_variance)
     return 0.5 * tf.reduce_sum(squares + log_variance, -1)
 
@@ -45,22 +45,22 @@ def chance(place: Tensor, stream: int) -> Tensor:
 
 
 def held_out(place: Tensor, share: float) -> Tensor:
-    """Which places of the memory, int32 [N], belong to the share that is held out from training: float32 [N]
-    of 0 and 1."""
+    """Says which places of the memory, int32 [N], belong to the share that is held out from training: float32
+    [N], 1 for these, else 0."""
     return tf.cast(chance(place, 0) < share, tf.float32)
 
 
 def bootstrap(place: Tensor, members: int) -> Tensor:
-    """How often the transition at each place, int32 [N], is in each member's bootstrap sample: float32
-    [members, N].
+    """Returns how often the transition at each place, int32 [N], is in each member's bootstrap sample:
+    float32 [members, N].
 
-    Poisson with mean 1, to which the counts of drawing n of n with replacement tend (Oza & Russell 2001,
-    "Online bagging and boosting").
+    The counts are Poisson with mean 1, to which the counts of drawing n of n with replacement tend (Oza &
+    Russell 2001, "Online bagging and boosting").
     """
     drawn = tf.stack([chance(place, 1 + member) for member in range(members)])  # [members, N]
     return tf.reduce_sum(tf.cast(drawn[..., None] >= _POISSON, tf.float32), -1)
 
 
 def elites(errors: Tensor, count: int) -> Tensor:
-    """Which `count` members have the least errors [members], int32 [count], the best first."""
+    """Returns the `count` members that have the least errors [members], int32 [count], the best first."""
     return tf.math.top_k(-errors, count).indices

@@ -51,45 +51,50 @@ def discounted(reward: np.ndarray, gamma: float) -> np.ndarray:
 
 
 def importance_sampling(log_ratio: np.ndarray, reward: np.ndarray, gamma: float) -> Sums:
-    """The mean of the returns, each times the ratio of its whole episode: unbiased."""
+    """Estimates the policy's return by the mean of the returns, each times the ratio of its whole episode:
+    unbiased. log_ratio, reward [..., E, T]."""
     with np.errstate(invalid="ignore"):  # an infinite ratio of a return of 0
         return mean(_ratio(log_ratio)[..., -1] * discounted(reward, gamma))
 
 
 def episode_ratio(log_ratio: np.ndarray) -> Sums:
-    """The mean of the whole episodes' ratios: 1 in expectation, and far below it where the episodes that the
-    policy would play are not among those that were played."""
+    """Estimates the mean of the whole episodes' ratios: 1 in expectation, and far below it where the episodes
+    that the policy would play are not among those that were played. log_ratio [..., E, T]."""
     return mean(_ratio(log_ratio)[..., -1])
 
 
 def weighted_importance_sampling(log_ratio: np.ndarray, reward: np.ndarray, gamma: float) -> Sums:
-    """The average of the returns, weighed by the ratios of the episodes: consistent, of less variance."""
+    """Estimates the policy's return by the average of the returns, weighed by the ratios of the episodes:
+    consistent, of less variance than `importance_sampling`. log_ratio, reward [..., E, T]."""
     weight = _relative_ratio(log_ratio)[..., -1:]
     return Sums(weight * discounted(reward, gamma)[..., None], weight)
 
 
 def per_decision(log_ratio: np.ndarray, reward: np.ndarray, gamma: float) -> Sums:
-    """The mean of the episodes' sums of rewards, each times the ratio up to its step: unbiased."""
+    """Estimates the policy's return by the mean of the episodes' sums of discounted rewards, each times the
+    ratio up to its step: unbiased. log_ratio, reward [..., E, T]."""
     with np.errstate(invalid="ignore"):  # an infinite ratio of a reward of 0
         return mean(discounted(_ratio(log_ratio) * reward, gamma))
 
 
 def weighted_per_decision(log_ratio: np.ndarray, reward: np.ndarray, gamma: float) -> Sums:
-    """The sum over the steps of the average reward, weighed by the ratios up to it (CWPDIS, Thomas 2015)."""
+    """Estimates the policy's return by the sum over the steps of the average discounted reward, weighed by
+    the ratios up to it (CWPDIS, Thomas 2015). log_ratio, reward [..., E, T]."""
     weight = _relative_ratio(log_ratio)
     return Sums(weight * reward * discounts(reward.shape[-1], gamma), weight)
 
 
 def direct(value: np.ndarray) -> Sums:
-    """The mean of the values of the first observations."""
+    """Estimates the policy's return by the mean of the first observations' values; value [..., E, T+1]."""
     return mean(np.asarray(value[..., 0], np.float64))
 
 
 def doubly_robust(
     log_ratio: np.ndarray, reward: np.ndarray, q: np.ndarray, value: np.ndarray, gamma: float
 ) -> Sums:
-    """The recursion V_t = v_t + pi / b (r_t + gamma V_{t+1} - q_t) from each episode's end (Jiang & Li 2016,
-    equation 10), unrolled: unbiased where b is known, for any q of which value is the policy's mean."""
+    """Estimates the policy's return by the recursion V_t = v_t + pi / b (r_t + gamma V_{t+1} - q_t) from each
+    episode's end (Jiang & Li 2016, equation 10), unrolled: unbiased where b is known, for any q of which
+    value is the policy's mean. log_ratio, reward, q [..., E, T]; value [..., E, T+1]."""
     steps = reward.shape[-1]
     ratio = _ratio(log_ratio)
     corrected = discounted(ratio * (reward - q), gamma)
@@ -99,8 +104,8 @@ def doubly_robust(
 def weighted_doubly_robust(
     log_ratio: np.ndarray, reward: np.ndarray, q: np.ndarray, value: np.ndarray, gamma: float
 ) -> Sums:
-    """The same, with the ratios of each step divided by their sum over the episodes (Thomas & Brunskill 2016,
-    section 5)."""
+    """Estimates the policy's return as `doubly_robust`, with the ratios of each step divided by their sum
+    over the episodes (Thomas & Brunskill 2016, section 5)."""
     steps = reward.shape[-1]
     weight = _relative_ratio(log_ratio)
     before = _before(weight)

@@ -12,10 +12,10 @@ from rl.types import Tensor
 
 
 def episode_scores(reward: Tensor, episode_end: Tensor, mask: Tensor) -> Tensor:
-    """The mean return of the episodes that each environment finished in a rollout; float32 [B].
+    """Returns the mean return of the episodes that each environment finished in a rollout; float32 [B].
 
-    Where none was finished, the return so far. reward, episode_end (bool), mask (0 on autoreset steps), all
-    [T, B]; every environment begins an episode at t = 0.
+    Where none was finished, it is the return so far. reward, episode_end (bool), mask (0 on autoreset steps),
+    all [T, B]; every environment begins an episode at t = 0.
     """
     length = reward.shape[0]
     step = tf.range(length)[:, None]  # [T, 1]
@@ -27,7 +27,8 @@ def episode_scores(reward: Tensor, episode_end: Tensor, mask: Tensor) -> Tensor:
 
 
 def centered_ranks(score: Tensor) -> Tensor:
-    """Ranks of score [P], scaled to [-0.5, 0.5] (Salimans et al. 2017, section 2.1, "fitness shaping").
+    """Returns the ranks of score [P], scaled to [-0.5, 0.5], float32 [P] (Salimans et al. 2017, section 2.1,
+    "fitness shaping").
 
     Equal scores share the mean of their ranks, so that a population of equal scores gives a zero gradient.
     """
@@ -37,7 +38,7 @@ def centered_ranks(score: Tensor) -> Tensor:
 
 
 def antithetic_gradient(value: Tensor, noise: Tensor, std: float) -> Tensor:
-    """Unbiased estimate of the gradient of E[value(theta + std * noise)] by theta; float32 [n].
+    """Returns an unbiased estimate of the gradient of E[value(theta + std * noise)] by theta; float32 [n].
 
     1 / (2 D std) * sum_i (value[i] - value[D + i]) * noise[i] (Salimans et al. 2017, section 2.1, with
     mirrored sampling). value [2 D], noise [D, n].
@@ -47,21 +48,22 @@ def antithetic_gradient(value: Tensor, noise: Tensor, std: float) -> Tensor:
 
 
 def top_directions(score: Tensor, count: int) -> Tensor:
-    """The `count` directions whose better member scored best, int32 [count] (Mania et al. 2018, section 3.3).
+    """Returns the `count` directions whose better member scored best, int32 [count], the best first (Mania et
+    al. 2018, section 3.3).
 
-    score [2 D]; best first.
+    score: [2 D] of the members.
     """
     plus, minus = tf.split(score, 2)
     return tf.math.top_k(tf.maximum(plus, minus), count).indices
 
 
 def flatten(tensors: list[Tensor]) -> Tensor:
-    """All elements in one vector [n]."""
+    """Joins all elements of the tensors in one vector [n]."""
     return tf.concat([tf.reshape(tf.convert_to_tensor(each), [-1]) for each in tensors], 0)
 
 
 def unflatten(vector: Tensor, shapes: list[tuple[int, ...]]) -> list[Tensor]:
-    """[..., n] cut into tensors of `shapes`, each [..., *shape]: the inverse of `flatten`."""
+    """Cuts vectors [..., n] into tensors of `shapes`, each [..., *shape]: the inverse of `flatten`."""
     sizes = [int(tf.TensorShape(shape).num_elements()) for shape in shapes]
     lead = list(vector.shape[:-1])
     parts = tf.split(vector, sizes, -1)

@@ -15,7 +15,8 @@ from rl.types import Tensor
 
 
 def log_prob(x: Tensor, logits: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
-    """Logarithm of the mixtures' densities at x [...]: log sum_k softmax(logits)_k N(x; mean_k, std_k)."""
+    """Returns the logarithm of the mixtures' densities at x, log sum_k softmax(logits)_k N(x; mean_k, std_k):
+    x [...] and parameters `[..., K]` to [...]."""
     standard = (x[..., None] - mean) * tf.exp(-log_std)
     each = -0.5 * tf.square(standard) - log_std - 0.5 * math.log(2.0 * math.pi)
     return tf.reduce_logsumexp(tf.nn.log_softmax(logits) + each, -1)
@@ -24,7 +25,7 @@ def log_prob(x: Tensor, logits: Tensor, mean: Tensor, log_std: Tensor) -> Tensor
 def sample(
     logits: Tensor, mean: Tensor, log_std: Tensor, gumbel: Tensor, normal: Tensor, temperature: float = 1.0
 ) -> Tensor:
-    """One draw of each mixture, [...].
+    """Draws one number of each mixture, [...].
 
     Above a temperature of 1 what is unlikely comes more often: logits are divided by it, deviations
     multiplied by its root (section 4 of the paper, "temperature").
@@ -41,5 +42,5 @@ def sample(
 
 
 def standard_kl(mean: Tensor, log_std: Tensor) -> Tensor:
-    """KL(N(mean, std) || N(0, 1)) in nats, elementwise (Kingma and Welling 2014, appendix B)."""
+    """Returns KL(N(mean, std) || N(0, 1)) in nats, elementwise (Kingma and Welling 2014, appendix B)."""
     return 0.5 * (tf.square(mean) + tf.exp(2.0 * log_std) - 1.0) - log_std

@@ -27,7 +27,7 @@ class Moments(NamedTuple):
 
 
 def no_moments(size: int) -> Moments:
-    """Of no rows [size]: mean 0, variance 1."""
+    """Returns the moments of no rows of `size` numbers: mean 0 and variance 1, [size] each."""
     zeros = tf.zeros([size])
     return Moments(zeros, tf.ones([size]), tf.constant(0, tf.int64), zeros, zeros)
 
@@ -95,7 +95,7 @@ class RewardScale:
 
     @classmethod
     def of(cls, hparams: Any, workers: int | None) -> RewardScale | None:
-        """The reward scale of a run; None without `normalize_reward`."""
+        """Makes the reward scale of a run; None without `normalize_reward`."""
         if not hparams.normalize_reward:
             return None
         return cls(hparams.num_envs, hparams.gamma, workers=workers)
@@ -132,7 +132,8 @@ class RewardScale:
         self.discounted_return.assign(tf.zeros(self.discounted_return.shape))
 
     def scaled(self, reward: Tensor, steps: int = 1) -> Tensor:
-        """Rewards of any shape in units of the present deviation, whenever they were received.
+        """Returns rewards of any shape in units of the return's present deviation, whenever they were
+        received, clipped to [-clip, clip].
 
         steps: n, if each reward is an n-step sum of gamma^k times the k-th reward. Its terms can no longer be
         clipped one by one, so the sum is clipped at the largest sum of n clipped rewards, `clip` (1 + ... +
@@ -154,8 +155,9 @@ class RewardScale:
 
 
 def scaled_rewards(scale: RewardScale | None, batch: Any, hparams: Any) -> Any:
-    """A `Trajectory`, `Batch` (of rewards of `hparams.n_step` steps) or `SequenceBatch` with its rewards in
-    units of their present deviation; as it is where `scale` is None."""
+    """Returns a `Trajectory`, `Batch` (of rewards of `hparams.n_step` steps) or `SequenceBatch` with its
+    rewards in units of the return's present deviation (`RewardScale.scaled`); as it is where `scale` is
+    None."""
     if scale is None:
         return batch
     if isinstance(batch, SequenceBatch):

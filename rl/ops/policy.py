@@ -13,15 +13,18 @@ LARGEST_RATIO = 1e6  # cap of importance ratios in metrics
 
 
 def clipped_surrogate(importance_ratio: Tensor, advantage: Tensor, clip_range: float) -> Tensor:
-    """PPO's loss -min(r A, clip(r, 1-c, 1+c) A), to be minimised (Schulman et al. 2017, equation 7)."""
+    """Returns PPO's loss -min(r A, clip(r, 1-c, 1+c) A), to be minimised (Schulman et al. 2017, equation 7),
+    with r the importance ratio, A the advantage and c `clip_range`. Elementwise."""
     clipped = tf.clip_by_value(importance_ratio, 1.0 - clip_range, 1.0 + clip_range)
     return -tf.minimum(importance_ratio * advantage, clipped * advantage)
 
 
 def clipped_value_loss(value: Tensor, old_value: Tensor, target: Tensor, clip_range: float | None) -> Tensor:
-    """Half the squared error, or its pessimistic form with the step from `old_value` clipped.
+    """Returns half the squared error of `value`, or, with a `clip_range`, its pessimistic form, in which the
+    step from `old_value` is clipped. Elementwise.
 
-    The clipped form is the reference implementation's, not the paper's (Engstrom et al. 2020, section 3).
+    The clipped form is the reference implementation's, not the paper's (Engstrom et
+    al. 2020, section 3).
     """
     loss = tf.square(value - target)
     if clip_range is not None:
@@ -37,26 +40,27 @@ def bounded_ratio(log_importance_ratio: Tensor) -> Tensor:
 
 
 def approximate_kl(log_importance_ratio: Tensor) -> Tensor:
-    """The estimator (r - 1) - log r of KL(old, new) from the old policy's samples.
+    """Estimates KL(old, new) in nats from the old policy's samples, by (r - 1) - log r. Elementwise.
 
-    Unbiased and never negative (Schulman 2020, "Approximating KL divergence").
+    It is unbiased and never negative (Schulman 2020, "Approximating KL divergence").
     """
     return tf.exp(log_importance_ratio) - 1.0 - log_importance_ratio
 
 
 def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
-    """Mean of x where mask is 1; 0 where the mask is empty."""
+    """Returns the mean of x where mask is 1, a scalar; 0 where the mask is empty."""
     return tf.reduce_sum(x * mask) / tf.maximum(tf.reduce_sum(mask), 1.0)
 
 
 def mean_of_all(mean: Tensor, mask: Tensor) -> Tensor:
-    """`masked_mean` over all learners, of each one's own `mean` and mask; 0 where all masks are empty."""
+    """Returns `masked_mean` over all learners, of each one's own `mean` and mask, a scalar; 0 where all masks
+    are empty."""
     counted = tf.reduce_sum(mask)
     return replicas.total(mean * counted) / tf.maximum(replicas.total(counted), 1.0)
 
 
 def standardize(x: Tensor, mask: Tensor, epsilon: float = 1e-8) -> Tensor:
-    """(x - mean) / std with the statistics of the unmasked entries, of all learners'. Same shape as x."""
+    """Returns (x - mean) / std, of the shape of x, with the statistics of all learners' unmasked entries."""
     counted = tf.maximum(replicas.total(tf.reduce_sum(mask)), 1.0)
     mean = replicas.total(tf.reduce_sum(x * mask)) / counted
     deviation = tf.sqrt(replicas.total(tf.reduce_sum(tf.square(x - mean) * mask)) / counted)

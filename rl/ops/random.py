@@ -59,16 +59,17 @@ class NoiseTape:
 
 
 def rows(seed: Any) -> Any:
-    """A seed for numbers with one row per example of a batch: each learner and microbatch then draws only the
-    rows of its part. The first axis of what is drawn must be the axis along which the batch is divided (of
-    sequences: environments)."""
+    """Returns a seed for numbers with one row per example of a batch: each learner and microbatch then draws
+    only the rows of its part. The first axis of what is drawn must be the axis along which the batch is
+    divided (of sequences: environments)."""
     whole = replicas.count() == 1 and _microbatch.count == 1
     return seed if isinstance(seed, NoiseTape) or whole else Rows(seed)
 
 
 @contextlib.contextmanager
 def microbatch(place: int | Tensor, count: int) -> Iterator[None]:
-    """Inside, draws with `rows` are for the `place`-th of `count` equal parts of a learner's batch."""
+    """Restricts draws with `rows` in the `with` block to the `place`-th of `count` equal parts of a learner's
+    batch."""
     before = _microbatch.place, _microbatch.count
     _microbatch.place, _microbatch.count = place, count
     try:
@@ -87,12 +88,12 @@ def _own(draw: Callable[[Tensor, list[int]], Tensor], seed: Rows, shape: Any) ->
 
 
 def key(seed: int) -> Tensor:
-    """The int32 [2] seed of a Python integer (the low 62 bits count)."""
+    """Returns the int32 [2] seed of a Python integer (the low 62 bits count)."""
     return tf.constant([seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF], tf.int32)
 
 
 def fold_in(seed: Any, data: Any) -> Any:
-    """A new seed from `seed` and an integer (Python int or int32 / int64 scalar tensor)."""
+    """Makes a new seed from `seed` and an integer (Python int or int32 / int64 scalar tensor)."""
     if isinstance(seed, NoiseTape):
         return seed
     if isinstance(seed, Rows):
@@ -101,7 +102,7 @@ def fold_in(seed: Any, data: Any) -> Any:
 
 
 def split(seed: Any, n: int) -> list[Any]:
-    """`n` independent seeds."""
+    """Makes `n` independent seeds of one."""
     if isinstance(seed, NoiseTape):
         return [seed] * n
     if isinstance(seed, Rows):
@@ -110,13 +111,15 @@ def split(seed: Any, n: int) -> list[Any]:
 
 
 def split_array(seed: Tensor, shape: list[int]) -> Tensor:
-    """Independent seeds as one tensor, int32 `[*shape, 2]`: one operation for a whole loop's seeds."""
+    """Makes independent seeds of one, as a tensor, int32 `[*shape, 2]`: one operation for a whole loop's
+    seeds."""
     count = int(np.prod(shape))
     return tf.reshape(_bits(seed, [count, 2], tf.int32), [*shape, 2])
 
 
 def uniform(seed: Any, shape: Any, minval: float = 0.0, maxval: float = 1.0) -> Tensor:
-    """float32 of `shape` in [minval, maxval); in other ranges than the unit one XLA may round differently."""
+    """Draws uniform float32 numbers of `shape` in [minval, maxval); in other ranges than the unit one XLA may
+    round differently."""
     if isinstance(seed, NoiseTape):
         return seed.draw("uniform", shape) * (maxval - minval) + minval
     if isinstance(seed, Rows):
@@ -128,7 +131,7 @@ def uniform(seed: Any, shape: Any, minval: float = 0.0, maxval: float = 1.0) -> 
 
 
 def normal(seed: Any, shape: Any) -> Tensor:
-    """Standard normal float32 of `shape`."""
+    """Draws standard normal float32 numbers of `shape`."""
     if isinstance(seed, NoiseTape):
         return seed.draw("normal", shape)
     if isinstance(seed, Rows):
@@ -139,14 +142,15 @@ def normal(seed: Any, shape: Any) -> Tensor:
 
 
 def gumbel(seed: Any, shape: Any) -> Tensor:
-    """Standard Gumbel float32 of `shape`: argmax(logits + gumbel) is a sample of the softmax."""
+    """Draws standard Gumbel float32 numbers of `shape`: argmax(logits + gumbel) is a sample of the
+    softmax."""
     tiny = float(np.finfo(np.float32).tiny)
     return -tf.math.log(-tf.math.log(tf.maximum(uniform(seed, shape), tiny)))
 
 
 def dirichlet(seed: Tensor, among: Tensor, concentration: float) -> Tensor:
-    """Shares float32 [N, K] of the places where `among`, bool [N, K], is true, each row one draw of the
-    symmetric Dirichlet distribution over these; 0 elsewhere.
+    """Draws for each row of `among`, bool [N, K], from the symmetric Dirichlet distribution over the places
+    where it is true. Returns their shares, float32 [N, K], which sum to 1 in a row; 0 elsewhere.
 
     Gamma variables by Marsaglia and Tsang 2000 ("A simple method for generating gamma variables"), with 8
     tries each. A try fails at most once in 20, so all 8 fail once in 10^10 draws, which then take the middle.
@@ -167,7 +171,8 @@ def dirichlet(seed: Tensor, among: Tensor, concentration: float) -> Tensor:
 
 
 def randint(seed: Any, shape: Any, maxval: Any) -> Tensor:
-    """int32 of `shape`, uniform over [0, maxval); `maxval` an int or an int32 scalar tensor."""
+    """Draws int32 numbers of `shape`, uniform over [0, maxval); `maxval`: an int or an int32 scalar
+    tensor."""
     if isinstance(seed, NoiseTape):
         return seed.draw("randint", shape, int(maxval))
     if isinstance(seed, Rows):
@@ -188,11 +193,11 @@ def places(seed: Any, mask: Tensor, count: int) -> Tensor:
 
 
 def permutation(seed: Tensor, n: int) -> Tensor:
-    """A random order of 0 .. n-1, int32 [n].
+    """Draws a random order of 0 .. n-1, int32 [n].
 
-    For powers of two a keyed Feistel network (Luby and Rackoff 1988): a bijection computed element by
-    element, where a sort of random keys costs XLA on a CPU more than the minibatch it shuffles.
-    Other sizes are sorted.
+    For powers of two it is that of a keyed Feistel network (Luby and Rackoff 1988): a bijection computed
+    element by element, where a sort of random keys costs XLA on a CPU more than the minibatch it shuffles.
+    For other sizes random keys are sorted.
     """
     if n & (n - 1) or n < 4:
         return tf.argsort(uniform(seed, [n]), stable=True)

@@ -13,7 +13,7 @@ from rl.types import Tensor
 
 
 def reverse_linear_recurrence(decay: Tensor, increment: Tensor, last: Tensor) -> Tensor:
-    """x[t] = increment[t] + decay[t] * x[t+1], from t = T-1 down, with x[T] = last.
+    """Computes x[t] = increment[t] + decay[t] * x[t+1] from t = T-1 down, with x[T] = last.
 
     decay, increment [T, B]; last [B]. Returns x [T, B].
     """
@@ -38,7 +38,7 @@ def generalized_advantage(
     gamma: float,
     gae_lambda: float,
 ) -> Tensor:
-    """Generalized advantage estimation (Schulman et al. 2016, equation 16).
+    """Computes the generalized advantage of every step of a rollout (Schulman et al. 2016, equation 16).
 
     reward, terminated, truncated [T, B]; value [T+1, B], value[t] of observation[t].
     Returns the advantage [T, B]; meaningless where the step was an autoreset (mask 0).
@@ -52,7 +52,8 @@ def generalized_advantage(
 def discounted_return(
     reward: Tensor, value: Tensor, terminated: Tensor, truncated: Tensor, gamma: float
 ) -> Tensor:
-    """The discounted sum of rewards to the episode's end, bootstrapped where it was cut.
+    """Computes the discounted sum of rewards from every step to its episode's end, bootstrapped where it was
+    cut.
 
     Shapes as in `generalized_advantage`, of which this is `lambda = 1` plus the value (Sutton and
     Barto 2018, equation 3.9). Returns [T, B].
@@ -65,8 +66,8 @@ def discounted_return(
 
 
 def lambda_return(reward: Tensor, discount: Tensor, value: Tensor, trace: float | Tensor) -> Tensor:
-    """The TD(lambda) return of every step (Sutton and Barto 2018, equation 12.20): R[t] = reward[t] +
-    discount[t] ((1 - trace) value[t+1] + trace R[t+1]), with R[T] = value[T].
+    """Computes the TD(lambda) return of every step (Sutton and Barto 2018, equation 12.20): R[t] = reward[t]
+    + discount[t] ((1 - trace) value[t+1] + trace R[t+1]), with R[T] = value[T].
 
     reward, discount [T, B]: of the step from t to t+1, the discount 0 where nothing follows; value [T+1, B];
     trace: lambda, of all steps or [T, B]. Returns [T, B].

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
 
 def linear(step: Tensor, start: float, end: float, steps: int) -> Tensor:
-    """From `start` at step 0 to `end` at `steps`, then constant. float32 scalar."""
+    """Interpolates linearly from `start` at step 0 to `end` at `steps`, constant after that. Returns a
+    float32 scalar."""
     progress = tf.minimum(tf.cast(step, tf.float32) / float(max(steps, 1)), 1.0)
     return start + progress * (end - start)
 
 
 def learning_rate(hparams: HParams, step: Tensor, lr: float | None = None) -> Tensor:
-    """The learning rate at `step` environment steps, by `hparams.lr_schedule`. float32 scalar.
+    """Returns the learning rate at `step` environment steps, by `hparams.lr_schedule`: a float32 scalar.
 
     It starts at `lr`, default `hparams.lr`, and stays as it is after `train_steps`; with another `lr` all of
     it is larger or smaller in proportion. The formulas are those of Keras's schedules at that progress.
@@ -43,7 +44,7 @@ def learning_rate(hparams: HParams, step: Tensor, lr: float | None = None) -> Te
 
 
 def annealed(hparams: HParams, name: str, step: Tensor) -> Any:
-    """The hparam `name` at `step` environment steps: a float32 scalar on its straight way to what
+    """Returns the hparam `name` at `step` environment steps: a float32 scalar on its straight way to what
     `hparams.anneal` says, where it does; else the hparam itself."""
     start = getattr(hparams, name)
     if name not in hparams.anneal:
@@ -73,5 +74,6 @@ class Annealed:
             variable.assign(annealed(self.hparams, name, step))
 
     def scalars(self, step: int) -> dict[str, float]:
-        """What is logged of them with every row."""
+        """Returns what is logged of the annealed hparams with every row: `train/NAME` at `step` environment
+        steps."""
         return {f"train/{name}": float(annealed(self.hparams, name, step)) for name in self._now}

@@ -11,7 +11,7 @@ from rl.types import SequenceBatch, Tensor, Trajectory
 
 
 def take(batch: Any, index: Tensor) -> Any:
-    """The examples of a batch at `index`, int32 [n].
+    """Takes the examples of a batch at `index`, int32 [n].
 
     Of a `Trajectory` or `SequenceBatch` an example is one environment's whole sequence (their second axis,
     and the first of the recurrent state); of any other nest it is a place on the first axis.
@@ -26,8 +26,8 @@ def take(batch: Any, index: Tensor) -> Any:
 
 
 def augmented(trajectory: Trajectory, augment: Any, gamma: float) -> Tensor:
-    """The rewards [T, B] after reward augmentation (`rl.envs.rewards`); the environment's own where `augment`
-    is None."""
+    """Returns the rewards [T, B] after reward augmentation (`rl.envs.rewards`), 0 where the mask is; the
+    environment's own where `augment` is None."""
     if augment is None:
         return trajectory.reward
     now = without_last(trajectory.observation)
@@ -84,7 +84,8 @@ def side_by_side(trajectory: Trajectory, parts: int) -> Trajectory:
 
 
 def newest(trajectory: Trajectory, steps: int) -> Trajectory:
-    """The last `steps` steps of a trajectory, without its recurrent state (that is of its first step)."""
+    """Returns the last `steps` steps of a trajectory [T, B], with the observation after them, and without its
+    recurrent state (that is of its first step)."""
     rest = trajectory._replace(observation=(), recurrent_state=())
     return tf.nest.map_structure(lambda x: x[-steps:], rest)._replace(
         observation=tf.nest.map_structure(lambda x: x[-(steps + 1) :], trajectory.observation)
@@ -96,7 +97,7 @@ def _gather(nest: Any, index: Tensor, axis: int) -> Any:
 
 
 def count(batch: Any) -> int:
-    """How many examples, in the sense of `take`, a batch has."""
+    """Returns how many examples, in the sense of `take`, a batch has."""
     if isinstance(batch, SequenceBatch):
         return int(batch.mask.shape[0])
     return int(batch.mask.shape[1 if isinstance(batch, Trajectory) else 0])

@@ -34,7 +34,7 @@ def vtrace(
     trace_clip: float = 1.0,
     advantage_rho_clip: float = 1.0,
 ) -> VTrace:
-    """Value targets and policy-gradient advantages; neither lets a gradient through.
+    """Computes V-trace's value targets and policy-gradient advantages; neither lets a gradient through.
 
     With log_ratio = 0 and clips of at least 1, the targets are the lambda-returns of the acting policy (for
     lambda = 1 the n-step returns, `discounted_return`), the advantages `generalized_advantage`.

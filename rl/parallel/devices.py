@@ -46,8 +46,8 @@ class Devices:
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
-        """Inside, every variable gets a copy on each device, which is assigned independently of the
-        others."""
+        """Gives every variable that is made in the `with` block a copy on each device, which is assigned
+        independently of the others."""
         if not self._spread:
             yield
             return

@@ -24,7 +24,7 @@ _fusing = _Fusing()
 
 @contextlib.contextmanager
 def fusing(on: bool) -> Iterator[None]:
-    """If `on`, code that is traced inside gets its `fused` parts compiled by XLA."""
+    """Has XLA compile the `fused` parts of code that is traced in the `with` block, if `on`."""
     before, _fusing.on = _fusing.on, on
     try:
         yield

@@ -52,8 +52,8 @@ def join(group: Group) -> None:
 
 @contextlib.contextmanager
 def devices(number: int) -> Iterator[None]:
-    """Inside, everything is built and traced for `number` devices of this process. Raises ValueError where
-    the process is one of several learners."""
+    """Makes everything in the `with` block be built and traced for `number` devices of this process. Raises
+    ValueError where there are several, and the process is one of several learners."""
     if number > 1 and _State.group.size > 1:
         raise ValueError("learners in several processes have one device each")
     before = _State.group

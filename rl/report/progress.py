@@ -180,8 +180,8 @@ class Progress:
 
 @contextlib.contextmanager
 def unbroken(stream: TextIO) -> Iterator[None]:
-    """Inside, printing to a stream whose reader is gone (a closed pipe, a terminal that hung up) raises no
-    error: that output, and all later output, is discarded."""
+    """Keeps printing in the `with` block from raising an error where the stream's reader is gone (a closed
+    pipe, a terminal that hung up): that output, and all later output, is discarded."""
     try:
         yield
     except OSError:

@@ -68,7 +68,7 @@ class Place(Protocol):
         """
 
     def size(self, name: str) -> int | None:
-        """Bytes of a file, None where there is none of that name."""
+        """Returns the size of a file in bytes, None where there is none of that name."""
 
     def get(self, name: str, path: Path) -> None:
         """Downloads a file to `path`, replacing any file there. Raises Missing where no file has that

@@ -60,8 +60,8 @@ class Storage:
 
     @contextlib.contextmanager
     def to_train(self) -> Iterator[None]:
-        """Inside, `folder` contains the run, locked against other trainers on this machine. At the end
-        everything is uploaded, or `unsent` says why not.
+        """Makes `folder` contain the run in the `with` block, locked against other trainers on this machine.
+        At the end everything is uploaded, or `unsent` says why not.
 
         Raises:
             UsageError: the run cannot be read.
@@ -84,8 +84,8 @@ class Storage:
 
     @contextlib.contextmanager
     def to_read(self) -> Iterator[None]:
-        """Inside, `folder` contains what testing and loading need: hparams and policies. Films that are added
-        are uploaded at the end.
+        """Makes `folder` contain, in the `with` block, what testing and loading need: hparams and policies.
+        Films that are added are uploaded at the end.
 
         Raises:
             UsageError: the run cannot be read.

@@ -42,13 +42,14 @@ class Remote:
             self._process = TrainProcess(command, [], program)
 
     def poll(self) -> int | None:
-        """See `TrainProcess.poll`."""
+        """Returns the process's exit code, minus the signal that ended it; None while it goes on. Raises
+        UsageError where this machine does not see the search's folders."""
         if self._process is None:
             raise UsageError(f"{self._unseen}: a search needs it to be the same on all machines")
         return self._process.poll()
 
     def stop(self) -> None:
-        """See `TrainProcess.stop`."""
+        """Asks the process to save and end, if there is one."""
         if self._process is not None:
             self._process.stop()
 

@@ -148,7 +148,8 @@ class AsyncRunner(Runner):
             self._played = {f"{SUM}{name}": math.nan for name in self._learning.names} | self._played
 
     def scalars(self) -> dict[str, float]:
-        """Staleness in updates, the shares of time that the learner waited, and counts of losses so far."""
+        """Returns metrics (`perf/...`) by name: since the last call, staleness in updates, the shares of time
+        that the learner waited, and megabytes received per second; counts of losses so far."""
         now = time.perf_counter()
         seconds = max(now - self._since, 1e-9)
         found = {"perf/learner_wait_fraction": self._waited["rollouts"] / seconds}
@@ -187,7 +188,8 @@ class AsyncRunner(Runner):
         return found
 
     def save(self, address: str) -> None:
-        """Buffers write checkpoints of their own."""
+        """Has the buffers write checkpoints of their own below that address, where `save_buffers` asks for
+        it."""
         if self._buffers is not None and self.agent.hparams.save_buffers:
             self._buffers.save(join(address, "buffers"), self.step)
 

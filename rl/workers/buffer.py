@@ -57,8 +57,8 @@ class Buffer:
         self._add(unpacked(block))
 
     def sample(self, number: int, step: int) -> tuple[tuple[int, bool], list[np.ndarray]]:
-        """((transitions that may be sampled, whether they are enough), leaves of U batches [U, N, ...]); no
-        batches while there are fewer than `min_replay_size`.
+        """Draws the U batches of an iteration. Returns (how many transitions may be sampled, whether they are
+        enough) and the batches' leaves [U, N, ...]; none while there are fewer than `min_replay_size`.
 
         number: the draw's seed, and its id for `update_priorities`; step: environment steps so far.
         """

@@ -62,7 +62,7 @@ class Copy:
         self._request = Request(None)
 
     def train(self, task: Task) -> Done:
-        """Does the work of one copy."""
+        """Does the work of one copy; returns its rows, and why its last state was not sent, if so."""
         if self._kept is None:
             self._begin(task)
         storage = storage_at(task.address)
@@ -223,7 +223,7 @@ class _Copies:
                 os.kill(place.process.pid, signal.SIGTERM)
 
     def table(self) -> str:
-        """How far each copy is: the last line of its log, or why it failed."""
+        """Returns a line for each copy of how far it is: the last line of its log, or why it failed."""
         lines = [f"-- after {time.monotonic() - self._begun:.0f} s"]
         running = {place.copy for place in self._busy()}
         for copy, storage in enumerate(self._storages):

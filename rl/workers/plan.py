@@ -25,7 +25,8 @@ def check_ray() -> None:
 
 
 def shares(parallel: int) -> list[list[int]]:
-    """The cores of each of `parallel` processes; empty lists if there are fewer cores than processes."""
+    """Returns the numbers of the cores of each of `parallel` processes, of those that this process may use;
+    empty lists if they are fewer than the processes, or if the system does not tell."""
     if not hasattr(os, "sched_getaffinity"):
         return [[] for _ in range(parallel)]
     cores = sorted(os.sched_getaffinity(0))

@@ -43,7 +43,7 @@ class Weights:
         self._version: Version | None = None
 
     def publish(self, version: Version) -> None:
-        """Called by the learner."""
+        """Takes the newest version of the weights from the learner."""
         self._version = version
 
     def newest(self, known: int = -1) -> Version | int | None:
@@ -69,7 +69,13 @@ class Publisher:
         self._answered = False
 
     def publish(self, number: int, step: int, flat: np.ndarray | None) -> None:
-        """A new version; `flat` None: of the same weights."""
+        """Sends the role a new version, without waiting for it.
+
+        Args:
+            number: the learner's updates.
+            step: environment steps of the run so far.
+            flat: the policy's variables, float32 [n]; None: they are those of the last version.
+        """
         if flat is not None:
             self._version = Version.of(number, step, flat)
         elif self._version is not None:

@@ -179,7 +179,7 @@ class Converted:
         self.actor.sync(np.concatenate([flat, self._own]))
 
     def begin(self, made: int, iteration: int | None) -> None:
-        """Is called before each rollout."""
+        """Does nothing before a rollout: a converted policy draws no noise of its own."""
 
 
 def worker_env(hparams: Any, count: int) -> Any:

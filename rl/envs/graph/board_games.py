@@ -66,7 +66,12 @@ class BoardGame(TurnGame):
         return board, reward, tf.repeat(over[:, None], 2, 1)
 
     def play(self, physics: Tensor, move: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """See `TurnGame.play`; an illegal move leaves the board as it is."""
+        """Makes moves int32 [B] on boards [B, cells]; an illegal one leaves the board as it is, and ends the
+        game.
+
+        Returns the boards, what the mover is paid (1: it won, -1: the move was illegal, else 0), float32 [B],
+        and whether the game is over, bool [B].
+        """
         board, turn = physics, self.turn(physics)  # [B, cells], [B]
         known = tf.pad(self.legal_moves(board), [[0, 0], [0, 1]])  # passing is no move
         legal = tf.gather(known, move, batch_dims=1)  # [B]
@@ -80,7 +85,8 @@ class BoardGame(TurnGame):
         return board, paid, won | ~legal | tf.reduce_all(board > 0, -1)
 
     def turn(self, physics: Tensor) -> Tensor:
-        """See `TurnGame.turn`: the first player where the number of pieces is even."""
+        """Returns who is on turn, int32 [B]: the first player, 0, where the number of pieces is even, else
+        1."""
         return tf.reduce_sum(tf.cast(physics > 0, tf.int32), -1) % 2
 
     def observe(self, physics: Tensor) -> Nest:

@@ -68,7 +68,8 @@ class LinearBandit(GraphEnv):
         return physics
 
     def regret(self, observation: Nest, action: Nest, reward: Tensor) -> Tensor:
-        """See `GraphEnv.regret`."""
+        """Returns what the best arm would have paid more, expected: float32 [T, B] of contexts [T, B, d] and
+        arms [T, B]."""
         expected = self._expected(observation)  # [..., K]
         chosen = tf.reduce_sum(expected * tf.one_hot(action, expected.shape[-1]), -1)
         return tf.reduce_max(expected, -1) - chosen

@@ -141,7 +141,8 @@ def one_hot(index: Tensor) -> Tensor:
 
 
 def at(row: Tensor, column: Tensor) -> Tensor:
-    """Boards with one object each, bool [..., 10, 10], from int32 [...]; empty where it is off the board."""
+    """Returns boards with one object each, bool [..., 10, 10], from its row and column, int32 [...]; empty
+    where it is off the board."""
     return one_hot(row)[..., :, None] & one_hot(column)[..., None, :]
 
 
@@ -151,7 +152,8 @@ def on(present: Tensor, boards: Tensor) -> Tensor:
 
 
 def in_lanes(place: Tensor, present: Tensor) -> Tensor:
-    """Boards [B, 10, 10] with one object in each lane: its column int32 [B, 8] and whether it is there.
+    """Returns boards, bool [B, 10, 10], with one object in each lane: its column int32 [B, 8], and whether it
+    is there, bool [B, 8].
 
     What is padded is the columns, since padded boards cost XLA much more.
     """

@@ -116,7 +116,7 @@ class Asterix(MinAtarGame):
         return game, tf.cast(found, tf.float32), terminated
 
     def picture(self, game: AsterixBoard) -> tuple[Tensor, ...]:
-        """Boards [B, 10, 10] in the order of `channels`."""
+        """Returns boards, bool [B, 10, 10], in the order of `channels`."""
         return (
             at(game.row, game.column),
             in_lanes(game.place, game.present & ~game.gold),

@@ -102,7 +102,7 @@ class Breakout(MinAtarGame):
         return board, tf.cast(breaks, tf.float32), at_bottom & ~reflected & ~returned
 
     def picture(self, game: BreakoutBoard) -> tuple[Tensor, ...]:
-        """Boards [B, 10, 10] in the order of `channels`."""
+        """Returns boards, bool [B, 10, 10], in the order of `channels`."""
         paddle = at(self.constant(BOTTOM), game.paddle)
         trail = at(game.trail_row, game.trail_column)
         return paddle, at(game.row, game.column), trail, game.bricks

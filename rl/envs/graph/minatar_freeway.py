@@ -108,7 +108,7 @@ class Freeway(MinAtarGame):
         return board, tf.cast(crossed, tf.float32), frames_left < 0
 
     def picture(self, game: FreewayBoard) -> tuple[Tensor, ...]:
-        """Boards [B, 10, 10] in the order of `channels`."""
+        """Returns boards, bool [B, 10, 10], in the order of `channels`."""
         chicken = at(game.row, self.constant(COLUMN))
         behind = (game.place - heading(game.rightward) + SIZE) % SIZE  # [B, 8]
         trails = (in_lanes(behind, tf.equal(game.speed, speed)) for speed in range(1, SLOWEST + 1))

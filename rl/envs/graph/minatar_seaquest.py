@@ -219,7 +219,7 @@ class Seaquest(MinAtarGame):
         return (_ramp(game, surfaces) if self.difficulty_ramping else game), reward, alone
 
     def picture(self, game: SeaquestBoard) -> tuple[Tensor, ...]:
-        """Boards [B, 10, 10] in the order of `channels`."""
+        """Returns boards, bool [B, 10, 10], in the order of `channels`."""
         bullets, divers, enemies = game.bullets, game.divers, game.enemies
         wake = _boards(enemies.row, enemies.column - heading(enemies.rightward), enemies.present)
         wake |= _boards(divers.row, divers.column - heading(divers.rightward), divers.present)

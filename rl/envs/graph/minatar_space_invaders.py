@@ -106,7 +106,7 @@ class SpaceInvaders(MinAtarGame):
         return board, tf.cast(_count(killed), tf.float32), terminated
 
     def picture(self, game: SpaceInvadersBoard) -> tuple[Tensor, ...]:
-        """Boards [B, 10, 10] in the order of `channels`."""
+        """Returns boards, bool [B, 10, 10], in the order of `channels`."""
         return (
             at(self.constant(BOTTOM), game.cannon),
             game.aliens,

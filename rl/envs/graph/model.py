@@ -36,26 +36,28 @@ class OfOne:
         self.moves = int(env.action_space.n)
 
     def position(self, state: Nest, observation: Nest, score: Tensor) -> Place:
-        """See `Model.position`."""
+        """Returns the positions of B environments: their states, observations and returns so far, as
+        given."""
         return Place(state, observation, score)
 
     def observe(self, position: Place) -> Nest:
-        """See `Model.observe`."""
+        """Returns the observation at each position, [B, ...]."""
         return position.observation
 
     def score(self, position: Place) -> Tensor:
-        """See `Model.score`."""
+        """Returns the episodes' returns so far, [B]."""
         return position.score
 
     def step(self, position: Place, move: Tensor, seed: Tensor) -> Moved:
-        """See `Model.step`."""
+        """Returns the outcome of moves int32 [B], by a step of the environment. Positions after an episode's
+        end are meaningless."""
         action = tf.cast(move, self._env.action_space.dtype)
         state, step = self._env.step(position.state, action, seed)
         after = Place(state, step.observation, position.score + step.reward)
         return Moved(after, step.reward, step.terminated, step.truncated)
 
     def rows(self, position: Place, weights: Tensor) -> Tensor:
-        """See `Model.rows`."""
+        """Returns the move probabilities [B, A] as they are: an environment is one row."""
         return weights
 
 
@@ -72,24 +74,26 @@ class OfTwo:
         self.moves = int(self._game.moves)
 
     def position(self, state: AgentsState, observation: Nest, score: Tensor) -> Nest:
-        """See `Model.position`."""
+        """Returns the games' physics [B, ...], which says all of a position."""
         return state.physics
 
     def observe(self, position: Nest) -> Nest:
-        """See `Model.observe`."""
+        """Returns the observation of the player on turn, [B, ...]."""
         return seen_by(self._game, position, self._game.turn(position), self._sees_state)
 
     def score(self, position: Nest) -> Tensor:
-        """See `Model.score`."""
+        """Raises UsageError always: returns so far are ranked for one player alone."""
         raise UsageError("rank_percentile: ranks are for one player, leave it out of games for two")
 
     def step(self, position: Nest, move: Tensor, seed: Tensor) -> Moved:
-        """See `Model.step`."""
+        """Returns the outcome of moves int32 [B] by the game's rules; nothing is ever truncated. Positions
+        after a game's end are meaningless."""
         after, paid, over = self._game.play(position, move)
         return Moved(after, paid, over, tf.zeros_like(over))
 
     def rows(self, position: Nest, weights: Tensor) -> Tensor:
-        """See `Model.rows`: who is not on turn passes, the only other action."""
+        """Returns the action probabilities of both players' rows, [2 B, moves + 1], from the move
+        probabilities [B, moves] of the player on turn: the other one passes, which is the last action."""
         moves = tf.pad(weights, [[0, 0], [0, self._actions - self.moves]])[:, None]  # [B, 1, A]
         on_turn = tf.one_hot(self._game.turn(position), 2, True, False)[..., None]  # [B, 2, 1]
         both = tf.where(on_turn, moves, tf.one_hot(self._actions - 1, self._actions))

@@ -24,11 +24,12 @@ class _Fixed:
     """An opponent that remembers nothing."""
 
     def start(self, count: int, seed: Tensor) -> Nest:
-        """See `Opponents.start`."""
+        """Returns (): all episodes have the same opponent, which remembers nothing."""
         return ()
 
     def act(self, physics: Nest, observation: Nest, who: Nest, seed: Tensor) -> tuple[Tensor, Nest]:
-        """See `Opponents.act`: the move that `preference` likes best, among equals any."""
+        """Returns the legal move of each game that `preference` likes best, among equals any, int32 [B], and
+        `who` as it was. Who is not on turn passes."""
         legal = tf.cast(observation[ACTION_MASK], tf.bool)  # [B, moves, and to pass]
         moves = self.preference(physics, random.fold_in(seed, 1))
         liked = tf.pad(moves, [[0, 0], [0, legal.shape[1] - moves.shape[1]]])
@@ -47,7 +48,7 @@ class RandomPlayer(_Fixed):
         self._game = game
 
     def preference(self, physics: Nest, seed: Tensor) -> Tensor:
-        """See `_Fixed.preference`."""
+        """Returns zeros [B, moves]: all moves are liked alike."""
         return tf.zeros_like(tf.cast(self._game.legal_moves(physics), tf.float32))
 
 
@@ -58,7 +59,7 @@ class TreeSearch(_Fixed):
         self._game, self._playouts = game, playouts
 
     def preference(self, physics: Nest, seed: Tensor) -> Tensor:
-        """See `_Fixed.preference`."""
+        """Returns how often a tree search tried each move, float32 [B, moves]."""
         return search.uct(self._game, physics, self._playouts, seed)
 
 
@@ -78,7 +79,7 @@ class PerfectPlayer(_Fixed):
         self._best = tf.constant(best_moves(game), tf.float32)  # [boards, moves]
 
     def preference(self, physics: Nest, seed: Tensor) -> Tensor:
-        """See `_Fixed.preference`."""
+        """Returns 1 for each of the best moves, else 0: float32 [B, moves]."""
         return tf.gather(self._best, tf.reduce_sum(physics * self._weights, -1))
 
 

@@ -75,7 +75,8 @@ class TaskEnv(GraphEnv):
         return physics._replace(place=place), reward, terminated
 
     def next_episode(self, physics: TaskPhysics, seed: Tensor) -> TaskPhysics:
-        """See `GraphEnv.next_episode`."""
+        """Returns the physics [B, ...] that the episodes after these begin with: of new tasks, or of the same
+        ones where `keeps_tasks`."""
         if not self.keeps_tasks:
             return self.initial(seed)
         return physics._replace(place=self.begin(physics.task, seed))

@@ -63,7 +63,8 @@ class Versus(GraphEnv):
             raise UsageError(f"{type(game).__name__}: opponent is for games of two with discrete moves")
 
     def initial(self, seed: Tensor) -> Match:
-        """See `GraphEnv.initial`."""
+        """Returns B games that begin, after their random opening moves, and who plays the other side in
+        each."""
         assert self.opponents is not None
         who = self.opponents.start(self.num_envs, random.fold_in(seed, 1))
         physics = self.game.initial(seed)
@@ -81,7 +82,7 @@ class Versus(GraphEnv):
         return Match(game, who), reward + more, over
 
     def observe(self, physics: Match) -> Nest:
-        """See `GraphEnv.observe`."""
+        """Returns what the learner's side observes, [B, ...]."""
         return self.seen(physics.physics, self.side)
 
     def seen(self, physics: Nest, side: Tensor) -> dict[str, Tensor]:

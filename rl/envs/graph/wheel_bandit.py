@@ -61,7 +61,8 @@ class WheelBandit(GraphEnv):
         return physics
 
     def regret(self, observation: Nest, action: Nest, reward: Tensor) -> Tensor:
-        """See `GraphEnv.regret`."""
+        """Returns what the best arm would have paid more, expected: float32 [T, B] of points [T, B, 2] and
+        arms [T, B]."""
         expected = self._expected(observation)  # [..., 5]
         return tf.reduce_max(expected, -1) - tf.reduce_sum(expected * tf.one_hot(action, ARMS), -1)
 

@@ -25,14 +25,16 @@ class PreviousActionReward(GraphEnv):
         self.observation_space = with_previous(env.observation_space, env.action_space)
 
     def reset(self, seed: Tensor) -> tuple[GraphState, TimeStep]:
-        """See `GraphEnv.reset`."""
+        """Starts an episode in all B environments; the observation tells no action before it (zeros), and
+        reward 0."""
         state, first = self.env.reset(seed)
         specs = space_spec(self.observation_space[PREVIOUS_ACTION], (self.num_envs,))
         action = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), specs)
         return state, self._told(first, action)
 
     def step(self, state: GraphState, action: Nest, seed: Tensor) -> tuple[GraphState, TimeStep]:
-        """See `GraphEnv.step`."""
+        """Moves all B environments by one step, as `GraphEnv.step` says; the observation tells `action` and
+        the reward, and no action (zeros) where the step was a reset."""
         resets = state.episode_end  # [B], or of environments, each of which has `agents` of the rows [B]
         if self.agents > 1:
             resets = tf.repeat(resets, self.agents)
@@ -40,7 +42,8 @@ class PreviousActionReward(GraphEnv):
         return state, self._told(following, _previous_action(self.action_space, action, resets))
 
     def regret(self, observation: Nest, action: Nest, reward: Tensor) -> Nest:
-        """See `GraphEnv.regret`."""
+        """Returns the regret of `env`, float32 [T, B], from its own part of the observation; () where nobody
+        knows."""
         own = self.env.observation_space
         nested = isinstance(own, spaces.Dict)
         inner = {key: observation[key] for key in own.spaces} if nested else observation["observation"]
