@@ -27,9 +27,10 @@ from rl.agents.groups import grouped
 from rl.agents.targets import copy_weights, update_target
 from rl.hparams.dqn import DQNHParams
 from rl.models.networks import QNetwork
+from rl.ops import sequence
 from rl.ops.affine import bias_apart
 from rl.ops.policy import masked_mean
-from rl.types import Batch, Loss, Nest, PolicyOutput, Tensor
+from rl.types import Batch, Loss, Nest, PolicyOutput, SequenceBatch, Tensor, Trajectory
 
 AnyDQN = TypeVar("AnyDQN", bound=DQNHParams)
 
@@ -118,6 +119,36 @@ def replay_loss(loss: Tensor, q_value: Tensor, error: Tensor, batch: Batch) -> L
     size = tf.abs(error)
     metrics = {"q_value": masked_mean(q_value, batch.mask), "td_error": masked_mean(size, batch.mask)}
     return loss * batch.sample_weight * batch.mask, metrics, size
+
+
+def unrolled(network: QNetwork, trajectory: Trajectory, burn_in: int) -> Tensor:
+    """Action values `[U+1, N, ...]` of sequences [burn_in + U, N]: of the observations after the burn-in."""
+
+    def warm(observation: Nest, state: Nest, mask: Tensor) -> Nest:
+        return network.unroll(observation, state, mask, training=True)[1]
+
+    observation, state, mask = sequence.after_burn_in(trajectory, burn_in, warm)
+    return network.unroll(observation, state, mask, training=True)[0]
+
+
+def steps_after(trajectory: Trajectory, burn_in: int) -> Trajectory:
+    """The steps `[U, N]` of sequences after the burn-in, without observations, extras and states."""
+    steps = trajectory._replace(observation=(), extras={}, recurrent_state=())
+    found: Trajectory = tf.nest.map_structure(lambda x: x[burn_in:], steps)
+    return found
+
+
+def sequences_loss(
+    loss: Tensor, q_value: Tensor, error: Tensor, batch: SequenceBatch, mask: Tensor, eta: float
+) -> Loss:
+    """The result of `Agent.loss` for replayed sequences: the mean over steps of the loss, where the mask is
+    1, times sample weight; two metrics, and priorities by `eta` (`rl.ops.sequence.sequence_priority`).
+
+    loss, q_value (predicted), error (TD error), mask: one number per step after the burn-in, [U, N].
+    """
+    metrics = {"q_value": masked_mean(q_value, mask), "td_error": masked_mean(tf.abs(error), mask)}
+    priorities = sequence.sequence_priority(error, mask, eta)
+    return tf.reduce_mean(loss * mask, 0) * batch.sample_weight, metrics, priorities
 
 
 def critic_loss(q_values: Tensor, target: Tensor, batch: Batch, scale: float = 1.0) -> Loss:

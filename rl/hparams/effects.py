@@ -64,7 +64,9 @@ _PRIORITIES = (
     "priority_epsilon",
     "importance_sampling_exponent",
     "importance_sampling_exponent_end",
+    "priority_eta",
 )
+_SEQUENCES = ("burn_in", "unroll_length", "priority_eta")
 _EPSILON = tuple(f"exploration_{name}" for name in ("epsilon_start", "epsilon_end", "steps"))
 _PER_WORKER = ("exploration_epsilon_base", "exploration_epsilon_exponent")
 _CURIOSITY = tuple(f"curiosity_{name}" for name in ("coef", "lr", "features", "minibatches"))
@@ -72,6 +74,7 @@ _DECAYS_TO = ("linear", "polynomial", "cosine")
 
 EFFECTS = (
     Effect(("hindsight_goals", "goal_tolerance"), _memory("hindsight"), "memory=hindsight"),
+    Effect(_SEQUENCES, _memory("sequence", "dataset"), "model.name=lstm or gru"),
     Effect(_PRIORITIES, _prioritizes, "prioritized=true"),
     Effect(("data_chunk",), _memory("dataset"), "memory=dataset"),
     Effect(("start_which",), lambda hparams: bool(hparams.start_from), "start_from=RUN"),

@@ -120,7 +120,9 @@ def _idle_iterations(hparams: Any) -> int:
     if not hasattr(hparams, "min_replay_size"):
         return 0
     length, least = hparams.rollout_length, max(hparams.min_replay_size, 1)
-    if hasattr(hparams, "burn_in"):  # sequences: rollouts count, once whole sequences begin with them
+    transitions = hparams.memory_name in ("uniform", "prioritized", "hindsight")
+    if hasattr(hparams, "burn_in") and not transitions:
+        # Sequences: rollouts count, once whole sequences begin with them.
         span = -(-(hparams.burn_in + hparams.unroll_length + 1) // length)
         return -(-least // (length * hparams.num_envs)) + span - 2
     rows = -(-least // hparams.num_envs) + hparams.n_step  # the newest cannot be sampled yet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rl.hparams.hparams import PositiveInt
 from rl.hparams.registry import register
 from rl.hparams.tasks import REPLAY
-from rl.hparams.vdn import TEAM, TWO_STEP, VDNHParams
+from rl.hparams.vdn import RECURRENT, TEAM, TWO_STEP, VDNHParams
 
 
 class QMIXHParams(VDNHParams):
@@ -20,6 +20,12 @@ class QMIXHParams(VDNHParams):
 def qmix() -> QMIXHParams:
     """QMIX with double learning on any environment of agents with discrete actions: give --env ID."""
     return QMIXHParams.of(TEAM)
+
+
+@register
+def qmix_gru() -> QMIXHParams:
+    """QMIX, double, with a GRU, on any environment of agents: give --env ID (discrete actions)."""
+    return qmix(RECURRENT, model=dict(name="gru"))
 
 
 @register

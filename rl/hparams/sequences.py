@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 
 from rl.errors import UsageError
 
+KEEP_STATE = ("lstm", "gru")  # models of this package with which agents keep state
+
 
 class UniformSequences:
     """What the memory of sequences reads of algorithms that sample all alike and whole: nothing to choose."""

@@ -4,17 +4,45 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
+from rl.errors import UsageError
 from rl.hparams.dqn import TWO_STEP, DQNHParams
+from rl.hparams.hparams import Count, Fraction, PositiveInt
 from rl.hparams.registry import register
+from rl.hparams.sequences import KEEP_STATE, check_every_step_is_replayed
 from rl.hparams.tasks import REPLAY
 
 
 class VDNHParams(DQNHParams):
-    """VDN: DQN's, for a team."""
+    """VDN: DQN's, for a team, and those of sequences, from which agents that keep state learn."""
 
     algo: str = "vdn"
     view: ClassVar[str] = "joint"
+    batch_size: PositiveInt = 128  # transitions, with lstm and gru sequences, of an update
     loss: Literal["huber", "mse"] = "mse"
+    burn_in: Count = 8  # lstm, gru: steps of a sequence that only bring the state up to date
+    unroll_length: PositiveInt = 16  # lstm, gru: steps of a sequence that are learned from
+    # lstm, gru with prioritized: weight of a sequence's largest error beside its mean one
+    priority_eta: Fraction = 0.9
+
+    @property
+    def memory_name(self) -> str:
+        """Returns `sequence` where agents keep state, and no other memory was asked for; `prioritized` is
+        then a switch of that memory. Else as DQN."""
+        sequences = self.memory == "uniform" and self.model.name in KEEP_STATE
+        return "sequence" if sequences else super().memory_name
+
+    def check(self) -> None:
+        """Raises UsageError where the model, the memory and rollouts do not fit together."""
+        super().check()
+        if self.memory_name == "sequence":
+            check_every_step_is_replayed(self)
+        transitions = {"uniform", "prioritized", "hindsight"}
+        given = self.memory if "memory" in self.model_fields_set else ""
+        if self.model.name in KEEP_STATE and given in transitions:
+            raise UsageError(
+                f"hparams memory={given} and model.name={self.model.name} contradict each other: agents that "
+                "keep state learn from memory=sequence, change one of them"
+            )
 
 
 TEAM: dict[str, Any] = dict(  # of any environment of a team
@@ -29,12 +57,23 @@ TEAM: dict[str, Any] = dict(  # of any environment of a team
     exploration_steps=50_000,
     model=dict(hidden=(128, 128), activation="relu", init="lecun_uniform"),
 )
+RECURRENT: dict[str, Any] = dict(  # after TEAM: what the papers' agents have
+    previous_action_reward=True,
+    batch_size=32,
+    model=dict(hidden=(64,), recurrent_units=64),
+)
 
 
 @register
 def vdn() -> VDNHParams:
     """VDN with double learning on any environment of agents with discrete actions: give --env ID."""
     return VDNHParams.of(TEAM)
+
+
+@register
+def vdn_lstm() -> VDNHParams:
+    """VDN, double, dueling, with an LSTM, on any environment of agents: give --env ID (discrete actions)."""
+    return vdn(RECURRENT, dueling=True, model=dict(name="lstm"))
 
 
 @register

@@ -5,14 +5,19 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
+from rl.envs.wrappers import PREVIOUS_ACTION, PREVIOUS_REWARD
+from rl.models import torso
 from rl.models.layers import ILLEGAL, Initializers, ObservationEncoder, dense, encoded_size, part_shapes
 from rl.models.networks import QNetwork
+from rl.ops.nests import flatten_time
 from rl.types import Nest, Tensor
 
 
 class AgentsEncoder(keras.layers.Layer):
-    """Joint observations `[N, ...]` to a row for each agent, `[N * A, F + A]`: what it observes, and its
-    number as one-hot. It stands where networks of one agent have an `ObservationEncoder`.
+    """Joint observations `[N, ...]` to a row for each agent, `[N * A, F]`: what it observes, its own last
+    action (one-hot of n + 1, the first where there was none) and the team's last reward where observations
+    tell them (`previous_action_reward`), and its number as one-hot. It stands where networks of one agent
+    have an `ObservationEncoder`.
 
     Args:
         encoder: of the joint observations.
@@ -22,15 +27,21 @@ class AgentsEncoder(keras.layers.Layer):
     def __init__(self, encoder: ObservationEncoder, agents: int, name: str = "agents"):
         super().__init__(name=name, trainable=False)
         self.joint, self.agents = encoder, agents
-        self.size = encoded_size(encoder.space["agents"]) // agents + agents
+        told = {PREVIOUS_ACTION, PREVIOUS_REWARD} & set(encoder.space.spaces)
+        self.own = ["agents", *sorted(told - {PREVIOUS_REWARD})]  # parts of numbers of agent after agent
+        self.shared = sorted(told - {PREVIOUS_ACTION})  # parts that all agents see alike
+        sizes = {name: encoded_size(encoder.space[name]) for name in (*self.own, *self.shared)}
+        own, shared = (sum(sizes[name] for name in names) for names in (self.own, self.shared))
+        self.size = own // agents + shared + agents
         self.shapes = [(self.size,)]
         self.built = True
 
     def call(self, observation: Nest) -> Tensor:
-        seen = self.joint.parts(observation)["agents"]  # [N, A * F]
-        count = seen.shape[0]
-        rows = tf.reshape(seen, [count * self.agents, self.size - self.agents])
-        return tf.concat([rows, tf.tile(tf.eye(self.agents), [count, 1])], -1)
+        parts = self.joint.parts(observation)
+        count = parts["agents"].shape[0]
+        own = [tf.reshape(parts[name], [count * self.agents, -1]) for name in self.own]
+        shared = [tf.repeat(parts[name], self.agents, 0) for name in self.shared]
+        return tf.concat([*own, *shared, tf.tile(tf.eye(self.agents), [count, 1])], -1)
 
     def mask_illegal(self, values: Tensor, observation: Nest) -> Tensor:
         """Values or logits [N * A, n], those of illegal actions replaced by `ILLEGAL`."""
@@ -54,13 +65,42 @@ class WithoutParts(keras.layers.Layer):
 
 
 class AgentsQNetwork(QNetwork):
-    """Joint observations to action values of every agent, `[N, A, actions]`, by a network that all share."""
+    """Joint observations to action values of every agent, `[N, A, actions]`, by a network that all share.
+
+    Where it keeps state, each agent has its own: `[N, A, ...]`.
+    """
 
     encoder: AgentsEncoder
 
+    def initial_state(self, count: int) -> Nest:
+        return self._by_team(super().initial_state(count * self.encoder.agents))
+
     def call(self, observation: Nest, training: bool = False) -> Tensor:
-        values = super().call(observation, training)  # [N * A, actions]
-        return tf.reshape(values, [-1, self.encoder.agents, self.actions])
+        return self._by_team(super().call(observation, training))
+
+    def step(self, observation: Nest, state: Nest, training: bool = False) -> tuple[Tensor, Nest]:
+        values, state = super().step(observation, flatten_time(state), training)
+        return self._by_team(values), self._by_team(state)
+
+    def unroll(
+        self, observation: Nest, state: Nest, mask: Tensor, training: bool = False
+    ) -> tuple[Tensor, Nest]:
+        """Values along a trajectory, `[T, B, A, actions]`, and the state after it.
+
+        observation `[T, B, ...]`, state `[B, A, ...]`, mask `[T, B]` (`rl.models.torso.unroll`).
+        """
+        length, count = mask.shape
+        flat, rows = flatten_time(observation), count * self.encoder.agents
+        x = tf.reshape(self.encoder(flat), [length, rows, self.encoder.size])
+        mask = tf.repeat(mask, self.encoder.agents, 1)  # [T, B * A]
+        features, state = torso.unroll(self.torso, x, flatten_time(state), mask)
+        values = self._by_team(self._head(features, flat, training))  # [T * B, A, actions]
+        return tf.reshape(values, [length, count, *values.shape[1:]]), self._by_team(state)
+
+    def _by_team(self, rows: Nest) -> Nest:
+        """`[N * A, ...]` to `[N, A, ...]` in every tensor."""
+        agents = self.encoder.agents
+        return tf.nest.map_structure(lambda x: tf.reshape(x, [-1, agents, *x.shape[1:]]), rows)
 
 
 class MonotonicMixer(keras.Model):

@@ -55,6 +55,12 @@ def test_a_run_on_sequences_makes_the_updates_that_are_counted(build):
     assert found == updates_of_run(resolve("r2d2", SMALL | overrides)) == 5 * 3
 
 
+@pytest.mark.parametrize(("model", "updates"), [("mlp", 8 * 3), ("gru", 6 * 3)])
+def test_agents_who_keep_state_learn_once_whole_sequences_are_there(model, updates):
+    overrides = {"burn_in": 2, "unroll_length": 6, "min_replay_size": 1, "train_steps": 64}
+    assert updates_of_run(resolve("vdn", SMALL | overrides | {"model.name": model})) == updates
+
+
 REPLAY = ["dqn", "c51", "qrdqn", "iqn", "rainbow", "r2d2", "ddpg", "td3", "sac", "sac_discrete"]
 
 

@@ -9,8 +9,10 @@ target network too.
 
 Deviations from the paper:
 
-1. No memory: agents act by what they observe now, the paper's by a GRU that also sees their last action.
-2. Transitions are replayed one by one, with the switches of DQN, not as whole episodes.
+1. No memory by default: agents act by what they observe now. The set `qmix_gru` is the paper's form, a GRU
+   that also sees the agent's last action, and here the team's last reward too (`previous_action_reward`).
+2. Transitions are replayed one by one, with the switches of DQN; with a GRU sequences of a fixed length, from
+   the state that was stored and after a burn-in, as in R2D2. The paper replays whole episodes.
 3. Values of agents that are gone are mixed as 0.
 4. Where the environment has no global state, it is all agents' observations, one after another.
 5. Adam by default, the paper's RMSProp by `optimizer=rmsprop`.

@@ -33,11 +33,10 @@ from __future__ import annotations
 import tensorflow as tf
 
 from rl.agents.algos.registry import register
-from rl.agents.value import ValueAgent
+from rl.agents.value import ValueAgent, sequences_loss, steps_after, unrolled
 from rl.hparams.r2d2 import R2D2HParams
 from rl.models.networks import QNetwork
 from rl.ops import sequence, value
-from rl.ops.policy import masked_mean
 from rl.types import Loss, Nest, PolicyOutput, SequenceBatch, Tensor, Trajectory
 
 
@@ -54,31 +53,20 @@ class R2D2(ValueAgent[R2D2HParams]):
 
     def unroll(self, network: QNetwork, trajectory: Trajectory) -> Tensor:
         """Action values `[U+1, N, A]` of the observations after the burn-in."""
-
-        def warm(observation: Nest, state: Nest, mask: Tensor) -> Nest:
-            return network.unroll(observation, state, mask, training=True)[1]
-
-        observation, state, mask = sequence.after_burn_in(trajectory, self.hparams.burn_in, warm)
-        return network.unroll(observation, state, mask, training=True)[0]
+        return unrolled(network, trajectory, self.hparams.burn_in)
 
     def loss(self, batch: SequenceBatch, seed: Tensor) -> Loss:
         hparams = self.hparams
         self.resample_noise(seed)
         q_values = self.unroll(self.network, batch.trajectory)  # [U+1, N, A]
         next_q_values = self.unroll(self.target_network, batch.trajectory)  # [U+1, N, A]
-        steps = batch.trajectory._replace(observation=(), extras={}, recurrent_state=())
-        steps = tf.nest.map_structure(lambda x: x[hparams.burn_in :], steps)  # [U, N]
+        steps = steps_after(batch.trajectory, hparams.burn_in)  # [U, N]
         target = self.target(steps, next_q_values, q_values if hparams.double else next_q_values)
         mask = steps.mask * batch.mask  # [U, N]
         chosen = value.select(q_values[:-1], steps.action)  # [U, N]
         error = tf.stop_gradient(target) - chosen
         loss = value.huber(error, hparams.huber_delta) if hparams.loss == "huber" else tf.square(error)
-        metrics = {
-            "q_value": masked_mean(chosen, mask),
-            "td_error": masked_mean(tf.abs(error), mask),
-        }
-        priorities = sequence.sequence_priority(error, mask, hparams.priority_eta)
-        return tf.reduce_mean(loss * mask, 0) * batch.sample_weight, metrics, priorities
+        return sequences_loss(loss, chosen, error, batch, mask, hparams.priority_eta)
 
     def target(self, steps: Trajectory, q_values: Tensor, selector: Tensor) -> Tensor:
         """Rescaled targets `[U, N]`: `q_values` `[U+1, N, A]` rate the actions that `selector` chooses."""

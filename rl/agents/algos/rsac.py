@@ -26,6 +26,7 @@ import tensorflow as tf
 
 from rl.agents.algos.registry import register
 from rl.agents.algos.sac import SAC
+from rl.agents.value import sequences_loss, steps_after
 from rl.hparams.rsac import RSACHParams
 from rl.models.continuous import Actor, Critic
 from rl.ops import random, sequence
@@ -73,9 +74,7 @@ class RSAC(SAC):
         code = self.nothing([burn_in, trajectory.mask.shape[1]])
         observation, actor = after(self.network, actor)
         states = [after(each, critic, action=code)[1] for each in (self.critic, self.target_critic)]
-        steps = trajectory._replace(observation=(), extras={}, recurrent_state=())
-        steps = Trajectory(*tf.nest.map_structure(lambda x: x[burn_in:], tuple(steps)))
-        return steps._replace(observation=observation, recurrent_state=(actor, *states))
+        return steps_after(trajectory, burn_in)._replace(observation=observation, recurrent_state=(actor, *states))
 
     def nothing(self, shape: Any) -> Tensor:
         """Returns codes [*shape, K] of actions where critics are asked for their state, not for values."""
@@ -115,13 +114,8 @@ class RSAC(SAC):
         ]  # [C, U, N]: no action follows the last observation
         error = tf.stop_gradient(self.sequence_target(trajectory, seed)) - q_values
         loss = 0.5 * tf.reduce_sum(tf.square(error), 0)  # [U, N]
-        size = tf.reduce_mean(tf.abs(error), 0)
-        metrics = {
-            "q_value": masked_mean(tf.reduce_mean(q_values, 0), mask),
-            "td_error": masked_mean(size, mask),
-        }
-        priorities = sequence.sequence_priority(size, mask, self.hparams.priority_eta)
-        return tf.reduce_mean(loss * mask, 0) * batch.sample_weight, metrics, priorities
+        q_value, size = tf.reduce_mean(q_values, 0), tf.reduce_mean(tf.abs(error), 0)
+        return sequences_loss(loss, q_value, size, batch, mask, self.hparams.priority_eta)
 
     def policy_loss(self, batch: SequenceBatch, seed: Tensor) -> Loss:  # type: ignore[override]
         trajectory, mask = batch.trajectory, batch.trajectory.mask * batch.mask  # [U, N]

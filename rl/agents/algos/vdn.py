@@ -9,8 +9,11 @@ Deviations from the paper:
 
 1. Agents share one network, which sees their number (the paper's "weight sharing" with "role information");
    networks of their own, and channels between them, are left out.
-2. No memory: agents act by what they observe now, the paper's by an LSTM.
-3. Transitions are replayed one by one, with the switches of DQN, not by eligibility traces over sequences.
+2. No memory by default: agents act by what they observe now. The set `vdn_lstm` is the paper's form, an LSTM
+   with a dueling head; with it the last action and the team's last reward can be told
+   (`previous_action_reward`).
+3. Transitions are replayed one by one, with the switches of DQN; with an LSTM sequences, from the state that
+   was stored and after a burn-in, as in R2D2. Targets are n-step ones, the paper's by eligibility traces.
 4. Values of agents that are gone count as 0.
 """
 
