@@ -74,7 +74,9 @@ class RSAC(SAC):
         code = self.nothing([burn_in, trajectory.mask.shape[1]])
         observation, actor = after(self.network, actor)
         states = [after(each, critic, action=code)[1] for each in (self.critic, self.target_critic)]
-        return steps_after(trajectory, burn_in)._replace(observation=observation, recurrent_state=(actor, *states))
+        return steps_after(trajectory, burn_in)._replace(
+            observation=observation, recurrent_state=(actor, *states)
+        )
 
     def nothing(self, shape: Any) -> Tensor:
         """Returns codes [*shape, K] of actions where critics are asked for their state, not for values."""
