@@ -73,10 +73,9 @@ class RSAC(SAC):
 
         code = self.nothing([burn_in, trajectory.mask.shape[1]])
         observation, actor = after(self.network, actor)
-        states = [after(each, critic, action=code)[1] for each in (self.critic, self.target_critic)]
-        return steps_after(trajectory, burn_in)._replace(
-            observation=observation, recurrent_state=(actor, *states)
-        )
+        critics = [after(each, critic, action=code)[1] for each in (self.critic, self.target_critic)]
+        steps = steps_after(trajectory, burn_in)  # [U, N]
+        return steps._replace(observation=observation, recurrent_state=(actor, *critics))
 
     def nothing(self, shape: Any) -> Tensor:
         """Returns codes [*shape, K] of actions where critics are asked for their state, not for values."""
@@ -100,9 +99,8 @@ class RSAC(SAC):
     def sequence_target(self, trajectory: Trajectory, seed: Tensor) -> Tensor:
         """Returns what the critics' values are to become, [U, N]."""
         action, log_prob = self.drawn(trajectory, seed)
-        value = (
-            tf.reduce_min(self.values_along(2, trajectory, action), 0) - self.temperature * log_prob
-        )  # [U+1, N]
+        value = tf.reduce_min(self.values_along(2, trajectory, action), 0)  # [U+1, N]
+        value -= self.temperature * log_prob
         steps = trajectory.reward, value, trajectory.terminated, trajectory.truncated
         return sequence.n_step_target(*steps, self.hparams.gamma, self.hparams.n_step)
 
@@ -111,9 +109,7 @@ class RSAC(SAC):
         trajectory, mask = batch.trajectory, batch.trajectory.mask * batch.mask  # [U, N]
         code = self.actions.encode(flatten_time(trajectory.action))
         code = _with_last(tf.reshape(code, [*mask.shape, self.actions.size]))
-        q_values = self.values_along(1, trajectory, code)[
-            :, :-1
-        ]  # [C, U, N]: no action follows the last observation
+        q_values = self.values_along(1, trajectory, code)[:, :-1]  # [C, U, N]
         error = tf.stop_gradient(self.sequence_target(trajectory, seed)) - q_values
         loss = 0.5 * tf.reduce_sum(tf.square(error), 0)  # [U, N]
         q_value, size = tf.reduce_mean(q_values, 0), tf.reduce_mean(tf.abs(error), 0)
@@ -132,5 +128,5 @@ class RSAC(SAC):
 
 
 def _with_last(x: Tensor) -> Tensor:
-    """Returns [U + 1, ...] for [U, ...]: one more of the last, for the observation that no action follows."""
+    """Returns [U + 1, ...] for [U, ...]: ones for the last observation, which no action follows."""
     return tf.concat([x, tf.ones_like(x[:1])], 0)
