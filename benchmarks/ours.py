@@ -8,6 +8,7 @@
     python benchmarks/ours.py pong
     python benchmarks/ours.py coinrun
     python benchmarks/ours.py minatar --env MinAtar/Breakout-v1 --envs 64
+    python benchmarks/ours.py spread --backend pettingzoo
 
 Named sets with overrides that equal the peers' settings, through the same `build_runner` that train.py uses.
 Steps are real transitions: autoreset steps, which the peers' environments do not have, are not counted.
@@ -24,10 +25,18 @@ from typing import Any
 import shared
 from peers.meter import Meter
 
-STEPS = {"ppo": 200_000, "dqn": 50_000, "sac": 4_000, "pong": 8_192, "coinrun": 4_096, "minatar": 1_000_000}
+STEPS = {
+    "ppo": 200_000,
+    "dqn": 50_000,
+    "sac": 4_000,
+    "pong": 8_192,
+    "coinrun": 4_096,
+    "minatar": 1_000_000,
+    "spread": 24_000,
+}
 # Environment steps, as for the peers
-HOST_WARMUP = {"ppo": 16_384, "dqn": 11_000, "sac": 1_500, "pong": 2_048, "coinrun": 2_048}
-ENVS = {"ppo": 8, "dqn": 1, "sac": 1, "pong": 8, "coinrun": 16, "minatar": 64}
+HOST_WARMUP = {"ppo": 16_384, "dqn": 11_000, "sac": 1_500, "pong": 2_048, "coinrun": 2_048, "spread": 5_000}
+ENVS = {"ppo": 8, "dqn": 1, "sac": 1, "pong": 8, "coinrun": 16, "minatar": 64, "spread": 10}
 SETS = {
     "ppo": "ppo_cartpole",
     "dqn": "dqn_cartpole",
@@ -35,6 +44,7 @@ SETS = {
     "pong": "ppo_pong",
     "coinrun": "ppo_coinrun",
     "minatar": "ppo_minatar",
+    "spread": "mappo_spread",
 }
 GAMES = {"sac": "HalfCheetah-v5", "minatar": "MinAtar/Breakout-v1"}  # the default environment
 PIXELS = ("pong", "coinrun")  # on EnvPool; both have 16 minibatches of 256 in a rollout
@@ -157,6 +167,31 @@ def minatar_overrides(env: str) -> dict[str, Any]:
     }
 
 
+def spread_overrides(backend: str) -> dict[str, Any]:
+    """BenchMARL's default MAPPO: 6,000 steps a rollout, 45 epochs of minibatches of 400, 256-256 tanh nets.
+
+    Three agents, discrete actions, episodes of 25 steps. The square's weight is 1, where ours is of its half.
+    """
+    return {
+        "env": "SimpleSpread-v0" if backend == "graph" else "pettingzoo:mpe2.simple_spread_v3",
+        "rollout_length": 600,
+        "epochs": 45,
+        "minibatches": 15,
+        "lr": 5e-5,
+        "lr_schedule": "constant",
+        "adam_epsilon": 1e-6,
+        "max_grad_norm": 5.0,
+        "gamma": 0.99,
+        "gae_lambda": 0.9,
+        "clip_range": 0.2,
+        "entropy_coef": 0.0,
+        "value_coef": 2.0,
+        "normalize_reward": False,
+        "model.hidden": (256, 256),
+        "model.activation": "tanh",
+    }
+
+
 def resolve_hparams(args: argparse.Namespace) -> Any:
     """The workload's frozen hparams."""
     from rl.hparams.merge import resolve
@@ -169,12 +204,14 @@ def resolve_hparams(args: argparse.Namespace) -> Any:
         workload = pixel_overrides(args.algo)
     elif args.algo == "minatar":
         workload = minatar_overrides(args.env)
+    elif args.algo == "spread":
+        workload = spread_overrides(args.backend)
     else:
         workload = sac_overrides(args.env)
     if args.backend != "graph" or args.algo == "sac":
         workload["log_period"] = 500 if args.algo == "sac" else 1_000  # to begin near the peers' step
     common = {
-        "env_backend": args.backend,
+        "env_backend": "auto" if args.backend == "pettingzoo" else args.backend,
         "num_envs": args.envs,
         "overlap": args.overlap,
         "train_steps": args.steps,
@@ -212,7 +249,7 @@ def train(runner: Any, meter: Meter, steps: int, window: int) -> float | None:
 def parse() -> argparse.Namespace:
     parser, count = shared.parser(__doc__), shared.integer(1)
     parser.add_argument("algo", choices=tuple(SETS))
-    parser.add_argument("--backend", choices=("graph", "envpool", "gym"), default="graph")
+    parser.add_argument("--backend", choices=("graph", "envpool", "gym", "pettingzoo"), default="graph")
     parser.add_argument("--env", help="for sac, default HalfCheetah-v5, and minatar, default its Breakout")
     parser.add_argument("--envs", type=count, help=f"default {ENVS}")
     parser.add_argument("--steps", type=count, help=f"default {STEPS}")
@@ -223,6 +260,8 @@ def parse() -> argparse.Namespace:
     args = parser.parse_args()
     if args.env and args.algo not in GAMES:
         parser.error("--env is for sac and minatar: the others have one environment")
+    if args.backend == "pettingzoo" and args.algo != "spread":
+        parser.error("--backend pettingzoo is for spread")
     args.env = args.env or GAMES.get(args.algo)
     if args.algo in PIXELS:
         args.backend = "envpool"

@@ -95,6 +95,11 @@ ENVIRONMENTS = {
         "torch, gymnasium, ray.rllib.algorithms.impala, ray.rllib.algorithms.appo",
         torch=True,
     ),
+    "bml": Environment(  # BenchMARL; PettingZoo at the last version that has MPE
+        ("benchmarl==1.5.2", "torchrl==0.11.1", "tensordict==0.11.0", "pettingzoo[mpe]==1.24.3"),
+        "benchmarl.experiment, pettingzoo.mpe",
+        torch=True,
+    ),
     "tsh": Environment(("tianshou==2.0.1", "gymnasium==1.4.0"), "torch, tianshou.data", torch=True),
 }
 

@@ -101,6 +101,9 @@ RUNS = {
     "ours_space_invaders": Run(
         "ours", "benchmarks/ours.py minatar --env MinAtar/SpaceInvaders-v1 --seed SEED"
     ),
+    "ours_spread": Run("ours", "benchmarks/ours.py spread --seed SEED"),
+    "ours_spread_pettingzoo": Run("ours", "benchmarks/ours.py spread --backend pettingzoo --seed SEED"),
+    "benchmarl_spread": Run("bml", f"{PEERS}/benchmarl_spread.py --seed SEED"),
     "sb3_pong": Run("sb3px", f"{PEERS}/sb3_pixels.py pong --seed SEED"),
     "sb3_coinrun": Run("sb3px", f"{PEERS}/sb3_pixels.py coinrun --seed SEED"),
     "cleanrl_pong": Run("clp", f"{PEERS}/cleanrl_pong.py CLEANRL --seed SEED"),
@@ -202,6 +205,16 @@ ROWS = {
         ("purejaxrl_space_invaders",),
         STEPS,
         1.0,
+    ),
+    "spread": Row(
+        "MAPPO simple_spread in-graph, 10 x 600, steps/s", "ours_spread", ("benchmarl_spread",), STEPS, 10.0
+    ),
+    "spread_pettingzoo": Row(
+        "MAPPO simple_spread on PettingZoo, 10 x 600, steps/s",
+        "ours_spread_pettingzoo",
+        ("benchmarl_spread",),
+        STEPS,
+        2.0,
     ),
     "prioritized": Row(
         "prioritized memory, 256 of a million, rounds/s",
