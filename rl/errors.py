@@ -90,13 +90,13 @@ def _argument(found: re.Match[str]) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """The text of an error on one line, or its kind where it has none."""
+    """Returns the text of an error on one line, or its kind where it has none."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def raised_at(error: BaseException) -> traceback.FrameSummary:
-    """The last line of a user's own code on the way to an error, which says more than one within a library
-    that it called; the last one of all where there is none."""
+    """Returns the last line of a user's own code on the way to an error, which says more than one within a
+    library that it called; the last one of all where there is none."""
     libraries = (*map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), str(Path(__file__).parent), "<")
     frames = traceback.extract_tb(error.__traceback__)
     own = [each for each in frames if not each.filename.startswith(libraries)]
@@ -104,7 +104,7 @@ def raised_at(error: BaseException) -> traceback.FrameSummary:
 
 
 def where_raised(error: BaseException) -> str:
-    """Words for what the code of somebody else raised: its kind, its text, and where in that code."""
+    """Returns words for what the code of somebody else raised: its kind, its text, and where in that code."""
     last = raised_at(error)
     text = " ".join([f"{type(error).__name__}:", *str(error).split()])
     return f"{text} ({last.filename}, line {last.lineno})"
@@ -113,7 +113,8 @@ def where_raised(error: BaseException) -> str:
 def nearest(
     name: str, known: Iterable[str], count: int = 3, elsewhere: Mapping[str, str] | None = None
 ) -> str:
-    """Words for an error message: the known names nearest to `name`, or a few of them when none is near.
+    """Returns words for an error message: the known names nearest to `name`, or a few of them when none is
+    near.
 
     elsewhere: what other libraries call one of the known names, in lower case; it goes before all likeness.
     """

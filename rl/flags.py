@@ -33,7 +33,8 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse; raises UsageError for a word that is no text, of which no file could tell."""
+        """Parses as argparse does; raises UsageError for a word that is no text, of which no file could
+        tell."""
         words = sys.argv[1:] if args is None else list(args)
         for word in words:
             readable = word.encode(errors="backslashreplace").decode()

@@ -279,7 +279,8 @@ def hparam_meant(name: str, known: Collection[str], shown: str = "{}") -> str | 
 
 
 def environment_meant(env_id: str, known: set[str]) -> str | None:
-    """Words on an unknown environment's id that is another library's: an older Atari id, PettingZoo's."""
+    """Returns words on an unknown environment's id that is another library's: an older Atari id,
+    PettingZoo's."""
     atari = _OLD_ATARI.fullmatch(env_id)
     if atari and f"{atari[1]}{atari[2] or ''}-v5" in known:
         return f"did you mean {atari[1]}{atari[2] or ''}-v5?"

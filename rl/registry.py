@@ -67,7 +67,7 @@ class Registry:
         self._found: dict[str, Entry] | None = None
 
     def register(self, member: T) -> T:
-        """Decorator: puts a function or class into this registry, after checking its parameters.
+        """Decorates: puts a function or class into this registry, after checking its parameters.
 
         Raises:
             TypeError: the parameters are not those of this family.
@@ -94,7 +94,7 @@ class Registry:
         return member
 
     def get(self, name: str) -> Any:
-        """The object registered as `name`; imports its module if that has not happened yet.
+        """Returns the object registered as `name`; imports its module if that has not happened yet.
 
         Raises:
             UsageError: no such name, or it lacks what the family's contract asks for.
@@ -114,7 +114,8 @@ class Registry:
         return entry.value
 
     def entry(self, name: str) -> Entry:
-        """What is known of `name` without importing its module; UsageError if there is no such name."""
+        """Returns what is known of `name` without importing its module; UsageError if there is no such
+        name."""
         known = self._entries()
         if name not in known:
             hint = nearest(name, known)
@@ -131,11 +132,11 @@ class Registry:
         return iter(self.names())
 
     def names(self) -> list[str]:
-        """All names, sorted; imports nothing."""
+        """Returns all names, sorted; imports nothing."""
         return sorted(self._entries())
 
     def entries(self) -> list[Entry]:
-        """All entries, sorted by name; imports nothing."""
+        """Returns all entries, sorted by name; imports nothing."""
         return [self._entries()[name] for name in self.names()]
 
     def _entries(self) -> dict[str, Entry]:
@@ -261,7 +262,8 @@ def import_user_modules(modules: Iterable[str] | str) -> tuple[str, ...]:
 
 
 def lacking(part: object, contract: type) -> list[str]:
-    """The public names that a `typing.Protocol` asks for and `part`, a class or an object, does not have."""
+    """Returns the public names that a `typing.Protocol` asks for and `part`, a class or an object, does not
+    have."""
     protocols = [kind for kind in contract.__mro__ if vars(kind).get("_is_protocol") and kind is not Protocol]
     wanted = {name for kind in protocols for name in (*vars(kind), *vars(kind).get("__annotations__", ()))}
     kinds = (part if isinstance(part, type) else type(part)).__mro__

@@ -31,7 +31,8 @@ def check_action_space(hparams: Any, kinds: tuple[type, ...], action_space: gymn
 
 
 def space_leaves(space: gymnasium.Space[Any]) -> list[tuple[tuple[int, ...], str]]:
-    """(shape, dtype) of the arrays that an element of `space` is made of, in the order of `space_spec`.
+    """Returns (shape, dtype) of the arrays that an element of `space` is made of, in the order of
+    `space_spec`.
 
     Raises:
         UsageError: the space has elements without one fixed shape and dtype (Text, Graph, Sequence ...).
@@ -50,7 +51,7 @@ def space_leaves(space: gymnasium.Space[Any]) -> list[tuple[tuple[int, ...], str
 
 
 def space_structure(space: gymnasium.Space[Any]) -> Nest:
-    """A nest like the elements of `space`, with 0 for each array."""
+    """Returns a nest like the elements of `space`, with 0 for each array."""
     if isinstance(space, gymnasium.spaces.Dict):
         return {name: space_structure(each) for name, each in space.spaces.items()}
     if isinstance(space, gymnasium.spaces.Tuple):
@@ -59,7 +60,7 @@ def space_structure(space: gymnasium.Space[Any]) -> Nest:
 
 
 def space_spec(space: gymnasium.Space[Any], lead: tuple[int, ...] = ()) -> Nest:
-    """The nest of `tf.TensorSpec` of elements of `space`, with leading axes `lead`.
+    """Returns the nest of `tf.TensorSpec` of elements of `space`, with leading axes `lead`.
 
     Dict spaces become dicts, Tuple spaces tuples.
 

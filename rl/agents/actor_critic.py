@@ -64,11 +64,11 @@ class ReplayActorCritic(Agent[AnyActorCritic]):
         return Critic(*parts, count=self.critics, linear=linear, name=name)
 
     def policy_loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The actor's loss, as `loss`; its metrics have all `policy_metrics`."""
+        """Returns the actor's loss, as `loss`; its metrics have all `policy_metrics`."""
         raise NotImplementedError
 
     def update(self, batch: Batch, seed: Tensor) -> Update:
-        """A step of the critics, one of the actor, and `after_update`."""
+        """Makes a step of the critics, one of the actor, and `after_update`."""
         critic_seed, policy_seed = random.split(seed, 2)
         critic = self.gradient_step(batch, critic_seed, "critic")
         kept = self.policy_step(batch, policy_seed)
@@ -76,7 +76,7 @@ class ReplayActorCritic(Agent[AnyActorCritic]):
         return Update(critic.metrics | kept, critic.priorities)
 
     def policy_step(self, batch: Batch, seed: Tensor) -> dict[str, Tensor]:
-        """A step of the actor; returns its metrics."""
+        """Makes a step of the actor; returns its metrics."""
         metrics = self.gradient_step(batch, seed, "network", self.policy_loss).metrics
         kept = {name: metrics[name] for name in self.policy_metrics}
         return kept | {"policy_grad_norm": metrics["grad_norm"]}
@@ -112,11 +112,12 @@ class SoftActorCritic(ReplayActorCritic[AnySoft]):
         return tf.exp(tf.convert_to_tensor(self.log_temperature))
 
     def excess_entropy(self, metrics: dict[str, Tensor]) -> Tensor:
-        """By how much the policy's entropy is above its target, scalar, from the metrics of `policy_loss`."""
+        """Returns by how much the policy's entropy is above its target, scalar, from the metrics of
+        `policy_loss`."""
         raise NotImplementedError
 
     def policy_step(self, batch: Batch, seed: Tensor) -> dict[str, Tensor]:
-        """A step of the actor, and one of the temperature."""
+        """Makes a step of the actor, and one of the temperature."""
         metrics = self.gradient_step(batch, seed, "network", self.policy_loss).metrics
         kept = {"policy_loss": metrics["policy_loss"], "policy_grad_norm": metrics["grad_norm"]}
         kept |= {"entropy": metrics["entropy"], "temperature": self.temperature}

@@ -39,15 +39,15 @@ class AdvantageWeighted(ReplayActorCritic[AnyWeighted]):
         return PolicyOutput(distribution=self.network(observation))
 
     def advantage(self, batch: Batch, seed: Tensor) -> Tensor:
-        """The advantage of the data's actions, [N]."""
+        """Returns the advantage of the data's actions, [N]."""
         raise NotImplementedError
 
     def target(self, batch: Batch, seed: Tensor) -> Tensor:
-        """What the critics' values are to become, [N]."""
+        """Returns what the critics' values are to become, [N]."""
         raise NotImplementedError
 
     def least(self, critic: Critic, observation: Nest, action: Tensor) -> Tensor:
-        """The least of the critics' values of actions' codes [N, K], [N]."""
+        """Returns the least of the critics' values of actions' codes [N, K], [N]."""
         return tf.reduce_min(critic(observation, action)[:, :, 0], 0)
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:

@@ -116,23 +116,23 @@ class Agent(Generic[AnyHParams]):
         raise NotImplementedError
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
-        """The current policy's output for observations `[N, ...]`.
+        """Returns the current policy's output for observations `[N, ...]`.
 
         recurrent_state: the network's state before them, from `initial_state` or the last output.
         """
         raise NotImplementedError
 
     def loss(self, batch: Any, seed: Tensor) -> Loss:
-        """(loss per example `[N]`, metrics as in `Update`, new priorities `[N]` or None)."""
+        """Returns (loss per example `[N]`, metrics as in `Update`, new priorities `[N]` or None)."""
         raise NotImplementedError
 
     def updates_per_iteration(self) -> int:
-        """Gradient updates per iteration of the runner (one rollout, then learning); by default the
-        hyperparameter of that name, which an algorithm without this method must have."""
+        """Returns the gradient updates in an iteration of the runner (one rollout, then learning); by default
+        the hyperparameter of that name, which an algorithm without this method must have."""
         return int(cast(Any, self.hparams).updates_per_iteration)
 
     def update(self, batch: Any, seed: Tensor) -> Update:
-        """One learning step on a `Batch`, or on a whole `Trajectory` for `experience = "rollout"`."""
+        """Makes one learning step on a `Batch`, or on a whole `Trajectory` for `experience = "rollout"`."""
         update = self.gradient_step(batch, seed)
         self.after_update()
         return update
@@ -150,7 +150,7 @@ class Agent(Generic[AnyHParams]):
         """Is called after every gradient step: updates target networks, the temperature."""
 
     def scalars(self, step: int) -> dict[str, float]:
-        """What else is logged with every row, read from Python: learning rates and exploration."""
+        """Returns what else is logged with every row, read from Python: learning rates and exploration."""
         found, scale = self.annealed.scalars(step), float(self.guard.lr_scale.numpy())
         for name, lr in self._rates.items():
             key = "train/learning_rate" + ("" if name == "network" else f"_{name}")
@@ -180,7 +180,7 @@ class Agent(Generic[AnyHParams]):
         lr: float | None = None,
         decayed: list[Any] | None = None,
     ) -> keras.optimizers.Optimizer:
-        """An optimizer by hparams, built for `variables` so that nothing is created inside a loop.
+        """Returns an optimizer by hparams, built for `variables` so that nothing is created inside a loop.
 
         lr: learning rate in place of `hparams.lr`; the schedule is the same.
         decayed: the variables whose kernels get its weight decay, by default all: a kernel that two
@@ -212,7 +212,7 @@ class Agent(Generic[AnyHParams]):
         variables: list[Any] | None = None,
         unless: Callable[[dict[str, Tensor]], Tensor] | None = None,
     ) -> Update:
-        """One `grad_comp` call on `loss` (default: the agent's own) for the optimizer called `name` and
+        """Makes one `grad_comp` call on `loss` (default: the agent's own) for the optimizer called `name` and
         `variables` (default: all that it was made for).
 
         unless: a function from the loss's metrics to a bool scalar, the same for all learners. If it is true,
@@ -231,7 +231,7 @@ class Agent(Generic[AnyHParams]):
         return update
 
     def initial_state(self, count: int) -> Nest:
-        """The recurrent state at the start of `count` episodes: zeros `[count, ...]`.
+        """Returns the recurrent state at the start of `count` episodes: zeros `[count, ...]`.
 
         {"network": ..., "act_select": ...}, or () if neither has a state.
         """
@@ -242,7 +242,7 @@ class Agent(Generic[AnyHParams]):
         return state if tf.nest.flatten(state) else ()
 
     def starting_state(self, count: int) -> Nest:
-        """The network's state at the start of `count` episodes; () if it keeps none."""
+        """Returns the network's state at the start of `count` episodes; () if it keeps none."""
         return self._network_state(count)
 
     def _network_state(self, count: int) -> Nest:
@@ -250,7 +250,7 @@ class Agent(Generic[AnyHParams]):
         return network.initial_state(count) if isinstance(network, KeepsState) else ()
 
     def resample_noise(self, seed: Tensor) -> None:
-        """New parameter noise in every network (noisy layers); runners call it before every rollout."""
+        """Draws new parameter noise for every network (noisy layers); runners call it for every rollout."""
         for i, network in enumerate(self.networks.values()):
             resample_noise(network, random.fold_in(seed, i))
 
@@ -298,7 +298,7 @@ class Agent(Generic[AnyHParams]):
         training: bool,
         sampled: bool = False,
     ) -> tuple[Nest, dict[str, Tensor], Nest]:
-        """(action `[N, ...]`, extras to keep in the trajectory, next recurrent state).
+        """Returns (action `[N, ...]`, extras to keep in the trajectory, next recurrent state).
 
         `recurrent_state`: as `initial_state` or the last call returned it; `step`: environment steps so far,
         for exploration schedules. In training, the first `random_steps` are uniformly random. `sampled`:
@@ -331,7 +331,8 @@ class Agent(Generic[AnyHParams]):
         return action, self._extras(log_prob, output), state if tf.nest.flatten(recurrent_state) else ()
 
     def carried(self, state: Nest, action: Nest) -> Nest:
-        """The network's state after a step that had the output state `state` and chose `action` [N, ...]."""
+        """Returns the network's state after a step that had the output state `state` and chose `action` [N,
+        ...]."""
         return state
 
     def _extras(self, log_prob: Tensor, output: PolicyOutput) -> dict[str, Tensor]:
@@ -345,7 +346,8 @@ class Agent(Generic[AnyHParams]):
         return {name: kept[name] for name in self.trajectory_extras}
 
     def values(self, trajectory: Trajectory, seed: Tensor) -> Tensor:
-        """The present network's values of a trajectory's observations without the last one, [T, B]."""
+        """Returns the present network's values of a trajectory's observations without the last one, [T,
+        B]."""
         observation = without_last(trajectory.observation)  # [T, B, ...]
         if tf.nest.flatten(trajectory.recurrent_state):
             output = self.networks["network"].unroll(observation, trajectory.recurrent_state, trajectory.mask)
@@ -361,7 +363,7 @@ class Agent(Generic[AnyHParams]):
             self.encoder.observe(flatten_time(rows), tf.reshape(seen, [-1]))
 
     def remembered(self, trajectory: Trajectory, seed: Tensor) -> Trajectory:
-        """The trajectory that the memory stores for a rollout: by default the rollout itself."""
+        """Returns the trajectory that the memory stores for a rollout: by default the rollout itself."""
         return trajectory
 
     # -- its state ------------------------------------------------------------------------------------
@@ -390,5 +392,5 @@ class Agent(Generic[AnyHParams]):
 
 
 def network_state(recurrent_state: Nest) -> Nest:
-    """The network's part of what `Agent.initial_state` and `Agent.act` return."""
+    """Returns the network's part of what `Agent.initial_state` and `Agent.act` return."""
     return recurrent_state["network"] if isinstance(recurrent_state, dict) else ()

@@ -37,6 +37,6 @@ class Cloning(Agent[AnyCloning]):
         return PolicyOutput(distribution=distribution, recurrent_state=state)
 
     def loss(self, batch: Any, seed: Tensor) -> Loss:
-        """Minus the log-probability of the data's actions, [N]."""
+        """Returns minus the log-probability of the data's actions, [N]."""
         log_prob = self.network(batch.observation).log_prob(batch.action)  # [N]
         return -log_prob * batch.mask, {"log_prob": masked_mean(log_prob, batch.mask)}, None

@@ -45,7 +45,7 @@ class StatefulActSelect(Protocol):
     """An act_select that carries a state from step to step, such as noise that is correlated in time."""
 
     def initial_state(self, action_space: Any, count: int) -> Nest:
-        """The state at the start of `count` episodes: zeros `[count, ...]`."""
+        """Returns the state at the start of `count` episodes: zeros `[count, ...]`."""
 
     def __call__(
         self, output: PolicyOutput, seed: Tensor, step: Tensor, training: bool, state: Nest
@@ -66,7 +66,7 @@ class LoggedActSelect(Protocol):
     """An act_select with something to log."""
 
     def scalars(self, step: int) -> dict[str, float]:
-        """The values that every row of metrics contains, by tag."""
+        """Returns the values that every row of metrics contains, by tag."""
 
 
 @runtime_checkable

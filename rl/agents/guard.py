@@ -214,7 +214,7 @@ def unguarded(
 
 @contextlib.contextmanager
 def checked_numerics(on: bool) -> Iterator[None]:
-    """If `on`, makes the first operation inside that returns NaN or infinity raise at its line; for eager
+    """Makes, if `on`, the first operation inside that returns NaN or infinity raise at its line; for eager
     code."""
     if not on:
         yield

@@ -65,8 +65,8 @@ class JointValueAgent(ValueAgent[AnyJoint]):
         return AgentsQNetwork(self.hparams, encoder, actions, initializers, name=name, **switches)
 
     def total(self, values: Tensor, observation: Nest, target: bool) -> Tensor:
-        """The team's value [N] from its agents' values [N, A] (0 for agents that are gone); by the target
-        networks if `target`."""
+        """Returns the team's value [N] from its agents' values [N, A] (0 for agents that are gone); by the
+        target networks if `target`."""
         raise NotImplementedError
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
@@ -104,16 +104,16 @@ class JointValueAgent(ValueAgent[AnyJoint]):
         return sequences_loss(self.loss_of(error), q_value, error, batch, mask, hparams.priority_eta)
 
     def unroll(self, network: AgentsQNetwork, trajectory: Trajectory) -> Tensor:
-        """Action values `[U+1, N, A, n]` of all agents for the observations after the burn-in."""
+        """Returns action values `[U+1, N, A, n]` of all agents for the observations after the burn-in."""
         return unrolled(network, trajectory, self.hparams.burn_in)
 
     def total_along(self, values: Tensor, observation: Nest, target: bool) -> Tensor:
-        """The team's value [T, N], as `total`, of values [T, N, A] and observations [T, N, ...], in which
-        those of agents that are gone count as 0."""
+        """Returns the team's value [T, N], as `total`, of values [T, N, A] and observations [T, N, ...], in
+        which those of agents that are gone count as 0."""
         present = flatten_time(values * observation["alive"])  # [T * N, A]
         return tf.reshape(self.total(present, flatten_time(observation), target), values.shape[:2])
 
     def loss_of(self, error: Tensor) -> Tensor:
-        """The loss of TD errors by the hparam `loss`. Elementwise."""
+        """Returns the loss of TD errors by the hparam `loss`. Elementwise."""
         hparams = self.hparams
         return value.huber(error, hparams.huber_delta) if hparams.loss == "huber" else tf.square(error)

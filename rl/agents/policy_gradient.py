@@ -64,12 +64,12 @@ class PolicyGradient(Agent[AnyPolicyGradient]):
         return self.output(self.network(observation, recurrent_state))
 
     def output(self, output: ActorCriticOutput) -> PolicyOutput:
-        """The distribution over actions, and the value, from the network's output."""
+        """Returns the distribution over actions, and the value, from the network's output."""
         distribution = distributions.of_space(self.action_space, output.parameters, output.log_std)
         return PolicyOutput(distribution=distribution, value=output.value, recurrent_state=output.state)
 
     def advantages(self, trajectory: Trajectory, values: Tensor, gae_lambda: float) -> Tensor:
-        """Generalised advantages [T, B] of a rollout, by values [T+1, B] of its observations."""
+        """Returns generalised advantages [T, B] of a rollout, by values [T+1, B] of its observations."""
         return returns.generalized_advantage(
             trajectory.reward,
             values,
@@ -80,12 +80,12 @@ class PolicyGradient(Agent[AnyPolicyGradient]):
         )
 
     def rollout_values(self, trajectory: Trajectory) -> Tensor:
-        """The values [T+1, B] of a rollout: those noted while acting, and the last observation's."""
+        """Returns the values [T+1, B] of a rollout: those noted while acting, and the last observation's."""
         value, last = trajectory.extras["value"], self.network.last_value(trajectory)  # [T, B], [B]
         return tf.concat([value, last[None]], 0)
 
     def unroll(self, batch: Trajectory) -> PolicyOutput:
-        """The current policy along a trajectory, flat: [T * B, ...]."""
+        """Returns the current policy along a trajectory, flat: [T * B, ...]."""
         observation = without_last(batch.observation)  # [T, B, ...]
         return self.output(self.network.unroll(observation, batch.recurrent_state, batch.mask))
 
@@ -157,7 +157,7 @@ class VTraceAgent(PolicyGradient[AnyVTrace]):
         return self.hparams.epochs * self.hparams.minibatches
 
     def unroll_whole(self, network: ActorCritic, batch: Trajectory) -> PolicyOutput:
-        """A policy along a trajectory: its distribution flat, [T * B, ...], its value [T+1, B]."""
+        """Returns a policy along a trajectory: its distribution flat, [T * B, ...], its value [T+1, B]."""
         mask = tf.concat([batch.mask, tf.ones_like(batch.mask[:1])], 0)  # [T+1, B]
         output = network.unroll(batch.observation, batch.recurrent_state, mask)
         steps, log_std = batch.mask.shape.num_elements(), output.log_std
@@ -166,7 +166,7 @@ class VTraceAgent(PolicyGradient[AnyVTrace]):
         return acted._replace(value=tf.reshape(output.value, mask.shape))
 
     def vtrace(self, batch: Trajectory, log_ratio: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Targets of the value and advantages, [T, B]; log_ratio [T, B], value [T+1, B]."""
+        """Returns targets of the value and advantages, [T, B]; log_ratio [T, B], value [T+1, B]."""
         hparams = self.hparams
         return vtrace(
             log_ratio,
@@ -182,7 +182,8 @@ class VTraceAgent(PolicyGradient[AnyVTrace]):
         )
 
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
-        """`epochs` passes over the trajectory in `minibatches` groups of environments, shuffled anew."""
+        """Makes `epochs` passes over the trajectory in `minibatches` groups of environments, shuffled
+        anew."""
         hparams = self.hparams
         size = hparams.num_envs // hparams.minibatches
 
@@ -198,7 +199,7 @@ class VTraceAgent(PolicyGradient[AnyVTrace]):
         return Update(metrics | {"updates": made})
 
     def learn_part(self, batch: Trajectory, seed: Tensor) -> dict[str, Tensor]:
-        """One update on a group of environments' rollouts; returns its metrics."""
+        """Makes one update on a group of environments' rollouts; returns its metrics."""
         metrics = self.gradient_step(batch, seed).metrics
         self.after_update()
         return metrics

@@ -72,7 +72,7 @@ class PopulationAgent(Agent[AnyES]):
         return PolicyOutput(distribution=distributions.of_space(space, outputs))
 
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
-        """One step along the estimated gradient; row b of the trajectory was played by member b."""
+        """Makes one step along the estimated gradient; row b of the trajectory was played by member b."""
         ended = tf.logical_or(batch.terminated, batch.truncated)
         reward = self.scored_reward(batch)
         score = replicas.gathered(evolution.episode_scores(reward, ended, batch.mask))  # [P]
@@ -89,11 +89,11 @@ class PopulationAgent(Agent[AnyES]):
         return Update(update.metrics | metrics)
 
     def scored_reward(self, batch: Trajectory) -> Tensor:
-        """The rewards [T, B] that are summed to scores."""
+        """Returns the rewards [T, B] that are summed to scores."""
         return batch.reward
 
     def selected(self, score: Tensor) -> Members:
-        """The members whose directions the step uses, from all scores [P]."""
+        """Returns the members whose directions the step uses, from all scores [P]."""
         return Members(score, tf.convert_to_tensor(self.population.noise))
 
     @property

@@ -10,7 +10,7 @@ from rl.types import Tensor
 
 
 def copy_weights(online: keras.Model, target: keras.Model, tau: float | Tensor) -> None:
-    """target <- tau * online + (1 - tau) * target, for all trainable variables."""
+    """Moves targets: target <- tau * online + (1 - tau) * target, for all trainable variables."""
     stays = unless_closed(tf.convert_to_tensor(1.0 - tau, tf.float32), 1.0)
     comes = unless_closed(tf.convert_to_tensor(tau, tf.float32), 0.0)
     for source, copy in zip(online.trainable_variables, target.trainable_variables, strict=True):

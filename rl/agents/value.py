@@ -75,11 +75,11 @@ class ValueAgent(Agent[AnyDQN]):
         return self.hparams.noisy_sigma if self.hparams.noisy else None
 
     def q_values(self, outputs: Tensor, observation: Nest) -> Tensor:
-        """Action values [N, A] from the network's outputs for these observations."""
+        """Returns action values [N, A] from the network's outputs for these observations."""
         return outputs
 
     def outputs(self, batch: Batch, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Both networks' outputs for a batch, with new noise.
+        """Returns both networks' outputs for a batch, with new noise.
 
         Returns:
             `network`'s outputs for the observations, [N, A] or [N, A, K]; `target_network`'s for the next
@@ -111,7 +111,7 @@ class ValueAgent(Agent[AnyDQN]):
 
 
 def replay_loss(loss: Tensor, q_value: Tensor, error: Tensor, batch: Batch) -> Loss:
-    """The result of `Agent.loss` for replayed transitions: the loss times sample weight and mask, two
+    """Makes the result of `Agent.loss` for replayed transitions: the loss times sample weight and mask, two
     metrics, and the absolute errors as priorities.
 
     loss, q_value (predicted), error (TD error): one number per example, [N].
@@ -122,7 +122,8 @@ def replay_loss(loss: Tensor, q_value: Tensor, error: Tensor, batch: Batch) -> L
 
 
 def unrolled(network: QNetwork, trajectory: Trajectory, burn_in: int) -> Tensor:
-    """Action values `[U+1, N, ...]` of sequences [burn_in + U, N]: of the observations after the burn-in."""
+    """Returns action values `[U+1, N, ...]` of sequences [burn_in + U, N]: of the observations after the
+    burn-in."""
 
     def warm(observation: Nest, state: Nest, mask: Tensor) -> Nest:
         return network.unroll(observation, state, mask, training=True)[1]
@@ -132,7 +133,7 @@ def unrolled(network: QNetwork, trajectory: Trajectory, burn_in: int) -> Tensor:
 
 
 def steps_after(trajectory: Trajectory, burn_in: int) -> Trajectory:
-    """The steps `[U, N]` of sequences after the burn-in, without observations, extras and states."""
+    """Returns the steps `[U, N]` of sequences after the burn-in, without observations, extras and states."""
     steps = trajectory._replace(observation=(), extras={}, recurrent_state=())
     found: Trajectory = tf.nest.map_structure(lambda x: x[burn_in:], steps)
     return found
@@ -141,8 +142,9 @@ def steps_after(trajectory: Trajectory, burn_in: int) -> Trajectory:
 def sequences_loss(
     loss: Tensor, q_value: Tensor, error: Tensor, batch: SequenceBatch, mask: Tensor, eta: float
 ) -> Loss:
-    """The result of `Agent.loss` for replayed sequences: the mean over steps of the loss, where the mask is
-    1, times sample weight; two metrics, and priorities by `eta` (`rl.ops.sequence.sequence_priority`).
+    """Makes the result of `Agent.loss` for replayed sequences: the mean over steps of the loss, where the
+    mask is 1, times sample weight; two metrics, and priorities by `eta`
+    (`rl.ops.sequence.sequence_priority`).
 
     loss, q_value (predicted), error (TD error), mask: one number per step after the burn-in, [U, N].
     """
@@ -152,8 +154,8 @@ def sequences_loss(
 
 
 def critic_loss(q_values: Tensor, target: Tensor, batch: Batch, scale: float = 1.0) -> Loss:
-    """The result of `Agent.loss` for critics that are fitted to one target: the sum of their squared errors,
-    times `scale`.
+    """Makes the result of `Agent.loss` for critics that are fitted to one target: the sum of their squared
+    errors, times `scale`.
 
     q_values: [C, N], of the actions taken; target: [N], without gradient here.
     """

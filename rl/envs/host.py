@@ -86,23 +86,23 @@ class HostWrapper(HostEnv):
         return self.env.at
 
     def reset(self, seed: int) -> Nest:
-        """See `HostEnv.reset`."""
+        """Does what `HostEnv.reset` says."""
         observation = self.env.reset(seed)
         self.life_lost = self.env.life_lost
         return observation
 
     def step(self, action: Nest) -> HostStep:
-        """See `HostEnv.step`."""
+        """Does what `HostEnv.step` says."""
         result = self.env.step(action)
         self.life_lost = self.env.life_lost
         return result
 
     def tell_ends(self, told: Told) -> None:
-        """See `HostEnv.tell_ends`."""
+        """Does what `HostEnv.tell_ends` says."""
         self.env.tell_ends(told)
 
     def render(self) -> np.ndarray:
-        """See `HostEnv.render`."""
+        """Does what `HostEnv.render` says."""
         return self.env.render()
 
     def close(self) -> None:

@@ -235,7 +235,7 @@ class RowsHost(_TeamHost):
         return self._rows(self.team.reset(seed))
 
     def step(self, action: Nest) -> HostStep:
-        """See `HostEnv.step`."""
+        """Does what `HostEnv.step` says."""
         step = self.team.step(np.asarray(action))
         return self._rows(step), step.reward.ravel(), step.terminated.ravel(), step.truncated.ravel()
 
@@ -265,7 +265,7 @@ class JointHost(_TeamHost):
         return self._joint(self.team.reset(seed))
 
     def step(self, action: Nest) -> HostStep:
-        """See `HostEnv.step`."""
+        """Does what `HostEnv.step` says."""
         step = self.team.step(np.asarray(action))
         truncated = step.over & step.truncated.any(1)
         return self._joint(step), step.reward.sum(1), step.over & ~truncated, truncated

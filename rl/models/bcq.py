@@ -45,23 +45,23 @@ class BCQNetwork(keras.Model):
         self.built = True
 
     def recognised(self, observation: Nest, action: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log standard deviation of the latent numbers of actions, [N, 2 K] each."""
+        """Returns mean and log standard deviation of the latent numbers of actions, [N, 2 K] each."""
         mean, log_std = tf.split(self.recognition(observation, action)[0], 2, -1)
         return mean, tf.clip_by_value(log_std, *LOG_STD_LIMITS)
 
     def decoded(self, observation: Nest, latent: Tensor) -> Tensor:
-        """Actions [N, K] of latent numbers [N, 2 K]."""
+        """Returns actions [N, K] of latent numbers [N, 2 K]."""
         return tf.tanh(self.decoder(observation, latent)[0])
 
     def generated(self, observation: Nest, normal: Tensor) -> Tensor:
-        """Actions like those of the data, from standard normals [N, 2 K]."""
+        """Returns actions like those of the data, from standard normals [N, 2 K]."""
         return self.decoded(observation, tf.clip_by_value(normal, -LATENT_LIMIT, LATENT_LIMIT))
 
     def perturbed(self, observation: Nest, action: Tensor) -> Tensor:
-        """Actions near `action`, [N, K]."""
+        """Returns actions near `action`, [N, K]."""
         change = self.limit * tf.tanh(self.perturbation(observation, action)[0])
         return tf.clip_by_value(action + change, -1.0, 1.0)
 
     def q_values(self, observation: Nest, action: Tensor, members: int | None = None) -> Tensor:
-        """Values [2, N] of actions."""
+        """Returns values [2, N] of actions."""
         return self.critic(observation, action, members=members)[:, :, 0]

@@ -35,7 +35,8 @@ class ContextEncoder(keras.Model):
     def call(
         self, observation: Nest, code: Tensor, reward: Tensor, next_observation: Nest
     ) -> tuple[Tensor, Tensor]:
-        """(mean, variance) [N, size] for observations [N, ...], codes of actions [N, K], rewards [N]."""
+        """Returns (mean, variance) [N, size] for observations [N, ...], codes of actions [N, K], rewards
+        [N]."""
         now, following = (tf.cast(self.encoder(x), tf.float32) for x in (observation, next_observation))
         output = self.factor(self.torso(tf.concat([now, code, reward[:, None], following], -1)))
         mean, spread = tf.split(output, 2, -1)
@@ -61,5 +62,5 @@ class TaskEncoder(keras.layers.Layer):
         return tf.concat([x, tf.cast(task, x.dtype)], -1)
 
     def mask_illegal(self, values: Tensor, pair: tuple[Nest, Tensor]) -> Tensor:
-        """See `ObservationEncoder.mask_illegal`."""
+        """Does what `ObservationEncoder.mask_illegal` says."""
         return self.encoder.mask_illegal(values, pair[0])

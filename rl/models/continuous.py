@@ -63,49 +63,52 @@ class BoxActions:
         self._divisor = np.where(half > 0.0, half, np.float32(1.0))
 
     def encode(self, action: Tensor) -> Tensor:
-        """Codes [N, K] of the environment's actions [N, *shape]."""
+        """Returns codes [N, K] of the environment's actions [N, *shape]."""
         flat = tf.reshape(action, [action.shape[0], self.size])
         return (flat - self._low) / self._divisor - 1.0
 
     def clipped_code(self, action: Tensor) -> Tensor:
-        """Codes [N, K] of actions [N, *shape] clipped to the bounds, as the environment does."""
+        """Returns codes [N, K] of actions [N, *shape] clipped to the bounds, as the environment does."""
         return tf.clip_by_value(self.encode(action), -1.0, 1.0)
 
     def greedy(self, output: Tensor) -> Tensor:
-        """Codes [N, K] of an actor's output [N, K]."""
+        """Returns codes [N, K] of an actor's output [N, K]."""
         return tf.tanh(output)
 
     def relaxed(self, output: Tensor, seed: Tensor, temperature: float) -> Tensor:
-        """Codes through which the gradient flows: here those of `greedy`."""
+        """Returns codes through which the gradient flows: here those of `greedy`."""
         return tf.tanh(output)
 
     def penalty(self, output: Tensor) -> Tensor:
-        """What an actor's output [N, K] costs in itself, [N]: here nothing."""
+        """Returns what an actor's output [N, K] costs in itself, [N]: here nothing."""
         return tf.zeros([output.shape[0]])
 
     def deterministic(self, output: Tensor) -> Distribution:
-        """Over the environment's actions: all weight on one."""
+        """Returns a distribution over the environment's actions: all weight on one."""
         return self.certain(tf.tanh(output))
 
     def certain(self, code: Tensor) -> Distribution:
-        """Over the environment's actions: all weight on the one of that code, [N, K]."""
+        """Returns a distribution over the environment's actions: all weight on the one of that code, [N,
+        K]."""
         action = self._low + self._half * (code + 1.0)
         return Deterministic(tf.reshape(action, [code.shape[0], *self.shape]), self.low, self.high)
 
     def gaussian(self, codes: DiagonalGaussian) -> Distribution:
-        """Over the environment's actions, what is normal over their codes [N, K]; some are out of bounds."""
+        """Returns a distribution over the environment's actions: what is normal over their codes [N, K]; some
+        are out of bounds."""
         mean, log_std = self._low + self._half * (codes.mean + 1.0), codes.log_std + np.log(self._divisor)
         found = DiagonalGaussian(mean, log_std)
         return found if len(self.shape) == 1 else Shaped(found, self.shape)
 
     def squashed_gaussian(self, output: Tensor) -> TanhGaussian:
-        """Over actions as vectors [N, K], from mean and log standard deviation side by side [N, 2 K]."""
+        """Returns a distribution over actions as vectors [N, K], from mean and log standard deviation side by
+        side [N, 2 K]."""
         mean, log_std = tf.split(output, 2, -1)
         log_std = tf.clip_by_value(log_std, *LOG_STD_LIMITS)
         return TanhGaussian(mean, log_std, self.low.reshape(-1), self.high.reshape(-1))
 
     def stochastic(self, output: Tensor) -> Distribution:
-        """`squashed_gaussian` over the environment's actions."""
+        """Returns `squashed_gaussian` as one over the environment's actions."""
         found = self.squashed_gaussian(output)
         return found if len(self.shape) == 1 else Shaped(found, self.shape)
 
@@ -117,19 +120,19 @@ class DiscreteActions:
         self.size = int(space.n)
 
     def encode(self, action: Tensor) -> Tensor:
-        """Codes [N, A] of actions int [N]."""
+        """Returns codes [N, A] of actions int [N]."""
         return tf.one_hot(action, self.size)
 
     def clipped_code(self, action: Tensor) -> Tensor:
-        """Codes [N, A] of actions int [N], which have no bounds to be clipped to."""
+        """Returns codes [N, A] of actions int [N], which have no bounds to be clipped to."""
         return self.encode(action)
 
     def greedy(self, output: Tensor) -> Tensor:
-        """Codes [N, A] of the likeliest actions by logits [N, A]."""
+        """Returns codes [N, A] of the likeliest actions by logits [N, A]."""
         return tf.one_hot(tf.argmax(output, -1, output_type=tf.int32), self.size)
 
     def relaxed(self, output: Tensor, seed: Tensor, temperature: float) -> Tensor:
-        """A sample's one-hot code [N, A], with the gradient of the Gumbel-softmax at `temperature`.
+        """Returns a sample's one-hot code [N, A], with the gradient of the Gumbel-softmax at `temperature`.
 
         The straight-through estimator of Jang et al. 2017, https://arxiv.org/abs/1611.01144, section 2.2.
         """
@@ -139,13 +142,15 @@ class DiscreteActions:
         return tf.stop_gradient(hard - soft) + soft
 
     def penalty(self, output: Tensor) -> Tensor:
-        """The mean square of the legal actions' logits, [N]: held small, they leave something to explore."""
+        """Returns the mean square of the legal actions' logits, [N]: held small, they leave something to
+        explore."""
         legal = tf.cast(output > ILLEGAL / 2, tf.float32)  # [N, A]
         total = tf.reduce_sum(tf.square(output * legal), -1)
         return total / tf.maximum(tf.reduce_sum(legal, -1), 1.0)
 
     def deterministic(self, output: Tensor) -> Distribution:
-        """Over actions: the softmax, whose mode is the action and whose samples explore."""
+        """Returns a distribution over actions: the softmax, whose mode is the action and whose samples
+        explore."""
         return Categorical(output)
 
 
@@ -179,12 +184,12 @@ class Actor(torso.TorsoNetwork):
         return self._head(self.torso(self.encoder(observation)), observation)
 
     def step(self, observation: Nest, state: Nest) -> tuple[Tensor, Nest]:
-        """Outputs of one step `[N, outputs]`, and the next state."""
+        """Returns outputs of one step `[N, outputs]`, and the next state."""
         features, state = torso.step(self.torso, self.encoder(observation), state)
         return self._head(features, observation), state
 
     def unroll(self, observation: Nest, state: Nest, mask: Tensor) -> tuple[Tensor, Nest]:
-        """Outputs along a trajectory, `[T, B, outputs]`, and the state after it.
+        """Returns outputs along a trajectory, `[T, B, outputs]`, and the state after it.
 
         observation `[T, B, ...]`, state `[B, ...]`, mask `[T, B]` (`rl.models.torso.unroll`).
         """
@@ -245,25 +250,25 @@ class Critic(keras.Model):
         self.built = True
 
     def call(self, observation: Nest, action: Tensor | None = None, members: int | None = None) -> Tensor:
-        """Values `[count, N, outputs]`, of the first `members` critics where that is given."""
+        """Returns values `[count, N, outputs]`, of the first `members` critics where that is given."""
         x = self.encoder(observation)
         if self.torso is not None:
             x = self.torso(x)
         return self._values(x, action, members)
 
     def initial_state(self, count: int) -> Nest:
-        """State of the torso at the start of `count` episodes; () where it keeps none."""
+        """Returns the state of the torso at the start of `count` episodes; () where it keeps none."""
         return () if self.torso is None else torso.initial_state(self.torso, count)
 
     def step(self, observation: Nest, state: Nest, action: Tensor) -> tuple[Tensor, Nest]:
-        """Values of one step `[count, N, outputs]`, and the next state."""
+        """Returns values of one step `[count, N, outputs]`, and the next state."""
         x = self.encoder(observation)
         if self.torso is not None:
             x, state = torso.step(self.torso, x, state)
         return self._values(x, action), state
 
     def unroll(self, observation: Nest, state: Nest, mask: Tensor, action: Tensor) -> tuple[Tensor, Nest]:
-        """Values along a trajectory, `[count, T, B, outputs]`, and the state after it.
+        """Returns values along a trajectory, `[count, T, B, outputs]`, and the state after it.
 
         observation `[T, B, ...]`, state `[B, ...]`, mask `[T, B]` (`rl.models.torso.unroll`), codes of
         actions `[T, B, K]`.
@@ -315,7 +320,8 @@ class EnsembleDense(keras.layers.Layer):
         self.built = True
 
     def call(self, x: Tensor, members: int | Tensor | None = None) -> Tensor:
-        """members: the first so many layers alone, or those of an int32 tensor; None: all."""
+        """Computes the layers' outputs. members: the first so many layers alone, or those of an int32 tensor;
+        None: all."""
 
         def of(weight: Any) -> Tensor:
             value = tf.convert_to_tensor(weight)

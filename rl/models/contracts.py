@@ -20,7 +20,7 @@ class KeepsState(Protocol):
     """A torso, or a network, that carries a state from step to step."""
 
     def initial_state(self, count: int) -> Nest:
-        """The state at the start of `count` episodes: zeros `[count, ...]`; a network's may be ()."""
+        """Returns the state at the start of `count` episodes: zeros `[count, ...]`; a network's may be ()."""
 
 
 class TorsoLayer(Protocol):
@@ -29,7 +29,7 @@ class TorsoLayer(Protocol):
     size: int  # width of its output
 
     def call(self, x: Tensor) -> Tensor:
-        """`[N, *inputs]` to `[N, size]`."""
+        """Computes features `[N, size]` of `[N, *inputs]`."""
 
 
 class RecurrentTorsoLayer(KeepsState, Protocol):
@@ -38,10 +38,11 @@ class RecurrentTorsoLayer(KeepsState, Protocol):
     size: int  # width of its output
 
     def call(self, x: Tensor, state: Nest) -> tuple[Tensor, Nest]:
-        """One step: `[N, *inputs]` and the state before to `[N, size]` and the state after."""
+        """Computes one step: of `[N, *inputs]` and the state before, `[N, size]` and the state after."""
 
     def unroll(self, x: Tensor, state: Nest, mask: Tensor) -> tuple[Tensor, Nest]:
-        """Along time: `[T, B, *inputs]` and the state before to `[T, B, size]` and the state after it all.
+        """Computes along time: of `[T, B, *inputs]` and the state before, `[T, B, size]` and the state after
+        it all.
 
         mask `[T, B]`: after a step where it is 0, the ignored step of an autoreset, the state starts anew.
         """

@@ -72,11 +72,11 @@ class DecisionTransformer(torso.TorsoNetwork):
         self.built = True
 
     def features(self, observation: Nest) -> Tensor:
-        """What the torso makes of observations [N, ...]: [N, F]."""
+        """Returns what the torso makes of observations [N, ...]: [N, F]."""
         return self.torso(self.seen(observation))
 
     def call(self, window: Window) -> Tensor:
-        """The outputs of each step, [N, K, outputs]."""
+        """Returns the outputs of each step, [N, K, outputs]."""
         count, length = window.mask.shape
         tokens = self.norm(self.tokens(window))  # [N, K, 3, D]
         mask = tf.reshape(tf.stack([window.mask] * 3, -1), [count, 3 * length])
@@ -85,7 +85,8 @@ class DecisionTransformer(torso.TorsoNetwork):
         return tf.reshape(self.policy(_rows(of_observation)), [count, length, -1])
 
     def tokens(self, window: Window) -> Tensor:
-        """Return-to-go, observation and action of each step as tokens, [N, K, 3, D], not yet normalised."""
+        """Returns return-to-go, observation and action of each step as tokens, [N, K, 3, D], not yet
+        normalised."""
         place = tf.cast(tf.clip_by_value(window.episode_step, 0.0, self.hparams.max_timestep - 1.0), tf.int32)
         # The product makes the table's gradient an ordinary tensor; that of a gather is one of slices.
         when = tf.gather(1.0 * tf.convert_to_tensor(self.timesteps), place)  # [N, K, D]
@@ -98,7 +99,8 @@ class DecisionTransformer(torso.TorsoNetwork):
         return tf.stack([tf.reshape(layer(_rows(x)), when.shape) + when for layer, x in parts], 2)
 
     def start(self, count: int) -> dict[str, Tensor]:
-        """The state at the start of `count` episodes: zeros. Of actions it has those before each step."""
+        """Returns the state at the start of `count` episodes: zeros. Of actions it has those before each
+        step."""
         length = self.hparams.context_length
         return {
             "action": tf.zeros([count, length, self.actions]),
@@ -111,7 +113,7 @@ class DecisionTransformer(torso.TorsoNetwork):
     def step(
         self, observation: Nest, action: Tensor, state: dict[str, Tensor]
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The outputs of one more step [N, outputs], and the state after it.
+        """Returns the outputs of one more step [N, outputs], and the state after it.
 
         observation [N, ...]: with the reward of the step before; action [N, A]: the code of that step's
         action.
@@ -131,7 +133,7 @@ class DecisionTransformer(torso.TorsoNetwork):
         return outputs[:, -1], kept | {"reward": reward, "steps": state["steps"] + 1.0}
 
     def window(self, kept: dict[str, Tensor], steps: Tensor) -> Window:
-        """What is kept as a window, whose last step had `steps` [N] before it in its episode."""
+        """Returns what is kept as a window, whose last step had `steps` [N] before it in its episode."""
         before, length = kept["action"], self.hparams.context_length
         action = tf.concat([before[:, 1:], tf.zeros_like(before[:, :1])], 1)  # the last one is yet to come
         place = steps[:, None] + tf.range(1.0 - length, 1.0)  # [N, K]

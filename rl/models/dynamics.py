@@ -52,7 +52,7 @@ class Standard(keras.layers.Layer):
         return (x - mean) * tf.math.rsqrt(variance + 1e-8)
 
     def original(self, x: Tensor) -> Tensor:
-        """The numbers themselves, of those in units of the deviation."""
+        """Returns the numbers themselves, of those in units of the deviation."""
         mean, variance = (tf.convert_to_tensor(each) for each in self.moments[:2])
         return mean + x * tf.sqrt(variance + 1e-8)
 
@@ -91,12 +91,13 @@ class Dynamics(keras.Model):
         self.change.observe(self._change(batch), batch.mask)
 
     def call(self, observation: Nest, code: Tensor, members: Tensor | None = None) -> Predicted:
-        """What `members`, int32 [M], say of observations [N, ...] and codes [N, K]; None: all of them."""
+        """Returns what `members`, int32 [M], say of observations [N, ...] and codes [N, K]; None: all of
+        them."""
         return self._predicted(self._given(observation, code), members)
 
     def apart(self, observation: Nest, code: Tensor) -> Predicted:
-        """What each member says of N observations and codes of its own, [M * N, ...] and [M * N, K]; the
-        first N are the first member's."""
+        """Returns what each member says of N observations and codes of its own, [M * N, ...] and [M * N, K];
+        the first N are the first member's."""
         x = self._given(observation, code)
         return self._predicted(tf.reshape(x, [self.members, -1, x.shape[-1]]))
 
@@ -108,8 +109,8 @@ class Dynamics(keras.Model):
         return Predicted(mean, soft_clip(log_variance, *LOG_VARIANCE), ends[..., 0])
 
     def losses(self, batch: Batch, code: Tensor) -> Tensor:
-        """Each member's loss of each transition, [M, N]: -log of its Gaussian's density at the change,
-        without the constant, and the cross-entropy of terminal states."""
+        """Returns each member's loss of each transition, [M, N]: -log of its Gaussian's density at the
+        change, without the constant, and the cross-entropy of terminal states."""
         predicted = self(batch.observation, code)
         gaussian = gaussian_loss(predicted.mean, predicted.log_variance, self.target(batch))
         ended = tf.cast(batch.discount == 0.0, tf.float32)  # [N] without a discount, all of them
@@ -117,11 +118,12 @@ class Dynamics(keras.Model):
         return gaussian + ends
 
     def target(self, batch: Batch) -> Tensor:
-        """What `Predicted.mean` should be, [N, F + 1]."""
+        """Returns what `Predicted.mean` should be, [N, F + 1]."""
         return self.change(self._change(batch))
 
     def following(self, observation: Nest, change: Tensor) -> tuple[Nest, Tensor]:
-        """(next observation [N, ...], reward [N]) after a change [N, F + 1] in units of the deviation."""
+        """Returns (next observation [N, ...], reward [N]) after a change [N, F + 1] in units of the
+        deviation."""
         change = self.change.original(change)
         return self.seen.decode(self.seen(observation) + change[:, :-1]), change[:, -1]
 

@@ -35,7 +35,7 @@ class Grouped(keras.Model):
         return [variable for each in self.members for variable in each.value_variables]
 
     def initial_state(self, count: int) -> Nest:
-        """States at the start of `count` episodes; () where networks keep none."""
+        """Returns states at the start of `count` episodes; () where networks keep none."""
         states = [each.initial_state(count) if isinstance(each, KeepsState) else () for each in self.members]
         return _states(states)
 
@@ -48,19 +48,19 @@ class Grouped(keras.Model):
         return self._joined(found, observation)
 
     def step(self, observation: Nest, state: Nest, *rest: Any, **options: Any) -> tuple[Tensor, Nest]:
-        """As the members' own `step`."""
+        """Does the same as the members' own `step`."""
         found = [each.step(observation, part, *rest, **options) for each, part in self._paired(state)]
         return self._joined([each for each, _ in found], observation), _states([part for _, part in found])
 
     def unroll(self, observation: Nest, state: Nest, mask: Tensor, **options: Any) -> Any:
-        """As the members' own `unroll`."""
+        """Does the same as the members' own `unroll`."""
         found = [each.unroll(observation, part, mask, **options) for each, part in self._paired(state)]
         if isinstance(found[0], ActorCriticOutput):
             return self._joined(found, observation, flat=True)
         return self._joined([each for each, _ in found], observation), _states([part for _, part in found])
 
     def last_value(self, trajectory: Trajectory) -> Tensor:
-        """As the members' own `last_value`."""
+        """Does the same as the members' own `last_value`."""
         pairs = self._paired(trajectory.recurrent_state)
         found = [each.last_value(trajectory._replace(recurrent_state=part)) for each, part in pairs]
         return self._joined(found, {"agent": trajectory.observation["agent"][-1]})

@@ -58,7 +58,7 @@ class ImageTorso(keras.layers.Layer):
         self.built = True
 
     def convolutions(self, model: ModelHParams, initializers: Initializers) -> list[keras.layers.Layer]:
-        """Layers from `[N, H, W, C]` on, one after another, not built yet."""
+        """Returns layers from `[N, H, W, C]` on, one after another, not built yet."""
         raise NotImplementedError
 
     def call(self, x: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ def convolution(
     padding: str,
     bias: bool = True,
 ) -> keras.layers.Conv2D:
-    """A Keras convolution over [N, H, W, C]."""
+    """Returns a Keras convolution over [N, H, W, C]."""
     return keras.layers.Conv2D(
         filters,
         size,
@@ -127,12 +127,13 @@ class PatchConvolution(keras.layers.Layer):
 
 
 def convolves(network: keras.layers.Layer) -> bool:
-    """Whether a network computes convolutions proper, which TensorFlow's own kernels (oneDNN) are best at."""
+    """Returns whether a network computes convolutions proper, which TensorFlow's own kernels (oneDNN) are
+    best at."""
     return any(isinstance(layer, keras.layers.Conv2D) for layer in network._flatten_layers())
 
 
 def for_images(name: str) -> bool:
-    """Whether the registered model of that name takes images alone."""
+    """Returns whether the registered model of that name takes images alone."""
     model = get_model(name)
     return isinstance(model, type) and issubclass(model, ImageTorso)
 
@@ -140,7 +141,7 @@ def for_images(name: str) -> bool:
 def image_torso(
     model: ModelHParams, inputs: tuple[int, ...], initializers: Initializers, name: str
 ) -> keras.layers.Layer:
-    """The layers that turn one part of an observation into features, before any that remember.
+    """Returns the layers that turn one part of an observation into features, before any that remember.
 
     Images go through the model named in hparams where it is for images, else through `model.image` (but are
     flattened where the model named is mlp); anything else through dense layers.

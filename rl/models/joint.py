@@ -44,7 +44,7 @@ class AgentsEncoder(keras.layers.Layer):
         return tf.concat([*own, *shared, tf.tile(tf.eye(self.agents), [count, 1])], -1)
 
     def mask_illegal(self, values: Tensor, observation: Nest) -> Tensor:
-        """Values or logits [N * A, n], those of illegal actions replaced by `ILLEGAL`."""
+        """Returns values or logits [N * A, n], those of illegal actions replaced by `ILLEGAL`."""
         legal = self.joint.action_mask(observation)  # [N, A * n]
         return values if legal is None else tf.where(tf.reshape(legal, values.shape), values, ILLEGAL)
 
@@ -85,7 +85,7 @@ class AgentsQNetwork(QNetwork):
     def unroll(
         self, observation: Nest, state: Nest, mask: Tensor, training: bool = False
     ) -> tuple[Tensor, Nest]:
-        """Values along a trajectory, `[T, B, A, actions]`, and the state after it.
+        """Returns values along a trajectory, `[T, B, A, actions]`, and the state after it.
 
         observation `[T, B, ...]`, state `[B, A, ...]`, mask `[T, B]` (`rl.models.torso.unroll`).
         """
@@ -140,7 +140,7 @@ class MonotonicMixer(keras.Model):
         self.built = True
 
     def call(self, values: Tensor, observation: Nest) -> Tensor:
-        """The team's values [N] of values [N, A]."""
+        """Returns the team's values [N] of values [N, A]."""
         state = self.encoder.parts(observation)["state"]  # [N, S]
         kernel = tf.reshape(tf.abs(self.hidden_kernel(state)), [-1, self.agents, self.units])
         mixed = tf.reduce_sum(values[:, :, None] * kernel, 1)  # [N, units]

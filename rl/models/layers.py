@@ -55,7 +55,8 @@ class Initializers:
         return self._seeds.randrange(2**31)
 
     def hidden(self, activation: str) -> Any:
-        """For hidden layers: the family named in hparams, with the gain that suits the activation."""
+        """Returns the initializer of hidden layers: the family named in hparams, with the gain that suits the
+        activation."""
         match self._hidden:
             case "orthogonal":
                 return self.orthogonal(float(np.sqrt(2.0)) if activation != "linear" else 1.0)
@@ -66,7 +67,8 @@ class Initializers:
         return keras.initializers.get({"class_name": self._hidden, "config": {"seed": self._seed()}})
 
     def output(self, gain: float) -> Any:
-        """For output layers: orthogonal with `gain`, or the hidden layers' family where that is not used."""
+        """Returns the initializer of output layers: orthogonal with `gain`, or the hidden layers' family
+        where that is not used."""
         return self.orthogonal(gain) if self._hidden == "orthogonal" else self.hidden("linear")
 
     def orthogonal(self, gain: float) -> Any:
@@ -77,17 +79,17 @@ class Initializers:
 
 
 def encoded_size(space: spaces.Space) -> int:
-    """The width of `ObservationEncoder`'s output for `space`."""
+    """Returns the width of `ObservationEncoder`'s output for `space`."""
     return sum(part.width for part in _parts(space))
 
 
 def part_shapes(space: spaces.Space) -> list[tuple[int, ...]]:
-    """The shapes of `ObservationEncoder.shapes` for `space`."""
+    """Returns the shapes of `ObservationEncoder.shapes` for `space`."""
     return [part.shape for part in _parts(space)]
 
 
 def has_action_mask(observation_space: spaces.Space, action_space: spaces.Space) -> bool:
-    """Whether observations say which discrete actions are legal, in a part called "action_mask".
+    """Returns whether observations say which discrete actions are legal, in a part called "action_mask".
 
     Raises:
         UsageError: the part has not one number per action.
@@ -244,23 +246,23 @@ class ObservationEncoder(keras.layers.Layer):
         return tf.where(self.real > 0.0, standard, x)
 
     def decode(self, x: Tensor) -> Nest:
-        """Observations `[N, ...]` of numbers [N, F] as an encoder that does not normalise gives them: the
-        nearest ones of the space, where the numbers encode none."""
+        """Returns observations `[N, ...]` of numbers [N, F] as an encoder that does not normalise gives them:
+        the nearest ones of the space, where the numbers encode none."""
         columns = iter(tf.split(x, [part.width for part in _parts(self.space)], -1))
         return tf.nest.pack_sequence_as(space_structure(self.space), list(_decode(columns, self.space)))
 
     def parts(self, observation: Nest) -> dict[str, Tensor]:
-        """The same of a Dict observation, by the names of its parts: `[N, F]` each."""
+        """Returns the same of a Dict observation, by the names of its parts: `[N, F]` each."""
         names = sorted(self.space.spaces)
         sizes = [encoded_size(self.space.spaces[name]) for name in names]
         return dict(zip(names, tf.split(self(observation), sizes, -1), strict=True))
 
     def action_mask(self, observation: Nest) -> Tensor | None:
-        """Which actions are legal, bool [N, A]; None where observations do not say."""
+        """Returns which actions are legal, bool [N, A]; None where observations do not say."""
         return tf.cast(observation[ACTION_MASK], tf.bool) if self.masked else None
 
     def mask_illegal(self, values: Tensor, observation: Nest) -> Tensor:
-        """Action values or logits [N, A], those of illegal actions replaced by `ILLEGAL`."""
+        """Returns action values or logits [N, A], those of illegal actions replaced by `ILLEGAL`."""
         if not self.masked:
             return values
         return tf.where(self.action_mask(observation), values, ILLEGAL)
@@ -328,7 +330,7 @@ class Dense(keras.layers.Dense):
 
 
 def dense(inputs: int, units: int, initializer: Any, name: str, activation: str | None = None) -> Dense:
-    """A built dense layer."""
+    """Returns a built dense layer."""
     layer = Dense(units, activation=activation, kernel_initializer=initializer, name=name)
     layer.build((None, inputs))
     return layer
@@ -337,7 +339,8 @@ def dense(inputs: int, units: int, initializer: Any, name: str, activation: str 
 def normalized_dense(
     inputs: int, units: int, initializer: Any, name: str, activation: str
 ) -> list[keras.layers.Layer]:
-    """A dense layer, layer normalisation (Ba et al. 2016, https://arxiv.org/abs/1607.06450), activation."""
+    """Applies a dense layer, layer normalisation (Ba et al. 2016, https://arxiv.org/abs/1607.06450),
+    activation."""
     norm = keras.layers.LayerNormalization(epsilon=1e-5, name=f"{name}_norm")
     norm.build((None, units))
     return [dense(inputs, units, initializer, name), norm, keras.layers.Activation(activation)]
@@ -350,7 +353,7 @@ def resample_noise(layer: keras.layers.Layer, seed: Tensor) -> None:
 
 
 def has_noise(layer: keras.layers.Layer) -> bool:
-    """Whether there is a noisy layer inside `layer`."""
+    """Returns whether there is a noisy layer inside `layer`."""
     return bool(_noisy_layers(layer))
 
 

@@ -55,15 +55,15 @@ class MuZeroNetwork(keras.Model):
         self.built = True
 
     def represent(self, observation: Nest) -> Tensor:
-        """Hidden states [N, W] of observations [N, ...]: h."""
+        """Returns hidden states [N, W] of observations [N, ...]: h."""
         return rescaled(self.state(self.torso(self.encoder(observation))), SMALLEST)
 
     def follow(self, state: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        """(hidden states [N, W] after actions [N, A], one-hot, logits of their rewards [N, K]): g."""
+        """Returns (hidden states [N, W] after actions [N, A], one-hot, logits of their rewards [N, K]): g."""
         x = self.moving(tf.concat([state, action], -1))
         return rescaled(state + self.change(x), SMALLEST), self.reward(x)
 
     def predict(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """(logits of the policy [N, A], of the value [N, K]) in hidden states [N, W]: f."""
+        """Returns (logits of the policy [N, A], of the value [N, K]) in hidden states [N, W]: f."""
         x = self.predicting(state)
         return self.policy(x), self.value(x)

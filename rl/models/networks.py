@@ -59,14 +59,14 @@ class QNetwork(torso.TorsoNetwork):
         return self._head(self.torso(self.encoder(observation)), observation, training)
 
     def step(self, observation: Nest, state: Nest, training: bool = False) -> tuple[Tensor, Nest]:
-        """Values of one step, and the next state."""
+        """Returns values of one step, and the next state."""
         features, state = torso.step(self.torso, self.encoder(observation), state)
         return self._head(features, observation, training), state
 
     def unroll(
         self, observation: Nest, state: Nest, mask: Tensor, training: bool = False
     ) -> tuple[Tensor, Nest]:
-        """Values along a trajectory, `[T, B, actions(, atoms)]`, and the state after it.
+        """Returns values along a trajectory, `[T, B, actions(, atoms)]`, and the state after it.
 
         observation `[T, B, ...]`, state `[B, ...]`, mask `[T, B]` (`rl.models.torso.unroll`).
         """
@@ -141,7 +141,7 @@ class ActorCritic(keras.Model):
         return [*own, *self.value.trainable_variables]
 
     def initial_state(self, count: int) -> Nest:
-        """States of the torsos at the start of `count` episodes; () where they keep none."""
+        """Returns states of the torsos at the start of `count` episodes; () where they keep none."""
         if not torso.is_recurrent(self.torso):
             return ()
         return tuple(torso.initial_state(each, count) for each in self._torsos())
@@ -152,7 +152,7 @@ class ActorCritic(keras.Model):
         return self._heads([each for each, _ in found], [state for _, state in found], observation)
 
     def unroll(self, observation: Nest, state: Nest, mask: Tensor) -> ActorCriticOutput:
-        """Outputs along a trajectory, flat: `[T * B, ...]`, and the state after it.
+        """Returns outputs along a trajectory, flat: `[T * B, ...]`, and the state after it.
 
         observation `[T, B, ...]`, state `[B, ...]`, mask `[T, B]` (`rl.models.torso.unroll`).
         """
@@ -163,7 +163,7 @@ class ActorCritic(keras.Model):
         return self._heads([each for each, _ in found], [state for _, state in found], flat)
 
     def last_value(self, trajectory: Trajectory) -> Tensor:
-        """Value of the observation after a trajectory's last step, `[B]`."""
+        """Returns the value of the observation after a trajectory's last step, `[B]`."""
         if not torso.is_recurrent(self.torso):
             return self(tf.nest.map_structure(lambda x: x[-1], trajectory.observation)).value
         mask = tf.concat([trajectory.mask, tf.ones_like(trajectory.mask[:1])], 0)  # [T+1, B]

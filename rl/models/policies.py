@@ -52,12 +52,12 @@ class PolicyNetwork(torso.TorsoNetwork):
         return self.step(observation, state)[0]
 
     def step(self, observation: Nest, state: Nest) -> tuple[Distribution, Nest]:
-        """The distribution at observations [N, ...], and the torso's state after them."""
+        """Returns the distribution at observations [N, ...], and the torso's state after them."""
         features, state = torso.step(self.torso, self.encoder(observation), state)
         return self.distribution(features, observation), state
 
     def unroll(self, observation: Nest, state: Nest, mask: Tensor) -> tuple[Distribution, Nest]:
-        """The distribution along trajectories, flat [T * B], and the torso's state after them.
+        """Returns the distribution along trajectories, flat [T * B], and the torso's state after them.
 
         observation `[T, B, ...]`, state `[B, ...]`, mask `[T, B]` (`rl.models.torso.unroll`).
         """
@@ -68,11 +68,11 @@ class PolicyNetwork(torso.TorsoNetwork):
         return self.distribution(features, flat), state
 
     def distribution(self, features: Tensor, observation: Nest) -> Distribution:
-        """The distribution by the torso's features [N, F] of the observations."""
+        """Returns the distribution by the torso's features [N, F] of the observations."""
         return distributions.of_space(self.space, *self._numbers(features, observation))
 
     def numbers(self, observation: Nest) -> list[Tensor]:
-        """What `rl.ops.distributions.of_space` is given, [N, K] each, at observations [N, ...]."""
+        """Returns what `rl.ops.distributions.of_space` is given, [N, K] each, at observations [N, ...]."""
         features, _ = torso.step(self.torso, self.encoder(observation), ())
         parameters, *rest = self._numbers(features, observation)
         return [parameters, *[each + tf.zeros_like(parameters) for each in rest]]

@@ -62,7 +62,7 @@ class Population:
         return tf.nest.map_structure(lambda x: x[:, 0], with_weights(self.network, weights, single))
 
     def act_for(self, first: int, count: int, total: int) -> None:
-        """Only `count` members from the first-th on are asked for (`Agent.act_for`)."""
+        """Limits acting to `count` members from the first-th on (`Agent.act_for`)."""
         self.members = slice(first, first + count)
 
     @property

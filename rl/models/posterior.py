@@ -32,7 +32,8 @@ class LinearPosterior(keras.Model):
         self.built = True
 
     def call(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Expected rewards of the arms for features [N, n], and the deviations of these, [N, K] each."""
+        """Returns expected rewards of the arms for features [N, n], and the deviations of these, [N, K]
+        each."""
         mean, root = (tf.convert_to_tensor(each) for each in (self.mean, self.root))
         return linear_bandit.scores(x, mean, root)
 
@@ -64,11 +65,11 @@ class NeuralPosterior(LinearPosterior):
         self.rewards = dense(torso.size, arms, initializers.output(1.0), "rewards")
 
     def features(self, x: Tensor) -> Tensor:
-        """The last hidden layer for encoded observations [N, ...], and a constant 1: [N, n]."""
+        """Returns the last hidden layer for encoded observations [N, ...], and a constant 1: [N, n]."""
         hidden = self.torso(x)
         return tf.concat([hidden, tf.ones_like(hidden[:, :1])], 1)
 
     def fitted(self, x: Tensor) -> Tensor:
-        """The rewards that the network itself expects for encoded observations [N, ...]: [N, K]."""
+        """Returns the rewards that the network itself expects for encoded observations [N, ...]: [N, K]."""
         rewards: Tensor = self.rewards(self.torso(x))
         return rewards

@@ -28,8 +28,9 @@ def picture_precision(model: ModelHParams) -> str:
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether what this process computes on has instructions for products of bfloat16 matrices: a TPU, an
-    NVIDIA GPU since Ampere, or a processor with AMX. Others compute them by way of float32, more slowly."""
+    """Returns whether what this process computes on has instructions for products of bfloat16 matrices: a
+    TPU, an NVIDIA GPU since Ampere, or a processor with AMX. Others compute them by way of float32, more
+    slowly."""
     if tf.config.list_logical_devices("TPU"):
         return True
     gpus = tf.config.get_visible_devices("GPU")

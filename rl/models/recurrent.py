@@ -43,19 +43,19 @@ class RecurrentTorso(keras.layers.Layer):
         self.built = True
 
     def initial_state(self, count: int) -> Nest:
-        """Zeros `[count, ...]`: the state at the start of an episode."""
+        """Returns zeros `[count, ...]`: the state at the start of an episode."""
         raise NotImplementedError
 
     def cell(self, gates: Tensor, state: Nest, kernel: Tensor) -> tuple[Tensor, Nest]:
-        """One step: the input's share of the gates `[N, GATES * units]`, the state before, the recurrent
-        kernel `[units, GATES * units]`. Returns the output `[N, units]` and the state after."""
+        """Makes one step: the input's share of the gates `[N, GATES * units]`, the state before, the
+        recurrent kernel `[units, GATES * units]`. Returns the output `[N, units]` and the state after."""
         raise NotImplementedError
 
     def call(self, x: Tensor, state: Nest) -> tuple[Tensor, Nest]:
         return self.cell(self._gates(x), state, tf.convert_to_tensor(self.recurrent_kernel))
 
     def unroll(self, x: Tensor, state: Nest, mask: Tensor) -> tuple[Tensor, Nest]:
-        """Outputs along a trajectory.
+        """Returns outputs along a trajectory.
 
         Args:
             x: `[T, B, *inputs]`.

@@ -64,30 +64,30 @@ class RSSM(keras.layers.Layer):
         self.built = True
 
     def forward(self, deter: Tensor, stoch: Tensor, action: Tensor) -> Tensor:
-        """h' [N, D] from the state before and the code of the action [N, A] taken there."""
+        """Returns h' [N, D] from the state before and the code of the action [N, A] taken there."""
         x = _through(self.enter, tf.concat([stoch, action], -1))
         reset, new, update = tf.split(_through(self.gates, tf.concat([x, deter], -1)), 3, -1)
         update = tf.sigmoid(update - 1.0)
         return update * tf.tanh(tf.sigmoid(reset) * new) + (1.0 - update) * deter
 
     def prior(self, deter: Tensor) -> Tensor:
-        """Log-probabilities [N, G, K] of z by h alone."""
+        """Returns log-probabilities [N, G, K] of z by h alone."""
         return self._log_probs(self.prior_out(_through(self.prior_hidden, deter)))
 
     def posterior(self, deter: Tensor, seen: Tensor) -> Tensor:
-        """Log-probabilities [N, G, K] of z by h and `seen` [N, U], the product with the embedding."""
+        """Returns log-probabilities [N, G, K] of z by h and `seen` [N, U], the product with the embedding."""
         first, norm, activation = self.posterior_hidden
         return self._log_probs(self.posterior_out(activation(norm(first(deter) + seen))))
 
     def sample(self, log_probs: Tensor, noise: Tensor) -> Tensor:
-        """z [N, G * K], with a gradient; noise: Gumbel [N, G * K], zeros for the likeliest."""
+        """Returns z [N, G * K], with a gradient; noise: Gumbel [N, G * K], zeros for the likeliest."""
         chosen = straight_through(log_probs, tf.reshape(noise, log_probs.shape))
         return tf.reshape(chosen, [log_probs.shape[0], self.stoch])
 
     def observe(
         self, embedding: Tensor, action: Tensor, alive: Tensor, state: tuple[Tensor, Tensor], noise: Tensor
     ) -> Observed:
-        """States along sequences.
+        """Returns states along sequences.
 
         Args:
             embedding: `[T, N, E]` of the observations.
@@ -127,7 +127,7 @@ class RSSM(keras.layers.Layer):
         act_noise: Tensor,
         noise: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """What follows by the prior alone, without any gradient.
+        """Returns what follows by the prior alone, without any gradient.
 
         Args:
             features: `[M, D + G * K]` where it begins.
@@ -221,21 +221,21 @@ class DreamerNetwork(keras.Model):
         self.built = True
 
     def start(self, count: int) -> dict[str, Tensor]:
-        """The state at the start of `count` episodes: zeros."""
+        """Returns the state at the start of `count` episodes: zeros."""
         widths = {"deter": self.rssm.deter, "stoch": self.rssm.stoch, "action": self.actions}
         return {name: tf.zeros([count, width]) for name, width in widths.items()}
 
     def target(self, observation: Nest) -> Tensor:
-        """Observations [N, ...] as they go in and are to be decoded, [N, F]: symlogs of real numbers, and all
-        else within [0, 1]."""
+        """Returns observations [N, ...] as they go in and are to be decoded, [N, F]: symlogs of real numbers,
+        and all else within [0, 1]."""
         x = self.encoder(observation)
         return tf.where(self.encoder.real > 0.0, symlog(x), x)
 
     def step(
         self, observation: Nest, state: dict[str, Tensor], noise: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Features [N, D + G * K] after one more observation, and the state, in which the action is 0 yet;
-        noise: Gumbel [N, G * K]."""
+        """Returns features [N, D + G * K] after one more observation, and the state, in which the action is 0
+        yet; noise: Gumbel [N, G * K]."""
         rssm = self.rssm
         deter = rssm.forward(state["deter"], state["stoch"], state["action"])
         posterior = rssm.posterior(deter, rssm.seen(self.torso(self.target(observation))))

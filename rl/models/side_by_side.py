@@ -80,7 +80,8 @@ class AgentsCritic(keras.Model):
         self.built = True
 
     def call(self, observation: Nest, action: Tensor) -> Tensor:
-        """Values [N, A] of codes [N, A, K], the same for all critics, or [A, N, A, K], of each its own."""
+        """Returns values [N, A] of codes [N, A, K], the same for all critics, or [A, N, A, K], of each its
+        own."""
         seen = self.encoder.parts(observation)["agents"]  # [N, A * F]
         agents, count, size = self.agents, seen.shape[0], action.shape[-1]
         action = tf.broadcast_to(action, [agents, count, agents, size])

@@ -53,11 +53,11 @@ class SlateNetwork(keras.Model):
         return [*self.choice_torso.trainable_variables, *self.score.trainable_variables]
 
     def call(self, observation: Nest) -> Tensor:
-        """Values of observations [N, ...]: [N, C + 1]."""
+        """Returns values of observations [N, ...]: [N, C + 1]."""
         return self._of_each(observation, self.torso, self.q_value)
 
     def scores(self, observation: Nest) -> Tensor:
-        """Logits of the user's choice, were all documents on the slate: [N, C + 1]."""
+        """Returns logits of the user's choice, were all documents on the slate: [N, C + 1]."""
         return self._of_each(observation, self.choice_torso, self.score)
 
     def _of_each(self, observation: Nest, torso: Any, head: Any) -> Tensor:

@@ -27,7 +27,8 @@ from rl.types import Nest, Tensor
 def make_torso(
     model: ModelHParams, encoder: ObservationEncoder, initializers: Initializers, name: str
 ) -> keras.layers.Layer:
-    """The torso named in hparams for the encoder's output; several parts get a torso each and are joined.
+    """Makes the torso named in hparams for the encoder's output; several parts get a torso each and are
+    joined.
 
     Raises:
         UsageError: `model.precision` is not for a model that keeps state.
@@ -114,27 +115,27 @@ class TorsoNetwork(keras.Model):
     torso: keras.layers.Layer
 
     def initial_state(self, count: int) -> Nest:
-        """State of the torso at the start of `count` episodes; () where it keeps none."""
+        """Returns the state of the torso at the start of `count` episodes; () where it keeps none."""
         return initial_state(self.torso, count)
 
 
 def is_recurrent(torso: keras.layers.Layer) -> bool:
-    """Whether the torso keeps state from step to step."""
+    """Returns whether the torso keeps state from step to step."""
     return isinstance(torso.joint if isinstance(torso, JoinedTorso) else torso, KeepsState)
 
 
 def initial_state(torso: keras.layers.Layer, count: int) -> Nest:
-    """Its state at the start of `count` episodes: zeros `[count, ...]`, or () where it keeps none."""
+    """Returns its state at the start of `count` episodes: zeros `[count, ...]`, or () where it keeps none."""
     return torso.initial_state(count) if is_recurrent(torso) else ()
 
 
 def step(torso: keras.layers.Layer, x: Tensor, state: Nest) -> tuple[Tensor, Nest]:
-    """Features of one step: x `[N, F]` to (`[N, size]`, the next state)."""
+    """Returns features of one step: x `[N, F]` to (`[N, size]`, the next state)."""
     return torso(x, state) if is_recurrent(torso) else (torso(x), ())
 
 
 def unroll(torso: keras.layers.Layer, x: Tensor, state: Nest, mask: Tensor) -> tuple[Tensor, Nest]:
-    """Features along time: x `[T, B, F]` to (`[T * B, size]`, the state after the last step).
+    """Returns features along time: x `[T, B, F]` to (`[T * B, size]`, the state after the last step).
 
     `mask` `[T, B]`: after a step where it is 0, the ignored step of an autoreset, the state starts anew.
     """

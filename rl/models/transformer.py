@@ -54,7 +54,7 @@ class Block(keras.layers.Layer):
         self.built = True
 
     def call(self, x: Tensor, sees: Tensor) -> Tensor:
-        """Tokens [N, L, D] to the same shape; sees: bool [N, L, L] (`may_see`)."""
+        """Maps tokens [N, L, D] to the same shape; sees: bool [N, L, L] (`may_see`)."""
         rows = [x.shape[0] * x.shape[1], self.width]  # of tokens, for the dense layers
         seen = tf.reshape(self.attention_norm(x), rows)
         query, key, value = (self._split(layer(seen), x) for layer in (self.query, self.key, self.value))
@@ -90,7 +90,7 @@ class Transformer(keras.layers.Layer):
         self.built = True
 
     def call(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Tokens [N, L, D] to the same shape; where `mask` [N, L] is 0, a token is seen by none."""
+        """Maps tokens [N, L, D] to the same shape; where `mask` [N, L] is 0, a token is seen by none."""
         sees = may_see(mask)
         for block in self.blocks:
             x = block(x, sees)

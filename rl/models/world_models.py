@@ -64,17 +64,17 @@ class WorldModelsNetwork(keras.Model):
         self.built = True
 
     def start(self, count: int) -> dict[str, Tensor]:
-        """The state at the start of `count` episodes, zeros: z and M's memory (h, c)."""
+        """Returns the state at the start of `count` episodes, zeros: z and M's memory (h, c)."""
         h, c = self.memory.initial_state(count)
         return {"z": tf.zeros([count, self.latent.units // 2]), "h": h, "c": c}
 
     def see(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log standard deviation of z [N, Z], of encoded observations [N, F]."""
+        """Returns mean and log standard deviation of z [N, Z], of encoded observations [N, F]."""
         mean, log_std = tf.split(self.latent(self.torso(x)), 2, -1)
         return mean, tf.clip_by_value(log_std, *LOG_STD)
 
     def remember(self, state: dict[str, Tensor], code: Tensor) -> dict[str, Tensor]:
-        """The state after an action, in which z is that of before."""
+        """Returns the state after an action, in which z is that of before."""
         _, (h, c) = self.memory(tf.concat([state["z"], code], -1), (state["h"], state["c"]))
         return {"z": state["z"], "h": h, "c": c}
 
@@ -93,11 +93,11 @@ class Heads(keras.Model):
         self.built = True
 
     def decode(self, z: Tensor) -> Tensor:
-        """Encoded observations [N, F] of z [N, Z]: numbers, and logits of what is within [0, 1]."""
+        """Returns encoded observations [N, F] of z [N, Z]: numbers, and logits of what is within [0, 1]."""
         return self.decoder(self.hidden(z))
 
     def foresee(self, h: Tensor) -> Foreseen:
-        """What follows, by M's output [..., H] after the action."""
+        """Returns what follows, by M's output [..., H] after the action."""
         found = self.foreseen(h)
         mixture = tf.reshape(found[..., :-2], [*found.shape[:-1], 3, -1, self.components])
         logits, mean, log_std = tf.unstack(mixture, axis=-3)

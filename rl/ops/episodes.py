@@ -73,7 +73,7 @@ class Team(NamedTuple):
 
 
 def over_rollout(start: Running, goes_on: Tensor, reward: Tensor, counted: Tensor) -> Running:
-    """The running episodes after each step of a rollout, [T, B].
+    """Returns the running episodes after each step of a rollout, [T, B].
 
     start: before its first step, [B]; reward and the rest: as in `Running.after`, [T, B].
     """

@@ -16,8 +16,8 @@ from rl.types import Nest, Tensor, Trajectory
 
 
 def observed(trajectory: Trajectory, agents: int = 1) -> Tensor:
-    """Which observations of sequences [L, N] are real, float32 [L+1, N]: 0 for the padding of a sequence of
-    stored data after the end of its episode, and for agents that have left.
+    """Returns which observations of sequences [L, N] are real, float32 [L+1, N]: 0 for the padding of a
+    sequence of stored data after the end of its episode, and for agents that have left.
 
     agents: rows of an environment. With several, an agent that has left makes steps of mask 0 until all have:
     then only observations before or after a step of mask 1 are real.
@@ -30,8 +30,9 @@ def observed(trajectory: Trajectory, agents: int = 1) -> Tensor:
 
 
 def goes_on(trajectory: Trajectory, agents: int = 1) -> Tensor:
-    """Whether an episode continues after the end of sequences [L, N], float32 [N]: not after a terminal
-    observation, nor, with several `agents`, after a last step of mask 0, since the agent may have left."""
+    """Returns whether an episode continues after the end of sequences [L, N], float32 [N]: not after a
+    terminal observation, nor, with several `agents`, after a last step of mask 0, since the agent may have
+    left."""
     last = 1.0 - tf.cast(trajectory.terminated[-1], tf.float32)
     return last * trajectory.mask[-1] if agents > 1 else last
 
@@ -60,7 +61,7 @@ def after_burn_in(
 
 
 def rescale_value(x: Tensor, epsilon: float = 1e-3) -> Tensor:
-    """h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x: large returns squeezed, small ones kept.
+    """Computes h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x: large returns squeezed, small ones kept.
 
     Pohlen et al. 2018, https://arxiv.org/abs/1805.11593, proposition A.2; R2D2, section 2.3. Elementwise.
     """
@@ -68,7 +69,8 @@ def rescale_value(x: Tensor, epsilon: float = 1e-3) -> Tensor:
 
 
 def unscale_value(x: Tensor, epsilon: float = 1e-3) -> Tensor:
-    """The inverse of `rescale_value`, for epsilon >= 0 (Pohlen et al. 2018, proposition A.2). Elementwise.
+    """Returns the inverse of `rescale_value`, for epsilon >= 0 (Pohlen et al. 2018, proposition A.2).
+    Elementwise.
 
     With y = sqrt(|h^-1(x)| + 1) - 1, |x| = y + epsilon (y^2 + 2 y). Solved for y by the form of the quadratic
     formula that loses no digits: as the paper writes it, float32 is off by 1e-4 near 0.
@@ -81,7 +83,7 @@ def unscale_value(x: Tensor, epsilon: float = 1e-3) -> Tensor:
 def n_step_target(
     reward: Tensor, value: Tensor, terminated: Tensor, truncated: Tensor, gamma: float, n_step: int
 ) -> Tensor:
-    """The n-step return of every step of a sequence (Sutton and Barto 2018, equation 7.1).
+    """Computes the n-step return of every step of a sequence (Sutton and Barto 2018, equation 7.1).
 
     Steps with fewer than n successors, before a truncation or the sequence's end, have as many rewards as
     there are.
@@ -112,7 +114,7 @@ def retrace_target(
     truncated: Tensor,
     gamma: float,
 ) -> Tensor:
-    """Retrace's target Q + delta Q for the action value of every step.
+    """Returns Retrace's target Q + delta Q for the action value of every step.
 
     Munos et al. 2016, https://arxiv.org/abs/1606.02647, equation 4: delta Q[t] is the sum over s >= t of
     gamma^(s - t) c[t+1] ... c[s] (reward[s] + gamma value[s+1] - chosen[s]).
@@ -136,7 +138,8 @@ def retrace_target(
 
 
 def sequence_priority(error: Tensor, mask: Tensor, eta: float) -> Tensor:
-    """eta max_t |error[t]| + (1 - eta) mean_t |error[t]| over the steps that count (R2D2, section 2.3).
+    """Computes eta max_t |error[t]| + (1 - eta) mean_t |error[t]| over the steps that count (R2D2, section
+    2.3).
 
     error, mask [T, N]. Returns [N]; 0 where no step counts.
     """

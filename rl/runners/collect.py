@@ -67,7 +67,7 @@ class Collector:
             self.ended = np.ones(self.env.num_envs, bool)
 
     def block(self) -> Block:
-        """Arrays for one rollout."""
+        """Returns arrays for one rollout."""
         return Block(self.env, self.length, self.actor.extras)
 
     def collect(self, block: Block, iteration: int, step: int) -> None:

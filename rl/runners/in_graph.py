@@ -133,7 +133,7 @@ class InGraphRunner(LoopRunner):
         return self.recorder is None and self.fingerprint is None and self.devices.count == 1
 
     def record_to(self, recorder: Recorder) -> None:
-        """See `Runner.record_to`."""
+        """Does what `Runner.record_to` says."""
         jit_compile = start_mode(self.agent, in_graph=True) == "xla"
         self.recorder, self._loop = recorder, RecordedLoop(self, self._rollout, recorder, jit_compile)
 
@@ -257,7 +257,7 @@ def _advance(
 
 
 def trajectory_of(rows: Record, carry: Carry, start: Carry, team: Team) -> tuple[Trajectory, Episodes]:
-    """The trajectory and the episodes of rows that were played from `start` to `carry`."""
+    """Returns the trajectory and the episodes of rows that were played from `start` to `carry`."""
     observation = tf.nest.map_structure(
         lambda x, last: tf.concat([x, last[None]], 0), rows.observation, carry.observation
     )  # [T+1, B, ...]

@@ -35,13 +35,13 @@ class Counted(GraphEnv):
         self.observation_space, self.action_space = env.observation_space, env.action_space
 
     def reset(self, seed: Tensor) -> tuple[CountedState, TimeStep]:
-        """See `GraphEnv.reset`."""
+        """Does what `GraphEnv.reset` says."""
         state, step = self.env.reset(seed)
         none = tf.zeros([self._members])
         return CountedState(state, tf.zeros([self.num_envs]), none, none), step
 
     def step(self, state: CountedState, action: Tensor, seed: Tensor) -> tuple[CountedState, TimeStep]:
-        """See `GraphEnv.step`."""
+        """Does what `GraphEnv.step` says."""
         following, step = self.env.step(state.state, action, seed)
         total = tf.where(state.state.episode_end, 0.0, state.total) + step.reward  # [B]
         who: Who = state.state.physics.who

@@ -79,7 +79,7 @@ class SyncRunner(Runner):
         return super().variables | self.devices.named(found)
 
     def record_to(self, recorder: Recorder) -> None:
-        """See `Runner.record_to`."""
+        """Does what `Runner.record_to` says."""
         self.recorder = recorder
 
     def restored(self, address: str) -> None:
@@ -98,16 +98,16 @@ class SyncRunner(Runner):
         return self._measures.row() | rebuilt
 
     def begin_window(self) -> None:
-        """See `Runner.begin_window`."""
+        """Does what `Runner.begin_window` says."""
         super().begin_window()
         self._measures.sums = {}
 
     def unfinished(self) -> dict[str, Any]:
-        """See `Runner.unfinished`."""
+        """Does what `Runner.unfinished` says."""
         return super().unfinished() | {"measures": self._measures.sums}
 
     def resume_window(self, found: dict[str, Any]) -> None:
-        """See `Runner.resume_window`."""
+        """Does what `Runner.resume_window` says."""
         super().resume_window(found)
         self._measures.sums = dict(found.get("measures", {}))  # older runs say none
 

@@ -45,7 +45,7 @@ class A2C(PolicyGradient[A2CHParams]):
         return loss * batch.mask, metrics, None
 
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
-        """One step of policy and value on the whole rollout."""
+        """Makes one step of policy and value on the whole rollout."""
         return self.gradient_step(self._advantages(batch), seed)
 
     def _advantages(self, trajectory: Trajectory) -> Trajectory:

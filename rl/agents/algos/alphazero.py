@@ -158,7 +158,7 @@ class AlphaZero(Agent[AlphaZeroHParams]):
         return (policy_loss + self.hparams.value_coef * value_loss) * batch.mask, metrics, None
 
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
-        """`epochs` passes over the trajectory in `minibatches` parts, shuffled anew in every pass."""
+        """Makes `epochs` passes over the trajectory in `minibatches` parts, shuffled anew in every pass."""
         hparams, data = self.hparams, self._outcomes(batch)
 
         def step(part: Minibatch) -> dict[str, Tensor]:

@@ -36,7 +36,7 @@ class ARS(PopulationAgent[ARSHParams]):
     """Augmented random search: the best of a population of perturbed linear policies."""
 
     def loss(self, batch: Members, seed: Tensor) -> Loss:
-        """Each member's negative score over the scores' deviation: lower for a better one. Not
+        """Returns each member's negative score over the scores' deviation: lower for a better one. Not
         differentiated."""
         deviation = tf.math.reduce_std(batch.score)
         # The paper's step, 1 / (b deviation) * sum of differences * noise, is 2 std times our gradient.
@@ -47,7 +47,7 @@ class ARS(PopulationAgent[ARSHParams]):
         return batch.reward - self.hparams.alive_bonus
 
     def selected(self, score: Tensor) -> Members:
-        """The members of the best directions."""
+        """Returns the members of the best directions."""
         count = self.hparams.top_directions or self.hparams.num_envs // 2
         best = evolution.top_directions(score, count)  # [b]
         plus, minus = tf.split(score, 2)

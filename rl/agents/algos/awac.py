@@ -26,7 +26,7 @@ class AWAC(AdvantageWeighted[AWACHParams]):
     """Advantage-weighted actor-critic: bounded continuous actions, and discrete ones."""
 
     def drawn(self, observation: Nest, seed: Tensor) -> Tensor:
-        """Codes [N, K] of actions that are drawn from the policy."""
+        """Returns codes [N, K] of actions that are drawn from the policy."""
         return self.actions.clipped_code(self.network(observation).sample(random.rows(seed)))
 
     def advantage(self, batch: Batch, seed: Tensor) -> Tensor:

@@ -60,7 +60,7 @@ class BCQ(Agent[BCQHParams]):
         return PolicyOutput(distribution=self.actions.certain(self.best_action(observation, seed)))
 
     def best_action(self, observation: Nest, seed: Tensor) -> Tensor:
-        """The codes [N, K] of the best perturbed candidates by the first critic."""
+        """Returns the codes [N, K] of the best perturbed candidates by the first critic."""
         draws, network = self.hparams.sampled_actions, self.network
         repeated, action = self.candidates(network, observation, draws, seed)
         q_values = tf.reshape(network.q_values(repeated, action, 1)[0], [-1, draws])  # [N, D]
@@ -68,7 +68,8 @@ class BCQ(Agent[BCQHParams]):
         return tf.reduce_sum(tf.reshape(action, [-1, draws, self.actions.size]) * chosen[:, :, None], 1)
 
     def candidates(self, perturbing: BCQNetwork, observation: Nest, draws: int, seed: Tensor) -> Nest:
-        """`draws` actions for each observation, perturbed by a network: (observations, codes), [N D, ...]."""
+        """Returns `draws` actions for each observation, perturbed by a network: (observations, codes), [N D,
+        ...]."""
         count = tf.nest.flatten(observation)[0].shape[0]
         normal = random.normal(random.rows(seed), [count, draws * self.network.latent])
         repeated = tf.nest.map_structure(lambda x: tf.repeat(x, draws, 0), observation)
@@ -76,7 +77,7 @@ class BCQ(Agent[BCQHParams]):
         return repeated, perturbing.perturbed(repeated, action)
 
     def target(self, batch: Batch, seed: Tensor) -> Tensor:
-        """What the critics' values are to become, [N]."""
+        """Returns what the critics' values are to become, [N]."""
         hparams, draws = self.hparams, self.hparams.target_actions
         repeated, action = self.candidates(self.target_network, batch.next_observation, draws, seed)
         q_values = self.target_network.q_values(repeated, action)  # [2, N D]
@@ -90,8 +91,8 @@ class BCQ(Agent[BCQHParams]):
         return critic_loss(q_values, self.target(batch, seed), batch)
 
     def generator_loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The auto-encoder's loss: reconstruction error, and divergence of its latents from the normal
-        prior."""
+        """Returns the auto-encoder's loss: reconstruction error, and divergence of its latents from the
+        normal prior."""
         action = self.actions.encode(batch.action)  # [N, K]
         mean, log_std = self.network.recognised(batch.observation, action)
         latent = mean + tf.exp(log_std) * random.normal(random.rows(seed), mean.shape)
@@ -111,7 +112,7 @@ class BCQ(Agent[BCQHParams]):
         return loss * batch.mask, {"policy_loss": masked_mean(loss, batch.mask)}, None
 
     def update(self, batch: Batch, seed: Tensor) -> Update:
-        """A step of the auto-encoder, of the critics, of the perturbation, and of the targets."""
+        """Makes a step of the auto-encoder, of the critics, of the perturbation, and of the targets."""
         seeds = random.split(seed, 3)
         losses = {"generator": self.generator_loss, "critic": self.loss, "network": self.policy_loss}
         made = {

@@ -32,11 +32,12 @@ class BCQDiscrete(ValueAgent[BCQDiscreteHParams]):
     values_per_action = 2  # a value, and a logit of the data's actions
 
     def log_probs(self, outputs: Tensor, observation: Nest) -> Tensor:
-        """log G(a | s), [N, A]."""
+        """Returns log G(a | s), [N, A]."""
         return tf.nn.log_softmax(self.encoder.mask_illegal(outputs[:, :, 1], observation))
 
     def q_values(self, outputs: Tensor, observation: Nest) -> Tensor:
-        """Values [N, A] from outputs [N, A, 2]; those of actions that are rare in the data are `ILLEGAL`."""
+        """Returns values [N, A] from outputs [N, A, 2]; those of actions that are rare in the data are
+        `ILLEGAL`."""
         log_probs = self.log_probs(outputs, observation)
         share = tf.exp(log_probs - tf.reduce_max(log_probs, -1, keepdims=True))
         likely = tf.logical_or(share > self.hparams.threshold, share >= 1.0)  # the likeliest one always

@@ -104,7 +104,7 @@ class CQL(SAC):
         return {} if self.hparams.lagrange_threshold is None else {"log_weight": self.log_weight}
 
     def soft_maximum(self, batch: Batch, seed: Tensor) -> Tensor:
-        """log sum_a exp Q(s, a) of each critic, estimated; the sum is an integral, [2, N]."""
+        """Computes log sum_a exp Q(s, a) of each critic, estimated; the sum is an integral, [2, N]."""
         uniform_seed, now_seed, next_seed = random.split(seed, 3)
         count, draws, size = batch.mask.shape[0], self.hparams.sampled_actions, self.actions.size
         shape = [count, draws, size]
@@ -120,8 +120,8 @@ class CQL(SAC):
         return tf.reduce_logsumexp(q_values - log_density, -1) - math.log(3.0 * draws)
 
     def drawn(self, observation: Nest, seed: Tensor) -> tuple[Tensor, Tensor]:
-        """`sampled_actions` of the policy's for each observation, and their log densities, without gradient:
-        [N, D, K] and [N, D]."""
+        """Returns `sampled_actions` of the policy's for each observation, and their log densities, without
+        gradient: [N, D, K] and [N, D]."""
         draws = self.hparams.sampled_actions
         output = tf.repeat(tf.stop_gradient(self.network(observation)), draws, 0)  # [N D, 2 K]
         action, log_prob = self.actions.squashed_gaussian(output).unit_sample(random.rows(seed))

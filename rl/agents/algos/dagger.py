@@ -48,7 +48,7 @@ class DAgger(Cloning[DAggerHParams]):
         self.expert = expert
 
     def advice(self, observation: Nest, seed: Tensor) -> Tensor:
-        """The expert's actions for observations [N, ...], within the bounds of a Box."""
+        """Returns the expert's actions for observations [N, ...], within the bounds of a Box."""
         assert self.expert is not None  # whoever builds a run gives one
         sampled = self.expert.hparams.eval_policy == "sample"
         action, _, _ = self.expert.act(observation, (), seed, tf.constant(0, tf.int64), False, sampled)
@@ -56,7 +56,7 @@ class DAgger(Cloning[DAggerHParams]):
         return tf.clip_by_value(action, space.low, space.high) if isinstance(space, spaces.Box) else action
 
     def share(self, step: Tensor) -> Tensor:
-        """beta_i: the chance that the expert acts at `step` environment steps, float32 scalar."""
+        """Returns beta_i: the chance that the expert acts at `step` environment steps, float32 scalar."""
         rollout = tf.cast(step // self.steps_per_iteration, tf.float32)  # i - 1
         return tf.pow(tf.constant(self.hparams.beta, tf.float32), rollout)
 
@@ -69,7 +69,7 @@ class DAgger(Cloning[DAggerHParams]):
         training: bool,
         sampled: bool = False,
     ) -> tuple[Nest, dict[str, Tensor], Nest]:
-        """See `Agent.act`; in training the expert acts in a share of the steps."""
+        """Does what `Agent.act` says; in training the expert acts in a share of the steps."""
         own, extras, state = super().act(observation, recurrent_state, seed, step, training, sampled)
         if not training or self.expert is None:
             return own, extras, state
@@ -78,7 +78,7 @@ class DAgger(Cloning[DAggerHParams]):
         return tf.where(coin, self.advice(observation, random.fold_in(seed, ADVICE)), own), extras, state
 
     def remembered(self, trajectory: Trajectory, seed: Tensor) -> Trajectory:
-        """See `Agent.remembered`: with the expert's actions in place of those that were taken."""
+        """Does what `Agent.remembered` says: with the expert's actions in place of those that were taken."""
         observation = without_last(trajectory.observation)  # [T, B, ...]
         action = self.advice(flatten_time(observation), random.fold_in(seed, ADVICE))  # [T B, ...]
         return trajectory._replace(action=tf.reshape(action, trajectory.action.shape))

@@ -52,13 +52,13 @@ class DDPG(ReplayActorCritic[DDPGHParams]):
         return PolicyOutput(distribution=self.actions.deterministic(self.network(observation)))
 
     def target(self, batch: Batch, seed: Tensor) -> Tensor:
-        """What the critic's value is to become, [N]."""
+        """Returns what the critic's value is to become, [N]."""
         next_action = self.actions.greedy(self.target_network(batch.next_observation))  # [N, K]
         next_q_value = self.target_critic(batch.next_observation, next_action)[0, :, 0]  # [N]
         return batch.reward + batch.discount * next_q_value
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The critic's."""
+        """Returns the critic's loss."""
         q_values = self.critic(batch.observation, self.actions.encode(batch.action))[:, :, 0]  # [1, N]
         return critic_loss(q_values, self.target(batch, seed), batch)
 

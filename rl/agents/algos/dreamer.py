@@ -108,7 +108,7 @@ class Dreamer(Agent[DreamerHParams]):
         return state | {"action": self.actions.clipped_code(action)}
 
     def unit_gaussian(self, output: Tensor) -> DiagonalGaussian:
-        """Over codes, of the actor's output [N, 2 K] for continuous actions."""
+        """Returns the distribution over codes by the actor's output [N, 2 K] for continuous actions."""
         mean, spread = tf.split(output, 2, -1)
         low, high = DEVIATIONS
         return DiagonalGaussian(tf.tanh(mean), tf.math.log(low + (high - low) * tf.sigmoid(spread + 2.0)))
@@ -124,11 +124,11 @@ class Dreamer(Agent[DreamerHParams]):
         return Update(metrics | {"return_scale": self.return_scale()})
 
     def return_scale(self) -> Tensor:
-        """The divisor of advantages, scalar: the range of returns, but at least 1."""
+        """Returns the divisor of advantages, scalar: the range of returns, but at least 1."""
         return tf.maximum(1.0, self.return_range[1] - self.return_range[0])
 
     def loss(self, batch: SequenceBatch, seed: Tensor) -> Loss:
-        """The model's, the actor's and the critic's, of each sequence."""
+        """Returns the loss of each sequence: the model's, the actor's and the critic's."""
         model_seed, imagination_seed = random.split(seed, 2)
         observed, loss, metrics = self.model_loss(batch, model_seed)
         behaviour, imagined, more = self.behaviour_loss(batch, observed.features, imagination_seed)
@@ -138,7 +138,8 @@ class Dreamer(Agent[DreamerHParams]):
         return total * batch.sample_weight * batch.mask, metrics, None
 
     def observe_sequences(self, trajectory: Trajectory, target: Tensor, seed: Tensor) -> Observed:
-        """States of the L + 1 observations, whose `DreamerNetwork.target` is given, [(L + 1) N, F]."""
+        """Returns states of the L + 1 observations, whose `DreamerNetwork.target` is given, [(L + 1) N,
+        F]."""
         network, state, mask = self.network, trajectory.recurrent_state, trajectory.mask
         length, count = mask.shape
         embedding = tf.reshape(network.torso(target), [length + 1, count, network.torso.size])
@@ -151,7 +152,7 @@ class Dreamer(Agent[DreamerHParams]):
         return network.rssm.observe(embedding, action, alive, before, tf.transpose(noise, [1, 0, 2]))
 
     def model_loss(self, batch: SequenceBatch, seed: Tensor) -> tuple[Observed, Tensor, dict[str, Tensor]]:
-        """(the states, the world model's loss [N], metrics) of sequences."""
+        """Returns (the states, the world model's loss [N], metrics) of sequences."""
         hparams, heads, trajectory = self.hparams, self.heads, batch.trajectory
         flat = flatten_time(trajectory.observation)
         target = self.network.target(flat)  # [(L + 1) N, F]
@@ -183,8 +184,8 @@ class Dreamer(Agent[DreamerHParams]):
         return observed, steps + tf.reduce_mean((decoding + kl_loss) * seen, 0), found
 
     def imagine(self, features: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
-        """What the actor does from the states of sequences, `[L+1, N, D + S]`: features [H+1, M, D + S] and
-        the codes of its actions [H, M, A], M = (L + 1) N in that order."""
+        """Imagines what the actor does from the states of sequences, `[L+1, N, D + S]`: features [H+1, M, D +
+        S] and the codes of its actions [H, M, A], M = (L + 1) N in that order."""
         rssm, horizon = self.network.rssm, self.hparams.horizon
         length, count = features.shape[:2]
         rows = random.rows(seed)
@@ -204,7 +205,7 @@ class Dreamer(Agent[DreamerHParams]):
         return rssm.imagine(start, act, drawn, noise(random.gumbel, 1, rssm.stoch))
 
     def imagined_policy(self, features: Tensor) -> Categorical | DiagonalGaussian:
-        """Over the codes of actions at states [M, D + S]."""
+        """Returns the distribution over the codes of actions at states [M, D + S]."""
         output = self.network.actor(features)
         if not self.discrete:
             return self.unit_gaussian(output)
@@ -217,8 +218,8 @@ class Dreamer(Agent[DreamerHParams]):
     def behaviour_loss(
         self, batch: SequenceBatch, features: Tensor, seed: Tensor
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """(actor's and critic's loss [N], return [L+1, N], metrics), of what is imagined from `features`
-        [L+1, N, D + S]."""
+        """Returns (actor's and critic's loss [N], return [L+1, N], metrics), of what is imagined from
+        `features` [L+1, N, D + S]."""
         hparams, heads, trajectory = self.hparams, self.heads, batch.trajectory
         lead = features.shape[:2]
         states, codes = self.imagine(features, seed)  # [H+1, M, D + S], [H, M, A]; no gradients
@@ -257,15 +258,15 @@ class Dreamer(Agent[DreamerHParams]):
         return each(policy_loss + value_loss), begun, metrics | {"return_low": low, "return_high": high}
 
     def value_loss(self, states: Tensor, logits: Tensor, target: Tensor) -> Tensor:
-        """The critic's loss [T, M] at states [T, M, D + S]: the cross-entropy of its `logits` with `target`,
-        and with the slow critic's value."""
+        """Returns the critic's loss [T, M] at states [T, M, D + S]: the cross-entropy of its `logits` with
+        `target`, and with the slow critic's value."""
         slow = wm.twohot_mean(self.slow_critic(states), self.bins)
         wanted = wm.twohot(target, self.bins) + wm.twohot(slow, self.bins)
         return cross_entropy(tf.stop_gradient(wanted), logits)
 
     def replayed_value_loss(self, trajectory: Trajectory, features: Tensor, imagined: Tensor) -> Tensor:
-        """The critic's loss [N] at the steps of replayed sequences; its gradient reaches the model's states,
-        too.
+        """Returns the critic's loss [N] at the steps of replayed sequences; its gradient reaches the model's
+        states, too.
 
         features: [L+1, N, D + S]; imagined: [L+1, N], the returns imagined from these states.
         """
@@ -274,7 +275,7 @@ class Dreamer(Agent[DreamerHParams]):
         return tf.reduce_mean(self.value_loss(states, self.critic(states), target) * mask, 0)
 
     def replayed_return(self, trajectory: Trajectory, imagined: Tensor) -> Tensor:
-        """The lambda-returns [L, N] of the steps that were taken; `imagined` as above."""
+        """Returns the lambda-returns [L, N] of the steps that were taken; `imagined` as above."""
         discount = self.hparams.gamma * (1.0 - tf.cast(trajectory.terminated, tf.float32))
         # The step after an episode's last one is an autoreset, which does not belong to the episode.
         follows = tf.concat([trajectory.mask[1:], tf.ones_like(trajectory.mask[:1])], 0)

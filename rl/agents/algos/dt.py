@@ -98,7 +98,7 @@ class DT(Cloning[DTHParams]):
         return tf.reduce_mean(loss * mask, 0), {name: masked_mean(loss, mask)}, None
 
     def window(self, steps: Trajectory) -> Window:
-        """The window of sequences of data, time first, all of whose K steps it has."""
+        """Returns the window of sequences of data, time first, all of whose K steps it has."""
         features = self.network.features(flatten_time(without_last(steps.observation)))
         code = self.actions.clipped_code(flatten_time(steps.action))
         features, code = (tf.reshape(x, [*steps.mask.shape, x.shape[-1]]) for x in (features, code))

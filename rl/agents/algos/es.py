@@ -39,5 +39,5 @@ class ES(PopulationAgent[ESHParams]):
     output_scale = 0.01  # near zero
 
     def loss(self, batch: Members, seed: Tensor) -> Loss:
-        """Each member's shaped score, lower for a better one. Never differentiated."""
+        """Returns each member's shaped score, lower for a better one. Never differentiated."""
         return -evolution.centered_ranks(batch.score), {}, None

@@ -64,18 +64,18 @@ class GAIL(PPO):
         self.demonstrations = memory
 
     def logit(self, observation: Nest, code: Tensor) -> Tensor:
-        """The discriminator's logit that a step is of the data and not the policy's, [N]."""
+        """Returns the discriminator's logit that a step is of the data and not the policy's, [N]."""
         return self.discriminator(observation, code)[0, :, 0]
 
     def discriminator_loss(self, batch: Told, seed: Tensor) -> Loss:
-        """The discriminator's cross-entropy, for both kinds of steps."""
+        """Returns the discriminator's cross-entropy, for both kinds of steps."""
         logit = self.logit(batch.observation, batch.code)
         loss = tf.nn.softplus(logit) - batch.of_data * logit  # -log(1 - D) for the data, -log D for others
         right = tf.cast(tf.equal(logit > 0.0, batch.of_data > 0.0), tf.float32)
         return loss * batch.mask, {"told_apart": masked_mean(right, batch.mask)}, None
 
     def reward(self, trajectory: Trajectory) -> Tensor:
-        """The discriminator's reward, which replaces the environment's, [T, B]."""
+        """Returns the discriminator's reward, which replaces the environment's, [T, B]."""
         code = self.actions.clipped_code(flatten_time(trajectory.action))
         logit = self.logit(flatten_time(without_last(trajectory.observation)), code)
         return tf.nn.softplus(tf.reshape(logit, trajectory.mask.shape)) * trajectory.mask

@@ -55,7 +55,7 @@ class IQL(AdvantageWeighted[IQLHParams]):
         return batch.reward + batch.discount * self.value_of(batch.next_observation)
 
     def update(self, batch: Batch, seed: Tensor) -> Update:
-        """A step of the value, then those of policy and critics."""
+        """Makes a step of the value, then those of policy and critics."""
         value_seed, rest = random.split(seed, 2)
         value = self.gradient_step(batch, value_seed, "value", self.value_loss).metrics
         kept = {"value_loss": value["value_loss"], "value_grad_norm": value["grad_norm"]}

@@ -83,11 +83,11 @@ class MADDPG(ReplayActorCritic[MADDPGHParams]):
         return PolicyOutput(distribution=self.actions.deterministic(flat))
 
     def code(self, action: Tensor) -> Tensor:
-        """Codes [N, A, K] of the environment's actions."""
+        """Returns codes [N, A, K] of the environment's actions."""
         return tf.reshape(self.actions.encode(action), [action.shape[0], self.count, self.size])
 
     def target(self, batch: Batch, seed: Tensor) -> Tensor:
-        """What each agent's critic is to say, [N, A]."""
+        """Returns what each agent's critic is to say, [N, A]."""
         alive = batch.next_observation["alive"]  # [N, A]
         next_action = self.actions.greedy(self.target_network(batch.next_observation))  # [N, A, K]
         next_q_value = self.target_critic(batch.next_observation, next_action * alive[..., None])  # [N, A]

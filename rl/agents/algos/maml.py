@@ -115,7 +115,8 @@ class MAML(Agent[AnyMeta]):
         return PolicyOutput(distribution=self.distribution(weights, grouped))
 
     def distribution(self, weights: list[Tensor], observation: Nest) -> Distribution:
-        """The policies of tasks with these weights [P, ...] at observations [P, M, ...], flat: [P * M]."""
+        """Returns the policies of tasks with these weights [P, ...] at observations [P, M, ...], flat: [P *
+        M]."""
         found = with_weights(self.network, weights, observation, self.network.numbers)
         return distributions.of_space(self.action_space, *flatten_time(found))
 
@@ -129,12 +130,13 @@ class MAML(Agent[AnyMeta]):
         return True
 
     def adapt(self, trajectory: Trajectory) -> None:
-        """See `rl.agents.contracts.Adapts`."""
+        """Does what `rl.agents.contracts.Adapts` says."""
         weights = [tf.convert_to_tensor(each) for each in self.task_weights]
         self._assign(self.inner_step(weights, self.steps(trajectory)))
 
     def inner_step(self, weights: list[Tensor], steps: Steps) -> list[Tensor]:
-        """Weights [P, *shape] after one step along the policy gradient of each task, by its steps alone."""
+        """Returns weights [P, *shape] after one step along the policy gradient of each task, by its steps
+        alone."""
         with tf.GradientTape() as tape:
             tape.watch(weights)
             distribution = self.distribution(weights, steps.observation)
@@ -169,7 +171,7 @@ class MAML(Agent[AnyMeta]):
         return (policy_loss - hparams.entropy_coef * entropy) * mask, metrics, None
 
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
-        """`epochs` steps on the whole rollout."""
+        """Makes `epochs` steps on the whole rollout."""
         count = self.hparams.inner_steps + 1
         parts = trajectories.side_by_side(batch, count)  # [T / count, count * B]
         *inner, outer = _split(self.steps(parts), count)
@@ -180,13 +182,13 @@ class MAML(Agent[AnyMeta]):
         return Update(metrics | of_parts | {"updates": made})
 
     def meta_steps(self, trials: Trials, seed: Tensor) -> tuple[dict[str, Any], Tensor]:
-        """(metrics, number) of the meta-update's steps on the played trials."""
+        """Makes the meta-update's steps on the played trials; returns (metrics, number of steps)."""
         return loops.repeat(
             self.hparams.epochs, lambda i: self.gradient_step(trials, random.fold_in(seed, i)).metrics
         )
 
     def steps(self, trajectory: Trajectory) -> Steps:
-        """One part of a rollout [T, B] by tasks, with advantages."""
+        """Returns one part of a rollout [T, B] by tasks, with advantages."""
         ended = tf.logical_or(trajectory.terminated, trajectory.truncated)
         mask = trajectory.mask * of_first(ended)  # [T, B]
         ends = trajectory.terminated, trajectory.truncated

@@ -44,7 +44,7 @@ class MARWIL(Cloning[MARWILHParams]):
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
 
     def advantage(self, batch: Batch) -> Tensor:
-        """By how much the return is above the value, [N]."""
+        """Returns by how much the return is above the value, [N]."""
         following = self.value(batch.next_observation)[0, :, 0]
         target = batch.reward + batch.discount * tf.stop_gradient(following)
         return target - self.value(batch.observation)[0, :, 0]

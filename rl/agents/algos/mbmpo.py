@@ -121,7 +121,8 @@ class MBMPO(MAML[MBMPOHParams]):
         return Update(metrics | learned | played)
 
     def adapted(self, batch: Batch, seed: Tensor) -> tuple[Trials, list[Tensor], dict[str, Tensor]]:
-        """(what is imagined before and after the inner steps in each member, weights after them, metrics)."""
+        """Returns (what is imagined before and after the inner steps in each member, weights after them,
+        metrics)."""
         weights, outcomes = self._unadapted(), []
         parts: list[Steps] = []
         for i in range(self.hparams.inner_steps + 1):
@@ -135,7 +136,8 @@ class MBMPO(MAML[MBMPOHParams]):
         return trials, weights, {"return_before": before, "return_after": after}
 
     def dynamics_steps(self, batch: Batch, seed: Tensor) -> dict[str, Any]:
-        """Gradient steps of the ensemble, each on transitions drawn from the batch; their metrics."""
+        """Makes gradient steps of the ensemble, each on transitions drawn from the batch; returns their
+        metrics."""
         hparams, count = self.hparams, batch.mask.shape[0]
         batch = batch._replace(next_action=())
         self.dynamics.observe(batch, self.actions.encode(batch.action))
@@ -149,14 +151,15 @@ class MBMPO(MAML[MBMPOHParams]):
         return loops.repeat(hparams.dynamics_steps, step)[0]
 
     def dynamics_loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The ensemble's: of each member, a transition counts as often as it is in its bootstrap sample."""
+        """Returns the ensemble's loss: of each member, a transition counts as often as it is in its bootstrap
+        sample."""
         losses = self.dynamics.losses(batch, self.actions.encode(batch.action))  # [M, N]
         counts = ops.bootstrap(batch.index, self.hparams.members)
         return tf.reduce_mean(counts * losses, 0) * batch.mask, {}, None
 
     def imagine(self, batch: Batch, weights: list[Tensor], seed: Tensor) -> Trajectory:
-        """Episodes [horizon, members * task_episodes], those of a member side by side, of the policies with
-        weights [members, *shape], from the first observations of the batch on."""
+        """Returns episodes [horizon, members * task_episodes], those of a member side by side, of the
+        policies with weights [members, *shape], from the first observations of the batch on."""
         horizon, rows = self.hparams.horizon, self.tasks * self.hparams.task_episodes
         seeds = random.split_array(seed, [horizon, 3])
         first, mask = tf.nest.map_structure(lambda x: x[:rows], (batch.observation, batch.mask))
@@ -178,8 +181,9 @@ class MBMPO(MAML[MBMPOHParams]):
         )
 
     def imagined_step(self, observation: Nest, weights: list[Tensor], seeds: Tensor) -> tuple[Any, ...]:
-        """A step from observations [members * N, ...], of each member by its own policy and dynamics: (the
-        next observation, action, reward, whether it terminated, log-probability of the action) of each."""
+        """Makes a step from observations [members * N, ...], of each member by its own policy and dynamics:
+        (the next observation, action, reward, whether it terminated, log-probability of the action) of
+        each."""
         act_seed, noise_seed, end_seed = (random.rows(each) for each in tf.unstack(seeds))
         by_member = tf.nest.map_structure(
             lambda x: tf.reshape(x, [self.tasks, -1, *x.shape[1:]]), observation

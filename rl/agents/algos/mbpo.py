@@ -67,7 +67,7 @@ class MBPO(SAC):
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
 
     def update(self, batch: Batch, seed: Tensor) -> Update:
-        """A step of the ensemble where it is due, then SAC's on what is imagined and what is real."""
+        """Makes a step of the ensemble where it is due, then SAC's on what is imagined and what is real."""
         model_seed, imagine_seed, mix_seed, policy_seed = random.split(seed, 4)
         self.updates.assign_add(1)
         learned = self.dynamics_step(batch, model_seed)
@@ -84,7 +84,7 @@ class MBPO(SAC):
         return self.updates <= self.hparams.dynamics_warmup
 
     def dynamics_step(self, batch: Batch, seed: Tensor) -> dict[str, Any]:
-        """A gradient step of the ensemble where one is due; its metrics, of the last one."""
+        """Makes a gradient step of the ensemble where one is due; returns its metrics, of the last one."""
 
         def step() -> tuple[Tensor, ...]:
             self.dynamics.observe(batch, self.actions.encode(batch.action))
@@ -99,7 +99,8 @@ class MBPO(SAC):
         return {name: loops.Last(value) for name, value in zip(names, found, strict=True)}
 
     def dynamics_loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """The ensemble's: of each member, a transition counts as often as it is in its bootstrap sample."""
+        """Returns the ensemble's loss: of each member, a transition counts as often as it is in its bootstrap
+        sample."""
         losses = self.dynamics.losses(batch, self.actions.encode(batch.action))  # [M, N]
         loss = tf.reduce_mean(ops.bootstrap(batch.index, self.hparams.members) * losses, 0)
         return loss * (1.0 - ops.held_out(batch.index, self.hparams.held_out)) * batch.mask, {}, None
@@ -116,7 +117,7 @@ class MBPO(SAC):
     # -- what it imagines -----------------------------------------------------------------------------
 
     def imagine(self, batch: Batch, seed: Tensor) -> Batch:
-        """As many imagined transitions as the batch has: `horizon` steps from each of its first
+        """Imagines as many transitions as the batch has: `horizon` steps from each of its first
         observations."""
         horizon, count = self.hparams.horizon, batch.mask.shape[0]
         rows = -(-count // horizon)
@@ -143,8 +144,8 @@ class MBPO(SAC):
     def imagined_step(
         self, observation: Nest, mask: Tensor, members: Tensor, seeds: Tensor
     ) -> tuple[Batch, Tensor]:
-        """(a step of the policy from observations [N, ...], each by one of `members`; the chance [N] to go
-        on)."""
+        """Returns (a step of the policy from observations [N, ...], each by one of `members`; the chance [N]
+        to go on)."""
         act_seed, member_seed, noise_seed = (random.rows(each) for each in tf.unstack(seeds))
         count = mask.shape[0]
         code, _ = self.actions.squashed_gaussian(self.network(observation)).unit_sample(act_seed)
@@ -167,7 +168,7 @@ class MBPO(SAC):
         return step, goes_on
 
     def mixed(self, real: Batch, imagined: Batch, seed: Tensor) -> Batch:
-        """Rows of both: real ones with the chance `real_share`, all of them in the warm-up."""
+        """Returns rows of both: real ones with the chance `real_share`, all of them in the warm-up."""
         drawn = random.uniform(random.rows(seed), [real.mask.shape[0]])
         is_real = (drawn < self.hparams.real_share) | self.warming_up  # [N]
 

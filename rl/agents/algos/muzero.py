@@ -111,7 +111,7 @@ class MuZero(Agent[MuZeroHParams]):
     # -- learning -------------------------------------------------------------------------------------
 
     def loss(self, batch: SequenceBatch, seed: Tensor) -> Loss:
-        """Of each sequence, the mean over the steps that the model is unrolled from."""
+        """Returns the loss of each sequence, the mean over the steps that the model is unrolled from."""
         hparams, targets = self.hparams, self._targets(batch.trajectory)
         lead = targets.value.shape  # K + 1, S, N
         states, rewards = self._unrolled(batch.trajectory, lead)

@@ -76,7 +76,7 @@ class NeuralLinear(LinearBandit[NeuralLinearHParams]):
         return expected + self.hparams.posterior_scale * deviation * random.normal(seed, expected.shape)
 
     def loss(self, batch: Observed, seed: Tensor) -> Loss:
-        """The squared error of the rewards that the network expects of the chosen arms."""
+        """Returns the squared error of the rewards that the network expects of the chosen arms."""
         error = tf.gather(self.network.fitted(batch.x), batch.arm, batch_dims=1) - batch.reward
         loss = tf.square(error) * batch.mask  # [N]
         return loss, {"loss": masked_mean(loss, batch.mask)}, None

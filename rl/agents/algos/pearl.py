@@ -99,7 +99,8 @@ class PEARL(SAC):
         return {"z": tf.zeros([count, self.hparams.latent_size]), "drawn": tf.zeros([count, 1])}
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
-        """As `Agent.policy`: in training z is drawn from the belief where an episode begins, and stays."""
+        """Acts as `Agent.policy` says: in training z is drawn from the belief where an episode begins, and
+        stays."""
         state = recurrent_state
         if training:
             mean, log_std = gaussians.product(gaussians.Sums(*map(tf.convert_to_tensor, self.belief)))
@@ -120,7 +121,7 @@ class PEARL(SAC):
         return True
 
     def adapt(self, trajectory: Trajectory) -> None:
-        """See `rl.agents.contracts.Adapts`: adds what was seen to the belief of each task."""
+        """Does what `rl.agents.contracts.Adapts` says: adds what was seen to the belief of each task."""
         seen = without_last(trajectory.observation)
         following = tf.nest.map_structure(lambda x: x[1:], trajectory.observation)
         flat = flatten_time((seen, trajectory.action, trajectory.reward, following))
@@ -135,13 +136,13 @@ class PEARL(SAC):
     def factors(
         self, observation: Nest, action: Tensor, reward: Tensor, following: Nest
     ) -> tuple[Tensor, Tensor]:
-        """(mean, variance) [N, Z] of the factors that N transitions are to the belief."""
+        """Returns (mean, variance) [N, Z] of the factors that N transitions are to the belief."""
         code = self.actions.clipped_code(action)
         found: tuple[Tensor, Tensor] = self.context(observation, code, reward, following)
         return found
 
     def remembered(self, trajectory: Trajectory, seed: Tensor) -> Trajectory:
-        """The rollout as it was played; notes what it returned before and after it was adapted to."""
+        """Returns the rollout as it was played; notes what it returned before and after it was adapted to."""
         played = tf.reduce_mean(part_returns(trajectory, self.hparams.inner_steps + 1), 1)
         self.returns.assign(tf.stack([played[0], played[-1]]))
         return trajectory
@@ -149,7 +150,8 @@ class PEARL(SAC):
     # -- learning -------------------------------------------------------------------------------------
 
     def update(self, batch: Any, seed: Tensor) -> Update:
-        """A step of critics and encoder, one of the actor, and what follows them, on a `SequenceBatch`."""
+        """Makes a step of critics and encoder, one of the actor, and what follows them, on a
+        `SequenceBatch`."""
         draw_seed, critic_seed, policy_seed = random.split(seed, 3)
         tasks: Any = self.drawn(batch, draw_seed)
         critic = self.gradient_step(tasks, critic_seed, "critic")
@@ -160,7 +162,7 @@ class PEARL(SAC):
         return Update(critic.metrics | kept | told)
 
     def drawn(self, batch: SequenceBatch, seed: Tensor) -> Tasks:
-        """Of N trials, [L, N], the context and the transitions that an update is of."""
+        """Returns, of N trials [L, N], the context and the transitions that an update is of."""
         hparams, trajectory = self.hparams, batch.trajectory
         count_seed, context_seed, replay_seed = (random.rows(each) for each in random.split(seed, 3))
         mask = tf.transpose(trajectory.mask)  # [N, L]
@@ -194,7 +196,8 @@ class PEARL(SAC):
         )
 
     def infer(self, context: Batch, seed: Tensor) -> tuple[Tensor, Tensor]:
-        """(z [N, Z] drawn from the belief, through which gradients flow, its KL from the prior [N])."""
+        """Returns (z [N, Z] drawn from the belief, through which gradients flow, its KL from the prior
+        [N])."""
         flat = flatten_time((context.observation, context.action, context.reward, context.next_observation))
         mean, variance = (tf.reshape(x, [*context.mask.shape, -1]) for x in self.factors(*flat))
         mean, log_std = gaussians.product(gaussians.sums(mean, variance, context.mask, axis=1))
@@ -202,7 +205,8 @@ class PEARL(SAC):
         return z, tf.reduce_sum(mixtures.standard_kl(mean, log_std), -1)
 
     def beside(self, tasks: Tasks, z: Tensor) -> Batch:
-        """The transitions SAC learns from, [N * M, ...], with the z of their task in the observations."""
+        """Returns the transitions SAC learns from, [N * M, ...], with the z of their task in the
+        observations."""
         batch: Batch = flatten_time(tasks.replayed)
         each = tf.repeat(z, tasks.replayed.mask.shape[1], 0)
         mask = tf.repeat(tasks.mask, tasks.replayed.mask.shape[1], 0)
@@ -227,7 +231,7 @@ class PEARL(SAC):
         return self.of_tasks(loss, batch), metrics, None
 
     def of_tasks(self, loss: Tensor, tasks: Tasks) -> Tensor:
-        """The mean over the transitions of each task, [N], of a loss [N * M]."""
+        """Returns the mean over the transitions of each task, [N], of a loss [N * M]."""
         return tf.reduce_mean(tf.reshape(loss, tasks.replayed.mask.shape), 1)
 
     @property

@@ -95,7 +95,7 @@ class PPG(PPO):
     # -- the policy phase -----------------------------------------------------------------------------
 
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
-        """PPO's update and the value's further passes; after every `policy_iterations`-th rollout the
+        """Makes PPO's update and the value's further passes; after every `policy_iterations`-th rollout the
         auxiliary phase."""
         hparams, data = self.hparams, self._advantages(batch)
         update = self.learn_from(data, seed)
@@ -119,7 +119,7 @@ class PPG(PPO):
         over_minibatches(step, data, epochs, hparams.minibatches, seed, first=hparams.epochs)
 
     def value_loss(self, batch: Minibatch, seed: Tensor) -> Loss:
-        """The value's part of PPO's loss."""
+        """Returns the value's part of PPO's loss."""
         value, clip_range = self.network(batch.observation).value, self.annealed("clip_value_range")
         loss = clipped_value_loss(value, batch.value, batch.target, clip_range)
         return self.hparams.value_coef * loss * batch.mask, {}, None
@@ -173,7 +173,7 @@ class PPG(PPO):
         return tf.nest.map_structure(lambda x: tf.reshape(x, [size, width]), found)
 
     def auxiliary_loss(self, batch: States, seed: Tensor) -> Loss:
-        """The joint loss of the second value head and the policy, and the value's own."""
+        """Returns the joint loss of the second value head and the policy, and the value's own."""
         output = self.network(batch.observation)
         parameters, log_std = batch.old
         old = self.output(output._replace(parameters=parameters, log_std=log_std)).distribution

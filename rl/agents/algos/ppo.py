@@ -68,7 +68,7 @@ class PPO(PolicyGradient[PPOHParams]):
         return self.hparams.epochs * self.hparams.minibatches
 
     def unroll_sequences(self, batch: Minibatch) -> tuple[Minibatch, PolicyOutput]:
-        """Whole sequences as one flat batch of steps [T * B], and the current policy there."""
+        """Returns whole sequences as one flat batch of steps [T * B], and the current policy there."""
         state = batch.recurrent_state
         batch = swap_time(batch._replace(recurrent_state=()))  # [T, B, ...]
         output = self.network.unroll(batch.observation, state, batch.mask)
@@ -104,7 +104,8 @@ class PPO(PolicyGradient[PPOHParams]):
         return self.learn_from(self._advantages(batch), seed)
 
     def learn_from(self, data: Minibatch, seed: Tensor) -> Update:
-        """`epochs` passes over a trajectory's data in `minibatches` parts, shuffled anew in every pass."""
+        """Makes `epochs` passes over a trajectory's data in `minibatches` parts, shuffled anew in every
+        pass."""
         hparams = self.hparams
         size = hparams.num_envs * (1 if self.sequences else hparams.rollout_length)
         parts = hparams.minibatches

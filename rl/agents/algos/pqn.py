@@ -102,7 +102,7 @@ class PQN(Agent[PQNHParams]):
         return 0.5 * tf.square(error) * batch.mask, metrics, None
 
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
-        """`epochs` passes over the rollout in `minibatches` parts, shuffled anew in every pass."""
+        """Makes `epochs` passes over the rollout in `minibatches` parts, shuffled anew in every pass."""
         hparams, data = self.hparams, self.with_targets(batch)
 
         def step(part: Minibatch) -> dict[str, Tensor]:
@@ -112,8 +112,8 @@ class PQN(Agent[PQNHParams]):
         return Update(metrics | {"updates": tf.constant(float(self.updates_per_iteration()))})
 
     def targets(self, trajectory: Trajectory) -> Tensor:
-        """The lambda-return of every step, by the present network's values: [T, B]. Meaningless where the
-        step was an autoreset (mask 0)."""
+        """Returns the lambda-return of every step, by the present network's values: [T, B]. Meaningless where
+        the step was an autoreset (mask 0)."""
         hparams = self.hparams
         mask = tf.concat([trajectory.mask, tf.ones_like(trajectory.mask[:1])], 0)  # [T+1, B]
         q_values, _ = self.network.unroll(trajectory.observation, trajectory.recurrent_state, mask)
@@ -123,7 +123,7 @@ class PQN(Agent[PQNHParams]):
         return lambda_return(trajectory.reward, discount, best, trace)
 
     def with_targets(self, trajectory: Trajectory) -> Minibatch:
-        """The rollout as a flat batch [T * B], or [B, T] of sequences, with its targets."""
+        """Returns the rollout as a flat batch [T * B], or [B, T] of sequences, with its targets."""
         observation = without_last(trajectory.observation)
         data = Minibatch(observation, trajectory.action, self.targets(trajectory), trajectory.mask)
         steps: Minibatch = swap_time(data) if self.sequences else flatten_time(data)

@@ -34,7 +34,7 @@ class QRDQN(ValueAgent[QRDQNHParams]):
         super().build()
 
     def q_values(self, quantiles: Tensor, observation: Nest) -> Tensor:
-        """Means of the distributions of return: quantiles [N, A, Q] to [N, A]."""
+        """Returns means of the distributions of return: quantiles [N, A, Q] to [N, A]."""
         return self.encoder.mask_illegal(tf.reduce_mean(quantiles, -1), observation)
 
     def loss(self, batch: Batch, seed: Tensor) -> Loss:

@@ -52,7 +52,7 @@ class R2D2(ValueAgent[R2D2HParams]):
         return PolicyOutput(q_values=q_values, recurrent_state=state)
 
     def unroll(self, network: QNetwork, trajectory: Trajectory) -> Tensor:
-        """Action values `[U+1, N, A]` of the observations after the burn-in."""
+        """Returns action values `[U+1, N, A]` of the observations after the burn-in."""
         return unrolled(network, trajectory, self.hparams.burn_in)
 
     def loss(self, batch: SequenceBatch, seed: Tensor) -> Loss:
@@ -69,7 +69,8 @@ class R2D2(ValueAgent[R2D2HParams]):
         return sequences_loss(loss, chosen, error, batch, mask, hparams.priority_eta)
 
     def target(self, steps: Trajectory, q_values: Tensor, selector: Tensor) -> Tensor:
-        """Rescaled targets `[U, N]`: `q_values` `[U+1, N, A]` rate the actions that `selector` chooses."""
+        """Returns rescaled targets `[U, N]`: `q_values` `[U+1, N, A]` rate the actions that `selector`
+        chooses."""
         hparams, epsilon = self.hparams, self.hparams.value_rescaling_epsilon
         best = tf.argmax(selector, -1, output_type=tf.int32)  # [U+1, N]
         following = value.select(q_values, best)

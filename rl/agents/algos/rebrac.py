@@ -47,7 +47,7 @@ class ReBRAC(TD3):
         return Critic(hparams, self.encoder, size, self.initializers, count=self.critics, name=name)
 
     def distance(self, code: Tensor, action: Nest) -> Tensor:
-        """The squared distance of codes [N, K] from the environment's actions, [N]."""
+        """Returns the squared distance of codes [N, K] from the environment's actions, [N]."""
         return tf.reduce_sum(tf.square(code - self.actions.encode(action)), -1)
 
     def target(self, batch: Batch, seed: Tensor) -> Tensor:

@@ -58,7 +58,8 @@ class RSAC(SAC):
         return PolicyOutput(distribution=self.actions.stochastic(output), recurrent_state=state)
 
     def update(self, batch: Any, seed: Tensor) -> Update:
-        """A step of the critics, one of the actor, one of the temperature, on what follows the burn-in."""
+        """Makes a step of the critics, one of the actor, one of the temperature, on what follows the
+        burn-in."""
         return super().update(batch._replace(trajectory=self.warmed(batch.trajectory)), seed)
 
     def warmed(self, trajectory: Trajectory) -> Trajectory:

@@ -53,7 +53,7 @@ class SAC(SoftActorCritic[SACHParams]):
         return PolicyOutput(distribution=self.actions.stochastic(self.network(observation)))
 
     def target(self, batch: Batch, seed: Tensor) -> Tensor:
-        """What the critics' values are to become, [N]."""
+        """Returns what the critics' values are to become, [N]."""
         distribution = self.actions.squashed_gaussian(self.network(batch.next_observation))
         next_action, log_prob = distribution.unit_sample(random.rows(seed))  # [N, K], [N]
         next_q_values = self.target_critic(batch.next_observation, next_action)[:, :, 0]  # [2, N]

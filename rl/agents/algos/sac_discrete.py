@@ -50,7 +50,7 @@ class SACDiscrete(SoftActorCritic[SACDiscreteHParams]):
         return PolicyOutput(distribution=Categorical(self.network(observation)))
 
     def target(self, batch: Batch, seed: Tensor) -> Tensor:
-        """What the critics' values of the actions taken are to become, [N]."""
+        """Returns what the critics' values of the actions taken are to become, [N]."""
         log_probs = tf.nn.log_softmax(self.network(batch.next_observation))  # [N, A]
         next_q_values = tf.reduce_min(self.target_critic(batch.next_observation), 0)  # [N, A]
         soft = next_q_values - self.temperature * log_probs
@@ -76,7 +76,7 @@ class SACDiscrete(SoftActorCritic[SACDiscreteHParams]):
         return loss * batch.mask, metrics, None
 
     def target_entropy(self, observation: Nest, entropy: Tensor) -> Tensor:
-        """What `entropy` [N] is held at: a share of the uniform choice's among the legal actions."""
+        """Returns what `entropy` [N] is held at: a share of the uniform choice's among the legal actions."""
         legal = self.encoder.action_mask(observation)
         count = float(self.action_space.n) + tf.zeros_like(entropy)
         if legal is not None:

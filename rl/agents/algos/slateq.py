@@ -62,7 +62,7 @@ class SlateQ(ValueAgent[SlateQHParams]):
         return SlateNetwork(self.hparams, self.encoder, self.candidates, self.initializers, name)
 
     def best(self, q_values: Tensor, scores: Tensor) -> Tensor:
-        """The best slates by values and scores [N, C + 1], int32 [N, K]."""
+        """Returns the best slates by values and scores [N, C + 1], int32 [N, K]."""
         if self.hparams.slates == "all":
             return slates.best_slate(q_values, scores, self.all_slates)
         return slates.top_slate(q_values, scores, self.size)
@@ -85,7 +85,7 @@ class SlateQ(ValueAgent[SlateQHParams]):
         return replay_loss(loss, q_value, error, batch)
 
     def choice_loss(self, batch: Batch, seed: Tensor) -> Loss:
-        """Minus the log-probability of what was chosen from each slate, [N]."""
+        """Returns minus the log-probability of what was chosen from each slate, [N]."""
         scores = self.network.scores(batch.observation)  # [N, C + 1]
         none = scores[:, -1:]
         shown = tf.concat([tf.gather(scores, tf.cast(batch.action, tf.int32), batch_dims=1), none], 1)
@@ -94,7 +94,7 @@ class SlateQ(ValueAgent[SlateQHParams]):
         return loss * batch.mask, {"choice_loss": masked_mean(loss, batch.mask)}, None
 
     def update(self, batch: Batch, seed: Tensor) -> Update:
-        """A step of the model of choice, and one of the values."""
+        """Makes a step of the model of choice, and one of the values."""
         seed, choice_seed = random.split(seed, 2)
         choice = self.gradient_step(batch, choice_seed, "choice", self.choice_loss).metrics
         update = super().update(batch, seed)

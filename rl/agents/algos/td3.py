@@ -46,7 +46,7 @@ class TD3(ReplayActorCritic[TD3HParams]):
         return PolicyOutput(distribution=self.actions.deterministic(self.network(observation)))
 
     def target_action(self, batch: Batch, seed: Tensor) -> Tensor:
-        """The target policy's next action with clipped noise, [N, K]."""
+        """Returns the target policy's next action with clipped noise, [N, K]."""
         hparams = self.hparams
         next_action = self.actions.greedy(self.target_network(batch.next_observation))  # [N, K]
         noise = hparams.target_noise * random.normal(random.rows(seed), next_action.shape)
@@ -54,7 +54,7 @@ class TD3(ReplayActorCritic[TD3HParams]):
         return tf.clip_by_value(next_action + noise, -1.0, 1.0)
 
     def target(self, batch: Batch, seed: Tensor) -> Tensor:
-        """What the critics' values are to become, [N]."""
+        """Returns what the critics' values are to become, [N]."""
         next_action = self.target_action(batch, seed)
         next_q_values = self.target_critic(batch.next_observation, next_action)[:, :, 0]  # [2, N]
         return batch.reward + batch.discount * tf.reduce_min(next_q_values, 0)

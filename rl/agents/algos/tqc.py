@@ -51,7 +51,8 @@ class TQC(SAC):
         return Critic(hparams, self.encoder, size, self.initializers, self.critics, outputs, name=name)
 
     def target(self, batch: Batch, seed: Tensor) -> Tensor:
-        """What the critics' quantiles are to become: [N, C (quantiles - dropped_quantiles)], ascending."""
+        """Returns what the critics' quantiles are to become: [N, C (quantiles - dropped_quantiles)],
+        ascending."""
         hparams = self.hparams
         distribution = self.actions.squashed_gaussian(self.network(batch.next_observation))
         next_action, log_prob = distribution.unit_sample(random.rows(seed))  # [N, K], [N]

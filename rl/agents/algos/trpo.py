@@ -80,13 +80,13 @@ class TRPO(PolicyGradient[TRPOHParams]):
         self.add_optimizer("value", of_value)
 
     def loss(self, batch: Steps, seed: Tensor) -> Loss:
-        """The value's, half the squared error; the policy has no optimizer."""
+        """Returns the value's loss, half the squared error; the policy has no optimizer."""
         value = self.policy(batch.observation, (), seed, training=True).value
         loss = 0.5 * tf.square(value - batch.target) * batch.mask  # [N]
         return loss, {"value_loss": masked_mean(loss, batch.mask)}, None
 
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
-        """One step of the policy on the whole rollout, then `epochs` passes of the value over it."""
+        """Makes one step of the policy on the whole rollout, then `epochs` passes of the value over it."""
         hparams = self.hparams
         data = self._steps(batch)
         with checked_numerics(hparams.check_numerics):

@@ -59,7 +59,7 @@ class VPG(PolicyGradient[VPGHParams]):
         return value_loss * batch.mask, {"value_loss": masked_mean(value_loss, batch.mask)}, None
 
     def update(self, batch: Trajectory, seed: Tensor) -> Update:
-        """One step of the policy on the whole rollout, then `value_updates` steps of the value."""
+        """Makes one step of the policy on the whole rollout, then `value_updates` steps of the value."""
         data = self._advantages(batch)
         metrics = self.gradient_step(data, seed).metrics
 

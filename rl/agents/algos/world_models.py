@@ -107,7 +107,7 @@ class WorldModels(Agent[WorldModelsHParams]):
         return Update(update.metrics | tf.cond(self.updates % period == 0, dreamt, nothing))
 
     def latents(self, batch: SequenceBatch, seed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(encoded observations [(L + 1) N, F], a draw of z, its mean and log standard deviation
+        """Returns (encoded observations [(L + 1) N, F], a draw of z, its mean and log standard deviation
         [L + 1, N, Z])."""
         length, count = batch.trajectory.mask.shape
         x = self.encoder(flatten_time(batch.trajectory.observation))
@@ -117,14 +117,14 @@ class WorldModels(Agent[WorldModelsHParams]):
         return x, mean + tf.exp(log_std) * tf.transpose(noise, [1, 0, 2]), mean, log_std
 
     def remembered_along(self, batch: SequenceBatch, z: Tensor) -> tuple[Tensor, Nest]:
-        """M's output after each action [L, N, H], and its state after the last one, (h, c) [N, H]."""
+        """Returns m's output after each action [L, N, H], and its state after the last one, (h, c) [N, H]."""
         t = batch.trajectory
         codes = tf.reshape(self.actions.encode(flatten_time(t.action)), [*t.mask.shape, self.actions.size])
         before = t.recurrent_state["h"], t.recurrent_state["c"]
         return self.network.memory.unroll(tf.concat([z[:-1], codes], -1), before, t.mask)
 
     def loss(self, batch: SequenceBatch, seed: Tensor) -> Loss:
-        """V's and M's, of each sequence."""
+        """Returns the losses of V and M, of each sequence."""
         t, hparams = batch.trajectory, self.hparams
         x, z, mean, log_std = self.latents(batch, seed)
         decoded = self.heads.decode(tf.reshape(z, [-1, hparams.latents]))
@@ -155,7 +155,7 @@ class WorldModels(Agent[WorldModelsHParams]):
     # -- dreaming -------------------------------------------------------------------------------------
 
     def generation(self, batch: SequenceBatch, seed: Tensor) -> dict[str, Tensor]:
-        """One step of evolution, by dreams that begin where the sequences end."""
+        """Makes one step of evolution, by dreams that begin where the sequences end."""
         draw, noise, dream = random.split(seed, 3)
         _, z, _, _ = self.latents(batch, draw)
         h, c = self.remembered_along(batch, z)[1]
@@ -173,7 +173,7 @@ class WorldModels(Agent[WorldModelsHParams]):
         return scores | {"controller_norm": norm}
 
     def dream(self, state: State, seed: Tensor) -> Tensor:
-        """The returns [P, N] of each member of the population in dreams from N states."""
+        """Computes the returns [P, N] of each member of the population in dreams from N states."""
         hparams, length = self.hparams, self.hparams.dream_length
         count, size = state["z"].shape
         members = hparams.population // replicas.count()
@@ -198,8 +198,8 @@ class WorldModels(Agent[WorldModelsHParams]):
     def imagine(
         self, state: State, code: Tensor, gumbel: Tensor, normal: Tensor
     ) -> tuple[State, Tensor, Tensor]:
-        """One step of dreams: states [P, N, ...] and codes of actions [P, N, A] to the next states, rewards
-        and probabilities of the end [P, N]; noise [N, Z, K] and [N, Z], the same for all P."""
+        """Makes one step of dreams: states [P, N, ...] and codes of actions [P, N, A] to the next states,
+        rewards and probabilities of the end [P, N]; noise [N, Z, K] and [N, Z], the same for all P."""
         lead = code.shape[:2]
         flat = {name: flatten_time(each) for name, each in state.items()}
         after = self.network.remember(flat, flatten_time(code))
@@ -214,10 +214,10 @@ class WorldModels(Agent[WorldModelsHParams]):
 
 
 def features(state: State) -> Tensor:
-    """C's input from states: z [..., Z] and h [..., H] joined, [..., Z + H]."""
+    """Returns c's input from states: z [..., Z] and h [..., H] joined, [..., Z + H]."""
     return tf.concat([state["z"], state["h"]], -1)
 
 
 def shaped(members: Members) -> Loss:
-    """Each member's negative rank by score, lower for a better one. Never differentiated."""
+    """Returns each member's negative rank by score, lower for a better one. Never differentiated."""
     return -evolution.centered_ranks(members.score), {}, None

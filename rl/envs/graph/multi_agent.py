@@ -130,7 +130,7 @@ class AgentsView(GraphEnv):
         self._share = 1.0 / self.count if env.shared_reward else 1.0
 
     def reset(self, seed: Tensor) -> tuple[AgentsState, TimeStep]:
-        """See `GraphEnv.reset`."""
+        """Does what `GraphEnv.reset` says."""
         count = self.env.num_envs
         nobody = tf.zeros([count, self.count], tf.bool)
         state = AgentsState(
@@ -143,7 +143,7 @@ class AgentsView(GraphEnv):
         return state, self.time_step(state)
 
     def step(self, state: AgentsState, action: Nest, seed: Tensor) -> tuple[AgentsState, TimeStep]:
-        """See `GraphEnv.step`."""
+        """Does what `GraphEnv.step` says."""
         resets = state.episode_end  # [B]
         actions = tf.reshape(self._clip(action), [*state.gone.shape, *self.env.action_space.shape])
         physics, reward, terminated = self.env.dynamics(state.physics, actions, seed)
@@ -202,7 +202,7 @@ class AgentRows(AgentsView):
         self.action_space, self.sees_state = env.action_space, sees_state
 
     def time_step(self, state: AgentsState) -> TimeStep:
-        """See `AgentsView.time_step`."""
+        """Does what `AgentsView.time_step` says."""
         env, rows = self.env, [self.num_envs]
         observation = env.observe(state.physics)
         parts = observation if isinstance(observation, dict) else {"observation": observation}
@@ -229,7 +229,7 @@ class JointView(AgentsView):
         self.observation_space, self.action_space = joint_spaces(env)
 
     def time_step(self, state: AgentsState) -> TimeStep:
-        """See `AgentsView.time_step`."""
+        """Does what `AgentsView.time_step` says."""
         observation = self.env.observe(state.physics)
         parts = observation if isinstance(observation, dict) else {"observation": observation}
         shown = {

@@ -37,13 +37,13 @@ class EpsilonGreedy:
         self.hparams = hparams
 
     def epsilon(self, step: Tensor) -> Tensor:
-        """Probability of a random action in training."""
+        """Returns the probability of a random action in training."""
         hparams = self.hparams
         start, end = hparams.exploration_epsilon_start, hparams.exploration_epsilon_end
         return schedules.linear(step, start, end, hparams.exploration_steps)
 
     def scalars(self, step: int) -> dict[str, float]:
-        """What the agent logs of it with every row."""
+        """Returns what the agent logs of it with every row."""
         return {"train/exploration_epsilon": float(self.epsilon(tf.constant(step)))}
 
     def __call__(
@@ -57,8 +57,9 @@ class EpsilonGreedy:
 
 
 def best_or_any(output: PolicyOutput, seed: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
-    """The action of highest value, or with probability epsilon (float32 scalar or [N]) a uniformly random
-    legal one: int32 [N] and its log-probability [N]; of agents who act together [N, agents] and [N]."""
+    """Returns the action of highest value, or with probability epsilon (float32 scalar or [N]) a uniformly
+    random legal one: int32 [N] and its log-probability [N]; of agents who act together [N, agents] and
+    [N]."""
     q_values = output.q_values  # [N, A], or [N, agents, A], of whom each explores by itself
     lead = q_values.shape[:-1]
     greedy = tf.argmax(q_values, -1, output_type=tf.int32)
@@ -74,8 +75,8 @@ def best_or_any(output: PolicyOutput, seed: Tensor, epsilon: Tensor) -> tuple[Te
 
 
 def uniform_action(output: PolicyOutput, seed: Tensor) -> tuple[Tensor, Tensor]:
-    """A uniformly random legal action int32 [N], and the probability of each legal one (scalar or [N]); of
-    agents who act together [N, agents]."""
+    """Returns a uniformly random legal action int32 [N], and the probability of each legal one (scalar or
+    [N]); of agents who act together [N, agents]."""
     scores = output.q_values if output.distribution is None else output.distribution.logits  # [N, A]
     *lead, actions = scores.shape
     if output.action_mask is None:

@@ -44,13 +44,14 @@ def gaussian_noise(hparams: HParams) -> ActSelect:
 
 
 def noise_hparam(hparams: HParams, select: str, name: str, step: Tensor) -> Any:
-    """The hparam `name` at `step`. Raises UsageError where the algorithm has none of that name."""
+    """Returns the hparam `name` at `step`. Raises UsageError where the algorithm has none of that name."""
     needed_hparam(hparams, name, f"act_select {select}", "take sample or greedy")
     return schedules.annealed(hparams, name, step)
 
 
 def disturbed(distribution: Deterministic, noise: Tensor) -> Tensor:
-    """The action with `noise` [N, ...] added, in half ranges, clipped to the bounds where there are some."""
+    """Returns the action with `noise` [N, ...] added, in half ranges, clipped to the bounds where there are
+    some."""
     if distribution.low is None:
         return distribution.action + noise
     half_range = (distribution.high - distribution.low) / 2.0

@@ -33,7 +33,7 @@ class OUNoise:
         self.hparams = hparams
 
     def initial_state(self, action_space: Any, count: int) -> Nest:
-        """Zeros `[count, ...]`."""
+        """Returns zeros `[count, ...]`."""
         is_box = isinstance(action_space, spaces.Box)
         return tf.zeros([count, *(action_space.shape if is_box else (parameter_count(action_space),))])
 

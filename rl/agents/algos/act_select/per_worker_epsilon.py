@@ -58,9 +58,9 @@ class PerWorkerEpsilon(EpsilonGreedy):
         return {"act_select/epsilon": self._epsilon}
 
     def epsilon(self, step: Tensor) -> Tensor:
-        """Probability of a random action of each environment, `[B]`."""
+        """Returns the probability of a random action of each environment, `[B]`."""
         return replicas.own_rows(tf.convert_to_tensor(self._epsilon))
 
     def scalars(self, step: int) -> dict[str, float]:
-        """The mean over the environments."""
+        """Returns the mean over the environments."""
         return {"train/exploration_epsilon": float(np.mean(self._epsilon))}

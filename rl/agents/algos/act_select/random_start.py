@@ -16,7 +16,8 @@ from rl.types import PolicyOutput, Tensor
 def random_start(
     action: Tensor, action_space: Any, action_mask: Tensor | None, seed: Tensor, step: Tensor, steps: int
 ) -> Tensor:
-    """A uniformly random action of a bounded Box or Discrete space while `step < steps`, else `action`.
+    """Returns a uniformly random action of a bounded Box or Discrete space while `step < steps`, else
+    `action`.
 
     action [N, ...]; action_mask: bool [N, A], which discrete actions are legal, None: all. A MultiDiscrete
     action has one entry per agent, each with A values: [N, agents], the mask [N, agents * A].
