@@ -105,11 +105,10 @@ class Registry:
             entry = self.entry(name)
         if entry.value is None:
             raise RuntimeError(f"{entry.path} was imported, but did not register {name!r} in {self.family}")
-        missing = [] if self.contract is None else lacking(entry.value, self.contract)
-        if missing:
+        if self.contract is not None and (missing := lacking(entry.value, self.contract)):
             raise UsageError(
                 f"{self.family} {name} ({entry.qualname} in {entry.path}) lacks {', '.join(missing)}: see "
-                f"{self.package.replace('.', '/')}/contract.py"
+                f"{self.contract.__module__.replace('.', '/')}.py"
             )
         return entry.value
 
