@@ -231,7 +231,8 @@ def train(runner: Any, meter: Meter, steps: int, window: int) -> float | None:
     iterations = 1
     while True:
         sums = runner.run(iterations)
-        transitions, updates = transitions + sums["transitions"], updates + sums["updates"]
+        played = sums["transitions"] / runner.agent.rows_of_env  # of environments, whose agents are rows
+        transitions, updates = transitions + played, updates + sums["updates"]
         meter.mark(transitions, updates)
         history.append((sums["episodes"], sums["episode_return"]))
         left = -(-(steps - runner.step) // runner.steps_per_iteration)

@@ -67,7 +67,7 @@ class Registry:
         self._found: dict[str, Entry] | None = None
 
     def register(self, member: T) -> T:
-        """Decorates: puts a function or class into this registry, after checking its parameters.
+        """Puts a function or class into this registry, after checking its parameters; a decorator.
 
         Raises:
             TypeError: the parameters are not those of this family.

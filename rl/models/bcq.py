@@ -63,5 +63,5 @@ class BCQNetwork(keras.Model):
         return tf.clip_by_value(action + change, -1.0, 1.0)
 
     def q_values(self, observation: Nest, action: Tensor, members: int | None = None) -> Tensor:
-        """Returns values [2, N] of actions."""
+        """Returns values [2, N] of actions; [members, N] where that is given."""
         return self.critic(observation, action, members=members)[:, :, 0]

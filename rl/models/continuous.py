@@ -108,7 +108,7 @@ class BoxActions:
         return TanhGaussian(mean, log_std, self.low.reshape(-1), self.high.reshape(-1))
 
     def stochastic(self, output: Tensor) -> Distribution:
-        """Returns `squashed_gaussian` as one over the environment's actions."""
+        """Returns the distribution of `squashed_gaussian`, over actions in the environment's shape."""
         found = self.squashed_gaussian(output)
         return found if len(self.shape) == 1 else Shaped(found, self.shape)
 

@@ -41,8 +41,8 @@ class RecurrentTorsoLayer(KeepsState, Protocol):
         """Computes one step: of `[N, *inputs]` and the state before, `[N, size]` and the state after."""
 
     def unroll(self, x: Tensor, state: Nest, mask: Tensor) -> tuple[Tensor, Nest]:
-        """Computes along time: of `[T, B, *inputs]` and the state before, `[T, B, size]` and the state after
-        it all.
+        """Computes features along time, `[T, B, size]`, and the state after it all, from `[T, B, *inputs]`
+        and the state before.
 
         mask `[T, B]`: after a step where it is 0, the ignored step of an autoreset, the state starts anew.
         """

@@ -48,19 +48,19 @@ class Grouped(keras.Model):
         return self._joined(found, observation)
 
     def step(self, observation: Nest, state: Nest, *rest: Any, **options: Any) -> tuple[Tensor, Nest]:
-        """Does the same as the members' own `step`."""
+        """Calls the members' `step`, and gives each row what the network of its agent's group says."""
         found = [each.step(observation, part, *rest, **options) for each, part in self._paired(state)]
         return self._joined([each for each, _ in found], observation), _states([part for _, part in found])
 
     def unroll(self, observation: Nest, state: Nest, mask: Tensor, **options: Any) -> Any:
-        """Does the same as the members' own `unroll`."""
+        """Calls the members' `unroll`, and gives each row what the network of its agent's group says."""
         found = [each.unroll(observation, part, mask, **options) for each, part in self._paired(state)]
         if isinstance(found[0], ActorCriticOutput):
             return self._joined(found, observation, flat=True)
         return self._joined([each for each, _ in found], observation), _states([part for _, part in found])
 
     def last_value(self, trajectory: Trajectory) -> Tensor:
-        """Does the same as the members' own `last_value`."""
+        """Calls the members' `last_value`, and gives each row what the network of its agent's group says."""
         pairs = self._paired(trajectory.recurrent_state)
         found = [each.last_value(trajectory._replace(recurrent_state=part)) for each, part in pairs]
         return self._joined(found, {"agent": trajectory.observation["agent"][-1]})

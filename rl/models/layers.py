@@ -84,7 +84,7 @@ def encoded_size(space: spaces.Space) -> int:
 
 
 def part_shapes(space: spaces.Space) -> list[tuple[int, ...]]:
-    """Returns the shapes of `ObservationEncoder.shapes` for `space`."""
+    """Returns the shapes of an encoded observation's parts, in the order of `ObservationEncoder`'s output."""
     return [part.shape for part in _parts(space)]
 
 
@@ -252,7 +252,7 @@ class ObservationEncoder(keras.layers.Layer):
         return tf.nest.pack_sequence_as(space_structure(self.space), list(_decode(columns, self.space)))
 
     def parts(self, observation: Nest) -> dict[str, Tensor]:
-        """Returns the same of a Dict observation, by the names of its parts: `[N, F]` each."""
+        """Returns the encoded parts of a Dict observation `[N, ...]` by their names: `[N, F]` each."""
         names = sorted(self.space.spaces)
         sizes = [encoded_size(self.space.spaces[name]) for name in names]
         return dict(zip(names, tf.split(self(observation), sizes, -1), strict=True))
@@ -339,8 +339,8 @@ def dense(inputs: int, units: int, initializer: Any, name: str, activation: str 
 def normalized_dense(
     inputs: int, units: int, initializer: Any, name: str, activation: str
 ) -> list[keras.layers.Layer]:
-    """Applies a dense layer, layer normalisation (Ba et al. 2016, https://arxiv.org/abs/1607.06450),
-    activation."""
+    """Returns a dense layer, layer normalisation (Ba et al. 2016, https://arxiv.org/abs/1607.06450) and an
+    activation, built, to be applied one after another."""
     norm = keras.layers.LayerNormalization(epsilon=1e-5, name=f"{name}_norm")
     norm.build((None, units))
     return [dense(inputs, units, initializer, name), norm, keras.layers.Activation(activation)]

@@ -51,7 +51,7 @@ class Evaluation(NamedTuple):
         return {name: float(np.nanmean(each)) for name, each in self.measures.items()}
 
     def metrics(self) -> dict[str, float]:
-        """Returns the measures as they are logged; the standard deviation is over episodes."""
+        """Returns what is logged, by tag (`eval/...`): means, and the returns' spread over episodes."""
         return {f"eval/{name}": mean for name, mean in self.means().items()} | {
             "eval/return_mean": float(self.returns.mean()),
             "eval/return_std": float(self.returns.std()),

