@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -40,9 +41,11 @@ def test_each_workload_is_run_to_its_end(monkeypatch, capsys, words, steps, upda
 
 
 class Scripted:
-    """A runner of 4 steps an iteration, each with an update and half an episode that returns 3."""
+    """A runner of 4 steps an iteration, each of two agents, with an update and half an episode that returns
+    3."""
 
     steps_per_iteration, step = 4, 0
+    agent = SimpleNamespace(rows_of_env=2)
 
     def __init__(self):
         self.calls = []
@@ -51,7 +54,7 @@ class Scripted:
         self.calls.append(iterations)
         self.step += 4 * iterations
         names = ("transitions", "updates", "episodes", "episode_return")
-        return dict(zip(names, np.array([4.0, 1.0, 0.5, 1.5]) * iterations, strict=True))
+        return dict(zip(names, np.array([8.0, 1.0, 0.5, 1.5]) * iterations, strict=True))
 
 
 def test_one_iteration_which_compiles_comes_before_what_is_measured():
