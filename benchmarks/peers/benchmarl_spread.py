@@ -29,7 +29,7 @@ class Marks(Callback):
     def on_batch_collected(self, batch) -> None:
         self.steps += batch.numel()
         done = batch.get(("next", "agent", "episode_reward"))[batch.get(("next", "done")).squeeze(-1)]
-        self.returns = done.mean(-2).flatten().tolist()
+        self.returns = done.sum(-2).flatten().tolist()  # the team's
 
     def on_train_step(self, batch, group):
         self.updates += 1
@@ -44,7 +44,8 @@ def main() -> None:
     config = ExperimentConfig.get_from_yaml()
     config.max_n_frames, config.loggers, config.create_json = args.steps, [], False
     config.evaluation, config.prefer_continuous_actions = False, False
-    config.save_folder = tempfile.mkdtemp()
+    folder = tempfile.TemporaryDirectory()
+    config.save_folder = folder.name
     task = PettingZooTask.SIMPLE_SPREAD.get_from_yaml()
     task.config["max_cycles"] = 25
     model, marks = MlpConfig.get_from_yaml(), Marks(meter)

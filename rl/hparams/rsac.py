@@ -31,11 +31,6 @@ class RSACHParams(SACHParams):
     burn_in: Count = 16  # steps of a sequence that only bring the states up to date
     unroll_length: PositiveInt = 32  # steps of a sequence that are learned from
 
-    @property
-    def memory_name(self) -> str:
-        """Returns `memory`: `prioritized` is a switch of the memory of sequences, not another memory."""
-        return self.memory
-
     def check(self) -> None:
         """Raises UsageError where sequences and rollouts do not fit together."""
         super().check()

@@ -193,10 +193,8 @@ class Actor(torso.TorsoNetwork):
 
         observation `[T, B, ...]`, state `[B, ...]`, mask `[T, B]` (`rl.models.torso.unroll`).
         """
-        flat = flatten_time(observation)
-        x = self.encoder(flat)  # [T * B, F]
-        features, state = torso.unroll(self.torso, tf.reshape(x, [*mask.shape, x.shape[-1]]), state, mask)
-        output = self._head(features, flat)
+        features, state = torso.unroll_encoded(self.torso, self.encoder, observation, state, mask)
+        output = self._head(features, flatten_time(observation))
         return tf.reshape(output, [*mask.shape, output.shape[-1]]), state
 
     def _head(self, features: Tensor, observation: Nest) -> Tensor:
@@ -273,9 +271,10 @@ class Critic(keras.Model):
         observation `[T, B, ...]`, state `[B, ...]`, mask `[T, B]` (`rl.models.torso.unroll`), codes of
         actions `[T, B, K]`.
         """
-        x = self.encoder(flatten_time(observation))  # [T * B, F]
-        if self.torso is not None:
-            x, state = torso.unroll(self.torso, tf.reshape(x, [*mask.shape, x.shape[-1]]), state, mask)
+        if self.torso is None:
+            x = self.encoder(flatten_time(observation))  # [T * B, F]
+        else:
+            x, state = torso.unroll_encoded(self.torso, self.encoder, observation, state, mask)
         values = self._values(x, flatten_time(action))  # [count, T * B, outputs]
         return tf.reshape(values, [values.shape[0], *mask.shape, values.shape[-1]]), state
 

@@ -70,12 +70,9 @@ class QNetwork(torso.TorsoNetwork):
 
         observation `[T, B, ...]`, state `[B, ...]`, mask `[T, B]` (`rl.models.torso.unroll`).
         """
-        lead = list(mask.shape)
-        flat = flatten_time(observation)
-        x = self.encoder(flat)  # [T * B, F]
-        features, state = torso.unroll(self.torso, tf.reshape(x, [*lead, x.shape[-1]]), state, mask)
-        values = self._head(features, flat, training)
-        return tf.reshape(values, [*lead, *values.shape[1:]]), state
+        features, state = torso.unroll_encoded(self.torso, self.encoder, observation, state, mask)
+        values = self._head(features, flatten_time(observation), training)
+        return tf.reshape(values, [*mask.shape, *values.shape[1:]]), state
 
     def _head(self, x: Tensor, observation: Nest, training: bool) -> Tensor:
         mode = {"training": training} if self._noisy else {}

@@ -61,11 +61,8 @@ class PolicyNetwork(torso.TorsoNetwork):
 
         observation `[T, B, ...]`, state `[B, ...]`, mask `[T, B]` (`rl.models.torso.unroll`).
         """
-        flat = flatten_time(observation)
-        x = self.encoder(flat)  # [T * B, F]
-        x = tf.reshape(x, [*mask.shape, x.shape[-1]])
-        features, state = torso.unroll(self.torso, x, state, mask)
-        return self.distribution(features, flat), state
+        features, state = torso.unroll_encoded(self.torso, self.encoder, observation, state, mask)
+        return self.distribution(features, flatten_time(observation)), state
 
     def distribution(self, features: Tensor, observation: Nest) -> Distribution:
         """Returns the distribution by the torso's features [N, F] of the observations."""

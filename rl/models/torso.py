@@ -21,6 +21,7 @@ from rl.models.layers import Initializers, ObservationEncoder
 from rl.models.mlp import Torso
 from rl.models.precision import precision_of
 from rl.models.registry import get_model
+from rl.ops.nests import flatten_time
 from rl.types import Nest, Tensor
 
 
@@ -132,6 +133,14 @@ def initial_state(torso: keras.layers.Layer, count: int) -> Nest:
 def step(torso: keras.layers.Layer, x: Tensor, state: Nest) -> tuple[Tensor, Nest]:
     """Returns features of one step: x `[N, F]` to (`[N, size]`, the next state)."""
     return torso(x, state) if is_recurrent(torso) else (torso(x), ())
+
+
+def unroll_encoded(
+    torso: keras.layers.Layer, encoder: Any, observation: Nest, state: Nest, mask: Tensor
+) -> tuple[Tensor, Nest]:
+    """Returns features along time, as `unroll` does, of observations `[T, B, ...]` not encoded yet."""
+    x = encoder(flatten_time(observation))  # [T * B, F]
+    return unroll(torso, tf.reshape(x, [*mask.shape, x.shape[-1]]), state, mask)
 
 
 def unroll(torso: keras.layers.Layer, x: Tensor, state: Nest, mask: Tensor) -> tuple[Tensor, Nest]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from marked import rest
+from random_sequences import sequences
 
 from rl.errors import UsageError
 from rl.ops import random
@@ -27,29 +28,6 @@ def agent_of(make_agent):
         return agent
 
     return make
-
-
-def sequences(agent, seed=0, count=5):
-    """Random sequences [7, N] in the agent's spaces, with episode ends and autoreset steps."""
-    generator, length = np.random.default_rng(seed), 7
-    mask, terminated, truncated = np.ones((length, count)), *(np.zeros((length, count), bool) for _ in "tt")
-    terminated[[1, 4], [0, 1]] = truncated[[0, 5], [2, 3]] = True
-    mask[1:][(terminated | truncated)[:-1]] = 0.0
-    state = agent.network.initial_state(count)
-    state = tf.nest.map_structure(lambda x: tf.constant(generator.normal(size=x.shape), tf.float32), state)
-    trajectory = Trajectory(
-        tf.constant(generator.normal(size=(length + 1, count, 3)), tf.float32),
-        tf.constant(generator.integers(0, 3, (length, count)), tf.int32),
-        tf.constant(generator.normal(size=(length, count)) * 3.0 * mask, tf.float32),
-        tf.constant(terminated),
-        tf.constant(truncated),
-        tf.constant(mask, tf.float32),
-        {},
-        state,
-    )
-    weight = tf.constant(generator.random(count) + 0.1, tf.float32)
-    valid = tf.constant([1.0, 1, 1, 1, 0][:count])
-    return SequenceBatch(trajectory, weight * valid, tf.range(count), valid)
 
 
 # Two steps of one environment, no burn-in, gamma 1/2, h without its linear part: h(3) = 1, h(8) = 2.

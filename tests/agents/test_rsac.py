@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from known_networks import BOX, constant_actor, linear_critic, same, values
 from marked import rest
+from random_sequences import sequences
 
 from rl.errors import UsageError
 from rl.ops import random
@@ -31,38 +32,18 @@ def agent_of(make_agent):
     return make
 
 
-def sequences(agent, seed=0, count=5):
-    """Random sequences [7, N] in the agent's spaces, with episode ends and autoreset steps."""
-    generator, length = np.random.default_rng(seed), 7
-    mask, terminated, truncated = np.ones((length, count)), *(np.zeros((length, count), bool) for _ in "tt")
-    terminated[[1, 4], [0, 1]] = truncated[[0, 5], [2, 3]] = True
-    mask[1:][(terminated | truncated)[:-1]] = 0.0
-    state = agent.starting_state(count)
-    state = tf.nest.map_structure(lambda x: tf.constant(generator.normal(size=x.shape), tf.float32), state)
-    trajectory = Trajectory(
-        tf.constant(generator.normal(size=(length + 1, count, 3)), tf.float32),
-        tf.constant(generator.uniform(-2.0, 4.0, (length, count, 1)), tf.float32),
-        tf.constant(generator.normal(size=(length, count)) * 3.0 * mask, tf.float32),
-        tf.constant(terminated),
-        tf.constant(truncated),
-        tf.constant(mask, tf.float32),
-        {},
-        state,
-    )
-    weight = tf.constant(generator.random(count) + 0.1, tf.float32)
-    valid = tf.constant([1.0, 1, 1, 1, 0][:count])
-    return SequenceBatch(trajectory, weight * valid, tf.range(count), valid)
-
-
 def by_hand(make_agent, terminated=(0, 0), truncated=(0, 0), mask=(1, 1), **overrides):
     """(loss, priority, metrics) of two steps of one environment, gamma 1/2, temperature 1/5, two critics."""
     settings = {"burn_in": 0, "unroll_length": 2, "rollout_length": 2, "gamma": 0.5, "temperature": 0.2}
     agent = make_agent("rsac", action_space=BOX, **{**settings, **overrides})
     found = {
-        1: [[1.0, 0.0, 7.0], [3.0, 1.0, 7.0]],  # [2, 3], of the actions taken
-        2: [[9.0, 6.0, 4.0], [9.0, 5.0, 8.0]],  # of those drawn, by the targets; the lesser: 9, 5, 4
+        "critic": [[1.0, 0.0, 7.0], [3.0, 1.0, 7.0]],  # [2, 3], of the actions taken
+        "target_critic": [
+            [9.0, 6.0, 4.0],
+            [9.0, 5.0, 8.0],
+        ],  # of those drawn; the lesser: 9, 5, 4
     }
-    agent.values_along = lambda part, trajectory, action: tf.constant(found[part])[:, :, None]
+    agent.values_along = lambda critic, trajectory, action: tf.constant(found[critic])[:, :, None]
     agent.drawn = lambda trajectory, seed: (None, tf.constant([[0.0], [-5.0], [10.0]]))  # log densities
     columns = [tf.constant(x)[:, None] for x in ([[1.0], [1.0]], [4.0, 8.0])]
     flags = [tf.constant(np.array(x, bool))[:, None] for x in (terminated, truncated)]
@@ -268,8 +249,8 @@ def test_the_burn_in_ends_in_the_states_of_the_whole_history(build, model):
     q_values = agent.critic.unroll(observation, start[1], mask, action=whole)[0][..., 0]  # [2, 25, 3]
     steps, count = agent.warmed(batch.trajectory), batch.mask.shape[0]
     mask = tf.concat([steps.mask, tf.ones([1, count])], 0)
-    means = agent.network.unroll(steps.observation, steps.recurrent_state[0], mask)[0]  # [7, N, 2]
-    found = agent.values_along(1, steps, tf.zeros([7, count, 1]))  # [2, 7, N]
+    means = agent.network.unroll(steps.observation, steps.recurrent_state["network"], mask)[0]  # [7, N, 2]
+    found = agent.values_along("critic", steps, tf.zeros([7, count, 1]))  # [2, 7, N]
     for n, leaf in enumerate(batch.index.numpy()):
         rows, env = slice(leaf // 3 * 5 + 4, leaf // 3 * 5 + 11), leaf % 3
         np.testing.assert_allclose(means[:, n], outputs[rows, env], rtol=1e-4, atol=1e-5)

@@ -63,7 +63,8 @@ class RSAC(SAC):
         return super().update(batch._replace(trajectory=self.warmed(batch.trajectory)), seed)
 
     def warmed(self, trajectory: Trajectory) -> Trajectory:
-        """Returns the last U steps, with the states of (actor, critics, target critics) before them."""
+        """Returns the last U steps, with the states of actor, critics and target critics before them, by the
+        names of the networks."""
         burn_in, (actor, critic) = self.hparams.burn_in, trajectory.recurrent_state or ((), ())
 
         def after(network: Actor | Critic, state: Nest, **options: Tensor) -> Nest:
@@ -76,23 +77,24 @@ class RSAC(SAC):
         observation, actor = after(self.network, actor)
         critics = [after(each, critic, action=code)[1] for each in (self.critic, self.target_critic)]
         steps = steps_after(trajectory, burn_in)  # [U, N]
-        return steps._replace(observation=observation, recurrent_state=(actor, *critics))
+        states = dict(zip(("network", "critic", "target_critic"), (actor, *critics), strict=True))
+        return steps._replace(observation=observation, recurrent_state=states)
 
     def nothing(self, shape: Any) -> Tensor:
         """Returns codes [*shape, K] of actions where critics are asked for their state, not for values."""
         return tf.zeros([*shape, self.actions.size])
 
-    def values_along(self, part: int, trajectory: Trajectory, action: Tensor) -> Tensor:
-        """Returns values [C, U+1, N] of actions' codes [U+1, N, K], by the critics (part 1) or their target
-        networks (2)."""
-        critic, mask = (self.critic, self.target_critic)[part - 1], _with_last(trajectory.mask)
-        state = trajectory.recurrent_state[part]
-        return critic.unroll(trajectory.observation, state, mask, action=action)[0][..., 0]
+    def values_along(self, critic: str, trajectory: Trajectory, action: Tensor) -> Tensor:
+        """Returns values [C, U+1, N] of actions' codes [U+1, N, K], by the network "critic" or
+        "target_critic"."""
+        state, mask = trajectory.recurrent_state[critic], _with_last(trajectory.mask)
+        values = self.networks[critic].unroll(trajectory.observation, state, mask, action=action)[0]
+        return values[..., 0]
 
     def drawn(self, trajectory: Trajectory, seed: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the policy's draws: codes [U+1, N, K] and their log densities [U+1, N]."""
         mask = _with_last(trajectory.mask)
-        output = self.network.unroll(trajectory.observation, trajectory.recurrent_state[0], mask)[0]
+        output = self.network.unroll(trajectory.observation, trajectory.recurrent_state["network"], mask)[0]
         distribution = self.actions.squashed_gaussian(flatten_time(output))
         action, log_prob = distribution.unit_sample(random.rows(seed))
         return tf.reshape(action, [*mask.shape, self.actions.size]), tf.reshape(log_prob, mask.shape)
@@ -100,7 +102,7 @@ class RSAC(SAC):
     def sequence_target(self, trajectory: Trajectory, seed: Tensor) -> Tensor:
         """Returns what the critics' values are to become, [U, N]."""
         action, log_prob = self.drawn(trajectory, seed)
-        value = tf.reduce_min(self.values_along(2, trajectory, action), 0)  # [U+1, N]
+        value = tf.reduce_min(self.values_along("target_critic", trajectory, action), 0)  # [U+1, N]
         value -= self.temperature * log_prob
         steps = trajectory.reward, value, trajectory.terminated, trajectory.truncated
         return sequence.n_step_target(*steps, self.hparams.gamma, self.hparams.n_step)
@@ -110,7 +112,7 @@ class RSAC(SAC):
         trajectory, mask = batch.trajectory, batch.trajectory.mask * batch.mask  # [U, N]
         code = self.actions.encode(flatten_time(trajectory.action))
         code = _with_last(tf.reshape(code, [*mask.shape, self.actions.size]))
-        q_values = self.values_along(1, trajectory, code)[:, :-1]  # [C, U, N]
+        q_values = self.values_along("critic", trajectory, code)[:, :-1]  # [C, U, N]
         error = tf.stop_gradient(self.sequence_target(trajectory, seed)) - q_values
         loss = 0.5 * tf.reduce_sum(tf.square(error), 0)  # [U, N]
         q_value, size = tf.reduce_mean(q_values, 0), tf.reduce_mean(tf.abs(error), 0)
@@ -119,7 +121,7 @@ class RSAC(SAC):
     def policy_loss(self, batch: SequenceBatch, seed: Tensor) -> Loss:  # type: ignore[override]
         trajectory, mask = batch.trajectory, batch.trajectory.mask * batch.mask  # [U, N]
         action, log_prob = self.drawn(trajectory, seed)
-        q_value = tf.reduce_min(self.values_along(1, trajectory, action), 0)  # [U+1, N]
+        q_value = tf.reduce_min(self.values_along("critic", trajectory, action), 0)  # [U+1, N]
         loss = (tf.stop_gradient(self.temperature) * log_prob - q_value)[:-1]  # [U, N]
         metrics = {
             "policy_loss": masked_mean(loss, mask),
