@@ -6,10 +6,22 @@
 #   ./setup.sh --sys gpu           set up for an NVIDIA GPU; tpu likewise
 #   ./setup.sh --extra mujoco      add extras of pyproject.toml (a,b), which stay: box2d, atari, mujoco ...
 #   ./setup.sh CMD ARGUMENTS...    set up where needed, then run CMD in the environment: uv pip install minigrid
+#   UV_PYTHON=3.12 ./setup.sh      make .venv of that Python, not of the fastest one here; rm -r .venv first
 #   ./setup.sh --lock [FLAGS]      write the locks anew, with FLAGS of `uv pip compile` such as --upgrade
 set -euo pipefail
 
 python_wanted='>=3.11,<3.13'
+# Prints how many seconds a Python takes for calls, attributes, strings and dicts, and where it is.
+python_timed='
+import sys, time
+class Counted:
+    def __init__(self, number): self.number = number
+    def plus(self, other, **more): return self.number + other
+def seconds():
+    begun, found = time.perf_counter(), {}
+    for number in range(50_000): found[str(number)] = Counted(number).plus(1, more=found)
+    return time.perf_counter() - begun
+print(min(seconds() for _ in range(5)), sys.executable)'
 # What the wheels load and do not bring along; on most machines all of it is there.
 debian_packages=(ca-certificates libgcc-s1 libstdc++6 zlib1g)
 # Qt, which Procgen draws with: from Debian, or from PyPI where apt-get or root is missing.
@@ -27,7 +39,7 @@ python=$venv/bin/python
 say() { printf 'setup.sh: %s\n' "$*" >&2; }
 fail() { say "error: $*"; exit 1; }
 
-usage() { sed -n '2,9s/^# \{0,1\}//p' "$root/setup.sh"; }
+usage() { sed -n '2,10s/^# \{0,1\}//p' "$root/setup.sh"; }
 
 # Runs a command out of sight; when it fails, shows the end of what it wrote and then one line of our own.
 quietly() {
@@ -108,18 +120,32 @@ find_uv() {
     --require-hashes -r "$uv_lock"
 }
 
+# Which Python .venv is made of: the first that uv finds, or another if that is faster by a tenth. One that was
+# compiled by hand, pyenv's for one, is often without its optimisations, and takes half as long again to start
+# a run. Equal ones: the first. UV_PYTHON narrows the choice.
+choose_python() {
+  local wanted=${UV_PYTHON:-$python_wanted} path chosen
+  chosen=$(
+    "$uv" python list --only-installed "$wanted" 2>/dev/null | sed -E 's/^[^ ]+ +//; s/ -> .*//' |
+      while read -r path; do "$path" -c "$python_timed" 2>/dev/null || true; done |
+      awk '!best || $1 < 0.9 * best { best = $1; sub(/^[^ ]+ /, ""); path = $0 } END { print path }'
+  ) || true
+  echo "${chosen:-$wanted}"
+}
+
 # Makes .venv unless a usable one is there. One that was made for another system is made anew, because
 # TensorFlow's wheels overwrite each other; one that was moved too, because its scripts name the old place.
 make_venv() {
-  local sys=$1 before version kept
+  local sys=$1 before version kept chosen
   before=$(made_for)
   kept=$(extras_of)
   version='import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))'
   if [[ ${before:-local $venv} != "$sys $venv" ]] || ! "$python" -c "$version" >/dev/null 2>&1; then
     [[ ! -L $venv ]] || fail ".venv is a link to $(readlink "$venv"), which was made for another folder and" \
       "would be emptied: remove the link (rm .venv), and give the same command again"
-    say "creating .venv"
-    quietly "creating .venv" "$uv" venv --quiet --clear --no-project --python "$python_wanted" "$venv"
+    chosen=$(choose_python)
+    say "creating .venv with Python $chosen"
+    quietly "creating .venv" "$uv" venv --quiet --clear --no-project --python "$chosen" "$venv"
     printf '%s\n' "$sys $venv" >"$venv/.made-for"
   fi
   [[ -z $kept ]] || printf '%s\n' "$kept" >"$venv/.extras"

@@ -1,10 +1,11 @@
-"""The peers' environments: one per library, Python 3.11, made with uv where it is missing."""
+"""The peers' environments: one per library, of the Python that runs this, made with uv where missing."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -126,7 +127,7 @@ def prepare(folder: Path, name: str) -> None:
     if not python.exists():
         print(f"making the environment {folder / name} (minutes)", flush=True)
         uv = _find_uv()
-        _call([uv, "venv", "--quiet", "--no-project", "--python", "3.11", str(folder / name)])
+        _call([uv, "venv", "--quiet", "--no-project", "--python", sys.executable, str(folder / name)])
         try:
             if environment.torch:
                 _install_torch(uv, python)

@@ -23,6 +23,7 @@ echo "$@" >> "$CALLS"
 case "$*" in
   *--version*) ;;
   venv*) for last; do :; done; rm -rf "$last"; mkdir -p "$last/bin"; cp "$FAKE_PYTHON" "$last/bin/python" ;;
+  "python list"*) cat "$PYTHONS" 2>/dev/null ;;
   pip*) [ ! -e "$BROKEN" ] || { echo "no such package" >&2; exit 1; } ;;
 esac
 """
@@ -43,7 +44,13 @@ class Machine:
             (tools / name).write_text(text)
             (tools / name).chmod(0o755)
         path = f"{tools}:{os.environ['PATH']}"
-        given = {"CALLS": self.calls, "FAKE_PYTHON": tools / "python", "BROKEN": self.broken}
+        self.pythons = folder / "pythons"
+        given = {
+            "PYTHONS": self.pythons,
+            "CALLS": self.calls,
+            "FAKE_PYTHON": tools / "python",
+            "BROKEN": self.broken,
+        }
         self.environment = {**os.environ, "PATH": path, **{key: str(value) for key, value in given.items()}}
 
     def setup(self, *arguments: str) -> subprocess.CompletedProcess:
@@ -55,7 +62,8 @@ class Machine:
 
     def asked(self) -> list[str]:
         """What uv was asked to change in the last set-up, without the rest of its arguments."""
-        lines = [line for line in self.calls.read_text().splitlines() if not line.startswith("pip compile")]
+        lines = self.calls.read_text().splitlines()
+        lines = [line for line in lines if not line.startswith(("pip compile", "python list"))]
         return [word for word in (line.split()[0] for line in lines) if not word.startswith("-")]
 
 
@@ -98,6 +106,42 @@ def test_changed_requirements_are_installed_into_the_same_environment(machine, n
         file.write("# changed\n")
     assert machine.setup().returncode == 0
     assert machine.asked() == ["pip"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "chosen"),
+    [
+        ((0.100, 0.095), 0),  # no faster than chance has it: the first that uv finds
+        ((0.100, 0.060), 1),
+        ((0.100, 0.060, 0.058), 1),
+        ((None, 0.060), 1),  # the first does not start
+        ((None,), None),
+        ((), None),
+    ],
+)
+def test_the_environment_is_made_of_the_fastest_python(machine, tmp_path, seconds, chosen):
+    found = []
+    for number, each in enumerate(seconds):
+        path = tmp_path / f"python number {number}"
+        path.write_text("#!/bin/sh\n" + ("exit 127\n" if each is None else f'echo "{each} $0"\n'))
+        path.chmod(0o755)
+        found.append(path)
+    machine.pythons.write_text("".join(f"cpython-3.11.2-linux    {path} -> python3\n" for path in found))
+    assert machine.setup().returncode == 0
+    listed, made = [
+        line for line in machine.calls.read_text().splitlines() if not line.startswith(("-", "pip"))
+    ]
+    wanted = ">=3.11,<3.13"
+    assert listed == f"python list --only-installed {wanted}"
+    made_of = wanted if chosen is None else found[chosen]
+    assert made == f"venv --quiet --clear --no-project --python {made_of} {machine.root}/.venv"
+
+
+def test_a_user_chooses_among_pythons(machine):
+    machine.environment["UV_PYTHON"] = "3.12"
+    assert machine.setup().returncode == 0
+    assert "python list --only-installed 3.12\n" in machine.calls.read_text()
+    assert "--python 3.12 " in machine.calls.read_text()
 
 
 def test_other_system_gets_a_fresh_environment_which_then_stays(machine):
