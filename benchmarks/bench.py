@@ -175,6 +175,7 @@ def compare(name: str, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
         },
         "versions": versions,
         "processor": processor(),
+        "python": platform.python_version(),
     }
 
 
@@ -270,14 +271,19 @@ def facts_of(lines: list[dict[str, Any]]) -> dict[str, Any]:
     """Machine and versions, as they go into the results."""
     ours = [f"{name} {importlib.metadata.version(name)}" for name in ("keras", "envpool", "gymnasium")]
     versions = sorted({version for line in lines for version in line["versions"]})
-    dates: dict[str, set[str]] = {}
-    for line in lines:
-        dates.setdefault(line.get("processor", "not noted"), set()).add(line["date"])
     return {
         "machine": f"{len(os.sched_getaffinity(0))} cores, no GPU",
-        "processors": [f"{name} (rows of {', '.join(sorted(of))})" for name, of in sorted(dates.items())],
-        "versions": [f"Python {platform.python_version()}", *ours, *versions],
+        "processors": _with_dates(lines, "processor"),
+        "versions": [*(f"Python {each}" for each in _with_dates(lines, "python")), *ours, *versions],
     }
+
+
+def _with_dates(lines: list[dict[str, Any]], fact: str) -> list[str]:
+    """What lines note of a fact, each with the days of its rows."""
+    dates: dict[str, set[str]] = {}
+    for line in lines:
+        dates.setdefault(line.get(fact, "not noted"), set()).add(line["date"])
+    return [f"{name} (rows of {', '.join(sorted(of))})" for name, of in sorted(dates.items())]
 
 
 def write_results(lines: list[dict[str, Any]], folder: Path) -> None:

@@ -54,6 +54,16 @@ def test_rows_without_a_result_are_on_the_page():
     assert text.count("| no result |") == len(ROWS)
 
 
+def test_the_page_tells_which_rows_were_measured_with_another_python():
+    known = {"versions": ["rl 1"], "processor": "one"}
+    lines = [known | {"date": "2026-11-25", "python": "3.11.7"}, known | {"date": "2026-11-28"}]
+    lines += [known | {"date": "2026-11-26", "python": "3.11.7"}]
+    facts = bench.facts_of(lines)
+    assert facts["processors"] == ["one (rows of 2026-11-25, 2026-11-26, 2026-11-28)"]
+    told = ["Python 3.11.7 (rows of 2026-11-25, 2026-11-26)", "Python not noted (rows of 2026-11-28)"]
+    assert facts["versions"][:2] == told
+
+
 @pytest.mark.parametrize(("commit", "made"), [("abc1234", []), ("def5678", ["ours_ppo_8"])])
 def test_what_is_logged_counts_for_its_commit_alone(tmp_path, monkeypatch, commit, made):
     done = []
