@@ -199,7 +199,8 @@ class Registry:
         return Path(path).stem if inspect.isclass(member) else str(member.__name__)
 
     def _check_parameters(self, member: Any, path: str) -> None:
-        given = list(inspect.signature(member).parameters.values())
+        signature = _signature(member)
+        given = list(signature.parameters.values())
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         count = len(self.parameters)
@@ -210,7 +211,7 @@ class Registry:
             return
         expected = f"({', '.join(self.parameters)})"
         raise TypeError(
-            f"{path}: {member.__qualname__}{inspect.signature(member)} cannot be registered in "
+            f"{path}: {member.__qualname__}{signature} cannot be registered in "
             f"{self.family}: expected the signature {expected}; parameters after those need defaults (is "
             f"`register` that of {self.family}, in a file that registers in several families?)"
         )
@@ -224,6 +225,18 @@ class Registry:
         return UsageError(
             f"{self.family} name {name!r} is registered twice, in {first} and in {second}: rename one of them"
         )
+
+
+def _signature(member: Any) -> inspect.Signature:
+    """Returns how a function or class is called. Of a class that inherits its `__init__`, Python 3.11.2 says
+    what any `__new__` below that takes, as Keras's, which is anything."""
+    bases = member.__mro__ if inspect.isclass(member) else ()
+    first = next((base for base in bases if {"__new__", "__init__"} & vars(base).keys()), object)
+    if first is object or "__new__" in vars(first):
+        return inspect.signature(member)
+    signature = inspect.signature(vars(first)["__init__"])
+    given = list(signature.parameters.values())[1:]  # but self
+    return signature.replace(parameters=given, return_annotation=inspect.Signature.empty)
 
 
 def import_user_modules(modules: Iterable[str] | str) -> tuple[str, ...]:

@@ -189,12 +189,21 @@ def test_unknown_name_is_a_usage_error_with_the_nearest(family):
         family.registry.get("gredy")
 
 
+# A base with a `__new__` below it, as Keras's: some Pythons tell of that, and not of the base's `__init__`.
+TAKES_ALL = 'type("TakesAll", (), {"__new__": lambda cls, *args, **kwargs: object.__new__(cls)})'
+BASE = f'type("Base", ({TAKES_ALL},), {{"__init__": lambda self, ARGUMENTS: None}})'
+
+
 @pytest.mark.parametrize(
     "definition, accepted",
     [
         ("def member(hparams): ...", True),
         ("def member(hparams, scale=1.0): ...", True),
         ("class Member:\n    def __init__(self, hparams): ...", True),
+        (f"class Member({BASE.replace('ARGUMENTS', 'hparams')}): ...", True),
+        (f"class Member({BASE.replace('ARGUMENTS', 'hparams, scale')}): ...", False),
+        ("class Member:\n    def __new__(cls, hparams): ...", True),
+        ("class Member: ...", False),
         ("def member(): ...", False),
         ("def member(settings): ...", False),
         ("def member(hparams, scale): ...", False),
