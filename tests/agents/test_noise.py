@@ -39,7 +39,7 @@ def test_gaussian_noise_is_measured_in_half_ranges():
     select = selector("gaussian_noise", exploration_noise=0.1)
     action, log_prob = select(output([[0.5, 0.4]] * MANY), SEED, STEP, True)
     for column, mean, std in zip(action.numpy().T, (0.5, 0.4), (0.2, 0.05), strict=True):
-        assert stats.kstest((column - mean) / std, "norm").pvalue > UNLIKELY
+        assert stats.kstest(column, stats.norm(mean, std).cdf).pvalue > UNLIKELY
     assert log_prob.shape == (MANY,)
 
 
