@@ -41,7 +41,8 @@ COPIES_LIMIT = (
 SPREAD_LIMIT = (
     "arithmetic. 675 updates follow every 6,000 steps; their matrix products are 177 million operations a "
     "step, a third of them for the layers of 64 that ours has for each part of an observation and BenchMARL "
-    "has not. At 253 steps/s that is 64 % of the 70.3 billion/s that this machine reaches (benchmarks/"
+    "has not (without them, model.part_hidden empty, 402 steps/s in one run alone). "
+    "At 253 steps/s that is 64 % of the 70.3 billion/s that this machine reaches (benchmarks/"
     "arithmetic.py, 2026-11-28). 10 times BenchMARL's 127 steps/s cannot be had here: even the fewest "
     "products with which its losses can be computed, a value per step and not per agent, are 77 million, 1.4"
     " of that peak"
