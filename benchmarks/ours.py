@@ -188,6 +188,7 @@ def spread_overrides(backend: str) -> dict[str, Any]:
         "value_coef": 2.0,
         "normalize_reward": False,
         "model.hidden": (256, 256),
+        "model.part_hidden": (),
         "model.activation": "tanh",
     }
 
