@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,11 +57,40 @@ def make_parallel(env_id: str, options: dict[str, Any]) -> Any:
 
         together = env.metadata.get("is_parallelizable", False)
         env = (conversions.aec_to_parallel if together else conversions.turn_based_aec_to_parallel)(env)
+    env = without_waste(env)
     if not getattr(env, "possible_agents", None):
         raise UsageError(
             f"environment {env_id} has no possible_agents: its agents have to be known from the start"
         )
     return env
+
+
+def without_waste(env: Any) -> Any:
+    """Returns PettingZoo's parallel form of an environment that takes actions one after another, without the
+    observations that it makes for each of them and nobody reads (in MPE a third of all); others as they are.
+    """
+    from pettingzoo.utils.conversions import aec_to_parallel_wrapper
+
+    class Together(aec_to_parallel_wrapper):
+        def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+            aec = self.aec_env
+            rewards: dict[str, Any] = defaultdict(int)
+            for name in list(aec.agents):
+                if name != aec.agent_selection:
+                    raise UsageError(f"the agents of {aec} do not act in turn: they cannot act at once")
+                aec.step(actions[name])
+                gained = aec.rewards
+                for each in aec.agents:
+                    rewards[each] += gained[each]
+            ends = terminations, truncations = dict(aec.terminations), dict(aec.truncations)
+            infos, seen = dict(aec.infos), {each: aec.observe(each) for each in aec.agents}
+            if any(terminations.values()) or any(truncations.values()):
+                while aec.agents and any(end[aec.agent_selection] for end in ends):
+                    aec.step(None)
+            self.agents = aec.agents
+            return seen, rewards, terminations, truncations, infos
+
+    return Together(env.aec_env) if type(env) is aec_to_parallel_wrapper else env
 
 
 def is_cooperative(env_id: str, env: Any) -> bool:

@@ -152,22 +152,25 @@ class TeamEnvs:
         self._show(b, step, observations, infos, self._alive[b])
 
     def _move(self, b: int, step: TeamStep, action: list[Any]) -> None:
-        env, before = self.envs[b], self._alive[b].copy()
-        given = {name: action[a] for a, name in enumerate(self.agent_names) if before[a]}
+        env, before, names = self.envs[b], self._alive[b].copy(), self.agent_names
+        given = {name: action[a] for a, name in enumerate(names) if before[a]}
         observations, rewards, terminations, truncations, infos = env.step(given)
         self._elapsed[b] += 1
-        there = np.array([name in env.agents for name in self.agent_names])
-        cut = np.array([bool(truncations.get(name)) for name in self.agent_names])
-        ended = np.array([bool(terminations.get(name)) for name in self.agent_names])
+        step.reward[b] = [rewards.get(name, 0.0) if before[a] else 0.0 for a, name in enumerate(names)]
+        ends = any(terminations.values()) or any(truncations.values()) or self._elapsed[b] >= self._limit
+        if not ends and before.all() and len(env.agents) == len(names):  # as most steps are
+            step.alive[b] = True
+            self._show(b, step, observations, infos, before)
+            return
+        there = np.array([name in env.agents for name in names])
+        cut = np.array([bool(truncations.get(name)) for name in names])
+        ended = np.array([bool(terminations.get(name)) for name in names])
         cut &= before & ~ended
         self._alive[b] = before & there & ~ended & ~cut
         if self._elapsed[b] >= self._limit:
             cut |= self._alive[b]
             self._alive[b] = False
         over = self._over[b] = step.over[b] = not self._alive[b].any()
-        step.reward[b] = [
-            rewards.get(name, 0.0) if before[a] else 0.0 for a, name in enumerate(self.agent_names)
-        ]
         step.truncated[b] = cut
         step.terminated[b] = ~self._alive[b] & ~cut
         step.alive[b] = self._alive[b] | (cut & over)

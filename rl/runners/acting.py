@@ -10,7 +10,7 @@ import contextlib
 import logging
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ class Signature(NamedTuple):
     dtypes: list[str]  # of the observation's arrays, as the policy takes them
     nested: bool  # whether observations are nests
     action: Nest  # the structure of actions
-    weights: list[tuple[int, ...]]  # shapes of the variables that acting reads
+    weights: list[tuple[int, ...]]  # shapes of the variables that acting reads, as they are sent (`turned`)
     state: list[np.ndarray]  # [B, ...] what is carried from step to step, at the start of episodes
     network_state: list[int]  # which of `state` are the network's
     extras: tuple[str, ...]  # names of the extra outputs that a trajectory stores, such as log_prob
@@ -128,6 +128,11 @@ class Acting:
             return [observation.astype(self._dtypes[0], copy=False)]
         leaves = optree.tree_leaves(observation)
         return [x.astype(dtype, copy=False) for x, dtype in zip(leaves, self._dtypes, strict=True)]
+
+
+def turned(shape: Sequence[int]) -> tuple[int, ...]:
+    """Returns the shape that a variable of `shape` is sent in: of a matrix, the transposed one's."""
+    return tuple(shape)[::-1] if len(shape) == 2 else tuple(shape)
 
 
 def split_flat(flat: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray]:

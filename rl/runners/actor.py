@@ -2,7 +2,9 @@
 
 A call of a compiled tf.function from Python costs 100 to 250 microseconds however small the network;
 LiteRT's interpreter runs the same graph in a few. So the agent's `act` is converted once, with the
-weights, the random numbers and the step as inputs, and the weights are copied in when they change.
+weights, the random numbers and the step as inputs, and the weights are copied in when they change. Matrices
+come in transposed: as the converter sees them multiplied, LiteRT takes such as they are, and turns others
+around in each call, which takes longer than the product for few environments.
 Where the conversion fails (an operation LiteRT lacks), and for networks with convolutions, for which LiteRT
 takes two to four times as long, the compiled function is called instead.
 """
@@ -22,7 +24,7 @@ from rl.agents.agent import Agent, network_state
 from rl.errors import UsageError
 from rl.models.images import convolves
 from rl.ops import random
-from rl.runners.acting import Acting, LiteRTProgram, Portable, Signature, quiet
+from rl.runners.acting import Acting, LiteRTProgram, Portable, Signature, quiet, turned
 from rl.spaces import space_leaves, space_spec, space_structure
 
 log = logging.getLogger("rl")
@@ -91,7 +93,7 @@ class _Tracer:
             dtypes=[dtype for _, dtype in space_leaves(agent.observation_space)],
             nested=isinstance(agent.observation_space, (spaces.Dict, spaces.Tuple)),
             action=space_structure(agent.action_space),
-            weights=[tuple(variable.shape) for variable in self.variables],
+            weights=[turned(variable.shape) for variable in self.variables],
             state=[np.array(each) for each in leaves],
             network_state=tf.nest.flatten(network_state(order)),
             extras=self._extras,
@@ -110,12 +112,12 @@ class _Tracer:
         head = len(self._head)
         specs = [*self._head, tf.TensorSpec([], tf.int64)]
         specs += [tf.TensorSpec(shape, kinds[kind]) for kind, shape, _ in wanted]
-        specs += [tf.TensorSpec(variable.shape, tf.float32) for variable in self.variables]
+        specs += [tf.TensorSpec(turned(variable.shape), tf.float32) for variable in self.variables]
         specs = [tf.TensorSpec(spec.shape, spec.dtype, f"x{i}") for i, spec in enumerate(specs)]
 
         def flat(*inputs: Any) -> list[Any]:
             step, rest = inputs[head], list(inputs[head + 1 :])
-            draws, weights = rest[: len(wanted)], rest[len(wanted) :]
+            draws, weights = rest[: len(wanted)], [_transposed(each) for each in rest[len(wanted) :]]
             noise = random.NoiseTape(draws) if tape is None else tape
             return self._act(noise, list(inputs[:head]), step, weights)
 
@@ -209,7 +211,13 @@ def acting_variables(agent: Agent, training: bool) -> dict[str, Any]:
 
 
 def flat_weights(agent: Agent, training: bool = True) -> Any:
-    """Returns all acting variables in one float32 vector: one read from Python instead of one per
-    variable."""
+    """Returns all acting variables in one float32 vector, matrices transposed: one read from Python instead
+    of one per variable."""
     variables = acting_variables(agent, training).values()
-    return tf.concat([tf.reshape(tf.cast(each.value, tf.float32), [-1]) for each in variables], 0)
+    values = (_transposed(tf.cast(each.value, tf.float32)) for each in variables)
+    return tf.concat([tf.reshape(each, [-1]) for each in values], 0)
+
+
+def _transposed(value: Any) -> Any:
+    """Returns a matrix transposed, another tensor as it is."""
+    return tf.transpose(value) if len(value.shape) == 2 else value

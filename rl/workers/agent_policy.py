@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from rl.agents.algos.registry import get_algo
 from rl.ops import random
-from rl.runners.acting import split_flat
+from rl.runners.acting import split_flat, turned
 from rl.runners.actor import Actor, flat_weights
 from rl.runners.seeds import first_seed, iteration_seeds
 from rl.types import Tensor
@@ -39,9 +39,9 @@ class AgentPolicy:
     def take(self, flat: np.ndarray) -> None:
         """Takes over the policy's newest weights, float32 [n]."""
         variables = list(self._agent.policy_variables.values())
-        values = split_flat(flat, [tuple(variable.shape) for variable in variables])
+        values = split_flat(flat, [turned(variable.shape) for variable in variables])
         for variable, value in zip(variables, values, strict=True):
-            variable.assign(value)
+            variable.assign(value.T if value.ndim == 2 else value)
         if not self._agent.acts_with_noise:
             self.actor.sync()
 

@@ -12,13 +12,16 @@ import numpy as np
 import pettingzoo
 import pytest
 from gymnasium import spaces
+from leaving_team import Leaving
 from mpe2 import simple_tag_v3
+from pettingzoo.classic import rps_v2
+from pettingzoo.utils.conversions import aec_to_parallel_wrapper, parallel_to_aec_wrapper
 
 from rl.envs import make_env, make_eval_envs
 from rl.envs.host import env_seeds
 from rl.envs.make import chosen_backend
 from rl.envs.own import check_trusted
-from rl.envs.pettingzoo_envs import is_cooperative
+from rl.envs.pettingzoo_envs import is_cooperative, without_waste
 from rl.envs.pettingzoo_host import JointHost, RowsHost, TeamEnvs
 from rl.errors import UsageError
 
@@ -74,6 +77,38 @@ def test_both_views_have_the_numbers_of_pettingzoos_own_environments() -> None:
         np.testing.assert_array_equal(of_joint["reward"], reward)
     rows.close()
     joint.close()
+
+
+def test_played_at_once_it_shows_what_pettingzoos_conversion_shows_and_is_looked_at_once() -> None:
+    def both(make: Any) -> tuple[Any, Any]:
+        original = aec_to_parallel_wrapper(make())
+        return original, without_waste(aec_to_parallel_wrapper(make()))
+
+    makers = (lambda: parallel_to_aec_wrapper(Leaving(pays=True)), simple_tag_v3.env, rps_v2.env)
+    for make, steps in zip(makers, (3, 25, 15), strict=True):
+        original, ours = both(make)
+        assert type(ours) is not type(original) and isinstance(ours, aec_to_parallel_wrapper)
+        np.testing.assert_equal(ours.reset(seed=3), original.reset(seed=3))
+        for t in range(steps):
+            action = {name: 1 + (t + i) % 2 for i, name in enumerate(original.agents)}
+            np.testing.assert_equal(ours.step(action), original.step(action))
+            assert ours.agents == original.agents
+        assert not ours.agents
+
+    _, ours = both(simple_tag_v3.env)
+    ours.reset(seed=3)
+    looks, observe = [], ours.aec_env.observe
+    ours.aec_env.observe = lambda name: looks.append(name) or observe(name)
+    ours.step(dict.fromkeys(ours.possible_agents, 1))
+    assert looks == list(ours.possible_agents)
+
+
+def test_agents_that_do_not_act_in_turn_cannot_be_played_at_once() -> None:
+    ours = without_waste(aec_to_parallel_wrapper(simple_tag_v3.env()))
+    ours.reset(seed=3)
+    ours.aec_env.unwrapped.agent_selection = "agent_0"
+    with pytest.raises(UsageError, match="do not act in turn"):
+        ours.step(dict.fromkeys(ours.possible_agents, 1))
 
 
 def test_agents_leave_one_by_one_and_come_back_with_the_reset() -> None:

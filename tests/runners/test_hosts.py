@@ -67,6 +67,15 @@ def assert_both_backends_act_alike(agent, training):
             np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["dqn", "sac"])
+def test_litert_turns_no_matrix_around_in_a_call(name):
+    action_space = spaces.Discrete(3) if name == "dqn" else spaces.Box(-1.0, 1.0, (2,))
+    agent = make_agent(name, SPACES["Box"], action_space)
+    interpreter = Actor(agent, 1, True, 0, "litert")._program._interpreter
+    products = {each["op_name"] for each in interpreter._get_ops_details()}
+    assert "FULLY_CONNECTED" in products and not products & {"BATCH_MATMUL", "TRANSPOSE"}
+
+
 @pytest.mark.parametrize("name", SPACES)
 def test_both_act_backends_take_every_observation_space(name):
     agent = make_agent("ppo", SPACES[name], spaces.Discrete(3))
