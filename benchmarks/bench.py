@@ -72,7 +72,7 @@ def usable(names: list[str], args: argparse.Namespace) -> list[str]:
 def environ(run: str) -> dict[str, str]:
     """The process's environment: the machine's, one setting of threads, no accelerator for anyone,
     no programs that were compiled before. Python's own bytecode is kept, as on a user's machine."""
-    env = dict(os.environ, JAX_PLATFORMS="cpu", CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2")
+    env = dict(shared.ENVIRON, JAX_PLATFORMS="cpu", CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2")
     env["RL_PROGRAM_CACHE"] = "off"
     for name in ("OMP_NUM_THREADS", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME"):
         env.pop(name, None)

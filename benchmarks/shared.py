@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
+# As it was given. What importing `rl` says to XLA from here on is not for other libraries, nor other commits.
+ENVIRON = dict(os.environ)
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 

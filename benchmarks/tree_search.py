@@ -80,7 +80,8 @@ def main() -> None:
     for _ in range(args.rounds):
         for name, command in commands.items():
             pinned = ["taskset", "-c", str(args.core), *command]
-            printed = subprocess.run(pinned, check=True, capture_output=True, text=True).stdout
+            done = subprocess.run(pinned, check=True, capture_output=True, text=True, env=shared.ENVIRON)
+            printed = done.stdout
             line = next(each for each in printed.splitlines() if each.startswith("JSON "))
             found[name].append(json.loads(line.removeprefix("JSON ")))
     rates = {

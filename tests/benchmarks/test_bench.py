@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +15,20 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import bench
 from workloads import ROWS
 
+FOLDER = Path(bench.__file__).parent
 FACTS = {"machine": "2 cores", "versions": ["rl 1"], "processors": ["one"]}
+
+
+@pytest.mark.parametrize("given", [None, "--xla_dump_to=elsewhere"])
+def test_what_this_package_says_to_xla_is_not_said_to_peers(given):
+    """XLA of another release ends the process over a switch that it does not know."""
+    code = "import os, bench; print(os.environ['XLA_FLAGS']); print(bench.environ('').get('XLA_FLAGS'))"
+    environ = {name: each for name, each in os.environ.items() if name != "XLA_FLAGS"}
+    environ |= {} if given is None else {"XLA_FLAGS": given}
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, cwd=FOLDER, env=environ, capture_output=True, text=True, check=True)
+    ours, theirs = done.stdout.splitlines()
+    assert ours != theirs and theirs == str(given)
 
 
 @pytest.mark.parametrize("passed", [True, False, None])
