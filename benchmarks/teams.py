@@ -1,7 +1,7 @@
 """Teams of agents on simple_spread, beside BenchMARL's same algorithm: mean returns after the same steps.
 
     python benchmarks/teams.py --peer PEER_PYTHON                 # seeds 100 to 104 of all
-    python benchmarks/teams.py --algos mappo --seeds 3            # ours alone
+    python benchmarks/teams.py --algos mappo --libraries ours     # ours alone
     python benchmarks/teams.py --report                           # writes the page anew
 
 Ours are the named sets (`mappo_spread` and so on) with `train_steps` and nothing else changed but for maddpg,
@@ -116,8 +116,7 @@ def main() -> int:
         print(json.dumps(train_and_play(Job(*json.loads(args.one)))))
         return 0
     path, failed = args.results / "teams.csv", 0
-    libraries = [each for each in LIBRARIES if each == "ours" or args.peer]
-    todo = [] if args.report else jobs(libraries, args.algos, list(JUDGED)[: args.seeds], args.steps)
+    todo = [] if args.report else jobs(args.libraries, args.algos, list(JUDGED)[: args.seeds], args.steps)
     for job in todo:
         rows = report.read_table(path)
         if job.key in {tuple(row[name] for name in Job._fields) for row in rows}:
@@ -182,6 +181,7 @@ def arguments() -> argparse.Namespace:
     add("--algos", nargs="+", choices=ALGOS, default=ALGOS, metavar="ALGO", help=f"of {', '.join(ALGOS)}")
     add("--steps", type=count, default=60_000, help="of the environment (default 60000)")
     add("--seeds", type=count, default=len(JUDGED), help=f"how many, from {JUDGED[0]} on (default all)")
+    add("--libraries", nargs="+", choices=LIBRARIES, default=LIBRARIES)
     add("--peer", default="", metavar="PYTHON", help="of an environment with BenchMARL")
     add("--report", action="store_true", help="only write the page")
     add("--results", type=Path, default=report.RESULTS, metavar="DIR")
@@ -189,6 +189,8 @@ def arguments() -> argparse.Namespace:
     args = parser.parse_args()
     if args.seeds > len(JUDGED):
         raise UsageError(f"--seeds {args.seeds}: sets are judged by {JUDGED[0]} to {JUDGED[-1]} alone")
+    if "benchmarl" in args.libraries and not (args.peer or args.report or args.one):
+        raise UsageError("--peer PYTHON names an environment with BenchMARL; without one: --libraries ours")
     if args.peer:
         shared.check_program("--peer", args.peer)
     return args

@@ -42,6 +42,7 @@ def pytest_configure(config):
         plain_graphs.note_no_stacks()
         plain_graphs.fold_no_constants()
         plain_graphs.share_constants()
+        plain_graphs.build_in_c()
         from rl.envs import graph_gym
 
         graph_gym.BY_XLA = False  # it compiles for longer than is played here

@@ -74,6 +74,14 @@ def share_constants():
         ops._create_graph_constant = shared  # else it is another version
 
 
+def build_in_c():
+    """Has TensorFlow check an operation's inputs and attributes in C++ rather than in Python, a tenth of the
+    time of tracing; it makes the same graph."""
+    from tensorflow.core.config import flags
+
+    flags.config().graph_building_optimization.reset(True)
+
+
 def _known(value):
     """What is equal for equal values of a type, bits and all; None for what is large or rare."""
     kind = type(value)

@@ -24,6 +24,7 @@ from rl.agents.agent import Agent, network_state
 from rl.errors import UsageError
 from rl.models.images import convolves
 from rl.ops import random
+from rl.parallel.devices import called
 from rl.runners.acting import Acting, LiteRTProgram, Portable, Signature, quiet, turned
 from rl.spaces import space_leaves, space_spec, space_structure
 
@@ -161,7 +162,7 @@ class _CompiledProgram:
         self._weights = [tf.constant(each) for each in weights]
 
     def __call__(self, inputs: tuple[Any, ...]) -> list[np.ndarray]:
-        outputs = self._function(*[tf.constant(each) for each in inputs], *self._weights)
+        outputs = called(self._function, [tf.constant(each) for each in inputs] + self._weights)
         return [each.numpy() for each in outputs]
 
 
