@@ -195,8 +195,8 @@ def concrete(function: Callable[..., Any], signature: list[Any], jit_compile: bo
 
 
 def called(function: Any, arguments: list[Any]) -> Any:
-    """Calls what `concrete` returned. TensorFlow would first look for each tensor by the name of its argument,
-    which takes a third of the time of a call that computes little."""
+    """Calls what `concrete` returned. TensorFlow's own call first looks for each tensor by the name of its
+    argument, which takes a third of the time of a call that computes little."""
     flat = getattr(function, "_call_flat", None)  # not of functions that run eagerly
     return function(*arguments) if flat is None else flat(arguments, function.captured_inputs)
 
