@@ -39,13 +39,18 @@ COPIES_LIMIT = (
     " and checkpoints, the rest building and Python between windows. Here nothing is kept"
 )
 SPREAD_LIMIT = (
-    "arithmetic. 675 updates follow every 6,000 steps; their matrix products are 177 million operations a "
-    "step, a third of them for the layers of 64 that ours has for each part of an observation and BenchMARL "
-    "has not (without them, model.part_hidden empty, 402 steps/s in one run alone). "
-    "At 253 steps/s that is 64 % of the 70.3 billion/s that this machine reaches (benchmarks/"
-    "arithmetic.py, 2026-11-28). 10 times BenchMARL's 127 steps/s cannot be had here: even the fewest "
-    "products with which its losses can be computed, a value per step and not per agent, are 77 million, 1.4"
-    " of that peak"
+    "arithmetic. 675 updates follow every 6,000 steps; their matrix products are 121 million operations a "
+    "step. A loop that computes these products, the Adam steps and nothing else takes 21 ms an update here, 51 "
+    "billion/s, three quarters of the 70.3 billion/s that this machine reaches (benchmarks/arithmetic.py, "
+    "2026-11-28): 14.2 of the 14.3 s that 6,000 steps take. 10 times BenchMARL's 160 steps/s cannot be had "
+    "here: even the fewest products with which its losses can be computed, a value per step and not per agent, "
+    "are 77 million, 1.75 of that peak"
+)
+
+SAC_LIMIT = (
+    "arithmetic: the products of an update (two critics and a policy of 256-256, their targets, 256 rows) are "
+    "547 million operations, at 95 updates/s 52 billion/s, 74 % of the 70.3 billion/s that this machine reaches "
+    "(benchmarks/arithmetic.py, 2026-11-28); 1.5 times SBX's would be 84 %, twice SBX's more than there is"
 )
 
 PPO_1M = (
@@ -175,7 +180,12 @@ ROWS = {
         None,
     ),
     "sac_pendulum": Row(
-        "SAC Pendulum on gym, updates/s", "ours_sac_pendulum", ("sbx_sac_pendulum",), UPDATES, 1.5
+        "SAC Pendulum on gym, updates/s",
+        "ours_sac_pendulum",
+        ("sbx_sac_pendulum",),
+        UPDATES,
+        1.5,
+        limit=SAC_LIMIT,
     ),
     "sac_pendulum_graph": Row(
         "SAC Pendulum in-graph, updates/s", "ours_sac_pendulum_graph", ("sbx_sac_pendulum",), UPDATES, None
