@@ -4,9 +4,10 @@
     python benchmarks/teams.py --algos mappo --libraries ours     # ours alone
     python benchmarks/teams.py --report                           # writes the page anew
 
-Ours are the named sets (`mappo_spread` and so on) with `train_steps` and nothing else changed but for maddpg,
-whose actions are continuous on both sides since BenchMARL has no other; the peer has all its defaults
-(benchmarks/peers/benchmarl_teams.py). Three agents, episodes of 25 steps; ours play `SimpleSpread-v0`, whose
+Ours are the named sets (`mappo_spread` and so on) with `train_steps` and little else changed: maddpg has
+continuous actions, since BenchMARL's has no others, and exploration of qmix and vdn ends after a third of the
+steps, as BenchMARL's does. The peer has all its defaults (benchmarks/peers/benchmarl_teams.py).
+Three agents, episodes of 25 steps; ours play `SimpleSpread-v0`, whose
 steps are those of `mpe2`'s simple_spread_v3, the peer PettingZoo's. The last policy plays 100 episodes
 without exploration; a return is the sum of the team's. A row of results/teams.csv is a run; rows that are
 there, of settings that have not changed since, are not made again, so an interrupted measurement goes on.
@@ -59,8 +60,12 @@ class Job(NamedTuple):
 
 def overrides(algo: str, steps: int) -> dict[str, Any]:
     """What our named set is given."""
-    kinds = {"env_kwargs": {"continuous_actions": True}} if algo == "maddpg" else {}
-    return {"train_steps": steps, "eval_period": 0, **kinds}
+    found: dict[str, Any] = {"train_steps": steps, "eval_period": 0}
+    if algo == "maddpg":
+        found["env_kwargs"] = {"continuous_actions": True}
+    if algo in ("qmix", "vdn"):  # epsilon falls over a third of the run, as BenchMARL's does
+        found["exploration_steps"] = steps // 3
+    return found
 
 
 def settings(library: str, algo: str, steps: int) -> str:
@@ -143,16 +148,18 @@ INTRODUCTION = """\
 # Teams beside BenchMARL
 
 simple_spread with three agents and episodes of 25 steps: our named sets (`mappo_spread` and so on) beside
-BenchMARL's same algorithm with its defaults, after the same steps of the environment, on one machine. Written
-by `python benchmarks/teams.py --report` from teams.csv; measured by
+BenchMARL's same algorithm with its defaults, after the same steps of the environment, on one machine. Actions
+of maddpg are continuous, others discrete; for qmix and vdn epsilon falls over a third of the steps on both
+sides. Written by `python benchmarks/teams.py --report` from teams.csv; measured by
 
     python benchmarks/teams.py --peer PEER_PYTHON
 
 Each number is of the last policies' mean returns over 100 episodes without exploration, a return being the
 sum of the three agents': the mean over seeds (from 5 seeds on the interquartile mean); brackets are its 95 %
 bootstrap interval. Ours is *no worse* where its interval does not lie below the peer's; of fewer than 3 seeds
-nothing is said. Actions of maddpg are continuous, others discrete. No seed of these took part in tuning.
-Seconds are medians of whole trainings, which did not run alone: speed is in speed.md.
+nothing is said. `normalize_reward` of qmix and vdn was chosen by seed 0 of qmix after these steps (-124 with
+it, -189 without); no seed of these took part. Seconds are medians of whole
+trainings, which did not run alone: speed is in speed.md.
 """
 
 

@@ -46,9 +46,10 @@ def test_rows_of_other_settings_than_now_stay_out_of_the_page():
     assert line_of(found + rows("benchmarl", [-80.0] * 3, settings="older"))[4:7] == ["", "", ""]
 
 
-def test_maddpg_has_continuous_actions_and_others_their_sets_own():
-    spaces = [resolve(f"{each}_spread", teams.overrides(each, 9)).env_kwargs for each in ("maddpg", "vdn")]
-    assert spaces == [{"continuous_actions": True}, {}]
+def test_maddpg_has_continuous_actions_and_epsilon_falls_over_a_third():
+    maddpg, vdn = (resolve(f"{each}_spread", teams.overrides(each, 90)) for each in ("maddpg", "vdn"))
+    assert (maddpg.env_kwargs, vdn.env_kwargs) == ({"continuous_actions": True}, {})
+    assert (vdn.train_steps, vdn.exploration_steps) == (90, 30)
 
 
 @pytest.mark.parametrize(
