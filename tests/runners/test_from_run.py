@@ -173,7 +173,8 @@ def test_environments_of_the_host_are_played_by_the_weights_that_were_taken(sour
     _, fresh = begin("dqn_identity", "fresh", **host)
     trainer, found = begin("dqn_identity", start_from=str(source("dqn_identity")), **host)
     acting = np.concatenate([each.reshape(-1) for each in trainer.runner.actor._weights])
-    learned = [each.numpy().reshape(-1) for each in trainer.agent.policy_variables.values()]
+    weights = [each.numpy() for each in trainer.agent.policy_variables.values()]
+    learned = [(each.T if each.ndim == 2 else each).reshape(-1) for each in weights]  # as LiteRT takes them
     np.testing.assert_array_equal(acting, np.concatenate(learned))
     kernel, noise = "network/q_values/kernel", "network/q_values/noise_in"
     assert not np.array_equal(found[kernel], fresh[kernel])
