@@ -142,10 +142,16 @@ def run(job: Job, peer: str) -> dict[str, Any]:
         algo = "random" if job.library == "random" else job.family
         command = [peer, str(ROOT / "benchmarks" / "peers" / "sb3_generic.py"), "--algo", algo,
                    "--env", job.env, "--seed", str(job.seed), "--steps", str(job.steps)]  # fmt: skip
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    return job._asdict() | printed(command)
+
+
+def printed(command: list[str]) -> dict[str, Any]:
+    """The fields of the line of JSON that a command prints last. Raises RuntimeError where it fails."""
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=shared.ENVIRON)
     if ended.returncode:
         raise RuntimeError(f"{' '.join(command)}\n{ended.stderr[-2000:]}")
-    return job._asdict() | json.loads(ended.stdout.strip().splitlines()[-1])
+    found: dict[str, Any] = json.loads(ended.stdout.strip().splitlines()[-1])
+    return found
 
 
 def main() -> int:

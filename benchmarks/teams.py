@@ -7,10 +7,10 @@
 Ours are the named sets (`mappo_spread` and so on) with `train_steps` and little else changed: maddpg has
 continuous actions, since BenchMARL's has no others, and exploration of qmix and vdn ends after a third of the
 steps, as BenchMARL's does. The peer has all its defaults (benchmarks/peers/benchmarl_teams.py).
-Three agents, episodes of 25 steps; ours play `SimpleSpread-v0`, whose
-steps are those of `mpe2`'s simple_spread_v3, the peer PettingZoo's. The last policy plays 100 episodes
-without exploration; a return is the sum of the team's. A row of results/teams.csv is a run; rows that are
-there, of settings that have not changed since, are not made again, so an interrupted measurement goes on.
+Three agents, episodes of 25 steps; ours play `SimpleSpread-v0`, whose steps are those of `mpe2`'s
+simple_spread_v3, the peer PettingZoo's. The last policy plays 100 episodes without exploration; a return is
+the sum of the team's. A row of results/teams.csv is a run; rows that are there, of settings that have not
+changed since, are not made again, so an interrupted measurement goes on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import argparse
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -109,10 +108,7 @@ def run(job: Job, peer: str) -> dict[str, Any]:
     else:
         words = {"algo": job.algo, "seed": job.seed, "steps": job.steps, "episodes": EPISODES}
         command = [peer, str(PEER), *(f"--{name}={value}" for name, value in words.items())]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    if ended.returncode:
-        raise RuntimeError(f"{' '.join(command)}\n{ended.stderr[-2000:]}")
-    return job._asdict() | json.loads(ended.stdout.strip().splitlines()[-1])
+    return job._asdict() | generic.printed(command)
 
 
 def main() -> int:
@@ -157,9 +153,8 @@ sides. Written by `python benchmarks/teams.py --report` from teams.csv; measured
 Each number is of the last policies' mean returns over 100 episodes without exploration, a return being the
 sum of the three agents': the mean over seeds (from 5 seeds on the interquartile mean); brackets are its 95 %
 bootstrap interval. Ours is *no worse* where its interval does not lie below the peer's; of fewer than 3 seeds
-nothing is said. `normalize_reward` of qmix and vdn was chosen by seed 0 of qmix after these steps (-124 with
-it, -189 without); no seed of these took part. Seconds are medians of whole
-trainings, which did not run alone: speed is in speed.md.
+nothing is said. No value was chosen by these seeds. Seconds are medians of whole trainings, which did not run
+alone: speed is in speed.md.
 """
 
 

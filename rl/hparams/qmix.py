@@ -40,4 +40,4 @@ def qmix_two_step() -> QMIXHParams:
 @register
 def qmix_spread() -> QMIXHParams:
     """QMIX with double learning on SimpleSpread-v0, three agents; not measured here."""
-    return qmix(REPLAY["SimpleSpread-v0"], normalize_reward=True)
+    return qmix(REPLAY["SimpleSpread-v0"])

@@ -88,4 +88,4 @@ def vdn_two_step() -> VDNHParams:
 @register
 def vdn_spread() -> VDNHParams:
     """VDN with double learning on SimpleSpread-v0, three agents; not measured here."""
-    return vdn(REPLAY["SimpleSpread-v0"], normalize_reward=True)
+    return vdn(REPLAY["SimpleSpread-v0"])
