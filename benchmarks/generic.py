@@ -319,12 +319,13 @@ def summary(results: list[str]) -> str:
     )
 
 
-def text(returns: list[float]) -> str:
+def text(returns: list[float], decimals: int = 1) -> str:
     """A statistic of seeds and its interval; empty where there are none."""
     if not returns:
         return ""
     middle, lower, upper = report.interval(np.array(returns))
-    return f"{middle:.1f} [{lower:.1f}, {upper:.1f}]"
+    shown, low, high = (f"{each:.{decimals}f}" for each in (middle, lower, upper))
+    return f"{shown} [{low}, {high}]"
 
 
 def verdict(mine: list[float], theirs: list[float], chance: list[float], idle: float | None = None) -> str:
