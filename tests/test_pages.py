@@ -64,6 +64,7 @@ CANNOT = {
     "learner                       weights": "a drawing",
     "learner                        buffer": "a drawing",
     "DIR/data/main_data.hdf5": "a list of files",
+    "warning: ": "a line that is printed",
 }
 NO_DISPLAY = "--render: there is no display here"
 SHORT = "import rl; full = rl.train\nrl.train = lambda *a, **k: full(*a, **{**k, 'train_steps': 2048})\n"
