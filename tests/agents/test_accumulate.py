@@ -131,6 +131,7 @@ def test_a_microbatch_draws_its_rows_of_the_whole_batchs_noise(make_agent, make_
 )
 def test_a_learned_temperature_does_not_hinder_microbatches(build, name, env):
     few = {"num_envs": 4, "rollout_length": 4, "batch_size": 8, "min_replay_size": 8, "random_steps": 0}
+    few["n_step"] = 1  # so that the first rollout brings enough
     parts = {"grad_comp": "accumulate", "microbatches": 4, "updates_per_iteration": 2, "model.hidden": (8,)}
     runner = build(name, env=env, **few, **parts)
     before = runner.variables["log_temperature"].numpy()

@@ -62,15 +62,15 @@ def test_a_run_survives_the_loss_of_a_worker_and_of_a_node(cluster, command, tmp
     node = next(each for each in cluster.worker_nodes if children(raylet(each), "ray::Worker"))
     lost = len(children(raylet(node), "ray::Worker"))
     cluster.remove_node(node, allow_graceful=False)
-    until(lambda: len(replaced()) == 1 + lost, process)
+    # More than those lost may be: until the cluster notices, it gives new ones to the node that is gone.
+    until(lambda: len(replaced()) >= 1 + lost, process)
     until(lambda: len(workers(cluster)) == 2, process)
     trains_on()
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 143, (out, err)
-    assert len(replaced()) == 1 + lost
     rows = [line.split(",") for line in read(run_dir / "perf.csv").splitlines()]
-    assert float(rows[-1][rows[0].index("perf/workers_replaced")]) == 1 + lost
+    assert float(rows[-1][rows[0].index("perf/workers_replaced")]) == len(replaced())
     until(lambda: not actors(cluster))
 
 
