@@ -13,6 +13,7 @@ from gymnasium import spaces
 from rl.agents.agent import Agent, network_state
 from rl.envs.wrappers import PREVIOUS_REWARD
 from rl.ops import random
+from rl.ops.affine import bias_apart
 from rl.runners.judge import action_scores
 from rl.spaces import space_leaves, space_spec
 from rl.types import Nest, Tensor
@@ -107,7 +108,8 @@ class Program(tf.Module):
     def _chosen(self, observation: Nest, memory: Nest, seed: Any) -> tuple[Nest, Nest]:
         sampled = self._agent.hparams.eval_policy == "sample"
         step = tf.constant(0, tf.int64)
-        action, _, memory = self._agent.act(observation, memory, seed, step, False, sampled)
+        with bias_apart():  # one operation of a layer where it is served
+            action, _, memory = self._agent.act(observation, memory, seed, step, False, sampled)
         return action, memory
 
     def _act(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -24,9 +24,12 @@ from rl.agents.agent import Agent, network_state
 from rl.errors import UsageError
 from rl.models.images import convolves
 from rl.ops import random
+from rl.ops.affine import bias_apart
 from rl.parallel.devices import called
 from rl.runners.acting import Acting, LiteRTProgram, Portable, Signature, quiet, turned
 from rl.spaces import space_leaves, space_spec, space_structure
+
+CHECKS = 4  # of a conversion, on as many random inputs
 
 log = logging.getLogger("rl")
 
@@ -126,7 +129,9 @@ class _Tracer:
 
     def _act(self, noise: random.NoiseTape, inputs: list[Any], step: Any, weights: list[Any]) -> list[Any]:
         pairs = list(zip(self.variables, weights, strict=True))
-        with keras.StatelessScope(state_mapping=pairs):
+        # A bias that is a row of its kernel leaves a product with no addition before the activation, and
+        # LiteRT's converter loses a relu there: the product of two tensors has no place for it.
+        with keras.StatelessScope(state_mapping=pairs), bias_apart():
             observation = tf.nest.pack_sequence_as(self._structure, inputs[: self.observations])
             state = tf.nest.pack_sequence_as(self._initial_state, inputs[self.observations :])
             flags = self.training, self.sampled
@@ -167,7 +172,7 @@ class _CompiledProgram:
 
 
 def _converted(concrete: Any, tracer: _Tracer) -> LiteRTProgram:
-    """Converts the act function to LiteRT, and checks its outputs on random input against the original's.
+    """Converts the act function to LiteRT, and checks its outputs on random inputs against the original's.
 
     Raises:
         RuntimeError: the outputs differ.
@@ -177,32 +182,39 @@ def _converted(concrete: Any, tracer: _Tracer) -> LiteRTProgram:
     names = [tensor.op.name for tensor in concrete.inputs[: len(concrete.structured_input_signature[0])]]
     weights = len(tracer.variables)
     program = LiteRTProgram(model, names, weights)
-    values = _random_inputs(concrete, tracer)
-    expected = concrete(*[tf.constant(value) for value in values])
-    split = len(values) - weights
-    program.set_weights(values[split:])
-    found = program(tuple(values[:split]))
-    same = len(expected) == len(found) and all(
-        a.shape == b.shape and np.allclose(a.numpy(), b, rtol=1e-3, atol=1e-3)
-        for a, b in zip(expected, found, strict=True)
-    )
-    if not same:
-        raise RuntimeError("the converted policy disagrees with the original")
+    split = len(names) - weights
+    for seed in range(CHECKS):
+        values = _random_inputs(concrete, tracer, seed)
+        expected = concrete(*[tf.constant(value) for value in values])
+        program.set_weights(values[split:])
+        found = program(tuple(values[:split]))
+        same = len(expected) == len(found) and all(
+            a.shape == b.shape and np.allclose(a.numpy(), b, rtol=1e-3, atol=1e-3)
+            for a, b in zip(expected, found, strict=True)
+        )
+        if not same:
+            raise RuntimeError("the converted policy disagrees with the original")
     return program
 
 
-def _random_inputs(concrete: Any, tracer: _Tracer) -> list[np.ndarray]:
-    generator = np.random.Generator(np.random.Philox(key=[0, 0]))
+def _random_inputs(concrete: Any, tracer: _Tracer, seed: int) -> list[np.ndarray]:
+    """Returns observations of the space, a step of 0, weights that are matrices of both signs, which bring
+    activations to both of their sides, and all else, of which some is never negative, from 0 to 1."""
+    generator = np.random.Generator(np.random.Philox(key=[0, seed]))
     observations = batch_space(tracer.agent.observation_space, tracer.signature.num_envs)
-    observations.seed(0)
+    observations.seed(seed)
     leaves = tf.nest.flatten(observations.sample())
     values = [x.astype(dtype) for x, dtype in zip(leaves, tracer.signature.dtypes, strict=True)]
-    for spec in concrete.structured_input_signature[0][len(values) :]:
+    specs = concrete.structured_input_signature[0]
+    first = len(specs) - len(tracer.variables)
+    for i, spec in enumerate(specs[len(values) :], len(values)):
         shape = tuple(spec.shape)
-        if spec.dtype == tf.float32:
-            values.append(generator.random(shape, np.float32))
-        else:
+        if spec.dtype != tf.float32:
             values.append(np.zeros(shape, spec.dtype.as_numpy_dtype))
+        elif i >= first and len(shape) > 1:
+            values.append((generator.standard_normal(shape) / shape[-1] ** 0.5).astype(np.float32))
+        else:
+            values.append(generator.random(shape, np.float32))
     return values
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gymnasium
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from gymnasium import spaces
 from marked import rest
 
 from rl.agents.algos.registry import get_algo
 from rl.envs.host import env_seeds
 from rl.hparams.merge import resolve
-from rl.runners.actor import Actor
+from rl.ops.affine import ROWS
+from rl.runners.actor import Actor, _converted, _Tracer
 from rl.runners.evaluate import MAX_PARALLEL, Evaluator
 
 SPACES = {
@@ -48,16 +51,16 @@ def batches(space, steps, count):
     return [vector.sample() for _ in range(steps)]
 
 
-def assert_both_backends_act_alike(agent, training):
-    litert, compiled = (Actor(agent, 6, training, 7, backend) for backend in ("litert", "compiled"))
+def assert_both_backends_act_alike(agent, training, count=6):
+    litert, compiled = (Actor(agent, count, training, 7, backend) for backend in ("litert", "compiled"))
     assert (litert.backend, compiled.backend) == ("litert", "compiled")
     for actor in (litert, compiled):
         actor.begin(2, 10)
-    for t, observation in enumerate(batches(agent.observation_space, 10, 6)):
+    for t, observation in enumerate(batches(agent.observation_space, 10, count)):
         (action, extras), (other, other_extras) = (
             each(observation, t, 10 * t) for each in (litert, compiled)
         )
-        assert action.shape == (6, *agent.action_space.shape)
+        assert action.shape == (count, *agent.action_space.shape)
         if isinstance(agent.action_space, spaces.Box):
             np.testing.assert_allclose(action, other, rtol=1e-4, atol=1e-5)
         else:
@@ -74,6 +77,28 @@ def test_litert_turns_no_matrix_around_in_a_call(name):
     interpreter = Actor(agent, 1, True, 0, "litert")._program._interpreter
     products = {each["op_name"] for each in interpreter._get_ops_details()}
     assert "FULLY_CONNECTED" in products and not products & {"BATCH_MATMUL", "TRANSPOSE"}
+
+
+@pytest.mark.parametrize("name", ["dqn", "ppo"])
+def test_both_backends_act_alike_for_so_many_rows_that_a_bias_could_be_one_of_its_kernel(name):
+    relu = {"model": {"hidden": (64, 64), "activation": "relu"}}
+    agent = make_agent(name, SPACES["Box"], ACTIONS["Discrete"], **relu)
+    assert_both_backends_act_alike(agent, training=True, count=ROWS)
+
+
+def test_a_conversion_that_lost_an_activation_is_refused(monkeypatch):
+    observed = spaces.Box(0.0, 1.0, (4,))  # by weights above 0 a relu would change nothing
+    agents = [make_agent("dqn", observed, ACTIONS["Discrete"]) for _ in range(2)]
+    for layer in agents[1].networks["network"]._flatten_layers():
+        if isinstance(layer, keras.layers.Dense):
+            layer.activation = keras.activations.linear
+    convert = tf.lite.TFLiteConverter.from_concrete_functions
+    right, wrong = (_Tracer(agent, 2, False, False) for agent in agents)
+    _converted(right.function(), right)
+    lost = classmethod(lambda cls, functions: convert([wrong.function()]))
+    monkeypatch.setattr(tf.lite.TFLiteConverter, "from_concrete_functions", lost)
+    with pytest.raises(RuntimeError, match="disagrees"):
+        _converted(right.function(), right)
 
 
 @pytest.mark.parametrize("name", SPACES)
