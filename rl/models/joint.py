@@ -12,6 +12,8 @@ from rl.models.networks import QNetwork
 from rl.ops.nests import flatten_time
 from rl.types import Nest, Tensor
 
+SMALL = 0.1  # a mean square of the state; of smaller ones the mixer's weights tell how small
+
 
 class AgentsEncoder(keras.layers.Layer):
     """Joint observations `[N, ...]` to a row for each agent, `[N * A, F]`: what it observes, its own last
@@ -106,10 +108,11 @@ class AgentsQNetwork(QNetwork):
 class MonotonicMixer(keras.Model):
     """A team's value of its agents' values, and of the state, which makes all weights (Rashid et al. 2018):
 
-        elu(values |W1(s)| + b1(s)) |w2(s)| + b2(s)
+        elu(values |W1(c)| + b1(c)) |w2(c)| + b2(s),    c = s / sqrt(0.1 + mean(s^2))
 
-    W1, b1 and w2 are linear in the state, b2 has a hidden layer. Weights are never negative, so that the
-    team's value never falls where an agent's rises.
+    W1, b1 and w2 are linear in c, the state at about the same length, so that weights do not grow with states
+    that are far. b2 has a hidden layer. Weights are never negative, so that the team's value never falls
+    where an agent's rises.
 
     Args:
         encoder: of the joint observations.
@@ -142,8 +145,9 @@ class MonotonicMixer(keras.Model):
     def call(self, values: Tensor, observation: Nest) -> Tensor:
         """Returns the team's values [N] of values [N, A]."""
         state = self.encoder.parts(observation)["state"]  # [N, S]
-        kernel = tf.reshape(tf.abs(self.hidden_kernel(state)), [-1, self.agents, self.units])
+        near = state * tf.math.rsqrt(SMALL + tf.reduce_mean(tf.square(state), -1, keepdims=True))
+        kernel = tf.reshape(tf.abs(self.hidden_kernel(near)), [-1, self.agents, self.units])
         mixed = tf.reduce_sum(values[:, :, None] * kernel, 1)  # [N, units]
-        hidden = tf.nn.elu(mixed + self.hidden_bias(state))
-        weighed = tf.reduce_sum(hidden * tf.abs(self.output_kernel(state)), -1)
+        hidden = tf.nn.elu(mixed + self.hidden_bias(near))
+        weighed = tf.reduce_sum(hidden * tf.abs(self.output_kernel(near)), -1)
         return weighed + self.output_bias(self.output_hidden(state))[:, 0]

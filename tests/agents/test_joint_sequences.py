@@ -138,11 +138,13 @@ def test_qmix_mixes_every_step_by_the_state_of_its_own():
         mixer.output_kernel.kernel.assign([[1.0], [0.0]])
         for layer in (mixer.hidden_bias, mixer.output_hidden, mixer.output_bias):
             layer.kernel.assign(tf.zeros_like(layer.kernel))
-    # The team's value is s^2 (2 Q1 + Q2), by the target network s^2 (Q1 + 3 Q2).
+    # The team's value is c^2 (2 Q1 + Q2), by the target network c^2 (Q1 + 3 Q2), where c^2 is
+    # s^2 / (0.1 + s^2 / 2) of the state (s, 0).
+    near, far = 1 / 0.6, 4 / 2.1
     loss, priority, _ = by_hand(agent, state=(1, 2, 1, 1, 1))
-    errors = np.array([1 + 4 * (2 + 12) / 2 - (4 + 3), 2 - 4 * (8 + 2), 3 + (10 + 36) / 2 - (2 + 5)])
+    errors = np.array([1 + far * 14 / 2 - near * 7, 2 - far * 10, 3 + near * 46 / 2 - near * 7])
     np.testing.assert_allclose(loss, 0.5 * np.square(errors).sum() / 4, rtol=1e-5)
-    np.testing.assert_allclose(priority, 0.9 * 38 + 0.1 * np.abs(errors).mean(), rtol=1e-5)
+    np.testing.assert_allclose(priority, 0.9 * 89 / 3 + 0.1 * np.abs(errors).mean(), rtol=1e-5)
 
 
 def sequences(agent, length, count=5, seed=0):

@@ -99,25 +99,42 @@ def set_mixer(mixer, kernel, bias, weights, hidden, last):
     mixer.output_bias.kernel.assign([[last], [last]])
 
 
+FAR = [2.0, 3.8**0.5]  # a state whose mean square is 3.9: weights are made of half of it, (1, 0.97)
+
+
 def test_qmix_mixes_by_absolute_weights_of_the_state_and_elu():
     agent = made("qmix", mixing_units=2)
-    set_mixer(agent.mixer, [1.0, -2.0, -0.5, 1.0], [0.0, -9.0], [-3.0, 1.0], [1.0, -1.0], 0.5)
-    observation = seen(1, state=np.array([[2.0, 1.0]]))
+    bias = [0.0, -9.0 * 2 / FAR[1]]
+    set_mixer(agent.mixer, [2.0, -4.0, -1.0, 2.0], bias, [-6.0, 2.0], [1.0, -1.0], 0.5)
+    observation = seen(1, state=np.array([FAR]))
     # W1 = |2, -4; -1, 2|, b1 = (0, -9): hidden = elu(1 * 2 + 3 * 1, 1 * 4 + 3 * 2 - 9) = (5, 1);
-    # w2 = (6, 2): 30 + 2; b2 = 0.5 relu(2, -2) = 1.
+    # w2 = (6, 2): 30 + 2; b2 is of the state itself: 0.5 relu(2, -2) = 1.
     np.testing.assert_allclose(agent.total(tf.constant([[1.0, 3.0]]), observation, False), [33.0], rtol=1e-5)
     # Values (-1, 0): hidden = elu(-2, -4 - 9), each exp(x) - 1.
     found = agent.total(tf.constant([[-1.0, 0.0]]), observation, False)
     np.testing.assert_allclose(found, [6 * np.expm1(-2.0) + 2 * np.expm1(-13.0) + 1], rtol=1e-5)
 
 
+def test_qmixs_weights_do_not_grow_with_a_state_that_is_far():
+    agent = made("qmix")
+    values, slopes = tf.fill([4, 2], 1.0), []
+    for scale in (1.0, 1e3, 1e6):
+        far = np.random.default_rng(0).normal(size=(4, 2)) * scale
+        with tf.GradientTape() as tape:
+            tape.watch(values)
+            total = agent.mixer(values, seen(4, state=far))
+        slopes.append(tape.gradient(total, values).numpy().max())
+    assert slopes[1] < 10 * slopes[0]
+    np.testing.assert_allclose(slopes[2], slopes[1], rtol=1e-5)
+
+
 def test_qmixs_loss_is_of_the_mixed_values_by_mixers_of_their_own():
     agent = made("qmix", mixing_units=2)
     no_bias = ([0.0, 0.0], [0.0, 0.0], 0.0)
-    # With a state of (1, 0) and values above 0: the network's 2 Q1 + Q2, the target network's Q1 + 3 Q2.
+    # Weights are of (1, 0.97). With values above 0: the network's 2 Q1 + Q2, the target one's Q1 + 3 Q2.
     set_mixer(agent.mixer, [2.0, 0.0, 1.0, 0.0], no_bias[0], [1.0, 0.0], *no_bias[1:])
     set_mixer(agent.target_mixer, [-1.0, 0.0, 3.0, 0.0], no_bias[0], [1.0, 0.0], *no_bias[1:])
-    state = np.tile([1.0, 0.0], (2, 1))
+    state = np.tile(FAR, (2, 1))
     now, following = seen(2, state=state), seen(2, 1, state=state)
     agent.network = lambda x, training: tf.constant(NOW)
     agent.target_network = lambda x, training: tf.constant(TARGET)

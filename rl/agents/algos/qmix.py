@@ -16,6 +16,9 @@ Deviations from the paper:
 3. Values of agents that are gone are mixed as 0.
 4. Where the environment has no global state, it is all agents' observations, one after another.
 5. Adam by default, the paper's RMSProp by `optimizer=rmsprop`.
+6. Weights are made of s / sqrt(0.1 + mean(s^2)). The paper's are of the state s itself: where agents can go
+   far, what weights multiply grows without bound, and values that feed on themselves diverge, as on
+   SimpleSpread-v0 (Pan et al. 2021, https://arxiv.org/abs/2103.11883, show it on other tasks of MPE).
 """
 
 from __future__ import annotations
