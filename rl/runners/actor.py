@@ -29,7 +29,7 @@ from rl.parallel.devices import called
 from rl.runners.acting import Acting, LiteRTProgram, Portable, Signature, quiet, turned
 from rl.spaces import space_leaves, space_spec, space_structure
 
-CHECKS = 4  # of a conversion, on as many random inputs
+CHECKED = 16  # actions of a conversion at least, each for another random observation
 
 log = logging.getLogger("rl")
 
@@ -183,7 +183,7 @@ def _converted(concrete: Any, tracer: _Tracer) -> LiteRTProgram:
     weights = len(tracer.variables)
     program = LiteRTProgram(model, names, weights)
     split = len(names) - weights
-    for seed in range(CHECKS):
+    for seed in range(max(4, CHECKED // tracer.signature.num_envs)):  # weights are others each time
         values = _random_inputs(concrete, tracer, seed)
         expected = concrete(*[tf.constant(value) for value in values])
         program.set_weights(values[split:])
