@@ -53,12 +53,22 @@ class Task(NamedTuple):
     steps: int  # of the environment; each is one of every agent
     shown: str  # its name on the page
     library: str  # the peer's name on the page
+    about: str  # for the page
     decimals: int = 1  # of returns
 
 
+SPREAD = """\
+* simple_spread, three agents, episodes of 25 steps: `mappo_spread` and so on beside BenchMARL's. Actions of
+  maddpg are continuous, others discrete; for qmix and vdn epsilon falls over a third of the steps on both
+  sides.
+"""
+FORAGING = """\
+* Foraging-8x8-2p-3f, two players, three pieces of food, 50 steps, of which the best return is 1: `mappo` and
+  so on, which are made for any environment, beside EPyMARL's.
+"""
 TASKS = {
-    "spread": Task("benchmarl", 60_000, "simple_spread", "BenchMARL"),
-    "foraging": Task("epymarl", 100_000, "Foraging-8x8-2p-3f", "EPyMARL", 2),
+    "spread": Task("benchmarl", 60_000, "simple_spread", "BenchMARL", SPREAD),
+    "foraging": Task("epymarl", 100_000, "Foraging-8x8-2p-3f", "EPyMARL", FORAGING, 2),
 }
 LIBRARIES = ("ours", *(task.peer for task in TASKS.values()))
 
@@ -183,12 +193,7 @@ environment, on one machine. Written by `python benchmarks/teams.py --report` fr
 
     python benchmarks/teams.py --benchmarl PEER_PYTHON --epymarl PEER_PYTHON --checkout EPYMARL
 
-* simple_spread, three agents, episodes of 25 steps: `mappo_spread` and so on beside BenchMARL's. Actions of
-  maddpg are continuous, others discrete; for qmix and vdn epsilon falls over a third of the steps on both
-  sides.
-* Foraging-8x8-2p-3f, two players, three pieces of food, 50 steps, of which the best return is 1: `mappo` and
-  so on, which are made for any environment, beside EPyMARL's.
-
+{tasks}
 Each number is of the last policies' mean returns over 100 episodes without exploration, a return being the
 sum of the agents': the mean over seeds (from 5 seeds on the interquartile mean); brackets are its 95 %
 bootstrap interval. Ours is *no worse* where its interval does not lie below the peer's; of fewer than 3 seeds
@@ -214,7 +219,8 @@ def page(rows: list[dict[str, str]]) -> str:
         shown += [peers, str(len(theirs) or ""), generic.verdict(mine, theirs, [])]
         shown += [f"{each[len(each) // 2]:.0f}" if each else "" for each in spent]
         lines.append(f"| {' | '.join(shown)} |")
-    return "\n".join([INTRODUCTION, *lines]) + "\n"
+    about = "".join(task.about for name, task in TASKS.items() if any(row["task"] == name for row in now))
+    return "\n".join([INTRODUCTION.format(tasks=about), *lines]) + "\n"
 
 
 def arguments() -> argparse.Namespace:

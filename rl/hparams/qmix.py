@@ -39,5 +39,5 @@ def qmix_two_step() -> QMIXHParams:
 
 @register
 def qmix_spread() -> QMIXHParams:
-    """QMIX with double learning on SimpleSpread-v0, three agents; not measured here."""
+    """QMIX, double, on SimpleSpread-v0, three agents; judged at 60,000 steps beside BenchMARL's."""
     return qmix(REPLAY["SimpleSpread-v0"])
