@@ -1,6 +1,6 @@
 """EPyMARL's default of an algorithm on level-based foraging, to set beside our named sets.
 
-    PEER_PYTHON benchmarks/peers/epymarl_teams.py --checkout EPYMARL --algo qmix --seed 100 --steps 200000
+    PEER_PYTHON benchmarks/peers/epymarl_teams.py --checkout EPYMARL --algo qmix --seed 100 --steps 100000
 
 `EPYMARL` is a checkout of github.com/uoe-agents/epymarl. Nothing is chosen but the algorithm, the environment
 (Foraging-8x8-2p-3f-v3, episodes of at most 50 steps) and the number of steps. After training the policy plays
@@ -41,7 +41,7 @@ def without_smaclite() -> None:
 
 
 def main() -> None:
-    args = arguments.parse(__doc__, 200_000, algo="qmix", episodes=100, checkout="")
+    args = arguments.parse(__doc__, 100_000, algo="qmix", episodes=100, checkout="")
     checkout = Path(args.checkout)
     sys.path.insert(0, str(checkout / "src"))
     without_smaclite()
