@@ -77,7 +77,7 @@ def reason(step: Step) -> str | None:
 
 def placed(step: Step, folder: Path) -> list[str]:
     """The words of a command, its places in `folder`; a bucket of `train.py` is one there."""
-    places = {"/tmp/rl-testing": f"{folder}/rl-testing", "SET": "ppo_cartpole"}
+    places = {"/tmp": str(folder), "SET": "ppo_cartpole"}
     if "train.py" in step.words:
         places["gs://BUCKET"] = f"file://{folder}/bucket"
     changed = []
