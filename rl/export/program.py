@@ -108,7 +108,7 @@ class Program(tf.Module):
     def _chosen(self, observation: Nest, memory: Nest, seed: Any) -> tuple[Nest, Nest]:
         sampled = self._agent.hparams.eval_policy == "sample"
         step = tf.constant(0, tf.int64)
-        with bias_apart():  # one operation of a layer where it is served
+        with bias_apart():  # as policies on the host, for the converter's sake (`rl/runners/actor.py`)
             action, _, memory = self._agent.act(observation, memory, seed, step, False, sampled)
         return action, memory
 

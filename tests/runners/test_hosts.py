@@ -83,7 +83,7 @@ def test_litert_turns_no_matrix_around_in_a_call(name):
 def test_both_backends_act_alike_for_so_many_rows_that_a_bias_could_be_one_of_its_kernel(name):
     relu = {"model": {"hidden": (64, 64), "activation": "relu"}}
     agent = make_agent(name, SPACES["Box"], ACTIONS["Discrete"], **relu)
-    assert_both_backends_act_alike(agent, training=True, count=ROWS)
+    assert_both_backends_act_alike(agent, training=False, count=ROWS)  # exploring would hide it
 
 
 def test_a_conversion_that_lost_an_activation_is_refused(monkeypatch):
