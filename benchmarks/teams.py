@@ -1,14 +1,15 @@
 """Teams of agents beside another library's same algorithm: mean returns after the same steps.
 
     python benchmarks/teams.py --tasks spread --benchmarl PEER_PYTHON
-    python benchmarks/teams.py --tasks foraging --epymarl PEER_PYTHON --checkout EPYMARL
-    python benchmarks/teams.py --libraries ours --algos mappo     # ours alone, both tasks
+    python benchmarks/teams.py --tasks foraging tag --epymarl PEER_PYTHON --checkout EPYMARL
+    python benchmarks/teams.py --libraries ours --algos mappo     # ours alone, all tasks
     python benchmarks/teams.py --report                           # writes the page anew
 
 Seeds 100 to 104 unless `--seeds` says fewer. `spread` is simple_spread, beside BenchMARL: three agents,
 episodes of 25 steps; ours play `SimpleSpread-v0`, whose steps are those of `mpe2`'s simple_spread_v3, the
 peer PettingZoo's. `foraging` is level-based foraging, beside EPyMARL: 8 x 8 cells, two players, three pieces
-of food, 50 steps, without action masks, which the peer's environment does not have.
+of food, 50 steps, without action masks, which the peer's environment does not have. `tag` is simple_tag,
+beside EPyMARL too: three hunters, and the prey that this library brings (benchmarks/hunt.py).
 
 Ours are named sets with `train_steps` and little else changed: on spread maddpg has continuous actions, since
 BenchMARL's has no others, and exploration of qmix and vdn falls over the steps over which the peer's does.
@@ -23,6 +24,7 @@ import argparse
 import hashlib
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -44,6 +46,7 @@ FIELDS = ("task", "library", "algo", "seed", "steps", "mean_return", "seconds", 
 ALGOS = ("mappo", "ippo", "qmix", "vdn", "maddpg")
 EPISODES = 100
 PEERS = ROOT / "benchmarks" / "peers"
+PREY = ROOT / "build" / "prey.npz"  # of the task tag
 
 
 class Task(NamedTuple):
@@ -66,11 +69,16 @@ FORAGING = """\
 * Foraging-8x8-2p-3f, two players, three pieces of food, 50 steps, of which the best return is 1: `mappo` and
   so on, which are made for any environment, beside EPyMARL's.
 """
+TAG = """\
+* simple_tag, three hunters whose prey plays the policy that EPyMARL brings, episodes of 25 steps, 30 for each
+  catch: `mappo` and so on, which are made for any environment, beside EPyMARL's.
+"""
 TASKS = {
     "spread": Task("benchmarl", 60_000, "simple_spread", "BenchMARL", SPREAD),
     "foraging": Task("epymarl", 100_000, "Foraging-8x8-2p-3f", "EPyMARL", FORAGING, 2),
+    "tag": Task("epymarl", 100_000, "simple_tag", "EPyMARL", TAG),
 }
-LIBRARIES = ("ours", *(task.peer for task in TASKS.values()))
+LIBRARIES = ("ours", *dict.fromkeys(task.peer for task in TASKS.values()))
 
 
 class Job(NamedTuple):
@@ -93,6 +101,8 @@ def ours(task: str, algo: str, steps: int) -> tuple[str, dict[str, Any]]:
     found: dict[str, Any] = {"train_steps": steps, "eval_period": 0}
     if task == "foraging":  # the peer's environment tells nobody what is legal
         return algo, found | {"env": "Foraging-v0", "env_kwargs": {"action_masks": False}}
+    if task == "tag":
+        return algo, found | {"env": "Hunt-v0"}
     if algo == "maddpg":
         found["env_kwargs"] = {"continuous_actions": True}
     if algo in ("qmix", "vdn"):  # epsilon falls over a third of the run, as BenchMARL's does
@@ -134,6 +144,9 @@ def train_and_play(job: Job) -> dict[str, float]:
     import_tensorflow()  # as the command line does, so that XLA computes as in train.py
     import rl
 
+    if job.task == "tag":
+        import hunt  # noqa: F401  registers its environment
+
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         name, told = ours(job.task, job.algo, job.steps)
@@ -149,10 +162,22 @@ def run(job: Job, programs: dict[str, list[str]]) -> dict[str, Any]:
         command = [sys.executable, __file__, "--one", json.dumps(job)]
     else:
         words = {"algo": job.algo, "seed": job.seed, "steps": job.steps, "episodes": EPISODES}
+        if job.library == "epymarl":
+            words["task"] = job.task
         python, *more = programs[job.library]
         command = [python, str(script(job.library)), *(f"--{name}={value}" for name, value in words.items())]
         command += more
     return job._asdict() | generic.printed(command)
+
+
+def make_prey(args: argparse.Namespace) -> None:
+    """Makes the file of the prey's policy, where there is none. Raises UsageError where none can be made."""
+    if PREY.is_file():
+        return
+    if not args.epymarl:
+        raise UsageError(f"there is no {PREY}: --epymarl PYTHON --checkout DIR make it, for the task tag")
+    words = [f"--checkout={args.checkout}", f"--file={PREY}"]
+    subprocess.run([args.epymarl, str(PEERS / "epymarl_prey.py"), *words], check=True)
 
 
 def main() -> int:
@@ -160,6 +185,8 @@ def main() -> int:
     if args.one:
         print(json.dumps(train_and_play(Job(*json.loads(args.one)))))
         return 0
+    if "tag" in args.tasks and not args.report:
+        make_prey(args)
     path, failed = args.results / "teams.csv", 0
     todo = [] if args.report else jobs(args.tasks, args.libraries, args.algos, list(JUDGED)[: args.seeds])
     for job in todo:

@@ -1,9 +1,10 @@
-"""EPyMARL's default of an algorithm on level-based foraging, to set beside our named sets.
+"""EPyMARL's default of an algorithm on a task of teams, to set beside our named sets.
 
-    PEER_PYTHON benchmarks/peers/epymarl_teams.py --checkout EPYMARL --algo qmix --seed 100 --steps 100000
+    PEER_PYTHON benchmarks/peers/epymarl_teams.py --checkout EPYMARL --task tag --algo qmix --seed 100
 
 `EPYMARL` is a checkout of github.com/uoe-agents/epymarl. Nothing is chosen but the algorithm, the environment
-(Foraging-8x8-2p-3f-v3, episodes of at most 50 steps) and the number of steps. After training the policy plays
+(`foraging`: Foraging-8x8-2p-3f-v3, episodes of at most 50 steps; `tag`: PettingZoo's simple_tag_v3 with the
+library's trained prey, episodes of 25) and the number of steps. After training the policy plays
 `--episodes` episodes without exploration; prints one line of JSON with the mean of the team's return.
 """
 
@@ -23,15 +24,18 @@ import numpy as np
 import torch
 import yaml
 
-ENV: dict[str, Any] = {"key": "lbforaging:Foraging-8x8-2p-3f-v3", "time_limit": 50}
+ENVS: dict[str, dict[str, Any]] = {
+    "foraging": {"key": "lbforaging:Foraging-8x8-2p-3f-v3", "time_limit": 50},
+    "tag": {"key": "pz-mpe-simple-tag-v3", "time_limit": 25, "pretrained_wrapper": "PretrainedTag"},
+}
 
 
-def config_of(checkout: Path, algo: str) -> dict[str, Any]:
+def config_of(checkout: Path, algo: str, task: str) -> dict[str, Any]:
     """The library's settings: its defaults, those of its Gymnasium environments, and the algorithm's."""
     found: dict[str, Any] = {}
     for name in ("default", "envs/gymma", f"algs/{algo}"):
         found |= yaml.safe_load((checkout / "src" / "config" / f"{name}.yaml").read_text())
-    found["env_args"] = {**found["env_args"], **ENV}
+    found["env_args"] = {**found["env_args"], **ENVS[task]}
     return found
 
 
@@ -41,7 +45,7 @@ def without_smaclite() -> None:
 
 
 def main() -> None:
-    args = arguments.parse(__doc__, 100_000, algo="qmix", episodes=100, checkout="")
+    args = arguments.parse(__doc__, 100_000, algo="qmix", episodes=100, checkout="", task="foraging")
     checkout = Path(args.checkout)
     sys.path.insert(0, str(checkout / "src"))
     without_smaclite()
@@ -52,7 +56,7 @@ def main() -> None:
     torch.set_num_threads(1)
     np.random.seed(args.seed)
     torch.manual_seed(args.seed)
-    config = config_of(checkout, args.algo)
+    config = config_of(checkout, args.algo, args.task)
     config["env_args"]["seed"] = args.seed
     config |= {"seed": args.seed, "t_max": args.steps, "use_cuda": False, "device": "cpu"}
     config |= {"test_nepisode": args.episodes, "test_interval": 10 * args.steps, "unique_token": ""}

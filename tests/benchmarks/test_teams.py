@@ -57,6 +57,15 @@ def test_foraging_is_played_without_the_masks_that_the_peer_does_not_have():
     assert (hparams.algo, hparams.env, hparams.env_kwargs) == ("ppo", "Foraging-v0", {"action_masks": False})
 
 
+def test_hunters_play_the_prey_that_the_peer_brings(monkeypatch, tmp_path):
+    hparams = resolve(*teams.ours("tag", "vdn", 90))
+    assert (hparams.algo, hparams.env, hparams.train_steps) == ("vdn", "Hunt-v0", 90)
+    monkeypatch.setattr(teams, "PREY", tmp_path / "prey.npz")
+    monkeypatch.setattr(sys, "argv", ["teams.py", "--tasks", "tag", "--libraries", "ours"])
+    with pytest.raises(teams.UsageError, match="--epymarl PYTHON --checkout DIR make it"):
+        teams.main()
+
+
 def test_a_task_has_its_own_peer_and_both_sides_the_same_steps():
     found = teams.jobs(["spread", "foraging"], ["ours", "epymarl"], ["vdn"], [100])
     assert [each[:3] for each in found] == [
