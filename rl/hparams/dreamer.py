@@ -105,9 +105,13 @@ def dreamer_breakout_minatar() -> DreamerHParams:
 
 @register
 def dreamer_identity() -> DreamerHParams:
-    """DreamerV3 on Identity-v0: the smallest test that anything is learned."""
+    """DreamerV3 on Identity-v0: the smallest test that anything is learned.
+
+    What is shown is one of four, ln 4 = 1.4 nats: with less for nothing, to forget a tenth of it costs less.
+    """
     return dreamer(
         REPLAY["Identity-v0"],
+        free_nats=2.0,
         unroll_length=4,
         updates_per_iteration=16,
         replay_capacity=2_000,
