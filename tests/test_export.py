@@ -23,8 +23,9 @@ from rl.envs.wrappers import with_previous
 from rl.export.__main__ import DESCRIPTION, WRITES, _described, main
 from rl.export.formats import FORMATS
 from rl.export.parity import TOLERANCE, Sample, parity, play
-from rl.export.program import Program
+from rl.export.program import Port, Program
 from rl.hparams.merge import resolve
+from rl.ops.search import _is
 from rl.policy import Policy
 
 SMALL = {"compile": "graph", "model.hidden": (16,)}
@@ -42,6 +43,17 @@ CASES = {  # set and overrides; batch
         2,
     ),
     "dreamer, which draws its latents": ("dreamer", {"env": "CartPole-v1", "deter": 16, "units": 16}, 2),
+    "muzero, which searches": (
+        "muzero",
+        {
+            "env": "TicTacToe-v0",
+            "env_kwargs": {"opponent": "random"},
+            "simulations": 4,
+            "state_size": 8,
+            "bins": 11,
+        },
+        2,
+    ),
 }
 
 
@@ -109,6 +121,30 @@ def test_names_are_those_that_every_format_can_have(tmp_path):
         write(program, tmp_path / file)
         scores = run(tmp_path / file)(inputs)["scores"]
         np.testing.assert_allclose(scores, program.function(inputs)["scores"], rtol=1e-5)
+
+
+def test_onnx_has_what_a_search_computes_and_loses_no_digits_of_it(tmp_path):
+    x = np.float32([0.0, 1e-8, -1e-8, 1e-3, -0.3, 0.4999, 0.5001, 7.0, -20.0])
+
+    class Exponential:
+        inputs = (Port("x", "observation", x.shape, "float32", ""),)
+
+        @staticmethod
+        def function(inputs):
+            row = tf.math.expm1(inputs["x"])
+            # A search's loops: which node and move of a tree, and a path's steps back from its end.
+            total = tf.while_loop(
+                lambda i, _: i < 3,
+                lambda i, total: (i + 1, total + tf.cast(_is(i, 9), tf.float32) * tf.gather(row, i)),
+                (tf.constant(0), tf.zeros([9])),
+            )[1]
+            return {"y": tf.where(_is(tf.constant([3]), 9)[0], row, row), "total": total}
+
+    write, run = FORMATS["onnx"][1:]
+    write(Exponential(), tmp_path / "x.onnx")
+    found = run(tmp_path / "x.onnx")({"x": x})
+    np.testing.assert_allclose(found["y"], np.expm1(np.float64(x)), rtol=4e-7)
+    np.testing.assert_allclose(found["total"], np.expm1(np.float64(x)) * (np.arange(9) < 3), rtol=4e-7)
 
 
 def test_what_tells_of_the_step_before_says_how_it_is_told():

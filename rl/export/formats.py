@@ -46,7 +46,7 @@ def write_onnx(program: Program, path: Path) -> None:
             input_signature=specs,
             autograph=False,
         )
-        handlers: dict[str, tuple[Any, list[Any]]] = {"Log1p": (_log1p, [])}
+        handlers: dict[str, tuple[Any, list[Any]]] = {"Log1p": (_log1p, []), "Expm1": (_expm1, [])}
         tf2onnx.convert.from_function(
             flat, specs, opset=OPSET, output_path=str(path), custom_op_handlers=handlers
         )
@@ -60,6 +60,28 @@ def _log1p(graph: Any, node: Any, name: str, args: list[Any]) -> None:
     plus = graph.make_node("Add", [x, one.output[0]], **kind)
     graph.replace_input(node, x, plus.output[0], 0)
     node.type = "Log"
+
+
+def _expm1(graph: Any, node: Any, name: str, args: list[Any]) -> None:
+    """Makes exp(x) - 1 of an operation that ONNX has not. Near 0 it is 2 t / (1 - t) with t = tanh(x / 2),
+    which loses no digits: a tree search compares small differences of values."""
+    from onnx import TensorProto
+
+    x, y = node.input[0], node.output[0]
+
+    def made(kind: str, *inputs: str, dtype: Any = None) -> str:
+        types = {"dtypes": [dtype or graph.get_dtype(y)], "shapes": [graph.get_shape(y)]}
+        return str(graph.make_node(kind, list(inputs), **types).output[0])
+
+    half, one, two = (
+        graph.make_const(f"{name}/{each}", np.float32(each)).output[0] for each in (0.5, 1.0, 2.0)
+    )
+    t = made("Tanh", made("Mul", x, half))
+    near = made("Div", made("Mul", two, t), made("Sub", one, t))
+    far = made("Sub", made("Exp", x), one)
+    is_near = made("Less", made("Abs", x), half, dtype=TensorProto.BOOL)
+    node.type = "Where"
+    graph.replace_inputs(node, [is_near, near, far])
 
 
 def run_savedmodel(path: Path) -> Callable[[Arrays], Arrays]:

@@ -293,9 +293,9 @@ def _simulation(
     step = recurrent(before, path.move, seed)
 
     nodes, moves = tree.prior.shape[1:]
-    place = tf.one_hot(i + 1, nodes, True, False)[None] & ~known[:, None]  # [B, M]
-    parent = tf.one_hot(path.node, nodes, True, False)[..., None]  # [B, M, 1]
-    made = parent & tf.one_hot(path.move, moves, True, False)[:, None]  # [B, M, A]
+    place = _is(i + 1, nodes)[None] & ~known[:, None]  # [B, M]
+    parent = _is(path.node, nodes)[..., None]  # [B, M, 1]
+    made = parent & _is(path.move, moves)[:, None]  # [B, M, A]
     tree = tree._replace(
         position=tf.nest.map_structure(lambda new, old: _put(place, new, old), step.position, tree.position),
         prior=_put(place, step.prior, tree.prior),
@@ -325,7 +325,7 @@ def _descend(tree: Tree, score: Score, root_score: Score) -> tuple[_Path, Tensor
             best = tf.where(tf.equal(at, 0)[:, None], root_score(here), best)
         best = tf.where(here.prior > 0.0, best, NEVER)
         move = tf.where(going, tf.argmax(best, -1, tf.int32), path.move)
-        place = tf.one_hot(path.depth, nodes, True, False) & going[:, None]  # [B, M]
+        place = _is(path.depth, nodes) & going[:, None]  # [B, M]
         path = _Path(
             at,
             move,
@@ -362,14 +362,21 @@ def _back_up(tree: Tree, path: _Path, end: Tensor, value: Tensor) -> Tree:
         brought = tf.gather(tree.reward, after, batch_dims=1)
         brought += tf.gather(tree.discount, after, batch_dims=1) * value
         value = tf.where(within, brought, value)
-        place = tf.stack([rows, path.nodes[:, t], path.moves[:, t]], 1)
+        node = tf.gather(path.nodes, t, axis=1)  # [B]
+        place = tf.stack([rows, node, tf.gather(path.moves, t, axis=1)], 1)
         visits = tf.tensor_scatter_nd_add(visits, place, tf.cast(within, tf.float32))
         total = tf.tensor_scatter_nd_add(total, place, tf.where(within, value, 0.0))
-        return i + 1, tf.where(within, path.nodes[:, t], after), value, visits, total
+        return i + 1, tf.where(within, node, after), value, visits, total
 
     start = tf.constant(0), end, value, tree.visits, tree.total
     found = tf.while_loop(lambda i, *_: i < longest, body, start, maximum_iterations=tree.discount.shape[1])
     return tree._replace(visits=found[3], total=found[4])
+
+
+def _is(place: Tensor, size: int) -> Tensor:
+    """Places int32 [...] as rows of bools [..., size], in which only that place is True. (`tf.one_hot` makes
+    such ones too, but the converter to ONNX cannot read it.)"""
+    return tf.equal(tf.expand_dims(place, -1), tf.range(size))
 
 
 def _put_first(x: Tensor, nodes: int) -> Tensor:

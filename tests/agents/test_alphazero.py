@@ -147,7 +147,9 @@ def test_it_learns_from_both_sides_and_plays_all_games(build):
         ({"env": "LunarLander-v3"}, "an in-graph environment alone"),
         ({"normalize_reward": True}, "the environment's own rewards"),
         ({"env": "SimpleSpread-v0"}, "for one agent, or for games of two"),
+        ({"env": "SimpleSpread-v0", "previous_action_reward": True}, "for one agent, or for games of two"),
         ({"env": "TicTacToe-v0"}, "ranks are for one player"),
+        ({"env": "TicTacToe-v0", "previous_action_reward": True}, "leave previous_action_reward out"),
         (
             {
                 "env": "TicTacToe-v0",

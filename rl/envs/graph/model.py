@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from rl.envs.graph.base import GraphEnv
 from rl.envs.graph.multi_agent import AgentRows, AgentsState, AgentsView, TurnGame, seen_by
+from rl.envs.graph.wrappers import PreviousActionReward
 from rl.errors import UsageError
 from rl.ops.search import Model, Moved
 from rl.types import Nest, Tensor
@@ -104,8 +105,12 @@ def model_of(env: GraphEnv) -> Model:
     """Returns an environment as a model of itself.
 
     Raises:
-        UsageError: it is of several agents, and no game of two by turns.
+        UsageError: it is of several agents, and no game of two by turns; or what its agents did before is
+            told, too, which a game's positions do not say.
     """
+    if isinstance(env, PreviousActionReward) and env.agents > 1:
+        model_of(env.env)
+        raise UsageError("a search sees positions of a game alone: leave previous_action_reward out")
     if isinstance(env, AgentRows) and isinstance(env.env, TurnGame):
         return OfTwo(env)
     if isinstance(env, AgentsView):
