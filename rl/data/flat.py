@@ -282,8 +282,8 @@ def columns_of(dataset: Dataset) -> Columns:
 def write_flat(path: Path, dataset: Dataset, start: Any = 0) -> None:
     """Writes a file of `FORMATS`, whole or not at all. Raises UsageError.
 
-    start: the `start` of the environment's discrete actions (of each, for MultiDiscrete): such files use the
-        environment's own numbers.
+    start: what is added to discrete actions (to each, for MultiDiscrete): such files use the environment's
+        own numbers.
     """
     columns = columns_of(dataset)
     if np.any(start):

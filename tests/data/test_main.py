@@ -117,6 +117,11 @@ def test_files_of_other_libraries_have_the_environments_own_numbers_of_actions(t
         patch.setattr(data_main, "_spaces", lambda env: own)
         assert main(["convert", str(tmp_path / "data"), "--to", str(path)]) == 0
         assert main(["convert", str(path), "--to", str(back), "--env", "Minus-v0"]) == 0
+        # What was read from a file has the environment's numbers already.
+        for source in ([str(back)], [str(path), "--env", "Minus-v0"]):
+            assert main(["convert", *source, "--to", str(tmp_path / "again.npz"), "--force"]) == 0
+            again = np.load(tmp_path / "again.npz")["actions"]
+            np.testing.assert_array_equal(again, made.action - 1)
     np.testing.assert_array_equal(read(back).action, made.action)
     if suffix == ".NPZ":
         assert set(np.unique(np.load(path)["actions"])) == {-1, 0}
