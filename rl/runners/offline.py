@@ -29,6 +29,9 @@ from rl.runners.iteration import Iteration
 from rl.runners.parts import memory_class, memory_spec, start_mode
 from rl.spaces import space_spec
 
+# Rows whose moments are computed at once: float32 sums of 20 million had a mean that was 5 % too large.
+BLOCK = 1 << 16
+
 
 class OfflineRunner(LoopRunner):
     """Learns from a memory that holds a data set.
@@ -92,12 +95,21 @@ def observe_data(iteration: Iteration, data: Dataset) -> None:
     agent = iteration.agent
     if iteration.reward_scale is not None:
         returns = running_returns(data.reward, data.lengths, agent.hparams.gamma)
-        weight = tf.ones([len(returns)])
-        observe_moments(iteration.reward_scale.moments, tf.constant(returns[:, None]), weight)
+        for part in _blocks(len(returns)):
+            rows = tf.constant(returns[part, None])
+            observe_moments(iteration.reward_scale.moments, rows, tf.ones(rows.shape[:1]))
     if agent.encoder.normalize:
         specs = space_spec(data.observation_space)
-        rows = tf.nest.map_structure(lambda each, x: tf.constant(x, each.dtype), specs, data.observation)
-        agent.encoder.observe(rows, tf.ones([len(data.reward) + len(data.lengths)]))
+        for part in _blocks(len(data.reward) + len(data.lengths)):
+            rows = tf.nest.map_structure(
+                lambda each, x, part=part: tf.constant(x[part], each.dtype), specs, data.observation
+            )
+            agent.encoder.observe(rows, tf.ones([part.stop - part.start]))
+
+
+def _blocks(count: int) -> list[slice]:
+    """Returns slices of at most `BLOCK` rows, which together are `count` rows."""
+    return [slice(i, min(i + BLOCK, count)) for i in range(0, count, BLOCK)]
 
 
 def running_returns(reward: np.ndarray, lengths: np.ndarray, gamma: float) -> np.ndarray:
