@@ -17,6 +17,7 @@ import tensorflow as tf
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.data.dataset import Dataset
+from rl.envs.host import action_view
 from rl.envs.of_data import check_data
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
@@ -69,6 +70,10 @@ def agent_for(hparams: HParams, data: Dataset, seed: int) -> Agent:
             f"{hparams.algo} acts in {fits} action spaces, the data in {hparams.data} are of "
             f"{data.action_space}: choose another algorithm (--list algos)"
         )
+    try:
+        action_view(data.action_space)  # as where it is played
+    except UsageError as error:
+        raise UsageError(f"the data in {hparams.data}: {error}") from error
     agent: Agent = make_agent(hparams, data.observation_space, data.action_space, seed)
     return agent
 

@@ -119,6 +119,16 @@ def test_statistics_of_many_rows_are_as_good_as_those_of_few():
     assert int(agent.encoder.count) == count
 
 
+def test_data_of_integer_boxes_are_refused_as_their_environments_are():
+    actions = spaces.Box(0, 5, (2,), np.int64)
+    flags, action = np.array([False, True]), np.array([[1, 2], [5, 0]], np.int32)
+    columns = np.zeros((3, 1), np.float32), action, np.ones(2, np.float32), flags, ~flags & flags
+    data = Dataset(*columns, np.array([2]), spaces.Box(-1.0, 1.0, (1,)), actions)
+    for name in ("bc", "td3_bc", "iql"):
+        with pytest.raises(UsageError, match=r"the data in here: actions .* are integers: make them a Multi"):
+            agent_for(resolve(name, {"data": "here"}), data, 0)
+
+
 def test_rewards_are_scaled_so_that_returns_span_what_is_asked(cartpole):
     raw, scaled = (
         read(cartpole),
