@@ -17,10 +17,11 @@ import rl
 from rl.cli import main
 from rl.data.dataset import Dataset, read, write
 from rl.envs.of_data import data_hint, with_environment
+from rl.envs.rewards import get_reward_augmentation
 from rl.envs.wrappers import with_previous
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
-from rl.runners.from_data import alike, checked_data, fingerprint
+from rl.runners.from_data import alike, augmented_data, checked_data, fingerprint
 from rl.runners.offline import agent_for, build_offline, observe_data, running_returns
 
 OFFLINE = {"memory": "dataset", "batch_size": 32, "model.hidden": (16,), "updates_per_iteration": 5}
@@ -136,6 +137,24 @@ def test_rewards_are_scaled_so_that_returns_span_what_is_asked(cartpole):
     )
     assert scaled.returns.max() - scaled.returns.min() == pytest.approx(10.0, rel=1e-5)
     np.testing.assert_allclose(scaled.reward, 10.0 / (raw.returns.max() - raw.returns.min()), rtol=1e-6)
+
+
+def test_data_beside_what_is_played_have_rewards_of_the_same_augmentation(cartpole, build):
+    own = {"memory": "uniform", "data": cartpole, "reward_augmentation": "scale:0.25", "n_step": 1}
+    runner = build("dqn_cartpole", **own)
+    np.testing.assert_array_equal(runner.iteration.memory.data._columns.reward, 0.25 * read(cartpole).reward)
+    assert int(runner.fingerprint.variable.numpy()) == fingerprint(read(cartpole))
+    # Two episodes, of which the first terminates: what is there has no potential.
+    spaces_ = spaces.Box(-9.0, 9.0, (2,), np.float32), spaces.Discrete(3)
+    seen = np.float32([[0, 0], [0.1, 0], [0.2, 0], [0, 0], [-0.5, 0.1]])
+    ends, reward = np.array([False, True, True]), np.float32([-1, -2, -4])
+    columns = seen, np.zeros(3, np.int32), reward, ends & [True, True, False], ends & [False, False, True]
+    data = Dataset(*columns, np.array([2, 1]), *spaces_)
+    phi = 10.0 * (abs(seen[:, 0] + np.pi / 6) + 10.0 * abs(seen[:, 1]))
+    wanted = [-1 + 0.9 * phi[1] - phi[0], -2 - phi[1], -4 + 0.9 * phi[4] - phi[3]]
+    found = augmented_data(data, get_reward_augmentation("mountain_car_default"), 0.9)
+    np.testing.assert_allclose(found.reward, wanted, rtol=1e-5)
+    assert found.reward.dtype == np.float32 and augmented_data(data, None, 0.9) is data
 
 
 def test_observations_tell_the_step_before_where_that_is_asked_for(tmp_path):
