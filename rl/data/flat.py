@@ -63,7 +63,7 @@ def read_flat(
         return _read(path, observations, actions)
     except OSError as error:
         raise failure(f"cannot read {path}: {reason(error)}", error) from error
-    except (*READ, EOFError, MemoryError, zlib.error, zipfile.BadZipFile) as error:
+    except (*READ, EOFError, MemoryError, OverflowError, zlib.error, zipfile.BadZipFile) as error:
         raise UsageError(f"cannot read {path}: {reason(error)}") from error
 
 
@@ -142,7 +142,7 @@ def _of_rllib(path: Path) -> Columns:
         raise UsageError(f"{path}: there is no SampleBatch in it")
     joined = []
     for parts in batches.values():
-        if {name for each in parts for name in each} != set(parts[0]):
+        if any(each.keys() != parts[0].keys() for each in parts):
             raise UsageError(f"{path}: its batches have unlike columns")
         columns = {name: np.concatenate([each[name] for each in parts]) for name in parts[0]}
         columns.setdefault("timeouts", np.zeros(len(columns["rewards"]), bool))

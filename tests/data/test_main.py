@@ -210,12 +210,19 @@ BATCH = '{"actions": [0], "rewards": [1], "dones": [1], "obs": [[1]]}'
         ("text.jsonl", b"\xff\xfe"),
         ("none.jsonl", b'{"actions": [], "rewards": [], "dones": [], "obs": []}'),
         ("unlike.jsonl", f"{BATCH}\n{BATCH.replace('[[1]]', '[[1, 2]]')}".encode()),
+        ("huge.jsonl", BATCH.replace("[0]", f"[{2**63}]").encode()),
         ("no.hdf5", b"\x89HDF\r\n\x1a\n"),
     ],
 )
 def test_damaged_files_are_one_line(tmp_path, capsys, name, content):
     (tmp_path / name).write_bytes(content)
     assert name in refused(capsys, "convert", tmp_path / name, "--to", tmp_path / "a")
+
+
+def test_a_batch_that_lacks_a_column_of_its_episodes_first_is_named(tmp_path, capsys):
+    (tmp_path / "lacks.jsonl").write_text(BATCH.replace("}", ', "new_obs": [[2]]}') + f"\n{BATCH}\n")
+    said = refused(capsys, "convert", tmp_path / "lacks.jsonl", "--to", tmp_path / "a")
+    assert "its batches have unlike columns" in said
 
 
 def test_an_array_and_a_dump_of_no_episode_are_no_data(tmp_path, capsys):
