@@ -7,6 +7,7 @@ import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 
+import gymnasium
 import numpy as np
 import own_data
 import pytest
@@ -16,6 +17,7 @@ from small_runs import train
 import rl
 from rl.cli import main
 from rl.data.dataset import Dataset, read, write
+from rl.data.summary import summary
 from rl.envs.of_data import data_hint, with_environment
 from rl.envs.rewards import get_reward_augmentation
 from rl.envs.wrappers import with_previous
@@ -204,6 +206,18 @@ def test_wrappers_that_data_name_are_asked_for_and_other_options_are_told(tmp_pa
     assert "recorded on Pendulum-v1 with {'env_kwargs': {'g': 1.0}, 'env_wrappers': ['odd:Scaled']}" in told
     assert "here it has {'env_kwargs': {}}" in told
     assert data_hint(resolve("td3_bc", {"data": str(tmp_path / "first"), "env": "Pendulum-v1"})) is None
+
+
+def test_options_that_minaris_metadata_say_are_those_of_the_evaluation(tmp_path):
+    data = own_data.play(tmp_path / "first", "CartPole-v1", episodes=1)
+    made = gymnasium.make("FrozenLake-v1", is_slippery=False, render_mode="rgb_array")
+    write(tmp_path / "data", dataclasses.replace(data, metadata={"env_spec": made.spec.to_json()}))
+    hparams = with_environment(resolve("dqn", RUN | {"data": str(tmp_path / "data")}))
+    assert (hparams.env, hparams.env_kwargs) == ("FrozenLake-v1", {"is_slippery": False})
+    assert data_hint(hparams) is None
+    told = data_hint(resolve("dqn", RUN | {"data": str(tmp_path / "data"), "env": "FrozenLake-v1"}))
+    assert "recorded on FrozenLake-v1 with {'env_kwargs': {'is_slippery': False}}" in told
+    assert "FrozenLake-v1 {" + '"is_slippery": false}' in summary(tmp_path / "data")[0]
 
 
 def test_actions_of_other_limits_are_no_data_of_an_environment():
