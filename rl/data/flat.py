@@ -77,7 +77,8 @@ def _read(path: Path, observations: spaces.Space | None, actions: spaces.Space |
     else:
         found = _of_rllib(path)
     _check(path, found)
-    observations = _guessed(found["observations"]) if observations is None else observations
+    seen = [found[name] for name in ("observations", "next_observations") if name in found]
+    observations = _guessed(*seen) if observations is None else observations
     actions = _guessed(found["actions"]) if actions is None else actions
     for name, space in (("observations", observations), ("actions", actions)):
         shape = found[name].shape[1:]
@@ -209,10 +210,12 @@ def _check(path: Path, found: Columns) -> None:
         raise UsageError(f"{path}: its columns have unlike shapes: {shapes}")
 
 
-def _guessed(values: np.ndarray) -> spaces.Space:
-    """Returns a space that has these values."""
-    if values.ndim == 1 and values.dtype.kind in "iu" and values.min() >= 0:
-        return spaces.Discrete(int(values.max()) + 1)
+def _guessed(values: np.ndarray, *others: np.ndarray) -> spaces.Space:
+    """Returns a space that has these values; of categories also the others, as an episode's last observation
+    may be none of the first ones."""
+    columns = values, *others
+    if values.ndim == 1 and all(each.dtype.kind in "iu" and each.min() >= 0 for each in columns):
+        return spaces.Discrete(int(max(each.max() for each in columns)) + 1)
     if values.dtype == np.uint8:
         return spaces.Box(0, 255, values.shape[1:], np.uint8)
     dtype = np.float64 if values.dtype == np.float64 else np.float32

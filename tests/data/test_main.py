@@ -13,7 +13,7 @@ from played import SPACES, assert_equal, episodes
 from rl.data import __main__ as data_main
 from rl.data import flat
 from rl.data.__main__ import main
-from rl.data.dataset import Dataset, read, write
+from rl.data.dataset import Dataset, check_values, read, write
 from rl.data.summary import histogram
 
 CARTPOLE = spaces.Box(-np.inf, np.inf, (4,), np.float32), spaces.Discrete(2)
@@ -217,6 +217,15 @@ BATCH = '{"actions": [0], "rewards": [1], "dones": [1], "obs": [[1]]}'
 def test_damaged_files_are_one_line(tmp_path, capsys, name, content):
     (tmp_path / name).write_bytes(content)
     assert name in refused(capsys, "convert", tmp_path / name, "--to", tmp_path / "a")
+
+
+def test_a_state_that_only_ends_episodes_is_one_of_those_that_are_guessed(tmp_path, capsys):
+    columns = {"actions": [0, 1], "rewards": [0.0, 1.0], "terminals": [False, True]}
+    np.savez(tmp_path / "lake.npz", observations=[0, 3], next_observations=[3, 15], **columns)
+    assert main(["convert", str(tmp_path / "lake.npz"), "--to", str(tmp_path / "new")]) == 0
+    found = read(tmp_path / "new")
+    assert found.observation_space == spaces.Discrete(16) and found.observation.tolist() == [0, 3, 15]
+    check_values(found, "new")
 
 
 def test_a_batch_that_lacks_a_column_of_its_episodes_first_is_named(tmp_path, capsys):
