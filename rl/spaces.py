@@ -30,6 +30,14 @@ def check_action_space(hparams: Any, kinds: tuple[type, ...], action_space: gymn
         )
 
 
+def too_large_for_int32(space: gymnasium.spaces.Box) -> bool:
+    """Says whether a Box has 64-bit integers that int32, to which they are narrowed, has no room for: times
+    in milliseconds, say. Agents see these as float32."""
+    if space.dtype.kind not in "iu" or space.dtype.itemsize < 8:
+        return False
+    return max(-int(space.low.min(initial=0)), int(space.high.max(initial=0))) >= 2**31
+
+
 def space_leaves(space: gymnasium.Space[Any]) -> list[tuple[tuple[int, ...], str]]:
     """Returns (shape, dtype) of the arrays that an element of `space` is made of, in the order of
     `space_spec`.

@@ -16,8 +16,9 @@ import rl
 from rl.agents.algos.registry import get_algo
 from rl.data.dataset import Dataset, read
 from rl.data.hdf5 import Episode
+from rl.envs.of_data import telling
 from rl.errors import UsageError
-from rl.estimate import behaviour
+from rl.estimate import behaviour, metrics
 from rl.estimate.__main__ import cautions, main
 from rl.estimate.behaviour import clone
 from rl.estimate.estimators import TITLES, Estimated, estimates
@@ -25,6 +26,7 @@ from rl.estimate.fqe import FQE, default_hparams, fitted
 from rl.estimate.metrics import DataEstimator
 from rl.estimate.policy import DataPolicy, in_blocks
 from rl.hparams.merge import resolve
+from rl.ops.estimation import discounted, padded
 
 CHAIN = "TwoStateChain-v0"
 CHANCES = (0.8, 0.2)
@@ -49,7 +51,7 @@ def data(folder):
     return read(folder)
 
 
-def agent_of(data, name="bc", eval_policy="sample", **overrides):
+def agent_of(data, /, name="bc", eval_policy="sample", **overrides):
     """An agent for the data's spaces."""
     settings = {"env": CHAIN, "model.hidden": (8,), "compile": "graph", "eval_policy": eval_policy}
     hparams = resolve(name, settings | overrides)
@@ -277,6 +279,19 @@ def test_a_policy_that_never_does_what_was_done_has_no_estimate(folder):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # ratios beyond float64
         assert "estimate/wis" in estimator.metrics()
+
+
+def test_data_tell_the_step_before_to_a_policy_that_sees_it(run, folder, data, capsys, monkeypatch):
+    """Of data that were recorded without; the policy is that of who played, so all ratios are 1."""
+    own = {"data": folder, "previous_action_reward": True}
+    agent = agent_of(telling(resolve("bc", own), data), **own)
+    monkeypatch.setattr(metrics, "clone", lambda *_: agent)
+    monkeypatch.setattr(behaviour, "clone", lambda *_: agent)
+    monkeypatch.setattr(rl.api, "load", lambda *_: SimpleNamespace(agent=agent))
+    mean = pytest.approx(float(discounted(padded(data.reward, data.lengths), 0.99).mean()), rel=1e-5)
+    assert DataEstimator(agent, 0).metrics()["estimate/wis"] == mean
+    assert main(["--run", run, "--data", folder, "--estimators", "wis", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["estimates"]["wis"]["estimate"] == mean
 
 
 def test_an_offline_run_logs_estimates_beside_its_evaluations(folder, tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
 
 from rl.cli import answered
@@ -173,9 +174,12 @@ def _free(target: str, force: bool, *sources: str) -> Path:
 
 
 def _start(dataset: Dataset) -> Any:
-    """Returns the `start` of the environment's discrete actions, which data sets count from 0; 0 if the
-    environment is unknown here. It is not imported, since the data may come from an untrusted source."""
-    if not isinstance(dataset.action_space, spaces.Discrete | spaces.MultiDiscrete):
+    """Returns what is added to discrete actions to get the environment's own numbers: its `start`, since
+    recordings count from 0. 0 where the data have these numbers already (read from a file, or Minari's), and
+    where the environment is unknown here. It is not imported, since the data may come from an untrusted
+    source."""
+    space = dataset.action_space
+    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete) or np.any(space.start):
         return 0
     try:
         own = None if ":" in (dataset.env_id or ":") else _spaces(str(dataset.env_id))[1]

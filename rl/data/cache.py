@@ -24,7 +24,7 @@ from rl.errors import UsageError
 from rl.storage.files import load_json, remove_quietly
 from rl.types import Nest
 
-FORMAT = 1  # of the cache; a cache of another format is replaced
+FORMAT = 2  # of the cache; a cache of another format is replaced (1 cut large integers to int32)
 EPISODES = 1_000  # the least number of episodes for which a cache is worth its space
 BYTES = 32_768  # the largest mean size of episodes for which opening takes longer than reading
 REFUSED = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)

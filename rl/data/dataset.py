@@ -176,8 +176,8 @@ def read(folder: str | os.PathLike[str], exact: bool = False) -> Dataset:
     """Reads all complete episodes of a data set, also of a recording that is in progress or was killed.
 
     exact: whether to keep the stored values to the bit. If not, they are converted for agents: floats and
-        rewards to float32, integers to int32, discrete actions from 0; and an episode that is neither
-        terminated nor truncated at its end counts as truncated.
+        rewards to float32, integers to int32 (float32 where the space is beyond that), discrete actions
+        from 0; and an episode that is neither terminated nor truncated at its end counts as truncated.
 
     Raises:
         UsageError: there is no such folder, no data set or no whole episode in it.

@@ -63,7 +63,7 @@ def read_flat(
         return _read(path, observations, actions)
     except OSError as error:
         raise failure(f"cannot read {path}: {reason(error)}", error) from error
-    except (*READ, EOFError, MemoryError, zlib.error, zipfile.BadZipFile) as error:
+    except (*READ, EOFError, MemoryError, OverflowError, zlib.error, zipfile.BadZipFile) as error:
         raise UsageError(f"cannot read {path}: {reason(error)}") from error
 
 
@@ -77,7 +77,8 @@ def _read(path: Path, observations: spaces.Space | None, actions: spaces.Space |
     else:
         found = _of_rllib(path)
     _check(path, found)
-    observations = _guessed(found["observations"]) if observations is None else observations
+    seen = [found[name] for name in ("observations", "next_observations") if name in found]
+    observations = _guessed(*seen) if observations is None else observations
     actions = _guessed(found["actions"]) if actions is None else actions
     for name, space in (("observations", observations), ("actions", actions)):
         shape = found[name].shape[1:]
@@ -142,7 +143,7 @@ def _of_rllib(path: Path) -> Columns:
         raise UsageError(f"{path}: there is no SampleBatch in it")
     joined = []
     for parts in batches.values():
-        if {name for each in parts for name in each} != set(parts[0]):
+        if any(each.keys() != parts[0].keys() for each in parts):
             raise UsageError(f"{path}: its batches have unlike columns")
         columns = {name: np.concatenate([each[name] for each in parts]) for name in parts[0]}
         columns.setdefault("timeouts", np.zeros(len(columns["rewards"]), bool))
@@ -209,10 +210,12 @@ def _check(path: Path, found: Columns) -> None:
         raise UsageError(f"{path}: its columns have unlike shapes: {shapes}")
 
 
-def _guessed(values: np.ndarray) -> spaces.Space:
-    """Returns a space that has these values."""
-    if values.ndim == 1 and values.dtype.kind in "iu" and values.min() >= 0:
-        return spaces.Discrete(int(values.max()) + 1)
+def _guessed(values: np.ndarray, *others: np.ndarray) -> spaces.Space:
+    """Returns a space that has these values; of categories also the others, as an episode's last observation
+    may be none of the first ones."""
+    columns = values, *others
+    if values.ndim == 1 and all(each.dtype.kind in "iu" and each.min() >= 0 for each in columns):
+        return spaces.Discrete(int(max(each.max() for each in columns)) + 1)
     if values.dtype == np.uint8:
         return spaces.Box(0, 255, values.shape[1:], np.uint8)
     dtype = np.float64 if values.dtype == np.float64 else np.float32
@@ -282,8 +285,8 @@ def columns_of(dataset: Dataset) -> Columns:
 def write_flat(path: Path, dataset: Dataset, start: Any = 0) -> None:
     """Writes a file of `FORMATS`, whole or not at all. Raises UsageError.
 
-    start: the `start` of the environment's discrete actions (of each, for MultiDiscrete): such files use the
-        environment's own numbers.
+    start: what is added to discrete actions (to each, for MultiDiscrete): such files use the environment's
+        own numbers.
     """
     columns = columns_of(dataset)
     if np.any(start):

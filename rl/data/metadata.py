@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+
 from rl.data.hdf5 import is_picture
 from rl.data.spaces import from_json, parts, to_json
 from rl.errors import UsageError
@@ -85,7 +87,7 @@ def write_metadata(data: Path, metadata: Mapping[str, Any]) -> None:
 def options_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the options of the environment that was played: `env_kwargs`, and `env_wrappers` if there are
     any."""
-    kwargs = dict(metadata.get("env_kwargs") or {}) | dict(metadata.get("train_env_kwargs") or {})
+    kwargs = env_kwargs_of(metadata) | dict(metadata.get("train_env_kwargs") or {})
     wrappers = list(metadata.get("env_wrappers") or [])
     found = {"env_kwargs": kwargs, **({"env_wrappers": wrappers} if wrappers else {})}
     return dict(json.loads(json.dumps(found)))
@@ -95,10 +97,33 @@ def env_id_of(metadata: Mapping[str, Any]) -> str | None:
     """Returns the id of the environment that was played; None where nobody knows."""
     if metadata.get("env_id"):
         return str(metadata["env_id"])
-    try:  # Minari's
-        return str(load_json(metadata["env_spec"])["id"])
+    found = _env_spec(metadata).get("id")
+    return None if found is None else str(found)
+
+
+def env_kwargs_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options that the environment was made with: of Minari's `env_spec`, where the metadata are
+    not this project's, those that are not the id's own."""
+    if "env_kwargs" in metadata or metadata.get("env_id"):
+        return dict(metadata.get("env_kwargs") or {})
+    spec = _env_spec(metadata)
+    kwargs, registered = spec.get("kwargs"), gymnasium.registry.get(str(spec.get("id")))
+    own = {} if registered is None else json.loads(json.dumps(registered.kwargs, default=str))
+    found = kwargs if isinstance(kwargs, dict) else {}
+    return {
+        key: each
+        for key, each in found.items()
+        if key != "render_mode" and not (key in own and own[key] == each)
+    }
+
+
+def _env_spec(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Minari's entry; empty where there is none."""
+    try:
+        found = load_json(metadata["env_spec"])
     except (KeyError, TypeError, ValueError):
-        return None
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def totals(episodes: int, steps: int, data: Path) -> dict[str, Any]:

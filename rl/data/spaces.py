@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.errors import UsageError
-from rl.spaces import space_leaves
+from rl.spaces import space_leaves, too_large_for_int32
 from rl.types import Nest
 
 Path = tuple[str | int, ...]  # of keys of Dicts and places in Tuples, from the outside inwards
@@ -64,8 +64,8 @@ def map_space(space: spaces.Space, function: Callable[[spaces.Space], spaces.Spa
 
 
 def narrow_space(space: spaces.Space) -> spaces.Space:
-    """Returns a part's space as agents see it: floats are float32, integers of actions start at 0."""
-    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+    """Returns a part's space as agents see it: floats and integers beyond int32 are float32."""
+    if isinstance(space, spaces.Box) and (space.dtype.kind == "f" or too_large_for_int32(space)):
         with np.errstate(over="ignore"):  # limits beyond float32 are none
             low, high = space.low.astype(np.float32), space.high.astype(np.float32)
         return spaces.Box(low, high, dtype=np.float32)
@@ -83,7 +83,8 @@ def from_zero(space: spaces.Space) -> spaces.Space:
 
 def narrow_values(space: spaces.Space, values: np.ndarray) -> np.ndarray:
     """Returns the values of a part's observations in the dtype that agents see."""
-    return np.ascontiguousarray(values, space_leaves(space)[0][1])
+    large = isinstance(space, spaces.Box) and too_large_for_int32(space)
+    return np.ascontiguousarray(values, np.float32 if large else space_leaves(space)[0][1])
 
 
 def values_from_zero(space: spaces.Space, values: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from rl.data import stored
 from rl.data.dataset import data_folder
 from rl.data.hdf5 import Episode
-from rl.data.metadata import env_id_of, read_metadata
+from rl.data.metadata import env_id_of, options_of, read_metadata
 from rl.errors import UsageError
 
 BINS, WIDTH = 10, 40  # of the histogram: bars, and characters of the longest one
@@ -80,7 +80,7 @@ def summary(folder: str | os.PathLike[str]) -> list[str]:
 
 
 def _environment(metadata: dict[str, Any]) -> str:
-    kwargs = (metadata.get("env_kwargs") or {}) | (metadata.get("train_env_kwargs") or {})
+    kwargs = options_of(metadata)["env_kwargs"]
     options = f" {json.dumps(kwargs)}" if kwargs else ""
     wrappers = metadata.get("env_wrappers") or []
     return f"{env_id_of(metadata) or 'unknown'}{options}{''.join(f' in {each}' for each in wrappers)}"

@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.errors import UsageError
+from rl.spaces import too_large_for_int32
 from rl.types import Nest
 
 HostStep = tuple[Nest, np.ndarray, np.ndarray, np.ndarray]  # observation, reward, terminated, truncated
@@ -232,10 +233,8 @@ def _box_encoder(space: spaces.Box) -> Callable[[Nest], Nest]:
 
 def _float32_box(space: spaces.Box) -> spaces.Box:
     if not np.issubdtype(space.dtype, np.floating):
-        most = max(-int(space.low.min(initial=0)), int(space.high.max(initial=0)))
-        if space.dtype.itemsize < 8 or most < 2**31:
+        if not too_large_for_int32(space):
             return space
-        # Integers are narrowed to int32, where times in milliseconds, say, would be others.
         return spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32), dtype=np.float32)
     limits = np.finfo(np.float32)
     # EnvPool writes "no limit" below as the smallest positive number, above as the largest one.

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rl.data.dataset import Dataset, data_folder, data_sets_near
-from rl.data.metadata import env_id_of, options_of, read_metadata
+from rl.data.metadata import env_id_of, env_kwargs_of, options_of, read_metadata
 from rl.data.spaces import map_parts
 from rl.envs.gym_ids import gym_has
 from rl.envs.wrappers import PREVIOUS_ACTION, PREVIOUS_REWARD, joined, previous_action, with_previous
@@ -112,7 +112,7 @@ def with_environment(hparams: HParams) -> HParams:
         )
     own = hparams.thawed()
     limit = metadata.get("max_episode_steps")
-    own.assign({"env": env, "env_kwargs": dict(metadata.get("env_kwargs") or {}), "max_episode_steps": limit})
+    own.assign({"env": env, "env_kwargs": env_kwargs_of(metadata), "max_episode_steps": limit})
     return own.freeze()
 
 

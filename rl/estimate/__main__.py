@@ -96,6 +96,7 @@ def _checked(args: argparse.Namespace) -> Dataset:
 def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
     """Returns what is printed, by name."""
     from rl.api import load
+    from rl.envs.of_data import telling
     from rl.estimate.behaviour import clone, no_ratios, recorded
     from rl.estimate.estimators import BY_RATIOS, BY_VALUES, RATIO, TITLES, chosen, estimates
     from rl.estimate.fqe import FQE, default_hparams, fitted
@@ -103,6 +104,7 @@ def _estimated(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
 
     names = chosen(args.estimators)
     agent = load(args.run, args.which, args.eval_policy, args.env).agent
+    data = telling(agent.hparams, data)
     gamma = agent.hparams.gamma if args.gamma is None else args.gamma
     policy = DataPolicy(agent, data, args.data)
     fqe = default_hparams(agent.hparams, args.data, gamma, parse_overrides(args.hparam_override))

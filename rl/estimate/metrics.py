@@ -7,6 +7,7 @@ from typing import Any
 
 from rl.agents.agent import Agent
 from rl.data.dataset import read
+from rl.envs.of_data import telling
 from rl.errors import UsageError
 from rl.estimate.behaviour import clone, no_ratios, recorded
 from rl.estimate.estimators import estimates
@@ -32,7 +33,7 @@ class DataEstimator:
 
     def __init__(self, agent: Agent[Any], seed: int):
         hparams = agent.hparams
-        self._data = data = read(hparams.data)
+        self._data = data = telling(hparams, read(hparams.data))
         self._policy = DataPolicy(agent, data, hparams.data)
         self._gamma = hparams.gamma
         if not self._policy.has_density:

@@ -16,7 +16,7 @@ from rl.parallel.devices import Devices
 from rl.runners.adapting import AdaptingRunner, check_adapts_here
 from rl.runners.base import Runner
 from rl.runners.curious import check_curious_here, curiosity_of
-from rl.runners.from_data import Fingerprint, check_fits, data_beside, fingerprint
+from rl.runners.from_data import Fingerprint, augmented_data, check_fits, data_beside, fingerprint
 from rl.runners.from_expert import check_asked_here, expert_of
 from rl.runners.goals import check_goals_here, goal_reward_of
 from rl.runners.in_graph import InGraphRunner
@@ -67,10 +67,11 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
         if isinstance(agent, AsksExpert):
             agent.take_expert(expert_of(agent))
         size = own.num_envs, hparams.rollout_length, env.frame_stack
-        memory = make_memory(agent, *size, data, goal_reward_of(agent, env))
+        augment, curiosity = reward_augmentation(agent), curiosity_of(agent, seed)
+        shown = None if data is None else augmented_data(data, augment, hparams.gamma)
+        memory = make_memory(agent, *size, shown, goal_reward_of(agent, env))
         in_graph = env.backend == "graph"
         late = hparams.overlap and not in_graph
-        augment, curiosity = reward_augmentation(agent), curiosity_of(agent, seed)
         iteration = Iteration(agent, memory, seed, augment, late=late, in_graph=in_graph, curiosity=curiosity)
     jit_compile = start_mode(agent, in_graph) == "xla"
     kind = _runner_class(hparams, in_graph, options)

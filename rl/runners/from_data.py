@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from rl.agents.agent import Agent
 from rl.data.dataset import Dataset, check_values, read
+from rl.data.spaces import map_parts
 from rl.envs.of_data import telling
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
@@ -96,6 +97,21 @@ def data_beside(hparams: HParams, workers: Any, strategy: Any) -> Dataset | None
     if hparams.return_span is not None:
         raise UsageError("return_span scales rewards of data alone, which would not be those that are played")
     return checked_data(hparams)
+
+
+def augmented_data(data: Dataset, augment: Any, gamma: float) -> Dataset:
+    """Returns data with the rewards that `rl.ops.trajectories.augmented` gives to what is played beside them;
+    as they are where `augment` is None."""
+    if augment is None:
+        return data
+    rewards = []
+    for each in data.episodes():
+        now, following = (
+            map_parts(lambda _, x, rows=rows: x[rows], data.observation_space, each.observation)
+            for rows in (slice(None, -1), slice(1, None))
+        )
+        rewards.append(augment(now, each.action, each.reward, following, each.terminated, gamma))
+    return dataclasses.replace(data, reward=np.asarray(np.concatenate(rewards), np.float32))
 
 
 def check_fits(hparams: HParams, data: Dataset, agent: Agent) -> None:

@@ -17,6 +17,7 @@ import tensorflow as tf
 from rl.agents.agent import Agent
 from rl.agents.algos.registry import get_algo
 from rl.data.dataset import Dataset
+from rl.envs.host import action_view
 from rl.envs.of_data import check_data
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
@@ -28,6 +29,9 @@ from rl.runners.in_graph import LoopRunner
 from rl.runners.iteration import Iteration
 from rl.runners.parts import memory_class, memory_spec, start_mode
 from rl.spaces import space_spec
+
+# Rows whose moments are computed at once: float32 sums of 20 million had a mean that was 5 % too large.
+BLOCK = 1 << 16
 
 
 class OfflineRunner(LoopRunner):
@@ -66,6 +70,10 @@ def agent_for(hparams: HParams, data: Dataset, seed: int) -> Agent:
             f"{hparams.algo} acts in {fits} action spaces, the data in {hparams.data} are of "
             f"{data.action_space}: choose another algorithm (--list algos)"
         )
+    try:
+        action_view(data.action_space)  # as where it is played
+    except UsageError as error:
+        raise UsageError(f"the data in {hparams.data}: {error}") from error
     agent: Agent = make_agent(hparams, data.observation_space, data.action_space, seed)
     return agent
 
@@ -92,12 +100,21 @@ def observe_data(iteration: Iteration, data: Dataset) -> None:
     agent = iteration.agent
     if iteration.reward_scale is not None:
         returns = running_returns(data.reward, data.lengths, agent.hparams.gamma)
-        weight = tf.ones([len(returns)])
-        observe_moments(iteration.reward_scale.moments, tf.constant(returns[:, None]), weight)
+        for part in _blocks(len(returns)):
+            rows = tf.constant(returns[part, None])
+            observe_moments(iteration.reward_scale.moments, rows, tf.ones(rows.shape[:1]))
     if agent.encoder.normalize:
         specs = space_spec(data.observation_space)
-        rows = tf.nest.map_structure(lambda each, x: tf.constant(x, each.dtype), specs, data.observation)
-        agent.encoder.observe(rows, tf.ones([len(data.reward) + len(data.lengths)]))
+        for part in _blocks(len(data.reward) + len(data.lengths)):
+            rows = tf.nest.map_structure(
+                lambda each, x, part=part: tf.constant(x[part], each.dtype), specs, data.observation
+            )
+            agent.encoder.observe(rows, tf.ones([part.stop - part.start]))
+
+
+def _blocks(count: int) -> list[slice]:
+    """Returns slices of at most `BLOCK` rows, which together are `count` rows."""
+    return [slice(i, min(i + BLOCK, count)) for i in range(0, count, BLOCK)]
 
 
 def running_returns(reward: np.ndarray, lengths: np.ndarray, gamma: float) -> np.ndarray:

@@ -17,6 +17,7 @@ from played import SPACES, assert_equal, episodes, leaves
 
 from rl.data.dataset import Dataset, read, write
 from rl.data.spaces import from_json, to_json
+from rl.envs.host import observation_view
 from rl.errors import UsageError
 
 
@@ -45,6 +46,19 @@ def test_agents_see_narrow_numbers_and_actions_from_0(tmp_path):
     np.testing.assert_allclose(
         found.returns, [data.reward[:5].sum(), data.reward[5], data.reward[6:].sum()], 1e-6
     )
+
+
+def test_integers_beyond_int32_are_floats_as_they_are_where_they_are_played(tmp_path):
+    times = spaces.Box(0, 2**62, (1,), np.int64)
+    seen = spaces.Dict({"now": times, "small": spaces.Box(-5, 5, (1,), np.int64)})
+    data = Dataset.of(episodes(seen, spaces.Discrete(2)), seen, spaces.Discrete(2))
+    data.observation["now"][:, 0] = 1_700_000_000_123 + np.arange(len(data.observation["now"]))
+    write(tmp_path, data)
+    found = read(tmp_path)
+    assert found.observation_space == observation_view(seen)
+    assert found.observation["now"].dtype == np.float32 and found.observation["small"].dtype == np.int32
+    np.testing.assert_array_equal(found.observation["now"], np.float32(data.observation["now"]))
+    assert_equal(read(tmp_path, exact=True), data)
 
 
 @pytest.mark.parametrize("kind", SPACES)

@@ -13,7 +13,7 @@ from played import SPACES, assert_equal, episodes
 from rl.data import __main__ as data_main
 from rl.data import flat
 from rl.data.__main__ import main
-from rl.data.dataset import Dataset, read, write
+from rl.data.dataset import Dataset, check_values, read, write
 from rl.data.summary import histogram
 
 CARTPOLE = spaces.Box(-np.inf, np.inf, (4,), np.float32), spaces.Discrete(2)
@@ -117,6 +117,11 @@ def test_files_of_other_libraries_have_the_environments_own_numbers_of_actions(t
         patch.setattr(data_main, "_spaces", lambda env: own)
         assert main(["convert", str(tmp_path / "data"), "--to", str(path)]) == 0
         assert main(["convert", str(path), "--to", str(back), "--env", "Minus-v0"]) == 0
+        # What was read from a file has the environment's numbers already.
+        for source in ([str(back)], [str(path), "--env", "Minus-v0"]):
+            assert main(["convert", *source, "--to", str(tmp_path / "again.npz"), "--force"]) == 0
+            again = np.load(tmp_path / "again.npz")["actions"]
+            np.testing.assert_array_equal(again, made.action - 1)
     np.testing.assert_array_equal(read(back).action, made.action)
     if suffix == ".NPZ":
         assert set(np.unique(np.load(path)["actions"])) == {-1, 0}
@@ -205,12 +210,28 @@ BATCH = '{"actions": [0], "rewards": [1], "dones": [1], "obs": [[1]]}'
         ("text.jsonl", b"\xff\xfe"),
         ("none.jsonl", b'{"actions": [], "rewards": [], "dones": [], "obs": []}'),
         ("unlike.jsonl", f"{BATCH}\n{BATCH.replace('[[1]]', '[[1, 2]]')}".encode()),
+        ("huge.jsonl", BATCH.replace("[0]", f"[{2**63}]").encode()),
         ("no.hdf5", b"\x89HDF\r\n\x1a\n"),
     ],
 )
 def test_damaged_files_are_one_line(tmp_path, capsys, name, content):
     (tmp_path / name).write_bytes(content)
     assert name in refused(capsys, "convert", tmp_path / name, "--to", tmp_path / "a")
+
+
+def test_a_state_that_only_ends_episodes_is_one_of_those_that_are_guessed(tmp_path, capsys):
+    columns = {"actions": [0, 1], "rewards": [0.0, 1.0], "terminals": [False, True]}
+    np.savez(tmp_path / "lake.npz", observations=[0, 3], next_observations=[3, 15], **columns)
+    assert main(["convert", str(tmp_path / "lake.npz"), "--to", str(tmp_path / "new")]) == 0
+    found = read(tmp_path / "new")
+    assert found.observation_space == spaces.Discrete(16) and found.observation.tolist() == [0, 3, 15]
+    check_values(found, "new")
+
+
+def test_a_batch_that_lacks_a_column_of_its_episodes_first_is_named(tmp_path, capsys):
+    (tmp_path / "lacks.jsonl").write_text(BATCH.replace("}", ', "new_obs": [[2]]}') + f"\n{BATCH}\n")
+    said = refused(capsys, "convert", tmp_path / "lacks.jsonl", "--to", tmp_path / "a")
+    assert "its batches have unlike columns" in said
 
 
 def test_an_array_and_a_dump_of_no_episode_are_no_data(tmp_path, capsys):

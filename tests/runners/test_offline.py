@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 
+import gymnasium
 import numpy as np
 import own_data
 import pytest
@@ -15,12 +17,14 @@ from small_runs import train
 import rl
 from rl.cli import main
 from rl.data.dataset import Dataset, read, write
+from rl.data.summary import summary
 from rl.envs.of_data import data_hint, with_environment
+from rl.envs.rewards import get_reward_augmentation
 from rl.envs.wrappers import with_previous
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
-from rl.runners.from_data import alike, checked_data, fingerprint
-from rl.runners.offline import build_offline, running_returns
+from rl.runners.from_data import alike, augmented_data, checked_data, fingerprint
+from rl.runners.offline import agent_for, build_offline, observe_data, running_returns
 
 OFFLINE = {"memory": "dataset", "batch_size": 32, "model.hidden": (16,), "updates_per_iteration": 5}
 RUN = OFFLINE | {"train_steps": 200, "log_period": 50, "eval_period": 100, "compile": "graph"}
@@ -103,6 +107,31 @@ def test_statistics_are_those_of_the_data(cartpole, build):
     np.testing.assert_allclose(moments.variance.numpy(), [returns.var()], rtol=1e-4)
 
 
+def test_statistics_of_many_rows_are_as_good_as_those_of_few():
+    """A float32 sum of all rows loses digits: this variance came out 1.7."""
+    count, flags = 300_000, np.zeros(299_999, bool)
+    seen = np.random.default_rng(0).normal(1000.0, 1.0, (count, 4)).astype(np.float32)
+    spaces_ = spaces.Box(-np.inf, np.inf, (4,), np.float32), spaces.Discrete(2)
+    columns = seen, flags.astype(np.int32), np.zeros(count - 1, np.float32), flags, flags
+    data = Dataset(*columns, np.array([count - 1]), *spaces_)
+    own = {"memory": "dataset", "data": "here", "normalize_observation": True, "model.hidden": (4,)}
+    agent = agent_for(resolve("dqn", own), data, 0)
+    observe_data(SimpleNamespace(agent=agent, reward_scale=None), data)
+    np.testing.assert_allclose(agent.encoder.mean.numpy(), seen.mean(0, np.float64), atol=0.01)
+    np.testing.assert_allclose(agent.encoder.variance.numpy(), seen.var(0, np.float64), rtol=1e-3)
+    assert int(agent.encoder.count) == count
+
+
+def test_data_of_integer_boxes_are_refused_as_their_environments_are():
+    actions = spaces.Box(0, 5, (2,), np.int64)
+    flags, action = np.array([False, True]), np.array([[1, 2], [5, 0]], np.int32)
+    columns = np.zeros((3, 1), np.float32), action, np.ones(2, np.float32), flags, ~flags & flags
+    data = Dataset(*columns, np.array([2]), spaces.Box(-1.0, 1.0, (1,)), actions)
+    for name in ("bc", "td3_bc", "iql"):
+        with pytest.raises(UsageError, match=r"the data in here: actions .* are integers: make them a Multi"):
+            agent_for(resolve(name, {"data": "here"}), data, 0)
+
+
 def test_rewards_are_scaled_so_that_returns_span_what_is_asked(cartpole):
     raw, scaled = (
         read(cartpole),
@@ -110,6 +139,24 @@ def test_rewards_are_scaled_so_that_returns_span_what_is_asked(cartpole):
     )
     assert scaled.returns.max() - scaled.returns.min() == pytest.approx(10.0, rel=1e-5)
     np.testing.assert_allclose(scaled.reward, 10.0 / (raw.returns.max() - raw.returns.min()), rtol=1e-6)
+
+
+def test_data_beside_what_is_played_have_rewards_of_the_same_augmentation(cartpole, build):
+    own = {"memory": "uniform", "data": cartpole, "reward_augmentation": "scale:0.25", "n_step": 1}
+    runner = build("dqn_cartpole", **own)
+    np.testing.assert_array_equal(runner.iteration.memory.data._columns.reward, 0.25 * read(cartpole).reward)
+    assert int(runner.fingerprint.variable.numpy()) == fingerprint(read(cartpole))
+    # Two episodes, of which the first terminates: what is there has no potential.
+    spaces_ = spaces.Box(-9.0, 9.0, (2,), np.float32), spaces.Discrete(3)
+    seen = np.float32([[0, 0], [0.1, 0], [0.2, 0], [0, 0], [-0.5, 0.1]])
+    ends, reward = np.array([False, True, True]), np.float32([-1, -2, -4])
+    columns = seen, np.zeros(3, np.int32), reward, ends & [True, True, False], ends & [False, False, True]
+    data = Dataset(*columns, np.array([2, 1]), *spaces_)
+    phi = 10.0 * (abs(seen[:, 0] + np.pi / 6) + 10.0 * abs(seen[:, 1]))
+    wanted = [-1 + 0.9 * phi[1] - phi[0], -2 - phi[1], -4 + 0.9 * phi[4] - phi[3]]
+    found = augmented_data(data, get_reward_augmentation("mountain_car_default"), 0.9)
+    np.testing.assert_allclose(found.reward, wanted, rtol=1e-5)
+    assert found.reward.dtype == np.float32 and augmented_data(data, None, 0.9) is data
 
 
 def test_observations_tell_the_step_before_where_that_is_asked_for(tmp_path):
@@ -159,6 +206,18 @@ def test_wrappers_that_data_name_are_asked_for_and_other_options_are_told(tmp_pa
     assert "recorded on Pendulum-v1 with {'env_kwargs': {'g': 1.0}, 'env_wrappers': ['odd:Scaled']}" in told
     assert "here it has {'env_kwargs': {}}" in told
     assert data_hint(resolve("td3_bc", {"data": str(tmp_path / "first"), "env": "Pendulum-v1"})) is None
+
+
+def test_options_that_minaris_metadata_say_are_those_of_the_evaluation(tmp_path):
+    data = own_data.play(tmp_path / "first", "CartPole-v1", episodes=1)
+    made = gymnasium.make("FrozenLake-v1", is_slippery=False, render_mode="rgb_array")
+    write(tmp_path / "data", dataclasses.replace(data, metadata={"env_spec": made.spec.to_json()}))
+    hparams = with_environment(resolve("dqn", RUN | {"data": str(tmp_path / "data")}))
+    assert (hparams.env, hparams.env_kwargs) == ("FrozenLake-v1", {"is_slippery": False})
+    assert data_hint(hparams) is None
+    told = data_hint(resolve("dqn", RUN | {"data": str(tmp_path / "data"), "env": "FrozenLake-v1"}))
+    assert "recorded on FrozenLake-v1 with {'env_kwargs': {'is_slippery': False}}" in told
+    assert "FrozenLake-v1 {" + '"is_slippery": false}' in summary(tmp_path / "data")[0]
 
 
 def test_actions_of_other_limits_are_no_data_of_an_environment():
