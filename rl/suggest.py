@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rl.agents.algos.registry import action_spaces_of
-from rl.envs.agents import VIEWS
+from rl.envs.agents import VIEWS, OfAgents
 from rl.envs.make import chosen_backend, eval_envs_of
 from rl.errors import UsageError
+from rl.hparams.es import ESHParams
 from rl.hparams.hints import picture_hint
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import named
+from rl.hparams.vdn import VDNHParams
 from rl.listing import print_tables, registry_of
 from rl.report.video import headless_setup
 from rl.spaces import ACTION_MASK, check_action_space
@@ -106,6 +108,7 @@ def _fitting(env_id: str, generic: list[tuple[str, HParams]]) -> tuple[list[tupl
     """Returns the sets whose algorithms act in the environment, and what is to be said of its pictures."""
     headless_setup()
     spaces: dict[str, Any] = {}  # view -> (observation space, action space)
+    team: OfAgents | None = None
     refusal: UsageError | None = None
     for view in VIEWS:
         hparams = next(each for _, each in generic if each.view == view).thawed()
@@ -116,14 +119,16 @@ def _fitting(env_id: str, generic: list[tuple[str, HParams]]) -> tuple[list[tupl
             refusal = refusal or error
             continue
         env.close()
-        if view != VIEWS[0] and env.agents == 1:  # for algorithms of many
+        parts = getattr(env.observation_space, "spaces", None) or {}
+        team = next((each for each in parts.values() if isinstance(each, OfAgents)), None)
+        if view != VIEWS[0] and team is None:  # for algorithms of many
             continue
         spaces[view] = env.observation_space, env.action_space
     if not spaces and refusal is not None:
         raise refusal
     found, hint = [], None
     for name, hparams in generic:
-        if hparams.view not in spaces:
+        if hparams.view not in spaces or (team is not None and _refuses(hparams, team)):
             continue
         try:
             check_action_space(hparams, action_spaces_of(hparams.algo), spaces[hparams.view][1])
@@ -135,6 +140,11 @@ def _fitting(env_id: str, generic: list[tuple[str, HParams]]) -> tuple[list[tupl
         hparams.env = env_id
         hint = hint or picture_hint(hparams, spaces[hparams.view][0])
     return found, hint
+
+
+def _refuses(hparams: HParams, team: OfAgents) -> bool:
+    """Says whether an algorithm refuses agents: it compares parameters, or they have no value as a team."""
+    return isinstance(hparams, ESHParams) or (isinstance(hparams, VDNHParams) and not team.cooperative)
 
 
 def _first(fitting: list[tuple[str, HParams]]) -> str:

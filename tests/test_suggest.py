@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rl import suggest
 from rl.cli import main
 
@@ -39,6 +41,17 @@ def test_another_environment_gets_the_sets_of_algorithms_that_act_in_it(capsys):
     assert "world_models" not in found  # Taxi says which actions are legal
     assert found.index("vpg") < found.index("cql_discrete")  # which needs data
     assert command == "python train.py --hparams ppo --env Taxi-v4"
+
+
+@pytest.mark.parametrize(
+    ("env_id", "value_of_a_team"), [("simple_tag_v3", False), ("simple_spread_v3", True)]
+)
+def test_many_agents_get_the_algorithms_that_see_them_together(capsys, env_id, value_of_a_team):
+    pytest.importorskip("pettingzoo")
+    assert main(["--suggest", f"pettingzoo:mpe2.{env_id}"]) == 0
+    found = set(names(capsys)[0])
+    assert {"ppo", "mappo", "maddpg"} <= found and not {"es", "ars"} & found  # which are refused
+    assert ({"vdn", "qmix"} <= found) == value_of_a_team == bool({"vdn", "qmix"} & found)
 
 
 def test_an_unknown_environment_gets_the_nearest_names(capsys):

@@ -19,10 +19,12 @@ def agents_of(space: spaces.Space, hparams: HParams, part: str) -> OfAgents:
     """Returns the part of an observation space that says who the agents are.
 
     Raises:
-        UsageError: the environment is not of many agents.
+        UsageError: the environment is not of many agents, or all there is are data.
     """
     found = space.spaces.get(part) if isinstance(space, spaces.Dict) else None
     if not isinstance(found, OfAgents):
+        if hparams.offline:
+            raise UsageError(f"{hparams.algo} learns while it plays: data do not say who the agents are")
         raise UsageError(
             f"{hparams.algo} is for environments of many agents, and {hparams.env} has one: take dqn or ppo"
         )
@@ -56,12 +58,14 @@ def groups_of(hparams: HParams, space: spaces.Space) -> list[str]:
     those of file names; the first pattern that matches an agent's name gives its group.
 
     Raises:
-        UsageError: there is one agent; an item that is none; a pattern that fits no agent; an agent that
-            fits no pattern.
+        UsageError: there is one agent, or all there is are data; an item that is none; a pattern that fits no
+            agent; an agent that fits no pattern.
     """
     wrong = f"hparam policies={hparams.policies!r}"
     agents = space.spaces.get("agent") if isinstance(space, spaces.Dict) else None
     if not isinstance(agents, OfAgents):
+        if hparams.offline:
+            raise UsageError(f"{wrong}: data do not say who the agents are: leave it out")
         what = (
             "is played by one agent" if hparams.view != "joint" else f"has one network under {hparams.algo}"
         )

@@ -96,8 +96,6 @@ def without_waste(env: Any) -> Any:
 def is_cooperative(env_id: str, env: Any) -> bool:
     """Says whether the sum of rewards is what all agents of an environment are after. env: of
     `make_parallel`."""
-    from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper as by_turns
-
     said = getattr(getattr(env, "unwrapped", env), "cooperative", None)
     if said is not None:
         return bool(said)
@@ -107,7 +105,15 @@ def is_cooperative(env_id: str, env: Any) -> bool:
             return True
         if parts[-1] in OPPOSED or OPPOSED_FAMILY in parts:
             return False
-    return not isinstance(env, by_turns)
+    return not is_by_turns(env)
+
+
+def is_by_turns(env: Any) -> bool:
+    """Says whether one agent acts at a time, the attribute `aec_env.agent_selection`. env: of
+    `make_parallel`."""
+    from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
+
+    return isinstance(env, turn_based_aec_to_parallel_wrapper)
 
 
 def _maker(env_id: str, pettingzoo: Any) -> tuple[str, Callable[..., Any]]:

@@ -24,6 +24,7 @@ from rl.envs.pettingzoo_envs import (
     common_action_space,
     common_observation_space,
     flat,
+    is_by_turns,
     is_cooperative,
     make_parallel,
 )
@@ -98,6 +99,7 @@ class TeamEnvs:
         own = getattr(first, "state_space", None)
         self.state_space = flat(own) if isinstance(own, spaces.Box) else None
         self._state_shape = state_space(self).shape
+        self._by_turns = is_by_turns(first)
         self._alive = np.ones((num_envs, len(names)), np.bool_)
         self.at = 0  # the environment that was stepped last
         self._over = np.zeros(num_envs, np.bool_)
@@ -180,6 +182,7 @@ class TeamEnvs:
     def _show(self, b: int, step: TeamStep, observations: dict, infos: dict, can_act: np.ndarray) -> None:
         """Writes what environment b shows into row b; can_act: [A] bool, others may take the first action
         alone."""
+        mover = self.envs[b].aec_env.agent_selection if self._by_turns else None
         for a, (name, part) in enumerate(zip(self.agent_names, self._parts, strict=True)):
             mask = None
             if name in observations:
@@ -192,6 +195,8 @@ class TeamEnvs:
             if step.legal is not None:
                 count = self._counts[a]
                 idle = name not in observations or not can_act[a] or (mask is not None and not np.any(mask))
+                # Some games (of cards, say) show the mask of who is on turn to all.
+                idle |= self._by_turns and self._alive[b, a] and name != mover
                 step.legal[b, a, : 1 if idle else count] = 1 if idle or mask is None else mask
         if self.state_space is not None:
             step.state[b] = np.asarray(self.envs[b].state(), np.float32).ravel()
@@ -206,6 +211,11 @@ class _TeamHost(HostEnv):
 
     def __init__(self, team: TeamEnvs) -> None:
         self.team, self.fps = team, team.fps
+
+    @property
+    def at(self) -> int:
+        """See `HostEnv.at`."""
+        return self.team.at
 
     def render(self) -> np.ndarray:
         """Returns what the first environment draws."""

@@ -77,6 +77,11 @@ EFFECTS = (
     Effect(_SEQUENCES, _memory("sequence", "dataset"), "model.name=lstm or gru"),
     Effect(_PRIORITIES, _prioritizes, "prioritized=true"),
     Effect(("data_chunk",), _memory("dataset"), "memory=dataset"),
+    Effect(
+        ("previous_action_reward",),
+        lambda hparams: hparams.algo != "maddpg",  # whose networks read what agents observe, nothing else
+        "another algorithm, such as qmix or ppo",
+    ),
     Effect(("start_which",), lambda hparams: bool(hparams.start_from), "start_from=RUN"),
     Effect(_EPSILON, _takes_epsilon, "act_select=epsilon_greedy"),
     Effect(_PER_WORKER, _act_select("per_worker_epsilon"), "act_select=per_worker_epsilon"),

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny_team
+from gymnasium import spaces
 from marked import few
 
 from rl.agents.algos.registry import get_algo
+from rl.agents.groups import agents_of, groups_of
 from rl.envs.agents import row_space
 from rl.envs.registry import registry as envs
 from rl.errors import UsageError
@@ -116,6 +118,15 @@ def test_networks_with_memory_keep_a_state_for_each_group(build):
 def test_groups_that_do_not_fit_the_agents_are_one_line(build, algo, policies, message):
     with pytest.raises(UsageError, match=message):
         build(algo, env=tiny_team.ENV_ID, policies=policies)
+
+
+def test_from_data_alone_one_line_says_that_they_do_not_tell_who_the_agents_are():
+    data = {"env": tiny_team.ENV_ID, "memory": "dataset", "data": "DIR"}
+    rows = spaces.Dict({name: spaces.Box(0.0, 1.0, (2,), np.float32) for name in ("agent", "alive")})
+    with pytest.raises(UsageError, match="data do not say who the agents are: leave it out"):
+        groups_of(resolve("dqn", data | {"policies": "independent"}), rows)
+    with pytest.raises(UsageError, match="qmix learns while it plays: data do not say who the agents are"):
+        agents_of(rows, resolve("qmix", data), "alive")
 
 
 def test_groups_are_for_many_agents_and_algorithms_with_networks_of_groups(build):

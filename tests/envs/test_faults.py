@@ -94,6 +94,7 @@ def test_a_step_that_failed_has_paid_nothing_to_any_agent_of_a_team():
     failed, reward, _, truncated = env.step(action)
     assert failed["state"].tolist() == well["state"].tolist() and truncated.tolist() == [True]
     assert failed["reward"].tolist() == [[0.0, 0.0, 0.0]] and reward.tolist() == [0.0]
+    assert env.told[0].startswith("leaving_team: environment 0 of 1, step 2:")
     env.close()
 
 

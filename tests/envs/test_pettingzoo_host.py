@@ -15,6 +15,7 @@ from gymnasium import spaces
 from leaving_team import Leaving
 from mpe2 import simple_tag_v3
 from pettingzoo.classic import rps_v2
+from pettingzoo.classic.tictactoe import tictactoe
 from pettingzoo.utils.conversions import aec_to_parallel_wrapper, parallel_to_aec_wrapper
 
 from rl.envs import make_env, make_eval_envs
@@ -183,6 +184,16 @@ def test_a_game_by_turns_lets_idle_players_pass_by_their_first_action() -> None:
         np.testing.assert_array_equal(reward, rewards)
         assert terminated.all() == (move == 2)
         assert not truncated.any()
+
+
+def test_idle_players_pass_where_a_game_shows_the_movers_mask_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tictactoe.raw_env._get_mask
+    monkeypatch.setattr(tictactoe.raw_env, "_get_mask", lambda self, _: own(self, self.agent_selection))
+    rows = RowsHost(TeamEnvs(TICTACTOE, 1))
+    np.testing.assert_array_equal(rows.reset(0)["action_mask"], [np.ones(9), np.eye(9)[0]])
+    np.testing.assert_array_equal(
+        rows.step(np.array([3, 0]))[0]["action_mask"], [np.eye(9)[0], 1 - np.eye(9)[3]]
+    )
 
 
 def test_unequal_boxes_of_actions_are_as_wide_as_the_widest() -> None:

@@ -19,6 +19,7 @@ FOUND = [  # set, what is given, which of it does nothing, what gives it an effe
     ("ddpg", {"data_chunk": 1000}, "data_chunk", {"memory": "dataset", "data": "DIR"}),
     ("vdn", {"burn_in": 4, "unroll_length": 20}, "burn_in, unroll_length", {"model.name": "gru"}),
     ("r2d2", {"prioritized": False, "priority_eta": 0.5}, "priority_eta", {"prioritized": True}),
+    ("maddpg", {"previous_action_reward": True}, "previous_action_reward", {"previous_action_reward": False}),
     ("ppo", {"start_which": "best"}, "start_which", {"start_from": "runs/before"}),
     ("td3", {"ou_theta": 0.2}, "ou_theta", {"act_select": "ou_noise"}),
     ("dqn", {"noisy_sigma": 0.3}, "noisy_sigma", {"noisy": True}),
