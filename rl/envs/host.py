@@ -25,7 +25,7 @@ Told = Callable[[int, Any], None]  # called with an environment's number and a s
 class HostEnv(Protocol):
     """B environments stepped together on the host; adapters derive from it.
 
-    The spaces are those of one environment, as the agent sees them: floats are float32, Discrete actions
+    The spaces are those of one environment, as the agent sees them: floats are float32, discrete actions
     start at 0. Arrays that were returned are never written to again.
     """
 
@@ -182,7 +182,7 @@ def observation_view(space: spaces.Space) -> spaces.Space:
 
 
 def action_view(space: spaces.Space) -> spaces.Space:
-    """Returns `space` as agents see it: float Boxes are float32, Discrete starts at 0.
+    """Returns `space` as agents see it: float Boxes are float32, Discrete and MultiDiscrete start at 0.
 
     Raises:
         UsageError: the space has no fixed shape.
@@ -193,6 +193,8 @@ def action_view(space: spaces.Space) -> spaces.Space:
         return _float32_box(space)
     if isinstance(space, spaces.Discrete):
         return spaces.Discrete(int(space.n))
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(space.nvec, dtype=space.dtype)
     if isinstance(space, spaces.Dict):
         return spaces.Dict({key: action_view(each) for key, each in space.spaces.items()})
     if isinstance(space, spaces.Tuple):

@@ -53,7 +53,8 @@ def previous_action_space(space: spaces.Space) -> spaces.Space:
     if isinstance(space, spaces.MultiDiscrete):
         return spaces.MultiDiscrete(space.nvec + 1)
     if isinstance(space, spaces.Box):
-        return spaces.Box(np.minimum(space.low, 0), np.maximum(space.high, 0), dtype=space.dtype)
+        # With its shape: bounds of a Box of one number, of shape (), come out as numbers, which have none.
+        return spaces.Box(np.minimum(space.low, 0), np.maximum(space.high, 0), space.shape, space.dtype)
     if isinstance(space, spaces.Dict):
         return spaces.Dict({key: previous_action_space(each) for key, each in space.spaces.items()})
     if isinstance(space, spaces.Tuple):

@@ -102,9 +102,7 @@ EFFECTS = (
         ("lr_decay_rate",), lambda hparams: hparams.lr_schedule == "exponential", "lr_schedule=exponential"
     ),
     Effect(("lr_power",), lambda hparams: hparams.lr_schedule == "polynomial", "lr_schedule=polynomial"),
-    Effect(
-        ("adam_epsilon",), lambda hparams: hparams.optimizer.startswith("adam"), "optimizer=adam or adamw"
-    ),
+    Effect(("adam_epsilon",), lambda hparams: hparams.optimizer != "sgd", "optimizer=adam, adamw or rmsprop"),
     Effect(
         ("model.value_hidden",),
         _values_apart,

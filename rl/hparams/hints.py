@@ -32,6 +32,7 @@ def hints(hparams: Any) -> list[str]:
         _all_random,
         _target_stays,
         _no_phase,
+        _advantages_vanish,
         _support,
         _hardly_stopped,
         _normalises_apart,
@@ -215,6 +216,22 @@ def _no_phase(hparams: Any) -> str | None:
     return (
         f"no auxiliary phase will come: policy_iterations={needed}, and train_steps={hparams.train_steps} "
         f"make {made} rollouts: lower it, or train longer"
+    )
+
+
+def _advantages_vanish(hparams: Any) -> str | None:
+    """Says that the advantage of a single step is 0 once the mean has been taken off."""
+    if not getattr(hparams, "normalize_advantage", False):
+        return None
+    parts = 1
+    if hasattr(hparams, "clip_range"):  # PPO and related algorithms, which do so in each part of a rollout
+        parts = hparams.minibatches * (hparams.microbatches if hparams.grad_comp == "accumulate" else 1)
+    if hparams.num_envs * hparams.rollout_length > parts:
+        return None
+    return (
+        f"the policy will not learn: normalize_advantage=true takes the mean off the advantages of "
+        f"{'a minibatch' if parts > 1 else 'a rollout'}, which has a single step: make it larger, or take "
+        "normalize_advantage=false"
     )
 
 

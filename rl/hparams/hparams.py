@@ -147,7 +147,8 @@ class HParams(Checked):
     lr_end: Coefficient = 0.0  # linear, polynomial, cosine: learning rate at the end of training
     lr_decay_rate: Annotated[float, Field(gt=0, le=1)] = 0.1  # exponential: last / first learning rate
     lr_power: PositiveFloat = 2.0  # polynomial: the power
-    adam_epsilon: PositiveFloat = 1e-5  # adam, adamw: added to the root of the second moment
+    # adam, adamw: added to the root of the second moment; rmsprop: to that moment, under the root
+    adam_epsilon: PositiveFloat = 1e-5
     # optimizer=adamw: every step takes lr * weight_decay of the weights of layers (kernels) off, of nothing
     # else. grad_comp=evolution with other optimizers: this times all parameters is added to the gradient.
     weight_decay: Coefficient = 0.0

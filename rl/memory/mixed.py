@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from rl.errors import UsageError
@@ -54,10 +55,23 @@ class Mixed:
 
     def sample(self, seed: Tensor, step: Tensor) -> Batch:
         """Draws a batch of `batch_size` transitions, first those of the replay memory, then those of the
-        data. seed: int32 [2]; step: environment steps so far."""
+        data. With priorities, sample weights are (N P(i))^-beta of each part over the largest of both.
+
+        seed: int32 [2]; step: environment steps so far.
+        """
         played_seed, data_seed = random.split(seed, 2)
         data = self.data.sample(data_seed, step)._replace(next_action=())
         played = self.played.sample(played_seed, step)
+        trees: list[Any] = [getattr(each, "tree", None) for each in (self.played, self.data)]
+        if all(each is not None for each in trees):
+            # Each part divided by its own largest weight: all are to be divided by that of the batch.
+            pairs = zip(trees, (played, data), strict=True)
+            largest = tf.stack([tree.largest_weight(part.index, step) for tree, part in pairs])
+            share = largest / tf.maximum(tf.reduce_max(largest), np.finfo(np.float32).tiny)
+            played, data = (
+                part._replace(sample_weight=part.sample_weight * share[i])
+                for i, part in enumerate((played, data))
+            )
         batch: Batch = tf.nest.map_structure(lambda x, y: tf.concat([x, y], 0), played, data)
         return batch
 

@@ -69,17 +69,30 @@ class Priorities(SumTree):
             `importance_sampling_exponent` to `importance_sampling_exponent_end` over `train_steps`. Weight
             and mask are 0 only while there is nothing to sample.
         """
-        hparams = self.hparams
         index, leaf = self.sample(seed, count)  # [N], [N]
         valid = leaf > 0
-        start, end = hparams.importance_sampling_exponent, hparams.importance_sampling_exponent_end
-        beta = schedules.linear(step, start, end, hparams.train_steps)
+        beta = self._beta(step)
         # The least likely leaf has the largest weight, so N cancels. The total does not cancel if several
         # learners draw from trees of their own.
         chance = leaf / tf.maximum(self.total(), np.finfo(np.float32).tiny)  # [N]
         least = replicas.smallest(tf.reduce_min(tf.where(valid, chance, np.inf)))
         sample_weight = tf.where(valid, (least / tf.where(valid, chance, 1.0)) ** beta, 0.0)
         return index, sample_weight, tf.cast(valid, tf.float32)
+
+    def largest_weight(self, index: Tensor, step: Tensor) -> Tensor:
+        """Returns the largest (N P(i))^-beta of the leaves `index` that `draw` drew at `step`, by which it
+        divided all; N: how many leaves may be drawn. Float32 scalar, 0 where there were none."""
+        leaf = self.get(index)
+        least = tf.reduce_min(tf.where(leaf > 0, leaf, np.inf))
+        number = tf.reduce_sum(tf.cast(self._levels[0].read_value() > 0, tf.float32))
+        ratio = tf.where(number > 0, number * least / self.total(), np.inf)
+        return ratio ** -self._beta(step)
+
+    def _beta(self, step: Tensor) -> Tensor:
+        """The exponent of sample weights at `step`."""
+        hparams = self.hparams
+        start, end = hparams.importance_sampling_exponent, hparams.importance_sampling_exponent_end
+        return schedules.linear(step, start, end, hparams.train_steps)
 
     def update(self, index: Tensor, priorities: Tensor) -> None:
         """Gives the leaves `index` [N] the priorities [N], usually absolute TD errors.

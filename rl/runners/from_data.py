@@ -17,7 +17,6 @@ from rl.data.spaces import map_parts
 from rl.envs.of_data import telling
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
-from rl.ops.distributions import parameter_count
 from rl.parallel.devices import Devices
 from rl.spaces import space_spec
 
@@ -132,12 +131,11 @@ def check_same_spaces(hparams: HParams, of_data: Sequence[Any], of_env: Sequence
 
 
 def alike(one: spaces.Space, other: spaces.Space, acts: bool = False) -> bool:
-    """Says whether networks for one space fit the other: the same tensors and numbers of discrete values; for
-    action spaces (`acts`) also the same finite bounds of a Box."""
+    """Says whether networks for one space fit the other: the same tensors, of the same discrete values, which
+    agents' actions (`acts`) count from 0; for these also the same finite bounds of a Box."""
 
     def looks(space: spaces.Space) -> Any:
-        discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
-        return space_spec(space), parameter_count(space) if discrete else None
+        return space_spec(space), _discrete_values(space, acts)
 
     if looks(one) != looks(other):
         return False
@@ -145,3 +143,16 @@ def alike(one: spaces.Space, other: spaces.Space, acts: bool = False) -> bool:
         return True
     limits = [(one.low, other.low), (one.high, other.high)]
     return all(np.allclose(*pair) for pair in limits if np.isfinite(pair).all())
+
+
+def _discrete_values(space: spaces.Space, acts: bool) -> Any:
+    """Returns how many values each discrete number of a space has, and the first of them; None for what is
+    not discrete."""
+    if isinstance(space, spaces.Dict):
+        return {key: _discrete_values(each, acts) for key, each in space.items()}
+    if isinstance(space, spaces.Tuple):
+        return [_discrete_values(each, acts) for each in space.spaces]
+    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return None
+    count = space.n if isinstance(space, spaces.Discrete) else space.nvec
+    return np.array(count).tolist(), None if acts else np.array(space.start).tolist()

@@ -11,6 +11,7 @@ from walked import save_restore_and_repeat, state
 
 from rl.agents.curiosity import ICM, RND, Moves, make_curiosity
 from rl.cli import main
+from rl.envs.host import action_view
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.ops import random
@@ -111,6 +112,13 @@ def test_icm_rewards_what_its_forward_model_missed(action_space):
     np.testing.assert_allclose(rewarded.reward[:, 0], 1.0 + 0.3 * error, rtol=1e-4)
     loss = (0.2 * error + 0.8 * nll * [1, 1, 1, 0, 1]).sum() / 4
     np.testing.assert_allclose(metrics["curiosity_loss"], loss, rtol=1e-4)
+
+
+def test_icm_tells_actions_apart_from_whatever_number_the_environment_counts_them():
+    found = module("icm", action_view(spaces.MultiDiscrete([3, 2], start=[10, -7])))
+    action = tf.constant([[0, 0], [0, 1], [2, 1]])  # an agent's count from 0
+    rows = tf.ones([3, 3])
+    assert len(set(found.bonus(Moves(rows, action, rows, tf.ones([3]))).numpy().tolist())) == 3
 
 
 @pytest.mark.parametrize("kind", ["icm", "rnd"])

@@ -173,6 +173,8 @@ def test_the_space_of_previous_actions_holds_the_zeros_that_mean_none() -> None:
         np.float32([0.0, -3.0]), np.float32([2.0, 0.0]), dtype=np.float32
     )
     assert previous_action_space(spaces.MultiDiscrete([2, 5])) == spaces.MultiDiscrete([3, 6])
+    number = spaces.Box(1.0, 2.0, (), np.float32)
+    assert previous_action_space(number) == spaces.Box(0.0, 2.0, (), np.float32)
 
 
 def test_a_part_of_the_same_name_is_not_overwritten() -> None:

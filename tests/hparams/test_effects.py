@@ -41,6 +41,7 @@ FOUND = [  # set, what is given, which of it does nothing, what gives it an effe
     ("ppo", {"lr_decay_rate": 0.5}, "lr_decay_rate", {"lr_schedule": "exponential"}),
     ("ppo", {"lr_power": 3.0}, "lr_power", {"lr_schedule": "polynomial"}),
     ("ppo", {"adam_epsilon": 1e-3, "optimizer": "sgd"}, "adam_epsilon", {"optimizer": "adamw"}),
+    ("ppo", {"adam_epsilon": 1e-3, "optimizer": "sgd"}, "adam_epsilon", {"optimizer": "rmsprop"}),
     (
         "ppo",
         {"model.value_hidden": (256,), "model.shared": True},

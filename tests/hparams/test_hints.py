@@ -157,6 +157,23 @@ def test_a_run_of_random_actions_alone_is_told():
     assert hints(resolve("sac", overrides | {"random_steps": 4_999})) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [
+        ("ppo", {"minibatches": 8}, "a minibatch"),
+        ("appo", {"minibatches": 1, "num_envs": 1, "rollout_length": 1}, "a rollout"),
+        ("ppo", {"minibatches": 4, "grad_comp": "accumulate", "microbatches": 2}, "a minibatch"),
+        ("ppo", {"minibatches": 4}, None),
+        ("ppo", {"minibatches": 8, "normalize_advantage": False}, None),
+        ("trpo", {"minibatches": 8}, None),  # parts of the value's alone
+    ],
+)
+def test_advantages_of_single_steps_are_told(name, given, told):
+    shape = {"env": "CartPole-v1", "num_envs": 2, "rollout_length": 4, "train_steps": 64}
+    found = [each for each in hints(resolve(name, shape | given)) if "the policy will not learn" in each]
+    assert len(found) == (told is not None) and all(f"of {told}, which has a single step" in x for x in found)
+
+
 @pytest.mark.parametrize("name", ["c51", "rainbow"])
 def test_a_support_that_nobody_chose_is_told(name):
     env = {"env": "Acrobot-v1", "target_update_period": 1, "normalize_reward": False}

@@ -61,6 +61,23 @@ def test_each_part_gets_its_own_priorities():
     assert {"data/largest_leaf", "largest_leaf"} <= made.variables.keys()
 
 
+def test_the_smallest_priority_of_one_part_does_not_make_the_whole_part_count_less():
+    """Sample weights are (N P)^-beta of each part, over the largest of the whole batch."""
+    made = memory(Prioritized, prioritized=True, priority_exponent=1.0, importance_sampling_exponent=0.5)
+    play(made)
+    made.data.tree.set(tf.range(8), tf.constant([0.5] * 4 + [5.0] * 4))
+    batch = made.sample(random.key(0), ZERO)  # one of the least likely among them
+    leaves = [part.tree.leaves() for part in (made.played, made.data)]
+    index = batch.index.numpy()
+    likely = [
+        each[of] / each.sum() * (each > 0).sum()
+        for each, of in zip(leaves, (index[:4], index[4:]), strict=True)
+    ]
+    expected = np.concatenate(likely) ** -0.5
+    np.testing.assert_allclose(batch.sample_weight, expected / expected.max(), rtol=1e-5)
+    assert expected[:4].max() < expected[4:].max()  # the largest is of the data
+
+
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_a_part_that_is_nothing_is_refused(share):
     with pytest.raises(UsageError, match="both need some"):

@@ -226,6 +226,15 @@ def test_actions_of_other_limits_are_no_data_of_an_environment():
     assert alike(box, half)  # as observations
 
 
+def test_discrete_numbers_of_other_values_are_of_no_data_of_an_environment():
+    one, two, parts = spaces.Discrete, spaces.MultiDiscrete, spaces.Dict
+    assert not alike(two([2, 4]), two([4, 2]), acts=True)  # six logits, for other values
+    assert alike(two([2, 4], start=[1, 0]), two([2, 4]), acts=True)  # agents count from 0
+    assert not alike(one(3, start=1), one(3))  # observations are as the environment counts them
+    assert not alike(parts(a=one(3)), parts(a=one(5))) and alike(parts(a=one(3)), parts(a=one(3)))
+    assert not alike(spaces.Tuple([two([2, 3])]), spaces.Tuple([two([3, 2])]))
+
+
 def test_without_an_environment_nothing_is_evaluated(tmp_path, capsys, caplog, monkeypatch):
     """As a stranger's data may be: only who trains knows what they are good for."""
     data = own_data.play(tmp_path / "first", "CartPole-v1", episodes=3)
