@@ -20,6 +20,7 @@ from rl.report.video import Preview
 from rl.storage.files import failure, fsync_path, patiently, read_text, reason, set_aside, write_text_atomic
 
 PERF = "perf/"  # metrics that are not reproducible (rates, times); they have a file of their own
+_STEP = "step"  # the first column of a table
 _BAD_NAME = re.compile(r'[,"\r\n]|^\s*$')
 _log = logging.getLogger("rl.logger")
 
@@ -173,8 +174,9 @@ class MetricsTable:
         """Writes one row. Raises UsageError when it cannot be written (Unavailable where that may pass),
         ValueError for a bad name."""
         new = sorted(cells.keys() - set(self._columns))
-        if bad := [name for name in new if _BAD_NAME.search(name)]:
-            raise ValueError(f"a metric cannot be named {bad[0]!r}: no commas, quotes or line ends")
+        if bad := [name for name in new if name == _STEP or _BAD_NAME.search(name)]:
+            why = "that is the first column" if bad[0] == _STEP else "no commas, quotes or line ends"
+            raise ValueError(f"a metric cannot be named {bad[0]!r}: {why}")
         columns = self._columns + new
         row = ",".join([str(int(step)), *(cells.get(name, "") for name in columns)]) + "\n"
         try:
@@ -214,7 +216,7 @@ class MetricsTable:
         # Not splitlines, which takes more characters for ends of lines than a table has.
         lines = read_text(self.path).removesuffix("\n").split("\n")[1:] if self._columns else []
         empty = "," * (len(columns) - len(self._columns))
-        text = ",".join(["step", *columns]) + "\n" + "".join(f"{line}{empty}\n" for line in lines) + row
+        text = ",".join([_STEP, *columns]) + "\n" + "".join(f"{line}{empty}\n" for line in lines) + row
         self.close()
         write_text_atomic(self.path, text)
         self._descriptor = patiently(lambda: os.open(self.path, os.O_WRONLY | os.O_APPEND))
@@ -252,7 +254,7 @@ class MetricsTable:
 
 def _is_header(names: list[str]) -> bool:
     sound = all(_is_text(name) and not _BAD_NAME.search(name) for name in names)
-    return names[0] == "step" and len(set(names)) == len(names) and sound
+    return names[0] == _STEP and len(set(names)) == len(names) and sound
 
 
 def _is_text(line: str) -> bool:

@@ -307,7 +307,7 @@ class Trainer:
             row |= self.estimator.metrics()
         if self.evaluator is None:
             return None
-        begun = time.perf_counter()
+        begun, asked = time.perf_counter(), self.hparams.stop_at_return
         seed = purpose_seed(Purpose.EVALUATION, self.seed, step)
         evaluation = self.evaluator.run(seed, self._is_asked_to_stop)
         row |= evaluation.metrics()
@@ -315,7 +315,8 @@ class Trainer:
         self.calls.evaluation(step, evaluation)
         row |= {f"eval/{name}": score for name, score in self.evaluator.scores(evaluation).items()}
         row |= self.beside.metrics(seed, mean, self._is_asked_to_stop)
-        other = self.evaluator.other(seed, self._is_asked_to_stop) if step >= total else None
+        is_last = step >= total or self.calls.enough or (asked is not None and mean >= asked)
+        other = self.evaluator.other(seed, self._is_asked_to_stop) if is_last else None
         if other is not None:
             row[f"eval/return_mean_{other[0]}"] = float(other[1].returns.mean())
         row["perf/eval_seconds"] = time.perf_counter() - begun

@@ -228,8 +228,8 @@ class CheckpointManager:
     def _prune(self, step: int) -> None:
         """Removes the checkpoints beyond `keep`, and damaged ones, which must not take the place of good
         ones."""
-        good = [path for at, path in self._found() if at <= step and path not in self._damaged]
-        old = [path for path in good[self.keep :] if self.kept != int(path.name[-12:])]
+        good = [(at, path) for at, path in self._found() if at <= step and path not in self._damaged]
+        old = [path for at, path in good[self.keep :] if at != self.kept]
         for path in [*old, *self._damaged]:
             try:
                 remove_folder(path)

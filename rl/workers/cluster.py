@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rl.errors import LearnerLost, UsageError
+from rl.errors import LearnerLost, Unavailable, UsageError
 from rl.signals import kept_handlers
+from rl.storage.files import may_pass
 from rl.workers.plan import check_address, check_ray
 
 QUIET = {"enable_task_events": False}  # of actors; else the cluster's head keeps a record of every rollout
@@ -30,7 +31,8 @@ class Cluster:
         processes: how many it is to hold side by side.
 
     Raises:
-        UsageError: Ray is missing, or nothing answers at `address`.
+        UsageError: Ray is missing, or nothing answers at `address`; Unavailable where a Ray of its own may
+            start later.
     """
 
     def __init__(self, address: str | None, processes: int):
@@ -64,7 +66,8 @@ class Cluster:
         except Exception as error:  # Ray raises all kinds, a bare Exception where its start takes too long
             what = str(error).strip().split("\n")[0]
             where = "on this machine" if address is None else f"at {address}"
-            raise UsageError(f"cannot use Ray {where}: {what}") from error
+            kind = Unavailable if _starts_later(error, local=address is None) else UsageError
+            raise kind(f"cannot use Ray {where}: {what}") from error
         if address is None:
             self._folder = Path(context.address_info["session_dir"])
 
@@ -149,6 +152,13 @@ def _connected(ray: Any, options: dict[str, Any], tries: int) -> Any:
             ray.shutdown()
             if tries == 0:
                 raise
+
+
+def _starts_later(error: Exception, local: bool) -> bool:
+    """Says whether the same start may succeed later: a full disk may be emptied, and Ray's own processes, if
+    they are to start here, may have been too slow on a busy machine. A plain Exception or a RuntimeError says
+    that (`ray/_private/node.py`); wrong settings are other kinds."""
+    return may_pass(error) or (local and type(error) in (Exception, RuntimeError))
 
 
 def _quiet(ray: Any) -> None:

@@ -109,6 +109,7 @@ def test_an_error_of_a_callback_ends_the_run_after_a_checkpoint(tmp_path):
 def test_a_return_that_is_good_enough_ends_the_run(tmp_path):
     run = trained(tmp_path, stop_at_return=0.0)  # Identity-v0 pays no less
     assert run.step == 32 and run.best_return >= 0.0
+    assert run.metrics()["eval/return_mean_sampled"].notna().tolist() == [False, True]  # of the last
     assert trained(tmp_path, stop_at_return=0.0).step == 32
     assert trained(tmp_path, stop_at_return=21.0).step == 64  # 20 at best
 

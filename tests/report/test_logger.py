@@ -270,6 +270,8 @@ def test_misuse_is_refused(tmp_path):
             logger.log(6, {"x": np.zeros(2)})
         with pytest.raises(ValueError, match="cannot be named"):
             logger.log(6, {"a,b": 1})
+        with pytest.raises(ValueError, match="cannot be named 'step': that is the first column"):
+            logger.log(6, {"step": 6})  # a resumed run would take the table for a damaged one
     with pytest.raises(UsageError, match="not a regular expression"):
         Logger(tmp_path / "other", histograms="(")
     assert not (tmp_path / "other").exists()

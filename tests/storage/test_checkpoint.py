@@ -122,6 +122,15 @@ def test_an_empty_folder_has_nothing_to_restore_and_is_not_made(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+def test_one_to_which_a_run_may_go_back_is_kept_whatever_its_step(tmp_path):
+    first = 1_200_000_000_000  # one digit more than names of folders are filled up to
+    manager, variables = CheckpointManager(tmp_path, keep=1), {"x": tf.Variable(1.0)}
+    manager.kept = first
+    for step in (first, first + 1, first + 2):
+        manager.save(variables, step)
+    assert manager.steps() == [first + 2, first]
+
+
 def test_the_newest_are_kept(tmp_path):
     manager = CheckpointManager(tmp_path, keep=2)
     for step in (5, 10, 1_000_000_000_000, 1_000_000_000_001):

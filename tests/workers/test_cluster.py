@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rl.errors import LearnerLost
+from rl.errors import LearnerLost, Unavailable, UsageError
 from rl.workers import cluster as clusters
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,6 +73,28 @@ def test_a_run_survives_the_loss_of_a_worker_and_of_a_node(cluster, command, tmp
     rows = [line.split(",") for line in read(run_dir / "perf.csv").splitlines()]
     assert float(rows[-1][rows[0].index("perf/workers_replaced")]) == len(replaced())
     until(lambda: not actors(cluster))
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (Exception("The current node timed out during startup."), True),
+        (RuntimeError("Failed to start GCS."), True),
+        (OSError(errno.ENOSPC, "No space left on device"), True),
+        (PermissionError(errno.EACCES, "Permission denied"), False),
+        (ValueError("wrong settings"), False),
+    ],
+)
+def test_a_ray_that_starts_too_slowly_is_no_mistake_of_the_person(monkeypatch, error, passes):
+    import ray
+
+    def init(**_):
+        raise error
+
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(UsageError, match="cannot use Ray on this machine") as raised:
+        clusters.Cluster(None, 1)
+    assert isinstance(raised.value, Unavailable) == passes
 
 
 PROGRAM = """
