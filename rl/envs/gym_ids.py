@@ -133,7 +133,9 @@ def call_gym(env_id: str, call: Callable[[], Any]) -> Any:
         raise
     except (gymnasium.error.Error, TypeError, ValueError, AssertionError) as error:
         raise UsageError(f"Gymnasium cannot make {env_id}: {one_line(error)}") from error
-    except Exception as error:  # whatever a constructor of the user's raises, of which the kind may say more
+    # Whatever a constructor of the user's raises, of which the kind may say more; also what would end this
+    # program as if all were well.
+    except (Exception, SystemExit) as error:
         raise UsageError(f"Gymnasium cannot make {env_id}: {where_raised(error)}") from error
 
 

@@ -193,6 +193,11 @@ def wrapped(env: gymnasium.Env, names: Sequence[str]) -> gymnasium.Env:
             if text_parts(env.observation_space):
                 hint = "rl.envs.own:WithoutText before it leaves text out"
             raise UsageError(f"env_wrappers: {name} cannot wrap {env}: {one_line(error)} ({hint})") from error
+        except UsageError:
+            raise
+        except (Exception, SystemExit) as error:  # whatever a constructor of the user's raises
+            what = where_raised(error)
+            raise UsageError(f"env_wrappers: {name} cannot wrap {env}: {what}") from error
     return env
 
 

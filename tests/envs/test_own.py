@@ -108,6 +108,13 @@ class Doubled(gymnasium.RewardWrapper):
         return 2.0 * reward
 
 
+class Failing(gymnasium.Wrapper):
+    """Looks for what is not there."""
+
+    def __init__(self, env):
+        raise KeyError("level")
+
+
 PLACE, DOUBLED = f"{__name__}:PlaceAlone", f"{__name__}:Doubled"
 FLAT = "gymnasium.wrappers:FlattenObservation"
 
@@ -202,6 +209,7 @@ def test_wrappers_are_in_the_name_of_a_runs_default_folder():
             {"env": "Corridor-v0", "env_wrappers": (FLAT,)},
             "NotImplementedError (rl.envs.own:WithoutText before it leaves text out)",
         ),
+        ({"env_wrappers": (f"{__name__}:Failing",)}, "KeyError: 'level' ("),
         ({"env_wrappers": ("subprocess:run",)}, "subprocess:run is no class derived from gymnasium.Wrapper"),
         ({"env_wrappers": ("Flatten",)}, "needs module:Wrapper, such as gymnasium.wrappers:FlattenObs"),
         ({"env_wrappers": (DOUBLED,), "env_backend": "graph"}, "take env_backend gym"),
