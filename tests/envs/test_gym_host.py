@@ -91,6 +91,10 @@ class Old(Shown):
     def _raises(self, *, seed=None, options=None):
         raise RuntimeError("no server")
 
+    def _closed(self, *, seed=None, options=None):
+        self.close = lambda: 1 // 0
+        return self._shown[0], {}
+
     def _exits(self, *, seed=None, options=None):
         sys.exit(0)
 
@@ -123,6 +127,7 @@ def registered():
             {"what": "raises"},
             r"first reset\(\) failed, RuntimeError: no server \(.*, line \d+\)",
         ),
+        ("OldReset-v0", {"what": "closed"}, r"OldReset-v0: its close\(\) failed, ZeroDivisionError: "),
         ("OldReset-v0", {"what": "exits"}, r"first reset\(\) failed, SystemExit: 0"),
         ("Broken-v0", {"kind": "exit"}, "cannot make Broken-v0: SystemExit: 0"),
         ("Broken-v0", {"kind": "key"}, "cannot make Broken-v0: KeyError: '9x9'"),
