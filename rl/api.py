@@ -14,7 +14,7 @@ import gymnasium
 
 from rl.envs.hints import tell_hints
 from rl.envs.of_data import with_environment
-from rl.envs.own import check_importable, give_env
+from rl.envs.own import MakeEnv, check_importable, give_env, given_function, nameless
 from rl.errors import NotSent, UsageError, in_python
 from rl.experiment import check_unplayed, train_one
 from rl.hparams.hparams import HParams
@@ -45,13 +45,15 @@ class Run:
         result: details of the training just made.
     """
 
-    def __init__(self, result: Result, run_dir: Path | str):
+    def __init__(self, result: Result, run_dir: Path | str, env: MakeEnv | None = None):
+        self._env = env  # the function that made its environments, where it was given
         self.result, self.step, self.best_return = result, result.step, result.best_return
         self.run_dir = run_dir.absolute() if isinstance(run_dir, Path) else run_dir
 
     def policy(self, which: str = "best", eval_policy: str | None = None) -> Policy:
-        """Returns the trained policy, `load(run_dir, which, eval_policy)`."""
-        return load(self.run_dir, which, eval_policy)
+        """Returns the trained policy, `load(run_dir, which, eval_policy, env)`, of the environment that it
+        was trained on."""
+        return load(self.run_dir, which, eval_policy, self._env)
 
     def metrics(self) -> Any:
         """Returns the rows of metrics that it has logged so far: a frame indexed by step where pandas is
@@ -174,7 +176,8 @@ def train(
     if storage.unsent:
         raise NotSent(storage.unsent)
     stop.raise_asked()
-    return Run(result, result.run_dir if type(storage) is Storage else storage.address)
+    place = result.run_dir if type(storage) is Storage else storage.address
+    return Run(result, place, given_function(resolved.env))
 
 
 @in_python()
@@ -231,7 +234,7 @@ def _default_output(name: str, overrides: dict[str, Any], seed: int, num_workers
     """Names the folder as the command line does. Raises UsageError for functions without a name, which would
     share one."""
     env = overrides.get("env")
-    if "<" in str(env):
+    if env is not None and nameless(env):
         raise UsageError(f"env={env}: name an output_dir, functions without a name share a default")
     rest = [f"{key}={value}" for key, value in overrides.items() if key not in ("env", "train_steps")]
     return default_output(name, env, ",".join(rest), seed, num_workers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import os
 import select
 import shlex
@@ -137,6 +138,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def answered(work: Callable[[], int]) -> int:
     """Returns the exit code of some work: what it returns, or that of an error, of which one line is said."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may lack characters that a run's path has
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with needing_packages():
             code = work()

@@ -16,6 +16,7 @@ from gymnasium.vector.utils import create_empty_array
 from rl.agents.agent import Agent, network_state
 from rl.envs.host import HostEnv, Purpose, action_encoder, purpose_seed
 from rl.envs.make import eval_envs_of
+from rl.envs.own import as_given, given_function
 from rl.envs.wrappers import PREVIOUS_ACTION, PREVIOUS_REWARD, previous_action
 from rl.errors import UsageError
 from rl.runners.actor import Actor
@@ -44,14 +45,16 @@ class Policy:
         self._last: dict[int, Nest] = {}  # the agent's actions, by batch size, where observations tell them
         self._judge: Judge | None = None
         self._calls = 0  # each with random numbers of its own
+        self._env = given_function(agent.hparams.env)  # whose name another function may be given by later
 
     @functools.cached_property
     def encode(self) -> Callable[[Nest], Nest]:
         """A function from the agent's actions to those that the environment takes."""
-        if not self.agent.hparams.env:
+        envs = self.environments(1)
+        if envs is None:
             return action_encoder(self.agent.action_space)
-        with contextlib.closing(eval_envs_of(self.agent.hparams, 1)) as env:
-            return env.encode
+        with contextlib.closing(envs):
+            return envs.encode
 
     def __call__(
         self, observation: Nest, batched: bool = False, action_mask: Any = None, reward: Any = None
@@ -171,7 +174,8 @@ class Policy:
     def environments(self, count: int) -> HostEnv | None:
         """Returns `count` environments as evaluation plays them; None for a policy that was trained without
         one."""
-        return eval_envs_of(self.agent.hparams, count) if self.agent.hparams.env else None
+        with as_given(self.agent.hparams.env, self._env):
+            return eval_envs_of(self.agent.hparams, count) if self.agent.hparams.env else None
 
     def reset(self) -> None:
         """Begins new episodes: forgets what a recurrent policy remembers, and the last action."""
@@ -194,7 +198,8 @@ class Policy:
         check_integers(("episodes", episodes, 1), ("seed", seed, 0))
         if not self.agent.hparams.env:
             raise UsageError("there is no environment to evaluate in: load it with env=")
-        with contextlib.closing(Evaluator(self.agent, episodes)) as evaluator:
+        own = as_given(self.agent.hparams.env, self._env)
+        with own, contextlib.closing(Evaluator(self.agent, episodes)) as evaluator:
             if record_data is None:
                 return evaluator.run(purpose_seed(Purpose.USER, seed))
             who = {**self.origin, "seed": seed}

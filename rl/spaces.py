@@ -20,7 +20,8 @@ _NARROW = {"float64": "float32", "int64": "int32"}
 
 
 def check_action_space(hparams: Any, kinds: tuple[type, ...], action_space: gymnasium.Space[Any]) -> None:
-    """Raises UsageError unless the action space is of one of the kinds that the algorithm acts in."""
+    """Raises UsageError unless the action space is of one of the kinds that the algorithm acts in, and has
+    something to choose."""
     if not isinstance(action_space, kinds):
         fits = " or ".join(each.__name__ for each in kinds)
         many = " of many agents together" if hparams.view == "joint" else ""
@@ -28,6 +29,8 @@ def check_action_space(hparams: Any, kinds: tuple[type, ...], action_space: gymn
             f"{hparams.algo} acts in {fits} action spaces{many}, {hparams.env} has {action_space}: "
             "choose another environment or another algorithm (--list algos)"
         )
+    if any(0 in shape for shape, _ in space_leaves(action_space)):
+        raise UsageError(f"actions {action_space} of {hparams.env}: there is nothing to choose in them")
 
 
 def too_large_for_int32(space: gymnasium.spaces.Box) -> bool:

@@ -73,3 +73,10 @@ def test_an_output_that_cannot_be_written_may_be_later(monkeypatch, capsys, at_o
         assert answered(lambda: print("a table", flush=at_once) or 0) == 75
     said = capsys.readouterr().err
     assert said == "error: No space left on device: free some, then repeat the command\n"
+
+
+def test_characters_that_a_terminal_lacks_are_told_by_their_numbers(monkeypatch, tmp_path):
+    with open(tmp_path / "out", "w", encoding="ascii") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        assert answered(lambda: print("läufe/run_0") or 0) == 0
+    assert (tmp_path / "out").read_text() == "l\\xe4ufe/run_0\n"

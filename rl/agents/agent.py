@@ -84,12 +84,13 @@ class Agent(Generic[AnyHParams]):
         self.hparams = cast(AnyHParams, hparams)
         self.observation_space, self.action_space = observation_space, cast(Any, action_space)
         self.initializers = Initializers(seed, hparams.model.init)
-        self.encoder = ObservationEncoder(
-            observation_space,
-            hparams.normalize_observation,
-            action_space,
-            precision=picture_precision(hparams.model),
-        )
+        with self.initializers.within():
+            self.encoder = ObservationEncoder(
+                observation_space,
+                hparams.normalize_observation,
+                action_space,
+                precision=picture_precision(hparams.model),
+            )
         self.guard, name = Guard(hparams.nan_patience), hparams.act_select_name
         self.act_select = checked_act_select(get_act_select(name)(hparams), name)
         self.grad_comp, self.annealed = get_grad_comp(hparams.grad_comp)(hparams), schedules.Annealed(hparams)

@@ -83,10 +83,12 @@ class Curiosity:
         workers: int | None = None,
     ):
         self.hparams, self.action_space, self.workers = hparams, action_space, workers
-        self.encoder = ObservationEncoder(observation_space, False, action_space)
-        self.build(Initializers(seed + OTHER_WEIGHTS, hparams.model.init))
+        initializers = Initializers(seed + OTHER_WEIGHTS, hparams.model.init)
+        with initializers.within():
+            self.encoder = ObservationEncoder(observation_space, False, action_space)
+            self.build(initializers)
+            self.optimizer = OPTIMIZERS["adam"](hparams.curiosity_lr, hparams)
         self.trained = [each for name in self.learning for each in self.networks[name].trainable_variables]
-        self.optimizer = OPTIMIZERS["adam"](hparams.curiosity_lr, hparams)
         self.optimizer.build(self.trained)
         self.optimizer.part = "curiosity"
         # It skips steps with NaN, too, but never gives up: that is left to the agent's guard.

@@ -34,7 +34,7 @@ class Look(NamedTuple):
 def gym_look(env_id: str, env_kwargs: dict[str, Any], wrappers: Sequence[str] = ()) -> Look | None:
     """Returns how Gymnasium's environment looks, in the wrappers of these names (`rl.envs.own`), asked of
     each id once; None where it cannot be made, which is for whoever makes it to say. Raises UsageError where
-    its first reset fails."""
+    its first reset, or its close, fails."""
     from rl.envs.host import action_view, observation_view
     from rl.envs.own import text_parts, without_text, wrapped
     from rl.envs.wrappers import masks_in_info
@@ -51,9 +51,19 @@ def gym_look(env_id: str, env_kwargs: dict[str, Any], wrappers: Sequence[str] = 
         try:
             look = Look(masks_in_info(env), text, *views)
         finally:
-            env.close()
+            _close(env)
         _LOOKS[key] = (spec, look)
     return _LOOKS[key][1]
+
+
+def _close(env: Any) -> None:
+    """Closes an environment. Raises UsageError where that fails, as it would at the end of each run."""
+    from rl.envs.host import name_of
+
+    try:
+        env.close()
+    except (Exception, SystemExit) as error:  # whatever it raises
+        raise UsageError(f"{name_of(env)}: its close() failed, {where_raised(error)}") from error
 
 
 def gym_make(env_id: str, kwargs: dict[str, Any]) -> Any:
@@ -133,7 +143,9 @@ def call_gym(env_id: str, call: Callable[[], Any]) -> Any:
         raise
     except (gymnasium.error.Error, TypeError, ValueError, AssertionError) as error:
         raise UsageError(f"Gymnasium cannot make {env_id}: {one_line(error)}") from error
-    except Exception as error:  # whatever a constructor of the user's raises, of which the kind may say more
+    # Whatever a constructor of the user's raises, of which the kind may say more; also what would end this
+    # program as if all were well.
+    except (Exception, SystemExit) as error:
         raise UsageError(f"Gymnasium cannot make {env_id}: {where_raised(error)}") from error
 
 

@@ -6,10 +6,12 @@ only where it is a class of Gymnasium's (`check_trusted`): `subprocess:run` woul
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
+import operator
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,13 +52,47 @@ def give_env(make: str | MakeEnv) -> str:
         raise UsageError(f"env={make!r}: needs an id, or a function that returns a Gymnasium environment")
     kind = make if isinstance(make, type) or inspect.isroutine(make) else type(make)  # else: an object
     name = f"{kind.__module__}:{kind.__qualname__}"
+    before = _GIVEN.get(name)
     _GIVEN[name] = Made(make)
+    if before is not None and before.entry_point != make and nameless(name):
+        _SHARED.add(name)
     return name
 
 
 def given(env_id: str) -> bool:
     """Returns whether it is the name of a function that the caller gave in this process."""
     return env_id in _GIVEN
+
+
+def given_function(env_id: str) -> MakeEnv | None:
+    """Returns the function that the caller gave last by that name; None where there is none."""
+    return _GIVEN[env_id].entry_point if env_id in _GIVEN else None
+
+
+@contextlib.contextmanager
+def as_given(env_id: str, make: MakeEnv | None) -> Iterator[None]:
+    """Has a name stand for a function that was given by it, in what is done in it, whatever others have been
+    given by that name since. None: it stands for what it stands for."""
+    there = _GIVEN.get(env_id)
+    if make is None or there is None or there.entry_point == make:
+        yield
+        return
+    _GIVEN[env_id] = Made(make)
+    try:
+        yield
+    finally:
+        _GIVEN[env_id] = there
+
+
+def nameless(env_id: str) -> bool:
+    """Returns whether a function that the caller gave is not what Python finds by its name: lambdas share
+    one, as do the functions within a function, `functools.partial`s, and the methods of several objects."""
+    module, _, name = env_id.rpartition(":")
+    try:
+        found = operator.attrgetter(name)(sys.modules.get(module))
+    except AttributeError:
+        found = None
+    return env_id in _GIVEN and found != _GIVEN[env_id].entry_point
 
 
 def made(env_id: str) -> Made | None:
@@ -157,6 +193,11 @@ def wrapped(env: gymnasium.Env, names: Sequence[str]) -> gymnasium.Env:
             if text_parts(env.observation_space):
                 hint = "rl.envs.own:WithoutText before it leaves text out"
             raise UsageError(f"env_wrappers: {name} cannot wrap {env}: {one_line(error)} ({hint})") from error
+        except UsageError:
+            raise
+        except (Exception, SystemExit) as error:  # whatever a constructor of the user's raises
+            what = where_raised(error)
+            raise UsageError(f"env_wrappers: {name} cannot wrap {env}: {what}") from error
     return env
 
 
@@ -219,6 +260,11 @@ def check_trusted(where: object, env_id: str | None, wrappers: Iterable[str]) ->
     """
     from rl.hparams.hparams import check_imported
 
+    if env_id in _SHARED:
+        raise UsageError(
+            f"{where} was trained on {env_id}, by which several functions were given here: give its own "
+            "again as env="
+        )
     for name in [*([env_id] if env_id else []), *wrappers]:
         module, colon, _ = name.rpartition(":")
         if name.startswith(PETTINGZOO):
@@ -296,4 +342,5 @@ _MISTAKES = (
     gymnasium.error.Error,
 )
 _GIVEN: dict[str, Made] = {}  # functions that the caller gave in this process
+_SHARED: set[str] = set()  # names by which several of them were given, and by which Python finds none
 _FOUND: dict[str, Made] = {}  # those found by name

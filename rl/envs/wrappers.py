@@ -193,7 +193,7 @@ def masks_in_info(env: gymnasium.Env) -> bool:
         return ACTION_MASK in begun(env, 0)[1]
     except UsageError:
         raise
-    except Exception as error:  # whatever it raises: nothing can be played
+    except (Exception, SystemExit) as error:  # whatever it raises: nothing can be played
         raise UsageError(f"{name_of(env)}: its first reset() failed, {where_raised(error)}") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self, get_origin
@@ -151,6 +152,17 @@ class Checked(BaseModel):
             value = getattr(self, name)
             values.update(value.flat() if isinstance(value, Checked) else {self.prefix + name: value})
         return values
+
+
+def in_files(value: Any) -> bool:
+    """Returns whether a run's files (JSON) give a value back as it is, or a tuple of such as a list."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(isinstance(key, str) for key in value) and all(map(in_files, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(in_files, value))
+    return value is None or isinstance(value, (str, int))
 
 
 def unknown_hparam(key: str, known: list[str]) -> UsageError:

@@ -23,6 +23,7 @@ from rl.hparams.checked import (
     Fraction,
     PositiveFloat,
     PositiveInt,
+    in_files,
     unknown_hparam,
     usage_error,
 )
@@ -278,6 +279,12 @@ class HParams(Checked):
             raise UsageError(f"hparam data={self.data}: {self.algo} learns from what it plays itself, alone")
         if self.estimate and not self.offline:
             raise UsageError("hparam estimate=true: estimates are from data, take memory=dataset")
+        for name, value in (*self.env_kwargs.items(), *self.train_env_kwargs.items()):
+            if not in_files(value):
+                raise UsageError(
+                    f"option {name}={value!r} of the environment: a run's files hold text, finite numbers, "
+                    "lists and mappings alone; give env= a function that makes it so"
+                )
         self.league.check_played(self.env_kwargs, self.train_env_kwargs)
         if self.lr_end > self.lr:
             raise UsageError(f"hparam lr_end={self.lr_end:g} is above lr={self.lr:g}: schedules only go down")

@@ -25,6 +25,7 @@ from rl.spaces import ACTION_MASK, space_leaves, space_structure
 from rl.types import Nest, Tensor
 
 _NUMBERS = "object_name_uids"  # Keras's count of objects by the name that it gives them
+_POLICY = "dtype_policy"  # what its layers are of and compute in
 ILLEGAL = -1e9  # action values and logits of illegal actions; finite, so that 0 * ILLEGAL is 0
 
 
@@ -38,17 +39,23 @@ class Initializers:
 
     @contextlib.contextmanager
     def within(self) -> Iterator[None]:
-        """Seeds what Keras draws by itself meanwhile, of layers that were given no initialiser of these; and
-        has it number the layers that were given no name from the start, so that variables are called the same
-        whatever was built in the process before."""
+        """Seeds what Keras draws by itself meanwhile, of layers that were given no initialiser of these; has
+        it number the layers that were given no name from the start, so that variables are called the same
+        whatever was built in the process before; and has it compute in float32, whatever the caller's program
+        has set for models of its own."""
         state = python_random.getstate()  # from which Keras draws the seeds that nobody gave
-        numbers = global_state.get_global_attribute(_NUMBERS)
+        floats = keras.config.floatx()
+        there = {name: global_state.get_global_attribute(name) for name in (_NUMBERS, _POLICY)}
         python_random.seed(f"Keras, {self._root}")
         global_state.set_global_attribute(_NUMBERS, defaultdict(int))
+        keras.config.set_floatx("float32")
+        keras.config.set_dtype_policy("float32")
         try:
             yield
         finally:
-            global_state.set_global_attribute(_NUMBERS, numbers)
+            keras.config.set_floatx(floats)
+            for name, value in there.items():
+                global_state.set_global_attribute(name, value)
             python_random.setstate(state)
 
     def _seed(self) -> int:

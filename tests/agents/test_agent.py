@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -262,3 +263,23 @@ def test_the_normaliser_counts_no_row_of_an_agent_that_has_left(make_agent, make
     assert 24 < len(seen) < 32 and int(agent.encoder.count) == len(seen)
     np.testing.assert_allclose(agent.encoder.mean, seen.mean(0), atol=1e-5)
     np.testing.assert_allclose(agent.encoder.variance, seen.var(0), rtol=1e-4)
+
+
+@pytest.mark.parametrize(("floats", "policy"), [("float64", "float64"), ("float32", "mixed_bfloat16")])
+def test_what_a_program_has_set_for_models_of_its_own_changes_no_agent(make_agent, floats, policy):
+    observation = random.normal(random.key(1), [4, 3])
+    options = {"normalize_observation": True, "model.layer_norm": True}
+    usual = make_agent("ppo", **options).act(observation, (), SEED, STEP, False)[0]
+    there = keras.config.floatx(), keras.config.dtype_policy()
+    keras.config.set_floatx(floats)
+    keras.config.set_dtype_policy(policy)
+    try:
+        agent = make_agent("ppo", **options)
+        assert keras.config.floatx() == floats and keras.config.dtype_policy().name == policy
+        np.testing.assert_array_equal(agent.act(observation, (), SEED, STEP, False)[0], usual)
+        assert agent.encoder.compute_dtype == "float32"
+        rates = [each.learning_rate.dtype for each in agent.optimizers.values()]
+        assert rates == ["float32"] * len(rates)
+    finally:
+        keras.config.set_floatx(there[0])
+        keras.config.set_dtype_policy(there[1])

@@ -7,13 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from gymnasium import spaces
 
-from rl.agents.algos.registry import get_algo, registry
+from rl.agents.algos.registry import action_spaces_of, get_algo, registry
 from rl.envs import make
 from rl.envs.checks import check_environment
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
+from rl.spaces import check_action_space
 
 MISTAKES = [
     (["--env", "CartPol-v1"], "unknown environment 'CartPol-v1': did you mean CartPole-v1"),
@@ -76,6 +79,14 @@ def test_action_spaces_read_from_files_are_those_of_the_classes(without_tensorfl
 )
 def test_what_fits_is_let_through(name, env_id, options):
     check_environment(resolve(name, {"env": env_id, **options}))
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0)])
+def test_actions_without_anything_to_choose_are_refused(shape):
+    hparams = resolve("ppo", {"env": "Pendulum-v1"})
+    for space in (spaces.Box(-1.0, 1.0, shape), spaces.MultiDiscrete(np.zeros(shape, np.int64))):
+        with pytest.raises(UsageError, match="of Pendulum-v1: there is nothing to choose in them"):
+            check_action_space(hparams, action_spaces_of("ppo"), space)
 
 
 def test_in_graph_options_are_left_to_what_knows_the_nearest():

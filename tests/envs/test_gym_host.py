@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -89,9 +91,21 @@ class Old(Shown):
     def _raises(self, *, seed=None, options=None):
         raise RuntimeError("no server")
 
+    def _closed(self, *, seed=None, options=None):
+        self.close = lambda: 1 // 0
+        return self._shown[0], {}
+
+    def _exits(self, *, seed=None, options=None):
+        sys.exit(0)
+
 
 def broken(kind):
-    raise {"key": KeyError("9x9"), "file": FileNotFoundError("no level"), "run": RuntimeError("no key")}[kind]
+    raise {
+        "key": KeyError("9x9"),
+        "file": FileNotFoundError("no level"),
+        "run": RuntimeError("no key"),
+        "exit": SystemExit(0),
+    }[kind]
 
 
 @pytest.fixture
@@ -113,6 +127,9 @@ def registered():
             {"what": "raises"},
             r"first reset\(\) failed, RuntimeError: no server \(.*, line \d+\)",
         ),
+        ("OldReset-v0", {"what": "closed"}, r"OldReset-v0: its close\(\) failed, ZeroDivisionError: "),
+        ("OldReset-v0", {"what": "exits"}, r"first reset\(\) failed, SystemExit: 0"),
+        ("Broken-v0", {"kind": "exit"}, "cannot make Broken-v0: SystemExit: 0"),
         ("Broken-v0", {"kind": "key"}, "cannot make Broken-v0: KeyError: '9x9'"),
         ("Broken-v0", {"kind": "file"}, "cannot make Broken-v0: FileNotFoundError: no level"),
         ("FrozenLake-v1", {"map_name": "9x9"}, "KeyError: '9x9'"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+from functools import partial
 from typing import ClassVar
 
 import gymnasium
@@ -76,6 +78,22 @@ class Corridor(gymnasium.Env):
         return {"place": place, "mission": "go", "more": {"note": "", "door": 1}}
 
 
+class Maker:
+    """Makes corridors of a length, by a method and by being called."""
+
+    def __init__(self, length):
+        self.length = length
+
+    def make(self):
+        return Corridor(length=self.length)
+
+    __call__ = make
+
+    @staticmethod
+    def of_three():
+        return Corridor()
+
+
 class PlaceAlone(gymnasium.wrappers.FilterObservation):
     """What a user writes to give a wrapper its arguments."""
 
@@ -88,6 +106,13 @@ class Doubled(gymnasium.RewardWrapper):
 
     def reward(self, reward):
         return 2.0 * reward
+
+
+class Failing(gymnasium.Wrapper):
+    """Looks for what is not there."""
+
+    def __init__(self, env):
+        raise KeyError("level")
 
 
 PLACE, DOUBLED = f"{__name__}:PlaceAlone", f"{__name__}:Doubled"
@@ -109,6 +134,7 @@ def corridor():
     del gymnasium.registry["Corridor-v0"]
     own._GIVEN.clear()
     own._GIVEN.update(given)
+    own._SHARED.clear()
 
 
 # -- text
@@ -183,6 +209,7 @@ def test_wrappers_are_in_the_name_of_a_runs_default_folder():
             {"env": "Corridor-v0", "env_wrappers": (FLAT,)},
             "NotImplementedError (rl.envs.own:WithoutText before it leaves text out)",
         ),
+        ({"env_wrappers": (f"{__name__}:Failing",)}, "KeyError: 'level' ("),
         ({"env_wrappers": ("subprocess:run",)}, "subprocess:run is no class derived from gymnasium.Wrapper"),
         ({"env_wrappers": ("Flatten",)}, "needs module:Wrapper, such as gymnasium.wrappers:FlattenObs"),
         ({"env_wrappers": (DOUBLED,), "env_backend": "graph"}, "take env_backend gym"),
@@ -199,11 +226,34 @@ def test_wrong_wrappers_are_one_line_and_write_nothing(tmp_path, values, message
 # -- functions that make environments
 
 
-def test_functions_without_a_name_share_no_default_folder(tmp_path, monkeypatch):
+@pytest.mark.parametrize("env", [lambda: Corridor(), partial(Corridor, length=5), Maker(5).make, Maker(5)])
+def test_functions_without_a_name_share_no_default_folder(tmp_path, monkeypatch, env):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="<lambda>: name an output_dir"):
-        rl.train("ppo", env=lambda: Corridor(), **TINY)
+    with pytest.raises(UsageError, match="name an output_dir, functions without a name share a default"):
+        rl.train("ppo", env=env, **TINY)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_python_finds_by_its_name_has_one():
+    for each in (make_corridor, Corridor, Maker.of_three):
+        assert not own.nameless(own.give_env(each))
+    assert not own.nameless("CartPole-v1")
+
+
+def test_a_name_that_several_functions_have_stands_for_the_own_one(monkeypatch):
+    monkeypatch.setattr(own, "_GIVEN", {})
+    monkeypatch.setattr(own, "_SHARED", set())
+    name = own.give_env(partial(Corridor, length=5))
+    five = own.given_function(name)
+    own.check_trusted("a run", name, ())
+    assert own.give_env(partial(Corridor, length=7)) == name
+    with own.as_given(name, five), contextlib.closing(make_gym_env(name)) as env:
+        assert env.unwrapped.length == 5
+    with contextlib.closing(make_gym_env(name)) as env:
+        assert env.unwrapped.length == 7
+    with pytest.raises(UsageError, match="by which several functions were given here"):
+        own.check_trusted("a run", name, ())
+    own.check_trusted("a run", None, ())  # the caller says which
 
 
 @pytest.mark.slow
@@ -212,8 +262,12 @@ def test_a_lambda_trains_and_its_run_is_loaded_with_it_again(tmp_path):
     run = rl.train("ppo", env=make, output_dir=tmp_path, eval_episodes=2, **TINY)
     saved = json.loads((run.run_dir / "hparams.json").read_text())["hparams"]["env"]
     assert saved.startswith(f"{__name__}:") and saved.endswith("<lambda>")
-    assert run.policy().evaluate(2).returns.tolist() == [5.0, 5.0]
+    policy = run.policy()
+    assert policy.evaluate(2).returns.tolist() == [5.0, 5.0]
+    own.give_env(lambda: Corridor(length=7))  # has the same name
+    assert policy.evaluate(2).returns.tolist() == run.policy().evaluate(2).returns.tolist() == [5.0, 5.0]
     own._GIVEN.clear()  # as in another process
+    own._SHARED.clear()
     with pytest.raises(UsageError, match="which cannot be imported: give it again as env="):
         rl.load(tmp_path)
     assert rl.load(tmp_path, env=make).evaluate(2).returns.tolist() == [5.0, 5.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -174,6 +175,19 @@ def test_values_that_do_not_fit_together_are_refused_by_freeze(make, values, mes
         setattr(hparams, name, value)
     with pytest.raises(UsageError, match=message):
         hparams.freeze()
+
+
+@pytest.mark.parametrize(
+    "value", [print, {1, 2}, 1 + 2j, b"x", {1: 2}, [math.inf], {"a": (math.nan,)}], ids=str
+)
+@pytest.mark.parametrize("field", ["env_kwargs", "train_env_kwargs"])
+def test_options_of_the_environment_that_files_would_give_back_otherwise_are_refused(field, value):
+    hparams = ppo_cartpole()
+    setattr(hparams, field, {"goal": value})
+    with pytest.raises(UsageError, match=r"option goal=.*: a run's files hold text, finite numbers, lists"):
+        hparams.freeze()
+    setattr(hparams, field, {"goal": {"a": [None, True, 1.5, "x", (1, 2)]}})
+    assert hparams.freeze().frozen
 
 
 def test_prioritized_switch_chooses_the_memory():
