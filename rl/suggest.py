@@ -127,7 +127,10 @@ def _fitting(env_id: str, generic: list[tuple[str, HParams]]) -> tuple[list[tupl
     if not spaces and refusal is not None:
         raise refusal
     found, hint = [], None
+    in_graph = chosen_backend(env_id, "auto") == "graph"
     for name, hparams in generic:
+        if (hparams.searches or hparams.adapts) and not in_graph:
+            continue
         if hparams.view not in spaces or (team is not None and _refuses(hparams, team)):
             continue
         try:

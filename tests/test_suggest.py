@@ -38,6 +38,7 @@ def test_another_environment_gets_the_sets_of_algorithms_that_act_in_it(capsys):
     assert main(["--suggest", "Taxi-v4"]) == 0
     found, command = names(capsys)
     assert {"dqn", "ppo", "sac_discrete"} <= set(found) and not {"sac", "td3", "vdn", "maddpg"} & set(found)
+    assert not {"alphazero", "maml"} & set(found)  # which play in-graph alone
     assert "world_models" not in found  # Taxi says which actions are legal
     assert found.index("vpg") < found.index("cql_discrete")  # which needs data
     assert command == "python train.py --hparams ppo --env Taxi-v4"
