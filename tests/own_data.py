@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import tiny_follow
 import tiny_parts
 
 from rl.data.dataset import Dataset, write
@@ -81,7 +80,7 @@ def tiny(env_id, **env_kwargs):
     done; it is removed with the process."""
 
     def right(observation):
-        if env_id == tiny_follow.ENV_ID:
+        if env_kwargs.get("continuous"):
             return observation
         row = observation
         if env_id == tiny_parts.ENV_ID:

@@ -16,7 +16,6 @@ import own_data
 import own_experts
 import pytest
 import tensorflow as tf
-import tiny_follow
 import tiny_parts
 import tiny_team
 from gymnasium import spaces
@@ -37,10 +36,11 @@ from rl.parallel import devices
 from rl.registry import import_user_modules
 from rl.runners.iteration import Iteration
 
+IDENTITY = "Identity-v0"
 TINY = {
-    # action space: environment, good return, steps of training for each step of the algorithm's set
-    spaces.Discrete: ("Identity-v0", 18.0, 1),  # 20 at best, 5 at random
-    spaces.Box: (tiny_follow.ENV_ID, 19.0, 4),  # 20 at best, 13.3 for standing still
+    # action space: its options, good return, steps of training for each step of the algorithm's set
+    spaces.Discrete: ({}, 18.0, 1),  # 20 at best, 5 at random
+    spaces.Box: ({"continuous": True}, 19.0, 4),  # 20 at best, 13.3 for standing still
 }
 BACKENDS = ("graph", "gym")
 RECURRENT = ("lstm", "gru")
@@ -51,14 +51,11 @@ HEAVY = {"alphazero", "dreamer", "maml", "mbmpo", "mbpo", "muzero", "pearl", "rs
 @pytest.fixture(autouse=True)
 def _tiny_environments():
     """Registered for these tests alone."""
-    follow = (tiny_follow.Follow, tiny_follow.FollowGym)
-    named = {tiny_follow.ENV_ID: follow, tiny_parts.ENV_ID: (tiny_parts.Parts, tiny_parts.PartsGym)}
-    for name, (graph, gym) in named.items():
-        envs.register(graph)
-        gymnasium.register(name, entry_point=gym, max_episode_steps=20)
+    envs.register(tiny_parts.Parts)
+    gymnasium.register(tiny_parts.ENV_ID, entry_point=tiny_parts.PartsGym, max_episode_steps=20)
     envs.register(tiny_team.TinyTeam)
     yield
-    for name in (*named, tiny_team.ENV_ID):
+    for name in (tiny_parts.ENV_ID, tiny_team.ENV_ID):
         envs._entries().pop(name)
         gymnasium.registry.pop(name, None)
 
@@ -73,7 +70,7 @@ def cases():
 def particular(algo):
     """Whether an algorithm plays environments of one sort alone: then its set `<algo>_identity` names one."""
     name = f"{algo}_identity"
-    return name in hparams_sets and hparams_sets.get(name)().env != TINY[spaces.Discrete][0]
+    return name in hparams_sets and hparams_sets.get(name)().env != IDENTITY
 
 
 def sees_itself(algo):
@@ -97,9 +94,10 @@ def settings(algo, kind, backend):
     if not sees_itself(algo):
         return algo, tiny_team.settings(get_algo(algo).hparams_type, kind) | played(backend)
     name = f"{algo}_identity" if f"{algo}_identity" in hparams_sets else algo
-    env, _, factor = TINY[kind]
+    options, _, factor = TINY[kind]
     steps = hparams_sets.get(name)().train_steps if name.endswith("_identity") else 8_000
-    return name, with_others(algo, {"env": env, "train_steps": factor * steps, **played(backend)})
+    there = {"env": IDENTITY, "env_kwargs": options, "train_steps": factor * steps}
+    return name, with_others(algo, there | played(backend))
 
 
 def offline(algo):

@@ -7,7 +7,7 @@ from typing import ClassVar
 from rl.hparams.ddpg import ActorCriticReplayHParams
 from rl.hparams.hparams import Coefficient, Fraction, PositiveInt
 from rl.hparams.registry import register
-from rl.hparams.tasks import OFFLINE, OFFLINE_IDENTITY, OFFLINE_LOCOMOTION
+from rl.hparams.tasks import CONTINUOUS, OFFLINE, OFFLINE_IDENTITY, OFFLINE_LOCOMOTION
 
 
 class BCQHParams(ActorCriticReplayHParams):
@@ -48,5 +48,5 @@ def bcq_hopper() -> BCQHParams:
 
 @register
 def bcq_identity() -> BCQHParams:
-    """BCQ from data of Identity-v0's continuous sibling: the smallest test that anything is learned."""
-    return bcq(OFFLINE_IDENTITY)
+    """BCQ from data of Identity-v0, continuous: the smallest test that anything is learned."""
+    return bcq(OFFLINE_IDENTITY, CONTINUOUS)

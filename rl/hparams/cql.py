@@ -8,7 +8,7 @@ from rl.errors import UsageError
 from rl.hparams.hparams import Coefficient, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
 from rl.hparams.sac import SACHParams
-from rl.hparams.tasks import OFFLINE, OFFLINE_IDENTITY, OFFLINE_LOCOMOTION
+from rl.hparams.tasks import CONTINUOUS, OFFLINE, OFFLINE_IDENTITY, OFFLINE_LOCOMOTION
 
 
 class CQLHParams(SACHParams):
@@ -74,5 +74,5 @@ def cql_hopper() -> CQLHParams:
 
 @register
 def cql_identity() -> CQLHParams:
-    """CQL from data of Identity-v0's continuous sibling: the smallest test that anything is learned."""
-    return cql(OFFLINE_IDENTITY, temperature=0.1, conservative_weight=0.1, critic_lr=3e-3)
+    """CQL from data of Identity-v0, continuous: the smallest test that anything is learned."""
+    return cql(OFFLINE_IDENTITY, CONTINUOUS, temperature=0.1, conservative_weight=0.1, critic_lr=3e-3)

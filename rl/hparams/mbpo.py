@@ -11,7 +11,7 @@ from rl.hparams.ddpg import IDENTITY, small_networks
 from rl.hparams.hparams import Count, Fraction, PositiveFloat, PositiveInt, refuse_curiosity
 from rl.hparams.registry import register
 from rl.hparams.sac import SACHParams
-from rl.hparams.tasks import REPLAY
+from rl.hparams.tasks import CONTINUOUS, REPLAY
 
 
 class MBPOHParams(SACHParams):
@@ -89,9 +89,10 @@ def mbpo_pendulum() -> MBPOHParams:
 
 @register
 def mbpo_identity() -> MBPOHParams:
-    """MBPO on Identity-v0's continuous sibling: the smallest test that anything is learned."""
+    """MBPO on Identity-v0, continuous: the smallest test that anything is learned."""
     return mbpo(
         IDENTITY,
+        CONTINUOUS,
         temperature=0.1,
         members=3,
         elites=2,

@@ -10,6 +10,7 @@ from rl.hparams.hparams import Coefficient, Count, PositiveInt
 from rl.hparams.maml import check_trials
 from rl.hparams.registry import register
 from rl.hparams.sac import SACHParams
+from rl.hparams.tasks import CONTINUOUS
 
 
 class PEARLHParams(SACHParams):
@@ -94,9 +95,10 @@ def pearl_navigation() -> PEARLHParams:
 
 @register
 def pearl_identity() -> PEARLHParams:
-    """PEARL on Identity-v0's continuous sibling, one task: the smallest test that anything is learned."""
+    """PEARL on Identity-v0, continuous, one task: the smallest test that anything is learned."""
     return pearl(
         IDENTITY,
+        CONTINUOUS,
         num_envs=4,
         rollout_length=24,
         inner_steps=1,

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from rl.hparams.hparams import Coefficient, PositiveInt
 from rl.hparams.registry import register
-from rl.hparams.tasks import OFFLINE, OFFLINE_IDENTITY, OFFLINE_LOCOMOTION
+from rl.hparams.tasks import CONTINUOUS, OFFLINE, OFFLINE_IDENTITY, OFFLINE_LOCOMOTION
 from rl.hparams.td3 import TD3HParams
 
 
@@ -48,5 +48,5 @@ def rebrac_hopper() -> ReBRACHParams:
 
 @register
 def rebrac_identity() -> ReBRACHParams:
-    """ReBRAC from data of Identity-v0's continuous sibling: the smallest test that anything is learned."""
-    return rebrac(OFFLINE_IDENTITY)
+    """ReBRAC from data of Identity-v0, continuous: the smallest test that anything is learned."""
+    return rebrac(OFFLINE_IDENTITY, CONTINUOUS)

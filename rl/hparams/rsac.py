@@ -9,7 +9,7 @@ from rl.hparams.hparams import Count, Fraction, PositiveInt
 from rl.hparams.registry import register
 from rl.hparams.sac import SACHParams
 from rl.hparams.sequences import check_every_step_is_replayed
-from rl.hparams.tasks import REPLAY
+from rl.hparams.tasks import CONTINUOUS, REPLAY
 
 
 class RSACHParams(SACHParams):
@@ -72,9 +72,10 @@ def rsac_pendulum_no_velocity() -> RSACHParams:
 
 @register
 def rsac_identity() -> RSACHParams:
-    """RSAC with an LSTM on Identity-v0's continuous sibling: the smallest test that anything is learned."""
+    """RSAC with an LSTM on Identity-v0, continuous: the smallest test that anything is learned."""
     return rsac(
         REPLAY["Identity-v0"],
+        CONTINUOUS,
         lr=3e-3,
         temperature=0.1,
         replay_capacity=4_000,

@@ -14,7 +14,7 @@ from rl.hparams.ddpg import (
 )
 from rl.hparams.hparams import PositiveFloat
 from rl.hparams.registry import register
-from rl.hparams.tasks import REPLAY
+from rl.hparams.tasks import CONTINUOUS, REPLAY
 
 
 class TemperatureHParams(ActorCriticReplayHParams):
@@ -83,5 +83,5 @@ def sac_walker2d() -> SACHParams:
 
 @register
 def sac_identity() -> SACHParams:
-    """SAC on Identity-v0's continuous sibling: the smallest test that anything is learned."""
-    return sac(IDENTITY, temperature=0.1)
+    """SAC on Identity-v0, continuous: the smallest test that anything is learned."""
+    return sac(IDENTITY, CONTINUOUS, temperature=0.1)

@@ -97,6 +97,7 @@ OFFLINE_LOCOMOTION: dict[str, Any] = dict(
     tau=0.005,
     lr=3e-4,
 )
+CONTINUOUS: dict[str, Any] = dict(env_kwargs={"continuous": True})  # after Identity-v0's
 OFFLINE_IDENTITY: dict[str, Any] = OFFLINE["Identity-v0"] | dict(
     model=dict(hidden=(32, 32), activation="relu", init="torch"), lr=3e-3, batch_size=64, tau=0.05
 )

@@ -17,7 +17,7 @@ from rl.hparams.ddpg import (
 )
 from rl.hparams.hparams import Coefficient, Fraction, PositiveInt
 from rl.hparams.registry import register
-from rl.hparams.tasks import REPLAY
+from rl.hparams.tasks import CONTINUOUS, REPLAY
 
 
 class TD3HParams(ActorCriticReplayHParams):
@@ -102,5 +102,5 @@ def td3_walker2d() -> TD3HParams:
 
 @register
 def td3_identity() -> TD3HParams:
-    """TD3 on Identity-v0's continuous sibling: the smallest test that anything is learned."""
-    return td3(IDENTITY)
+    """TD3 on Identity-v0, continuous: the smallest test that anything is learned."""
+    return td3(IDENTITY, CONTINUOUS)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from rl.hparams.hparams import PositiveFloat, PositiveInt
 from rl.hparams.registry import register
-from rl.hparams.tasks import OFFLINE, OFFLINE_IDENTITY, OFFLINE_LOCOMOTION
+from rl.hparams.tasks import CONTINUOUS, OFFLINE, OFFLINE_IDENTITY, OFFLINE_LOCOMOTION
 from rl.hparams.td3 import TD3HParams
 
 
@@ -45,5 +45,5 @@ def td3_bc_hopper() -> TD3BCHParams:
 
 @register
 def td3_bc_identity() -> TD3BCHParams:
-    """TD3+BC from data of Identity-v0's continuous sibling: the smallest test that anything is learned."""
-    return td3_bc(OFFLINE_IDENTITY)
+    """TD3+BC from data of Identity-v0, continuous: the smallest test that anything is learned."""
+    return td3_bc(OFFLINE_IDENTITY, CONTINUOUS)

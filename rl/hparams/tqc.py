@@ -16,7 +16,7 @@ from rl.hparams.ddpg import (
 from rl.hparams.hparams import Count, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
 from rl.hparams.sac import SACHParams
-from rl.hparams.tasks import REPLAY
+from rl.hparams.tasks import CONTINUOUS, REPLAY
 
 
 class TQCHParams(SACHParams):
@@ -87,5 +87,5 @@ def tqc_walker2d() -> TQCHParams:
 
 @register
 def tqc_identity() -> TQCHParams:
-    """TQC on Identity-v0's continuous sibling: the smallest test that anything is learned."""
-    return tqc(IDENTITY, temperature=0.1)
+    """TQC on Identity-v0, continuous: the smallest test that anything is learned."""
+    return tqc(IDENTITY, CONTINUOUS, temperature=0.1)
