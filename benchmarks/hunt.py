@@ -9,17 +9,21 @@ action of the highest output for what it saw last, and hunters are paid as in si
 
 from __future__ import annotations
 
-import numpy as np
-import tensorflow as tf
-from gymnasium import spaces
-from shared import ROOT
+from rl.imports import import_tensorflow
 
-from rl.envs.graph.multi_agent import MultiAgentEnv
-from rl.envs.graph.particles import ParticlesPhysics
-from rl.envs.graph.simple_tag import SimpleTag
-from rl.envs.registry import register
-from rl.errors import UsageError
-from rl.types import Tensor
+import_tensorflow()  # as the command line does, where this is the first to import it
+
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+from gymnasium import spaces  # noqa: E402
+from shared import ROOT  # noqa: E402
+
+from rl.envs.graph.multi_agent import MultiAgentEnv  # noqa: E402
+from rl.envs.graph.particles import ParticlesPhysics  # noqa: E402
+from rl.envs.graph.simple_tag import SimpleTag  # noqa: E402
+from rl.envs.registry import register  # noqa: E402
+from rl.errors import UsageError  # noqa: E402
+from rl.types import Tensor  # noqa: E402
 
 ENV_ID = "Hunt-v0"
 PREY = ROOT / "build" / "prey.npz"
