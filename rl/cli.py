@@ -7,6 +7,7 @@ come at once.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import io
 import os
@@ -139,7 +140,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def answered(work: Callable[[], int]) -> int:
     """Returns the exit code of some work: what it returns, or that of an error, of which one line is said."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may lack characters that a run's path has
-        sys.stdout.reconfigure(errors="backslashreplace")
+        with contextlib.suppress(OSError, ValueError):  # what it holds cannot be written: that is told below
+            sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with needing_packages():
             code = work()

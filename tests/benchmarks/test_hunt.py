@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import sys
 from pathlib import Path
@@ -12,12 +13,22 @@ import tensorflow as tf
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-import hunt
-
 from rl.envs.graph.simple_tag import SimpleTag
+from rl.envs.registry import registry as envs
+from rl.errors import UsageError
 from rl.ops import random
 
 pytestmark = pytest.mark.slow  # of scripts that are run by hand
+
+
+@pytest.fixture
+def hunt():
+    """The module, whose environment is registered for the test alone: others walk all that are."""
+    found = importlib.import_module("hunt")
+    if found.ENV_ID not in envs:
+        envs.register(found.Hunt)
+    yield found
+    envs._entries().pop(found.ENV_ID)
 
 
 def policy(output, weight=0.0):
@@ -32,7 +43,7 @@ def policy(output, weight=0.0):
     return {name: each.astype(np.float32) for name, each in arrays.items()}
 
 
-def test_the_prey_takes_the_action_of_the_highest_output():
+def test_the_prey_takes_the_action_of_the_highest_output(hunt):
     prey = hunt.Prey(policy([0.0, 0.0, 1.0, 0.0, 0.0], weight=1.0))
     # 3 (x - 2) / 2 - 1 > 1 where x > 3.33; below zero the layers let nothing through
     seen = np.zeros((3, 14), np.float32)
@@ -40,7 +51,7 @@ def test_the_prey_takes_the_action_of_the_highest_output():
     assert prey.act(tf.constant(seen)).numpy().tolist() == [2, 1, 2]
 
 
-def test_hunters_play_simple_tag_with_that_prey(tmp_path, monkeypatch):
+def test_hunters_play_simple_tag_with_that_prey(hunt, tmp_path, monkeypatch):
     np.savez(tmp_path / "prey.npz", **policy([0.0, 0.0, 1.0, 0.0, 0.0]))
     monkeypatch.setattr(hunt, "PREY", tmp_path / "prey.npz")
     ours, whole = hunt.Hunt(4), SimpleTag(4)
@@ -58,7 +69,7 @@ def test_hunters_play_simple_tag_with_that_prey(tmp_path, monkeypatch):
     assert not ended.numpy().any()
 
 
-def test_without_the_file_one_line_says_what_makes_it(tmp_path, monkeypatch):
+def test_without_the_file_one_line_says_what_makes_it(hunt, tmp_path, monkeypatch):
     monkeypatch.setattr(hunt, "PREY", tmp_path / "prey.npz")
-    with pytest.raises(hunt.UsageError, match="--tasks tag makes it"):
+    with pytest.raises(UsageError, match="--tasks tag makes it"):
         hunt.Hunt(1)
