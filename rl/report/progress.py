@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichProgress
+from rich.table import Column
 from rich.text import Text
 
 from rl.report.tables import plain_table, terminal_table
@@ -72,7 +73,9 @@ class Progress:
                 raise failure(f"cannot write {path}: {reason(error)}", error) from error
         console = Console(file=self._stream)
         if console.is_terminal and not console.is_dumb_terminal:
-            columns = (BarColumn(bar_width=20), TextColumn("{task.description}", markup=False))
+            wrapped = Column(overflow="fold")  # by default what a narrow terminal has no room for is cut off
+            text = TextColumn("{task.description}", markup=False, table_column=wrapped)
+            columns = (BarColumn(bar_width=20), text)
             self._live = RichProgress(*columns, console=console, auto_refresh=False)
             self._task = self._live.add_task("starting", total=self._total, completed=self._step)
             self._live.start()

@@ -29,8 +29,12 @@ def terminal_table(
     table = Table(
         title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_header=bool(header)
     )
-    for column in header or [""] * len(rows[0]):
-        table.add_column(column, no_wrap=column == "name", overflow="fold")
+    console = Console(file=stream)
+    for place, column in enumerate(header or [""] * len(rows[0])):
+        longest = max((len(row[place]) for row in rows), default=0)
+        # Names in one piece, where they leave room for the rest.
+        whole = column == "name" and 2 * longest <= console.width
+        table.add_column(column, no_wrap=whole, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    Console(file=stream).print(table)
+    console.print(table)

@@ -14,6 +14,7 @@ import pytest
 
 from rl.errors import UsageError
 from rl.report.progress import Progress, summary_table
+from rl.report.tables import terminal_table
 
 STAMP = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
 
@@ -139,6 +140,17 @@ def test_a_terminal_gets_one_live_line_and_the_log_plain_lines(tmp_path, termina
     ]
 
 
+def test_a_live_line_that_the_terminal_is_too_narrow_for_goes_on_below(terminal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    clock = Clock()
+    with Progress(50_000, stream=terminal, clock=clock) as progress:
+        progress.update(0)
+        clock.now += 10
+        progress.update(45_056, 500.0, 487.3)
+    shown = " ".join(_plain(terminal.getvalue()).split())
+    assert "train return 500.0 eval return 487.3 ETA 0:01" in shown and "…" not in shown
+
+
 def test_a_run_that_goes_on_is_shown_where_it_is(terminal):
     with Progress(4000, stream=terminal, step=4000) as progress:
         progress.message("resumed at step 4,000")
@@ -177,6 +189,13 @@ def test_a_terminal_gets_a_table_with_nothing_cut_off(terminal):
     summary_table([{"run": "run_0", "where": path}, {"run": "[bold]", "where": "b"}], "two", terminal)
     shown = _plain(terminal.getvalue())
     assert shown.count("x") == 150 and "[bold]" in shown and "two" in shown
+
+
+def test_long_names_leave_room_for_what_they_mean_on_a_narrow_terminal(terminal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    terminal_table([("n" * 33, "value", "meaning")], ("name", "default", "what it is"), None, terminal)
+    shown = _plain(terminal.getvalue())
+    assert shown.count("n") >= 33 and "value" in shown and "meaning" in shown
 
 
 def test_no_rows_print_nothing():
