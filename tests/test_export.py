@@ -110,13 +110,27 @@ def test_the_program_is_the_policy_that_load_gives(tmp_path):
 
 def test_names_are_those_that_every_format_can_have(tmp_path):
     parts = {"my key": spaces.Box(-1.0, 1.0, (2,)), "my_key": spaces.Discrete(3), "é": spaces.Discrete(2)}
-    hparams = resolve("ppo", SMALL | {"env": "Test-v0"})
+    # Two that TensorFlow takes for one, words of Python's, and what other inputs and outputs are called.
+    others = ("Pos", "pos", "a-b", "a/b", "self", "lambda", "action", "scores", "state_0", "next_state_0")
+    parts |= {name: spaces.Box(-1.0, 1.0, (3,)) for name in others}
+    hparams = resolve("ppo", SMALL | {"env": "Test-v0", "model.name": "gru", "model.recurrent_units": 4})
     agent = get_algo("ppo")(hparams, spaces.Dict(parts), spaces.Discrete(2), 0)
     program = Program(agent, 1, lambda action: action)
-    names = ["my_key", "my_key_", "observation__"]
-    assert [each.name for each in program.inputs] == names
-    inputs = dict(zip(names, ([[0.5, -0.5]], [2], [1]), strict=True))
-    inputs = {each.name: np.array(inputs[each.name], each.dtype) for each in program.inputs}
+    taken = [
+        "action_",
+        "lambda_",
+        "my_key",
+        "my_key_",
+        "next_state_0_",
+        "pos_",
+        "scores_",
+        "self_",
+        "state_0_",
+    ]
+    names = [each.name for each in program.inputs]
+    assert {*taken, "Pos", "a-b", "a/b_", "observation__", "state_0", "state_1"} == set(names)
+    assert names[0] == "Pos" and len(names) == len(parts) + 2
+    inputs = {each.name: np.ones(each.shape, each.dtype) for each in program.inputs}
     for file, write, run in FORMATS.values():
         write(program, tmp_path / file)
         scores = run(tmp_path / file)(inputs)["scores"]
