@@ -205,7 +205,7 @@ import tensorflow as tf
 call = tf.saved_model.load(str(folder / "savedmodel")).signatures["serving_default"]
 print(call(**{port["name"]: tf.constant(x)})["action"].numpy().tolist())
 import keras
-print(keras.layers.TFSMLayer(folder / "savedmodel", "serving_default")(x)["action"].numpy().tolist())
+print(keras.layers.TFSMLayer(folder / "savedmodel", "function")({port["name"]: x})["action"].numpy().tolist())
 """
 
 
