@@ -277,6 +277,21 @@ def test_who_serves_a_policy_is_told_of_the_wrappers_that_it_was_trained_within(
     assert played.stderr == f"error: put CartPole-v1 into its wrappers first: {wrapper}\n"
 
 
+def test_who_serves_a_policy_gives_observations_in_its_own_numbers(tmp_path):
+    """Those of FrozenLake are whole numbers, which no interpreter takes as floats."""
+    hparams = resolve("ppo", SMALL | {"env": "FrozenLake-v1", "env_kwargs": {"is_slippery": False}})
+    agent = get_algo("ppo")(hparams, spaces.Discrete(16), spaces.Discrete(4), 0)
+    policy = Policy(agent)
+    program = Program(agent, 1, policy.encode)
+    (tmp_path / "policy.json").write_text(json.dumps(_described(policy, program, [])))
+    for name in ("onnx", "litert"):
+        file, write, _ = FORMATS[name]
+        write(program, tmp_path / file)
+        command = [sys.executable, ROOT / f"examples/serve_{name}.py", tmp_path]
+        played = subprocess.run(command, capture_output=True, text=True)
+        assert played.stdout.count("return 0") == 5, played.stderr[-2000:]
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
