@@ -42,6 +42,11 @@ CASES = {  # set and overrides; batch
         {"env": "Pendulum-v1", "target_return": -100.0, "return_scale": 100.0, "context_length": 4},
         2,
     ),
+    "dt of discrete actions, of which there is none before the first": (
+        "dt",
+        {"env": "CartPole-v1", "target_return": 50.0, "context_length": 4},
+        2,
+    ),
     "dreamer, which draws its latents": ("dreamer", {"env": "CartPole-v1", "deter": 16, "units": 16}, 2),
     "muzero, which searches": (
         "muzero",
