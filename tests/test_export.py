@@ -42,6 +42,11 @@ CASES = {  # set and overrides; batch
         {"env": "Pendulum-v1", "target_return": -100.0, "return_scale": 100.0, "context_length": 4},
         2,
     ),
+    "dt of discrete actions, of which there is none before the first": (
+        "dt",
+        {"env": "CartPole-v1", "target_return": 50.0, "context_length": 4},
+        2,
+    ),
     "dreamer, which draws its latents": ("dreamer", {"env": "CartPole-v1", "deter": 16, "units": 16}, 2),
     "muzero, which searches": (
         "muzero",
@@ -110,13 +115,27 @@ def test_the_program_is_the_policy_that_load_gives(tmp_path):
 
 def test_names_are_those_that_every_format_can_have(tmp_path):
     parts = {"my key": spaces.Box(-1.0, 1.0, (2,)), "my_key": spaces.Discrete(3), "é": spaces.Discrete(2)}
-    hparams = resolve("ppo", SMALL | {"env": "Test-v0"})
+    # Two that TensorFlow takes for one, words of Python's, and what other inputs and outputs are called.
+    others = ("Pos", "pos", "a-b", "a/b", "self", "lambda", "action", "scores", "state_0", "next_state_0")
+    parts |= {name: spaces.Box(-1.0, 1.0, (3,)) for name in others}
+    hparams = resolve("ppo", SMALL | {"env": "Test-v0", "model.name": "gru", "model.recurrent_units": 4})
     agent = get_algo("ppo")(hparams, spaces.Dict(parts), spaces.Discrete(2), 0)
     program = Program(agent, 1, lambda action: action)
-    names = ["my_key", "my_key_", "observation__"]
-    assert [each.name for each in program.inputs] == names
-    inputs = dict(zip(names, ([[0.5, -0.5]], [2], [1]), strict=True))
-    inputs = {each.name: np.array(inputs[each.name], each.dtype) for each in program.inputs}
+    taken = [
+        "action_",
+        "lambda_",
+        "my_key",
+        "my_key_",
+        "next_state_0_",
+        "pos_",
+        "scores_",
+        "self_",
+        "state_0_",
+    ]
+    names = [each.name for each in program.inputs]
+    assert {*taken, "Pos", "a-b", "a/b_", "observation__", "state_0", "state_1"} == set(names)
+    assert names[0] == "Pos" and len(names) == len(parts) + 2
+    inputs = {each.name: np.ones(each.shape, each.dtype) for each in program.inputs}
     for file, write, run in FORMATS.values():
         write(program, tmp_path / file)
         scores = run(tmp_path / file)(inputs)["scores"]
@@ -191,7 +210,7 @@ import tensorflow as tf
 call = tf.saved_model.load(str(folder / "savedmodel")).signatures["serving_default"]
 print(call(**{port["name"]: tf.constant(x)})["action"].numpy().tolist())
 import keras
-print(keras.layers.TFSMLayer(folder / "savedmodel", "serving_default")(x)["action"].numpy().tolist())
+print(keras.layers.TFSMLayer(folder / "savedmodel", "function")({port["name"]: x})["action"].numpy().tolist())
 """
 
 
@@ -261,6 +280,21 @@ def test_who_serves_a_policy_is_told_of_the_wrappers_that_it_was_trained_within(
     played = subprocess.run([sys.executable, example, tmp_path], capture_output=True, text=True)
     assert played.returncode == 1
     assert played.stderr == f"error: put CartPole-v1 into its wrappers first: {wrapper}\n"
+
+
+def test_who_serves_a_policy_gives_observations_in_its_own_numbers(tmp_path):
+    """Those of FrozenLake are whole numbers, which no interpreter takes as floats."""
+    hparams = resolve("ppo", SMALL | {"env": "FrozenLake-v1", "env_kwargs": {"is_slippery": False}})
+    agent = get_algo("ppo")(hparams, spaces.Discrete(16), spaces.Discrete(4), 0)
+    policy = Policy(agent)
+    program = Program(agent, 1, policy.encode)
+    (tmp_path / "policy.json").write_text(json.dumps(_described(policy, program, [])))
+    for name in ("onnx", "litert"):
+        file, write, _ = FORMATS[name]
+        write(program, tmp_path / file)
+        command = [sys.executable, ROOT / f"examples/serve_{name}.py", tmp_path]
+        played = subprocess.run(command, capture_output=True, text=True)
+        assert played.stdout.count("return 0") == 5, played.stderr[-2000:]
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def chosen_formats(text: str) -> list[str]:
         if name == "keras":
             raise UsageError(
                 "--format keras: a .keras file of this network loads nowhere without this package: take "
-                "savedmodel, which keras.layers.TFSMLayer(FOLDER, call_endpoint='serving_default') loads"
+                "savedmodel, which keras.layers.TFSMLayer(FOLDER, call_endpoint='function') loads"
             )
         if name not in FORMATS:
             raise UsageError(f"--format {name}: {nearest(name, FORMATS)}")

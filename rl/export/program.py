@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import keyword
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -139,7 +140,9 @@ class Program(tf.Module):
         wrappers = ", ".join(self._agent.hparams.env_wrappers)
         usual = "as the environment gives it" + (f" within its wrappers {wrappers}" if wrappers else "")
         usual += f", the last {frames} pictures" if frames else ""
-        leaves = zip(_leaves(OBSERVATION, space), space_leaves(space), strict=True)
+        others = [*self._state_ports(STATE), *self._state_ports(NEXT), *self._random_ports()]
+        taken = [each.name for each in others] + [name for name, _ in self._actions] + [SCORES]
+        leaves = zip(_leaves(OBSERVATION, space, taken), space_leaves(space), strict=True)
         meanings = self._meanings_before() if self._agent.hparams.previous_action_reward else {}
         return [
             Port(name, OBSERVATION, (self._batch, *shape), dtype, meanings.get(name, usual))
@@ -178,18 +181,25 @@ class Program(tf.Module):
         return ports
 
 
-def _leaves(root: str, space: spaces.Space) -> list[tuple[str, spaces.Space]]:
-    """A name and the space of each array of the space's elements; in names "_" stands for what TensorFlow's
-    cannot have."""
-    found, names = [], set[str]()
+def _leaves(root: str, space: spaces.Space, taken: Sequence[str] = ()) -> list[tuple[str, spaces.Space]]:
+    """A name and the space of each array of the space's elements, other than those that are taken; in names
+    "_" stands for what TensorFlow's cannot have, and follows one that would be a second of its kind."""
+    found, names = [], {_argument(each) for each in (*taken, "self", *keyword.kwlist)}
     for name, each in _named(root, space):
         short = name.removeprefix(f"{OBSERVATION}_")
         name = re.sub(r"[^A-Za-z0-9_.\\/>-]", "_", short if re.match("[A-Za-z0-9]", short) else name)
-        while name in names:
+        while _argument(name) in names:
             name += "_"
-        names.add(name)
+        names.add(_argument(name))
         found.append((name, each))
     return found
+
+
+def _argument(name: str) -> str:
+    """What TensorFlow's signatures call an argument of that name, which are Python's names; two that differ
+    in capitals alone are one to its graphs."""
+    found = re.sub(r"[^A-Za-z0-9]", "_", name).lower()
+    return found if found[:1].isalpha() else f"arg_{found}"
 
 
 def _named(root: str, space: spaces.Space) -> Iterator[tuple[str, spaces.Space]]:

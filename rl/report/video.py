@@ -36,6 +36,19 @@ def headless_setup() -> bool:
     return True
 
 
+def checked_frame(frame: Any) -> np.ndarray:
+    """Returns what an environment drew. Raises UsageError for what no video can be made of: anything but
+    uint8 [H, W, 3]."""
+    drawn = np.asarray(frame)
+    if drawn.dtype == object and drawn.ndim == 0 and drawn.item() is None:
+        raise UsageError("the environment gave no frame: make it with render_mode='rgb_array'")
+    if drawn.dtype != np.uint8 or drawn.ndim != 3 or drawn.shape[2] != 3 or 0 in drawn.shape:
+        raise UsageError(
+            f"the environment drew {drawn.dtype} {list(drawn.shape)}: a frame must be uint8 [H, W, 3]"
+        )
+    return drawn
+
+
 class Preview:
     """A film's frames, few and small: an animated GIF, which TensorBoard shows.
 
@@ -111,11 +124,7 @@ class VideoWriter:
 
     def add(self, frame: np.ndarray) -> None:
         """Appends one frame, uint8 [H, W, 3], all of one size."""
-        if frame is None:
-            raise UsageError("the environment gave no frame: make it with render_mode='rgb_array'")
-        frame = np.asarray(frame)
-        if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3 or 0 in frame.shape:
-            raise UsageError(f"a frame must be uint8 [H, W, 3], not {frame.dtype} {list(frame.shape)}")
+        frame = checked_frame(frame)
         if self._shape is None:
             self._shape = frame.shape
         if frame.shape != self._shape:

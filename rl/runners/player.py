@@ -14,7 +14,7 @@ from rl.envs.faults import played, watched
 from rl.envs.make import eval_envs_of
 from rl.errors import Stopped, Unavailable, UsageError, one_line
 from rl.heartbeat import doing
-from rl.report.video import Preview, VideoWriter
+from rl.report.video import Preview, VideoWriter, checked_frame
 from rl.runners.actor import Actor
 from rl.runners.evaluate import BLOCK
 
@@ -53,7 +53,7 @@ class Player:
         """Finds out now, not at the first film, whether there will be pictures."""
         try:
             self.env.reset(0)
-            self.env.render()
+            checked_frame(self.env.render())
         except Exception as error:  # of whatever draws
             self.env.close()
             if isinstance(error, UsageError):

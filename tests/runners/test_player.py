@@ -98,12 +98,25 @@ def test_a_film_that_cannot_be_written_costs_a_warning_and_not_the_run(tmp_path,
     assert run.step == 64 and text.count("No space left on device; training goes on without films") == 1
 
 
-def test_what_cannot_be_drawn_is_said_before_training(tmp_path, monkeypatch):
-    def fails(_):
-        raise RuntimeError("no GL here")
+def _fails(_):
+    raise RuntimeError("no GL here")
 
-    monkeypatch.setattr("rl.envs.gym_host.GymHost.render", fails)
-    with pytest.raises(rl.UsageError, match="Identity-v0 cannot be drawn here: no GL here"):
+
+@pytest.mark.parametrize(
+    ("render", "words"),
+    [
+        (_fails, "Identity-v0 cannot be drawn here: no GL here"),
+        (
+            lambda _: np.zeros((8, 8, 4), np.uint8),
+            r"drew uint8 \[8, 8, 4\]: a frame must be uint8 \[H, W, 3\]",
+        ),
+        (lambda _: np.asarray(None), "gave no frame"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_before_training(tmp_path, monkeypatch, render, words):
+    """At the first film, the results of a test that is over would be lost with it."""
+    monkeypatch.setattr("rl.envs.gym_host.GymHost.render", render)
+    with pytest.raises(rl.UsageError, match=words):
         rl.train("ppo_identity", output_dir=tmp_path, record_video=True, train_steps=256)
     assert not any(tmp_path.iterdir())
 

@@ -65,9 +65,13 @@ class DT(Cloning[DTHParams]):
         return self.network.start(count)
 
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
-        # A discrete action is told as its number plus 1; 0, before the first one, is the code of zeros.
         told = observation[PREVIOUS_ACTION]
-        before = self.actions.clipped_code(told - 1 if self.discrete else told)
+        if self.discrete:
+            # It is told as its number plus 1; 0, before the first one, is the code of zeros. Of -1 ONNX makes
+            # the code of the last action.
+            before = tf.one_hot(told, self.actions.size + 1)[:, 1:]
+        else:
+            before = self.actions.clipped_code(told)
         output, state = self.network.step(observation, before, recurrent_state)
         if self.discrete:
             distribution: Any = Categorical(self.encoder.mask_illegal(output, observation))
