@@ -19,7 +19,7 @@ from rl.hparams.spaces import Choice, Range, Space
 from rl.report.progress import say
 from rl.report.runs import evaluations
 from rl.signals import StopRequest
-from rl.tune.database import not_opened
+from rl.tune.database import not_opened, storage_of
 from rl.tune.runs import (
     PATIENCE,
     POLL,
@@ -96,7 +96,7 @@ def make_pruner(name: str, evaluations: int) -> optuna.pruners.BasePruner:
 
 
 def open_study(
-    address: str | None,
+    address: str | Path | None,
     folder: Path,
     plan: Plan,
     pruner: optuna.pruners.BasePruner,
@@ -104,7 +104,7 @@ def open_study(
 ) -> optuna.Study:
     """Returns the study of a search, new or to be continued.
 
-    address: of its database; None: in memory.
+    address: of its database, or the path of SQLite's file; None: in memory.
     folder: of its trials; its name is the study's name.
     sampler: the sampler's name; with a grid, the set's own values are not tried first if the grid lacks them.
 
@@ -114,7 +114,11 @@ def open_study(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         study = optuna.create_study(
-            storage=address, study_name=folder.name, direction="maximize", load_if_exists=True, pruner=pruner
+            storage=storage_of(address),
+            study_name=folder.name,
+            direction="maximize",
+            load_if_exists=True,
+            pruner=pruner,
         )
         there = study.user_attrs.get(SEARCH)
     except Exception as error:  # whatever its database raises
