@@ -62,7 +62,7 @@ def figure_of(methods: Methods, name: str = RETURN) -> Figure:
 
 def _row(place: Any, title: str, columns: int) -> Any:
     """Returns the axes of a row, [columns]."""
-    place.suptitle(title, x=0.01, ha="left", fontweight="bold")
+    place.suptitle(_drawn(title), x=0.01, ha="left", fontweight="bold")
     return place.subplots(1, columns, squeeze=False)[0]
 
 
@@ -102,9 +102,9 @@ def _by_steps(axes: Axes, methods: Sequence[Method], name: str) -> None:
     for method in methods:
         curve = method.curve
         if curve is None:
-            axes.plot([], [], label=_entry(method))
+            axes.plot([], [], label=_drawn(_entry(method)))
         else:
-            draw_curve(axes, curve.steps, curve.estimate, _entry(method))
+            draw_curve(axes, curve.steps, curve.estimate, _drawn(_entry(method)))
     steps = units(methods).replace("steps", "environment steps")
     axes.set(xlabel=steps, ylabel=_shown(name))
     axes.xaxis.set_major_formatter(_thousands)
@@ -145,12 +145,18 @@ def _profile(axes: Axes, methods: Sequence[Method], name: str) -> None:
 def _profiles(axes: Axes, scores: Iterable[tuple[str, Scores]], thresholds: np.ndarray) -> None:
     for label, each in scores:
         found = estimated(lambda drawn: performance_profile(drawn, thresholds), each, resamples=2_000)
-        draw_curve(axes, thresholds, found, label, alpha=0.12)  # they overlap
+        draw_curve(axes, thresholds, found, _drawn(label), alpha=0.12)  # they overlap
     axes.set_ylim(-0.02, 1.02)
 
 
 def _shown(name: str) -> str:
-    return "evaluation return" if name == RETURN else name
+    return "evaluation return" if name == RETURN else _drawn(name)
+
+
+def _drawn(text: str) -> str:
+    """Returns a text of which matplotlib draws just that: `$` would begin a formula, and a legend leaves out
+    what begins with `_`."""
+    return (" " * text.startswith("_") + text).replace("$", r"\$")
 
 
 def _thousands(value: float, _: Any) -> str:

@@ -121,6 +121,10 @@ def markdown(methods: Methods, name: str = RETURN) -> str:
     return "\n".join(text).rstrip() + "\n"
 
 
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")  # else a table takes it for the end of a cell
+
+
 def _paragraphs(notes: Iterable[Note]) -> list[str]:
     return [each for line in told(notes) for each in (line, "")]
 
@@ -140,7 +144,7 @@ def comparison(methods: Sequence[Method]) -> list[str]:
         what = ("IQM" if runs >= IQM_FROM else "mean") if runs > 1 else "one run"
         value = estimated(aggregate, [final]).text(digits(final)) if runs > 1 else number(final[0])
         cells = [
-            method.label,
+            _cell(method.label),
             runs,
             steps,
             what,
@@ -162,7 +166,7 @@ def improvements(methods: Sequence[Method]) -> list[str]:
     if len(methods) < 2:
         return []
     lines = ["Probability that a run of the row is above one of the column:", ""]
-    lines.append("| | " + " | ".join(method.label for method in methods) + " |")
+    lines.append("| | " + " | ".join(_cell(method.label) for method in methods) + " |")
     lines.append("| --- |" + " ---: |" * len(methods))
     for mine in methods:
         cells = [
@@ -171,7 +175,7 @@ def improvements(methods: Sequence[Method]) -> list[str]:
             else estimated(probability_of_improvement, [mine.final], [other.final]).text(2)
             for other in methods
         ]
-        lines.append(f"| {mine.label} | " + " | ".join(cells) + " |")
+        lines.append(f"| {_cell(mine.label)} | " + " | ".join(cells) + " |")
     return [*lines, ""]
 
 

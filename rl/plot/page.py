@@ -62,10 +62,15 @@ def _tables(text: str) -> Iterator[str]:
             level = 1 + len(block) - len(block.lstrip("#"))
             yield f"<h{level}>{escape(block.lstrip('# '))}</h{level}>"
         elif block.startswith("|"):
-            rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+            rows = [_cells(line) for line in lines]
             yield _table(rows[2:], rows[0])
         else:
             yield f"<p>{escape(block)}</p>"
+
+
+def _cells(line: str) -> list[str]:
+    """Returns the cells of a table's line, in which `\\|` is part of a cell."""
+    return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
 def _table(rows: Sequence[Sequence[Any]], header: Sequence[str]) -> str:

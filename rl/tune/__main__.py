@@ -287,7 +287,7 @@ def _search(asked: Asked, plan: Plan, machines: Machines, stop: Any) -> int:
 
     own, hparams = asked.own, asked.hparams
     evaluations = len(own.seeds) * evaluations_per_run(hparams.train_steps, hparams.eval_period)
-    address = own.study or f"sqlite:///{asked.folder.absolute() / STUDY}"
+    address = own.study or asked.folder.absolute() / STUDY
     study = open_study(address, asked.folder, plan, make_pruner(own.pruner, evaluations), own.sampler)
     trials = own.trials
     if own.sampler == "grid":

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rl.errors import AGAIN, GivenUp, UsageError
+from rl.plot.methods import digits, number
 from rl.report.progress import say
 from rl.report.statistics import (
     FEW_RUNS,
@@ -47,9 +48,10 @@ class Judged(NamedTuple):
         """Returns the report as lines of Markdown."""
         statistic = "interquartile mean" if len(seeds) >= IQM_FROM else "mean"
         found = [f"| set | {statistic} [95 %] | by seed, {seeds[0]} to {seeds[-1]} |", "| --- | --- | --- |"]
+        places = digits(np.array(list(self.returns.values())))  # the same for both, which are compared
         for name, values in self.returns.items():  # the set's, the winner's
-            by_seed = ", ".join(f"{value:.1f}" for value in values)
-            found.append(f"| `{name}` | {self.estimates[name].text()} | {by_seed} |")
+            by_seed = ", ".join(f"{value:.{places}f}" for value in values)
+            found.append(f"| `{name}` | {self.estimates[name].text(places)} | {by_seed} |")
         first, second = self.returns
         likely = self.improvement.text(2)
         found += ["", f"A run of `{second}` is above one of `{first}` with probability {likely}."]
@@ -105,7 +107,7 @@ def judge(
                     raise UsageError(
                         f"{side.name}, {folder.name}: {ended.said or 'it came to no evaluation'}"
                     )
-                say(f"{side.name}, {folder.name}: {value:.1f}")
+                say(f"{side.name}, {folder.name}: {number(value)}")
     finally:
         for _, process in busy.values():
             process.stop()

@@ -27,6 +27,7 @@ from rl.errors import AGAIN, UsageError
 from rl.hparams.hparams import HParams
 from rl.hparams.overrides import parse_overrides, value_text
 from rl.hparams.spaces import Choice, Range, Space
+from rl.plot.methods import number as told
 from rl.report.progress import say
 from rl.report.runs import evaluations, read_saved
 from rl.signals import StopRequest
@@ -188,7 +189,7 @@ class Population:
             known = [score for score in each["scores"] if score > FAILED]
             way = [str(member), *(each["values"][member][name] for name in names)]
             rows.append(
-                [str(number), f"{steps[number]:,}", f"{max(known):.1f}", f"{np.median(known):.1f}", *way]
+                [str(number), f"{steps[number]:,}", told(max(known)), told(float(np.median(known))), *way]
             )
             if number:
                 member = self.history[number - 1]["parents"][member]
@@ -255,8 +256,8 @@ class Population:
         for move in moves:
             self.history[-1]["parents"][move.member] = move.parent
         known = [score for score in scores if score > FAILED]
-        text = f"generation {number}: best {max(known):.1f} (member {int(np.argmax(scores))})"
-        self._say(f"{text}, median {np.median(known):.1f}")
+        text = f"generation {number}: best {told(max(known))} (member {int(np.argmax(scores))})"
+        self._say(f"{text}, median {told(float(np.median(known)))}")
         for move in moves:
             values = ",".join(f"{name}={text}" for name, text in move.values.items())
             self._say(

@@ -16,10 +16,11 @@ from rl.errors import AGAIN, UsageError, nearest
 from rl.hparams.hparams import HParams
 from rl.hparams.overrides import value_text
 from rl.hparams.spaces import Choice, Range, Space
+from rl.plot.methods import number as told
 from rl.report.progress import say
 from rl.report.runs import evaluations
 from rl.signals import StopRequest
-from rl.tune.database import not_opened
+from rl.tune.database import not_opened, storage_of
 from rl.tune.runs import (
     PATIENCE,
     POLL,
@@ -96,7 +97,7 @@ def make_pruner(name: str, evaluations: int) -> optuna.pruners.BasePruner:
 
 
 def open_study(
-    address: str | None,
+    address: str | Path | None,
     folder: Path,
     plan: Plan,
     pruner: optuna.pruners.BasePruner,
@@ -104,7 +105,7 @@ def open_study(
 ) -> optuna.Study:
     """Returns the study of a search, new or to be continued.
 
-    address: of its database; None: in memory.
+    address: of its database, or the path of SQLite's file; None: in memory.
     folder: of its trials; its name is the study's name.
     sampler: the sampler's name; with a grid, the set's own values are not tried first if the grid lacks them.
 
@@ -114,7 +115,11 @@ def open_study(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         study = optuna.create_study(
-            storage=address, study_name=folder.name, direction="maximize", load_if_exists=True, pruner=pruner
+            storage=storage_of(address),
+            study_name=folder.name,
+            direction="maximize",
+            load_if_exists=True,
+            pruner=pruner,
         )
         there = study.user_attrs.get(SEARCH)
     except Exception as error:  # whatever its database raises
@@ -284,12 +289,12 @@ class Search:
         seconds = f"after {time.monotonic() - place.begun:.0f} s"
         found = self._points(place.command.folder)
         if ended.kind == "stopped":
-            self._tell(trial, None, TrialState.PRUNED, f"ended early {seconds}, at {found[-1][1]:.1f}")
+            self._tell(trial, None, TrialState.PRUNED, f"ended early {seconds}, at {told(found[-1][1])}")
         elif ended.kind == "nan":
             self._tell(trial, None, TrialState.PRUNED, f"came to NaN {seconds}")
         elif ended.kind == "done" and found:
             value = found[-1][1] if self.plan.objective == "last" else self._curve(place.command.folder)
-            self._tell(trial, value, TrialState.COMPLETE, f"{value:.1f} {seconds}")
+            self._tell(trial, value, TrialState.COMPLETE, f"{told(value)} {seconds}")
         else:
             why = ended.said or "no evaluation"
             self._tell(trial, None, TrialState.FAIL, f"failed {seconds}: {why}")
@@ -303,7 +308,7 @@ class Search:
         ended = [each for each in self.study.trials if each.state.is_finished()]
         whole = _in_state(self.study, TrialState.COMPLETE)
         best = max(whole, key=_value) if whole else None
-        so_far = "" if best is None else f"best {_value(best):.1f}, trial {best.number}; "
+        so_far = "" if best is None else f"best {told(_value(best))}, trial {best.number}; "
         tried = ",".join(f"{name}={text}" for name, text in values_of(trial, self.plan.space).items())
         self._say(f"trial {trial.number}: {said}  ({so_far}{len(ended)} of {self.trials})  {tried}")
 

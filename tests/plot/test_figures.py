@@ -138,3 +138,25 @@ def test_the_page_tells_values_as_the_tables_do(run_folder, tmp_path):
         told += re.findall(r"seed 0, (\S+) at step 1,000<", text)
         assert f"<td>{told[-1]}</td>" in text
     assert told == ["0.000123", "0.500", "1234.6"]
+
+
+def test_a_label_is_shown_as_it_is_whatever_it_has(run_folder, tmp_path):
+    for i, goal in enumerate(("$\\q$", "a|b")):
+        save(run_folder(f"{i}/run_0", "ppo_cartpole", 0, [i]), env_kwargs={"goal": goal})
+    files = {ending: tmp_path / f"all.{ending}" for ending in ("svg", "html", "md")}
+    out = [word for ending in ("svg", "md") for word in ("--out", str(files[ending]))]
+    assert main([str(tmp_path), *out, "--html", str(files["html"])]) == 0  # the first was no formula
+    drawn, page, table = (file.read_text() for file in files.values())
+    assert "$\\\\q$" in drawn and "a|b" in drawn
+    assert "a\\|b" in table and all(
+        line.count("|") == 9 + ("a\\|b" in line) for line in table.split("\n")[4:8]
+    )
+    heads = re.findall(r"<tr>(.*?)</tr>", page)[:3]
+    assert [row.count("<t") for row in heads] == [8, 8, 8] and "a|b" in heads[2] and "\\|" not in heads[2]
+
+
+def test_the_legend_has_sets_that_begin_with_an_underscore(run_folder, tmp_path):
+    run = run_folder("a/run_0", "ppo_cartpole", 0, [1.0])
+    saved = json.loads((run / "hparams.json").read_text())
+    (run / "hparams.json").write_text(json.dumps({**saved, "name": "_mine"}))
+    assert shown(tmp_path)[1] == [" _mine, 1 run"]

@@ -8,7 +8,7 @@ import optuna
 import pytest
 
 from rl.errors import Unavailable, UsageError
-from rl.tune.database import kept, not_opened
+from rl.tune.database import kept, not_opened, storage_of
 
 
 def full(path):
@@ -46,3 +46,16 @@ def test_only_what_may_pass_is_unavailable():
     error.__cause__ = sqlite3.OperationalError("disk I/O error")
     assert type(not_opened("there", error)) is Unavailable
     assert str(not_opened("there", error)) == "--study there: cannot open it (disk I/O error)"
+
+
+def test_the_database_of_a_folder_is_in_it_whatever_the_folder_is_called(tmp_path):
+    folder = tmp_path / "why? {x} 50%20#1"
+    folder.mkdir()
+    for _ in range(2):
+        study = optuna.create_study(
+            storage=storage_of(folder / "study.db"), study_name="s", load_if_exists=True
+        )
+        study.add_trial(optuna.trial.create_trial(value=1.0))
+    assert len(study.trials) == 2  # the second time it was found again
+    assert [each.name for each in folder.iterdir()] == ["study.db"] and list(tmp_path.iterdir()) == [folder]
+    assert storage_of("sqlite:///x.db") == "sqlite:///x.db" and storage_of(None) is None

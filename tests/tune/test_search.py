@@ -357,3 +357,19 @@ def test_hparams_that_are_younger_than_a_search_had_their_defaults_in_it():
     assert difference({"hparams": older, "seeds": [0, 1]}, here) is None
     assert difference({"hparams": older | {"lr": 1.0}, "seeds": [0, 1]}, here) == "hparams"
     assert difference({"hparams": older, "seeds": [0]}, here) == "seeds"
+
+
+def test_returns_below_10_are_told_with_enough_digits_to_tell_them_apart(plan, fake):
+    judged = judge.compared({"set": [0.94, 0.93], "found": [0.956, 0.96]})
+    lines = judged.lines(range(100, 102))
+    assert lines[2] == "| `set` | 0.935 [0.930, 0.940] | 0.940, 0.930 |"
+    assert lines[3] == "| `found` | 0.958 [0.956, 0.960] | 0.956, 0.960 |"
+    said = []
+    kind = type("Small", (fake,), {"poll": _small})
+    made(study_of(plan), plan, kind, said, trials=1).run(StopAfter())
+    assert "trial 0: 0.957 after" in said[-1] and "best 0.957, trial 0" in said[-1]
+
+
+def _small(run):
+    run.value = 0.957
+    return Fake.poll(run)
