@@ -15,7 +15,7 @@ import select
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rl import other_names
 from rl.errors import AGAIN, GivenUp, LearnerLost, MachineLost, NotSent, Unavailable, UsageError, nearest
@@ -139,9 +139,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def answered(work: Callable[[], int]) -> int:
     """Returns the exit code of some work: what it returns, or that of an error, of which one line is said."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may lack characters that a run's path has
-        with contextlib.suppress(OSError, ValueError):  # what it holds cannot be written: that is told below
-            sys.stdout.reconfigure(errors="backslashreplace")
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # a terminal may lack a path's characters
+        cast(io.TextIOWrapper, sys.stdout).reconfigure(errors="backslashreplace")
     try:
         with needing_packages():
             code = work()

@@ -315,8 +315,7 @@ class Trainer:
         self.calls.evaluation(step, evaluation)
         row |= {f"eval/{name}": score for name, score in self.evaluator.scores(evaluation).items()}
         row |= self.beside.metrics(seed, mean, self._is_asked_to_stop)
-        # Not where a callback ends the training: a population does so once a generation.
-        is_last = step >= total or (asked is not None and mean >= asked)
+        is_last = step >= total or (asked is not None and mean >= asked)  # a population ends by a callback
         other = self.evaluator.other(seed, self._is_asked_to_stop) if is_last else None
         if other is not None:
             row[f"eval/return_mean_{other[0]}"] = float(other[1].returns.mean())
