@@ -16,7 +16,7 @@ import_tensorflow()  # as the command line does, where this is the first to impo
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from gymnasium import spaces  # noqa: E402
-from shared import ROOT  # noqa: E402
+from shared import PREY  # noqa: E402
 
 from rl.envs.graph.multi_agent import MultiAgentEnv  # noqa: E402
 from rl.envs.graph.particles import ParticlesPhysics  # noqa: E402
@@ -26,7 +26,6 @@ from rl.errors import UsageError  # noqa: E402
 from rl.types import Tensor  # noqa: E402
 
 ENV_ID = "Hunt-v0"
-PREY = ROOT / "build" / "prey.npz"
 VARIANCE = 1e-5  # added before the root, in PyTorch's batch normalisation
 
 
@@ -57,7 +56,7 @@ class Hunt(MultiAgentEnv):
     Observations of the hunters, and what each is paid, are those of SimpleTag-v0.
     """
 
-    max_episode_steps = 25
+    max_episode_steps = SimpleTag.max_episode_steps
     action_space = spaces.Discrete(5)
 
     def __init__(self, num_envs: int, max_episode_steps: int | None = None):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
+PREY = ROOT / "build" / "prey.npz"  # a policy of EPyMARL's: what teams.py makes and hunt.py plays
 # As it was given. What importing `rl` says to XLA from here on is not for other libraries, nor other commits.
 ENVIRON = dict(os.environ)
 if str(ROOT) not in sys.path:

@@ -36,7 +36,7 @@ import report
 import shared
 import trained
 from bars import JUDGED
-from shared import ROOT, UsageError
+from shared import PREY, ROOT, UsageError
 
 from rl.hparams.merge import resolve
 
@@ -46,7 +46,6 @@ FIELDS = ("task", "library", "algo", "seed", "steps", "mean_return", "seconds", 
 ALGOS = ("mappo", "ippo", "qmix", "vdn", "maddpg")
 EPISODES = 100
 PEERS = ROOT / "benchmarks" / "peers"
-PREY = ROOT / "build" / "prey.npz"  # of the task tag
 
 
 class Task(NamedTuple):
