@@ -56,6 +56,8 @@ def impala() -> IMPALAHParams:
         lr_schedule="linear",
         epochs=8,
         value_coef=1.0,  # of half the square
+        # Without it CliffWalking ends up standing still. Continuous actions would rather have 0.
+        entropy_coef=0.01,
         trace_lambda=0.95,
     )
 

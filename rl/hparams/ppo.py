@@ -79,6 +79,7 @@ def ppo() -> PPOHParams:
         rollout_length=32,
         epochs=10,
         value_coef=1.0,  # of half the square
+        entropy_coef=0.01,  # without it one CliffWalking in three ends up standing still
         normalize_reward=True,  # of any size: without it Taxi, where -10 is usual, brings -27 in place of 1
     )
 

@@ -21,8 +21,10 @@ class TRPOHParams(HParams):
         "epochs": "[5,10,20,30]",
         "minibatches": "[1,2,4,8,16]",
         "gae_lambda": "0.8:1.0",
+        "entropy_coef": "log:1e-5:0.1",
     }
 
+    anneals: ClassVar[tuple[str, ...]] = ("entropy_coef",)
     algo: str = "trpo"
     rollout_length: PositiveInt = 128
     lr: PositiveFloat = 1e-3
@@ -36,6 +38,7 @@ class TRPOHParams(HParams):
     epochs: PositiveInt = 10  # passes of the value over each rollout
     minibatches: PositiveInt = 4  # per epoch
     gae_lambda: Fraction = 0.95  # generalised advantage estimation's lambda (Schulman et al. 2016)
+    entropy_coef: Coefficient = 0.0  # weight of the policy's entropy, which is added
     normalize_advantage: bool = True  # advantages of a rollout get mean 0 and deviation 1
     log_std_init: float = 0.0  # continuous actions: logarithm of the initial standard deviation
 
@@ -52,7 +55,11 @@ class TRPOHParams(HParams):
 @register
 def trpo() -> TRPOHParams:
     """TRPO on any environment with discrete or continuous actions: give --env ID."""
-    return TRPOHParams.of(normalize_reward=True, rollout_length=128)
+    return TRPOHParams.of(
+        normalize_reward=True,
+        rollout_length=128,
+        entropy_coef=0.01,  # without it two CliffWalkings in three end up standing still
+    )
 
 
 @register

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from rl.hparams.hparams import Fraction, HParams, PositiveFloat, PositiveInt
+from rl.hparams.hparams import Coefficient, Fraction, HParams, PositiveFloat, PositiveInt
 from rl.hparams.registry import register
 from rl.hparams.tasks import ROLLOUT
 
@@ -15,16 +15,19 @@ class VPGHParams(HParams):
     searched: ClassVar[dict[str, str]] = {
         "rollout_length": "[16,32,64,128,256,512]",
         "gae_lambda": "0.8:1.0",
+        "entropy_coef": "log:1e-5:0.1",
         "value_lr": "log:1e-4:1e-2",
         "value_updates": "1:40",
     }
 
+    anneals: ClassVar[tuple[str, ...]] = ("entropy_coef",)
     algo: str = "vpg"
     rollout_length: PositiveInt = 128
     max_grad_norm: PositiveFloat | None = 0.5
 
     advantage: Literal["reward_to_go", "gae"] = "gae"  # reward_to_go: no value is subtracted
     gae_lambda: Fraction = 0.97  # with advantage=gae
+    entropy_coef: Coefficient = 0.0  # weight of the policy's entropy, which is added
     normalize_advantage: bool = True  # advantages of a batch get mean 0 and deviation 1
     value_updates: PositiveInt = 10  # gradient steps of the value after each one of the policy
     value_lr: PositiveFloat = 1e-3  # learning rate of the value network

@@ -14,6 +14,8 @@ CASES = {
     "ppg": {"clip_value_range": 0.02, "entropy_coef": 0.4, "lr": 0.1, "minibatches": 2, "aux_minibatches": 2},
     "a2c": {"entropy_coef": 4000.0, "lr": 1.0, "optimizer": "sgd", "max_grad_norm": 100.0},
     "impala": {"entropy_coef": 0.4, "lr": 0.1},
+    "vpg": {"entropy_coef": 4000.0, "lr": 1.0, "optimizer": "sgd", "max_grad_norm": 100.0},
+    "trpo": {"entropy_coef": 40.0, "minibatches": 1},
     "vmpo": {"entropy_coef": 0.4, "lr": 0.1},
 }
 

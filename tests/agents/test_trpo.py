@@ -87,16 +87,18 @@ def test_the_step_obeys_the_limit_and_nearly_reaches_it(make_agent, make_rollout
     assert metrics["accepted"] == 1.0 and metrics["surrogate_gain"] > 0.0
 
 
-def test_the_surrogate_rises_as_the_ratio_says(make_agent, make_rollout):
-    agent = make_agent("trpo", **SMALL)
+@pytest.mark.parametrize("entropy_coef", few([0.0, 0.5], [0.5]))
+def test_the_surrogate_rises_as_the_ratio_and_the_entropy_say(make_agent, make_rollout, entropy_coef):
+    agent = moved_from_the_start(make_agent("trpo", entropy_coef=entropy_coef, **SMALL))
     data = agent._steps(make_rollout(agent))
     mask, action = data.mask.numpy(), data.action.numpy()
     before = special.log_softmax(parameters(agent, data), -1)
-    gain = agent.policy_step(data)["surrogate_gain"]
+    metrics = agent.policy_step(data)
     after = special.log_softmax(parameters(agent, data), -1)
     ratio = np.exp(after - before)[np.arange(len(action)), action]
-    expected = ((ratio - 1.0) * data.advantage.numpy() * mask).sum() / mask.sum()
-    np.testing.assert_allclose(gain, expected, rtol=1e-2)
+    rise = special.entr(np.exp(after)).sum(-1) - special.entr(np.exp(before)).sum(-1)
+    expected = (((ratio - 1.0) * data.advantage.numpy() + entropy_coef * rise) * mask).sum() / mask.sum()
+    np.testing.assert_allclose(metrics["surrogate_gain"], expected, rtol=1e-2)
 
 
 def test_the_line_search_refuses_what_is_worse_and_shortens_what_is_too_long(make_agent, make_rollout):

@@ -57,7 +57,7 @@ def test_standardised_weights_have_mean_0_and_deviation_1_where_they_count(
 
 @pytest.mark.parametrize("space", [spaces.Discrete(3), CONTINUOUS], ids=["discrete", "continuous"])
 def test_losses_equal_numpy(make_agent, make_rollout, numpy_policy, space):
-    agent = make_agent("vpg", action_space=space, **SMALL)
+    agent = make_agent("vpg", action_space=space, entropy_coef=0.1, **SMALL)
     agent.network.policy.kernel.assign(agent.network.policy.kernel * 50.0)  # away from the uniform policy
     data = agent._advantages(make_rollout(agent))
     observation = data.observation.numpy()[:-1].reshape(-1, 3)
@@ -68,7 +68,8 @@ def test_losses_equal_numpy(make_agent, make_rollout, numpy_policy, space):
 
     loss, metrics, priorities = agent.loss(data, SEED)
     assert priorities is None
-    np.testing.assert_allclose(loss, -log_prob * advantage * mask, rtol=1e-3, atol=1e-4)
+    expected = -(log_prob * advantage + 0.1 * entropy) * mask
+    np.testing.assert_allclose(loss, expected, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(metrics["entropy"], entropy[mask > 0].mean(), rtol=1e-4)
     loss, metrics, _ = agent.value_loss(data, SEED)
     expected = (value - target) ** 2 / 2 * mask

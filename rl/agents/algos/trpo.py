@@ -18,7 +18,8 @@ Deviations from the paper (1 to 4 are those of the implementations that came aft
 4. Products with F are over all of a rollout's steps, not over a part of them.
 5. With `model.shared` the value fits its last layer alone: hidden layers are the policy's, which moves only
    within the limit.
-6. After a run has gone back for NaN the limit falls with the learning rates (`nan_lr_factor`).
+6. An entropy bonus can be added to the surrogate (`entropy_coef`, as in A2C; 0 by default).
+7. After a run has gone back for NaN the limit falls with the learning rates (`nan_lr_factor`).
 """
 
 from __future__ import annotations
@@ -114,11 +115,12 @@ class TRPO(PolicyGradient[TRPOHParams]):
             guard.note_loss("network", {"loss": before}, flags)
             guard.note_gradient("network", [gradient, step], None)
         found = self.line_search(data, old, start, step, before, limit)
-        entropy = self._share(self._distribution(data).entropy(), data)
+        entropies = [self._share(each.entropy(), data) for each in (old, self._distribution(data))]
+        entropy_before, entropy = tf.unstack(replicas.total(tf.stack(entropies)))
         return {
             "loss": -before,
-            "policy_loss": -before,
-            "entropy": replicas.total(entropy),
+            "policy_loss": self.annealed("entropy_coef") * entropy_before - before,
+            "entropy": entropy,
             "grad_norm": tf.linalg.norm(gradient),
             "kl": found.kl,
             "accepted": tf.cast(found.accepted, tf.float32),
@@ -186,9 +188,10 @@ class TRPO(PolicyGradient[TRPOHParams]):
         return self.output(self.network(data.observation)).distribution
 
     def _gain(self, data: Steps, distribution: Any = None) -> Tensor:
-        """The terms r A whose mean is the surrogate, [N]."""
+        """The terms r A whose mean is the surrogate, with the bonus on entropy, [N]."""
         distribution = self._distribution(data) if distribution is None else distribution
-        return tf.exp(distribution.log_prob(data.action) - data.log_prob) * data.advantage
+        gain = tf.exp(distribution.log_prob(data.action) - data.log_prob) * data.advantage
+        return gain + self.annealed("entropy_coef") * distribution.entropy()
 
     def _share(self, x: Tensor, data: Steps) -> Tensor:
         """Returns this learner's part of the mean of x [N] over what counts of all learners' steps."""

@@ -14,6 +14,7 @@ Deviations from the papers:
 2. Weights are standardised over the rollout (`normalize_advantage`, as in Spinning Up); for "reward_to_go"
    that subtracts a constant baseline.
 3. Gradients are clipped by their global norm (`max_grad_norm`).
+4. An entropy bonus can be added (`entropy_coef`, after Williams and Peng 1991; 0 by default).
 """
 
 from __future__ import annotations
@@ -46,11 +47,12 @@ class VPG(PolicyGradient[VPGHParams]):
         output = self.unroll(batch)
         batch = flatten_time(batch._replace(observation=(), recurrent_state=()))  # [N, ...]
         policy_loss = -output.distribution.log_prob(batch.action) * batch.extras["advantage"]  # [N]
+        entropy = output.distribution.entropy()  # [N]
         metrics = {
             "policy_loss": masked_mean(policy_loss, batch.mask),
-            "entropy": masked_mean(output.distribution.entropy(), batch.mask),
+            "entropy": masked_mean(entropy, batch.mask),
         }
-        return policy_loss * batch.mask, metrics, None
+        return (policy_loss - self.annealed("entropy_coef") * entropy) * batch.mask, metrics, None
 
     def value_loss(self, batch: Trajectory, seed: Tensor) -> Loss:
         output = self.unroll(batch)
