@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rl.hparams.hparams import PositiveInt
 from rl.hparams.registry import register
-from rl.hparams.tasks import REPLAY
-from rl.hparams.vdn import RECURRENT, TEAM, TWO_STEP, VDNHParams
+from rl.hparams.vdn import RECURRENT, SPREAD, TEAM, TWO_STEP, VDNHParams
 
 
 class QMIXHParams(VDNHParams):
@@ -40,4 +39,4 @@ def qmix_two_step() -> QMIXHParams:
 @register
 def qmix_spread() -> QMIXHParams:
     """QMIX, double, on SimpleSpread-v0, three agents; judged at 60,000 steps beside BenchMARL's."""
-    return qmix(REPLAY["SimpleSpread-v0"])
+    return qmix(SPREAD)

@@ -49,7 +49,10 @@ TEAM: dict[str, Any] = dict(  # of any environment of a team
     double=True,
     num_envs=8,
     rollout_length=8,
-    updates_per_iteration=16,
+    # Few updates of many transitions, as in the papers, where each is of 32 episodes: by 16 of 128 VDN earned
+    # a third as much in simple_tag, and QMIX half.
+    updates_per_iteration=4,
+    batch_size=512,
     lr=5e-4,
     max_grad_norm=10.0,
     replay_capacity=100_000,
@@ -57,8 +60,10 @@ TEAM: dict[str, Any] = dict(  # of any environment of a team
     exploration_steps=50_000,
     model=dict(hidden=(128, 128), activation="relu", init="lecun_uniform"),
 )
+SPREAD: dict[str, Any] = dict(REPLAY["SimpleSpread-v0"], updates_per_iteration=16, batch_size=128)
 RECURRENT: dict[str, Any] = dict(  # after TEAM: what the papers' agents have
     previous_action_reward=True,
+    updates_per_iteration=16,
     batch_size=32,
     model=dict(hidden=(64,), recurrent_units=64),
 )
@@ -88,4 +93,4 @@ def vdn_two_step() -> VDNHParams:
 @register
 def vdn_spread() -> VDNHParams:
     """VDN, double, on SimpleSpread-v0, three agents; judged at 60,000 steps beside BenchMARL's."""
-    return vdn(REPLAY["SimpleSpread-v0"])
+    return vdn(SPREAD)
