@@ -171,6 +171,16 @@ def test_a_member_is_copied_whole_and_a_full_disk_is_said(tmp_path, monkeypatch)
         trained(tmp_path / "population")
 
 
+def test_where_the_set_has_no_number_copies_of_its_member_get_one():
+    hparams = ppo_cartpole().freeze()
+    space = numbers(space_of(hparams, "target_kl=0.01:0.1"), {"target_kl": None})
+    plan = Plan(hparams, space, SIZE, 0, lambda i, values: Command((), Path("nowhere")))
+    values = [population.first_values(plan, i) for i in range(SIZE)]
+    assert values[0]["target_kl"] == "none"
+    (move,) = chosen_moves(plan, [5.0, 4.0, 3.0, 2.0, 1.0], values, 0)
+    assert move.parent == 0 and 0.01 <= float(move.values["target_kl"]) <= 0.1
+
+
 def test_of_equal_scores_none_is_replaced():
     plan = plan_in(Path("nowhere"))
     assert chosen_moves(plan, [1.0] * SIZE, [{"lr": "0.001"}] * SIZE, 0) == []
