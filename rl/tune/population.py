@@ -209,6 +209,8 @@ class Population:
                     busy.remove(each)
                     free.append(each.cores)
                     ended = outcome(code, False, each.command.folder)
+                    if ended.kind == "again" and self._has_ended(each.member, number):
+                        continue  # lost behind its evaluation: it would make another generation's steps
                     if ended.kind == "again" and each.tries < TRIES:
                         free.remove(each.cores)
                         busy.append(self._begin(each.member, each.cores, each.tries + 1))

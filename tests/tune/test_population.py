@@ -89,9 +89,9 @@ def words(values):
     return tuple(f"{name}={text}" for name, text in values.items())
 
 
-def trained(folder, looks=10**9, **options):
+def trained(folder, looks=10**9, start=Fake, **options):
     folder.mkdir(exist_ok=True)
-    made = Population(plan_in(folder, **options), folder, [[], []], Fake, lambda line: None)
+    made = Population(plan_in(folder, **options), folder, [[], []], start, lambda line: None)
     made.run(StopAfter(looks))
     return made
 
@@ -169,6 +169,20 @@ def test_a_member_is_copied_whole_and_a_full_disk_is_said(tmp_path, monkeypatch)
     monkeypatch.setattr(files, "PAUSES", ())
     with pytest.raises(Unavailable, match=r"cannot copy .*: No space left on device"):
         trained(tmp_path / "population")
+
+
+def test_a_member_that_is_lost_behind_its_evaluation_makes_no_further_steps(tmp_path):
+    class Lost(Fake):
+        """A run whose process ends by a signal once all is saved, as TensorFlow's may when it leaves."""
+
+        def poll(self):
+            return -11 if super().poll() == 0 else None
+
+    whole = trained(tmp_path / "whole").history
+    assert trained(tmp_path / "lost", looks=500, start=Lost).history == whole
+    for i in range(SIZE):
+        ended = (tmp_path / "lost" / f"member_{i}" / "run_0" / "metrics.csv").read_text()
+        assert ended == (tmp_path / "whole" / f"member_{i}" / "run_0" / "metrics.csv").read_text()
 
 
 def test_where_the_set_has_no_number_copies_of_its_member_get_one():
