@@ -20,7 +20,7 @@ from rl.plot.methods import number as told
 from rl.report.progress import say
 from rl.report.runs import evaluations
 from rl.signals import StopRequest
-from rl.tune.database import not_opened, storage_of
+from rl.tune.database import kept, not_opened, storage_of
 from rl.tune.runs import (
     PATIENCE,
     POLL,
@@ -127,10 +127,11 @@ def open_study(
     here, place = plan.described(), str(folder.absolute())
     if there is None:
         first, own = _as_it_is(plan)
-        if not (own and sampler == "grid"):  # once, though this may be killed before the attributes are there
-            study.enqueue_trial(first, user_attrs={OWN: own}, skip_if_exists=True)
-        study.set_user_attr(FOLDER, place)
-        study.set_user_attr(SEARCH, here)
+        with kept(address):
+            if not (own and sampler == "grid"):  # once, though this may be killed before the attributes are
+                study.enqueue_trial(first, user_attrs={OWN: own}, skip_if_exists=True)
+            study.set_user_attr(FOLDER, place)
+            study.set_user_attr(SEARCH, here)
         return study
     other = study.user_attrs.get(FOLDER, place)  # older studies do not say
     if other != place and Path(other).exists():
