@@ -71,6 +71,22 @@ def test_of_copies_that_fail_in_several_ways_those_that_go_on_with_the_same_comm
         run(tmp_path, 3)
 
 
+def test_a_last_state_that_was_not_sent_is_told_of_though_another_copy_failed(
+    tmp_path, copies, monkeypatch, caplog
+):
+    fails, one_copy = copies[1], experiment.one_copy
+    fails[0] = NotFinite("train/loss is nan")
+
+    def unsent(request, storage, number, *rest):
+        storage.unsent = "the last state is not there, it is here" if number == 1 else None
+        return one_copy(request, storage, number, *rest)
+
+    monkeypatch.setattr(experiment, "one_copy", unsent)
+    with pytest.raises(NotFinite):
+        run(tmp_path, 2)
+    assert "the last state is not there, it is here" in caplog.text
+
+
 def test_a_command_that_was_asked_to_stop_says_so_though_a_copy_had_come_to_nan(
     tmp_path, copies, monkeypatch
 ):
