@@ -196,7 +196,7 @@ class Population:
         scores: dict[int, float] = {}
         left = [i for i in range(self.plan.size) if not self._has_ended(i, number)]
         free, busy = list(self._places), list[_Busy]()
-        why = ""
+        why = "their returns are not finite"
         try:
             while (left or busy) and not stop.requested:
                 while left and free:
@@ -228,7 +228,8 @@ class Population:
             return None
         for i in range(self.plan.size):
             if i not in scores:
-                scores[i] = self._evaluations(i)[number][1]
+                found = self._evaluations(i)  # which have finite returns alone
+                scores[i] = found[number][1] if len(found) > number else FAILED
         if max(scores.values()) == FAILED:
             raise UsageError(f"all members failed: {why}")
         return [scores[i] for i in range(self.plan.size)]

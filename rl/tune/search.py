@@ -30,6 +30,7 @@ from rl.tune.runs import (
     Process,
     again,
     difference,
+    evaluations_per_run,
     finish,
     outcome,
     points,
@@ -293,6 +294,8 @@ class Search:
             self._tell(trial, None, TrialState.PRUNED, f"ended early {seconds}, at {told(found[-1][1])}")
         elif ended.kind == "nan":
             self._tell(trial, None, TrialState.PRUNED, f"came to NaN {seconds}")
+        elif ended.kind == "done" and found and found[-1][0] < self._last:
+            self._tell(trial, None, TrialState.PRUNED, f"came to a return that is not finite {seconds}")
         elif ended.kind == "done" and found:
             value = found[-1][1] if self.plan.objective == "last" else self._curve(place.command.folder)
             self._tell(trial, value, TrialState.COMPLETE, f"{told(value)} {seconds}")
@@ -325,6 +328,12 @@ class Search:
     def _points(self, folder: Path) -> list[tuple[int, float]]:
         hparams = self.plan.hparams
         return points(folder, len(self.plan.seeds), hparams.train_steps, hparams.eval_period)
+
+    @property
+    def _last(self) -> int:
+        """The number of a trial's last evaluation."""
+        hparams = self.plan.hparams
+        return len(self.plan.seeds) * evaluations_per_run(hparams.train_steps, hparams.eval_period) - 1
 
     def _curve(self, folder: Path) -> float:
         """Returns the mean of all evaluations of all runs of a trial."""

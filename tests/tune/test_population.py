@@ -185,6 +185,24 @@ def test_a_member_that_is_lost_behind_its_evaluation_makes_no_further_steps(tmp_
         assert ended == (tmp_path / "whole" / f"member_{i}" / "run_0" / "metrics.csv").read_text()
 
 
+def test_a_member_whose_return_is_not_finite_is_replaced(tmp_path):
+    class Infinite(Fake):
+        """A run whose evaluations of member 2 come to -inf before it is replaced."""
+
+        def poll(self):
+            code, run = super().poll(), self.command.folder / "run_0"
+            if code == 0 and self.command.folder.name == "member_2":
+                text = (run / "metrics.csv").read_text().splitlines()
+                if len(text) == 2:
+                    (run / "metrics.csv").write_text(f"{text[0]}\n{PERIOD},-inf\n")
+            return code
+
+    made = trained(tmp_path / "population", looks=500, start=Infinite)
+    first = made.history[0]
+    assert first["scores"][2] == population.FAILED and first["parents"][2] != 2
+    assert made.complete
+
+
 def test_where_the_set_has_no_number_copies_of_its_member_get_one():
     hparams = ppo_cartpole().freeze()
     space = numbers(space_of(hparams, "target_kl=0.01:0.1"), {"target_kl": None})

@@ -247,6 +247,21 @@ def test_evaluations_come_as_often_as_they_are_asked_for(tmp_path, monkeypatch):
     assert tune._asked(["ppo_cartpole"]).hparams.log_period == ppo_cartpole().log_period
 
 
+def test_a_trial_whose_last_return_is_not_finite_counts_as_bad_and_not_by_the_one_before(plan, fake):
+    class Infinite(fake):
+        def poll(self):
+            code, file = super().poll(), self.command.folder / "run_0" / "metrics.csv"
+            lines = file.read_text().splitlines()
+            if len(lines) == 5 and "trial_1" in str(file):
+                file.write_text("\n".join([*lines[:4], f"{STEPS},inf"]) + "\n")
+            return code
+
+    study = study_of(plan)
+    made(study, plan, Infinite, [], 3).run(StopAfter())
+    states = [each.state for each in study.trials]
+    assert states == [TrialState.COMPLETE, TrialState.PRUNED, TrialState.COMPLETE]
+
+
 def test_a_search_of_which_all_trials_fail_is_given_up(plan, fake):
     fake.ends = 2
     with pytest.raises(UsageError, match="all trials failed"):
