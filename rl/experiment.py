@@ -75,7 +75,7 @@ def run(request: Request) -> int:
 
     Raises:
         UsageError: anything wrong in what was asked for.
-        GivenUp, Unavailable: a copy came to it; the others were trained all the same.
+        GivenUp, Unavailable: a copy came to it; the others were trained all the same. Of several Unavailable.
         NotSent: the last state of a copy could not be sent to its remote output.
     """
     use_system(request.sys)
@@ -93,9 +93,15 @@ def run(request: Request) -> int:
         rows, failed = _all_copies(request, storages, stop)
     if rows:
         summary_table(rows, title="")
-    if failed:
-        raise failed[0]
     unsent = [storage.unsent for storage in storages.values() if storage.unsent]
+    if failed:
+        for each in unsent:  # the one line that ends the command says something else
+            log.error("%s", each)
+        passing = [each for each in failed if isinstance(each, Unavailable)]
+        looked_at = not unsent and all(isinstance(each, GivenUp) for each in failed)
+        if stop.requested and len(storages) > 1 and looked_at:
+            return stop.exit_code  # they are told of; the same command goes on with the others
+        raise (passing or failed)[0]  # the same command goes on: this counts more than what fails again
     if unsent:
         raise NotSent("; ".join(unsent))
     return stop.exit_code

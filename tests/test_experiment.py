@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +59,47 @@ def test_a_copy_that_fails_by_itself_does_not_end_the_others(tmp_path, copies, e
     assert trained == [0, 1, 2]
     shown = capsys.readouterr().out
     assert "run_1" in shown and "run_2" in shown and "run_0" not in shown
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_copies_that_fail_in_several_ways_those_that_go_on_with_the_same_command_count(
+    tmp_path, copies, order
+):
+    fails = copies[1]
+    fails[order[0]], fails[order[1]] = NotFinite("train/loss is nan"), Unavailable("disk full")
+    with pytest.raises(Unavailable, match="disk full"):
+        run(tmp_path, 3)
+
+
+def test_a_last_state_that_was_not_sent_is_told_of_though_another_copy_failed(
+    tmp_path, copies, monkeypatch, caplog
+):
+    fails, one_copy = copies[1], experiment.one_copy
+    fails[0] = NotFinite("train/loss is nan")
+
+    def unsent(request, storage, number, *rest):
+        storage.unsent = "the last state is not there, it is here" if number == 1 else None
+        return one_copy(request, storage, number, *rest)
+
+    monkeypatch.setattr(experiment, "one_copy", unsent)
+    with pytest.raises(NotFinite):
+        run(tmp_path, 2)
+    assert "the last state is not there, it is here" in caplog.text
+
+
+def test_a_command_that_was_asked_to_stop_says_so_though_a_copy_had_come_to_nan(
+    tmp_path, copies, monkeypatch
+):
+    trained, fails = copies
+    fails[0], one_copy = NotFinite("train/loss is nan"), experiment.one_copy
+
+    def asked(request, storage, number, *rest):
+        if number == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return one_copy(request, storage, number, *rest)
+
+    monkeypatch.setattr(experiment, "one_copy", asked)
+    assert run(tmp_path, 3) == 143 and trained == [0, 1]  # the same command goes on, with 1 and 2
 
 
 def test_what_is_wrong_with_all_copies_ends_at_the_first(tmp_path, copies):

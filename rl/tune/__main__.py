@@ -303,7 +303,8 @@ def _search(asked: Asked, plan: Plan, machines: Machines, stop: Any) -> int:
     if stop.requested:
         say(f"stopped: the same command goes on ({shlex.quote(str(asked.folder))})")
         return stop.exit_code
-    best = winner(study)
+    with kept(address):
+        best = winner(study)
     return _judge(asked, values_of(best, asked.space), best.number, machines, stop)
 
 

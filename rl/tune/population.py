@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -33,7 +32,7 @@ from rl.report.runs import evaluations, read_saved
 from rl.signals import StopRequest
 from rl.storage.checkpoint import CheckpointManager
 from rl.storage.files import load_json, patiently, write_text_atomic
-from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Process, again, difference, finish, outcome
+from rl.tune.runs import PATIENCE, POLL, TRIES, Command, Process, again, copied, difference, finish, outcome
 
 STATE = "population.json"
 RUN = "run_0"  # of a member's folder
@@ -77,17 +76,6 @@ class Move(NamedTuple):
     member: int
     parent: int
     values: Values
-
-
-def copied(source: Path, target: Path) -> None:
-    """Copies a folder, replacing an existing one. Unlike `shutil.copytree`, raises the OSError of the first
-    file that cannot be written."""
-    shutil.rmtree(target, ignore_errors=True)
-    for folder, _, names in os.walk(source):
-        there = target / Path(folder).relative_to(source)
-        there.mkdir(parents=True)
-        for name in names:
-            shutil.copy2(Path(folder, name), there / name)
 
 
 def numbers(space: Space, asked: Mapping[str, Any]) -> Space:
@@ -208,7 +196,7 @@ class Population:
         scores: dict[int, float] = {}
         left = [i for i in range(self.plan.size) if not self._has_ended(i, number)]
         free, busy = list(self._places), list[_Busy]()
-        why = ""
+        why = "their returns are not finite"
         try:
             while (left or busy) and not stop.requested:
                 while left and free:
@@ -221,6 +209,8 @@ class Population:
                     busy.remove(each)
                     free.append(each.cores)
                     ended = outcome(code, False, each.command.folder)
+                    if ended.kind == "again" and self._has_ended(each.member, number):
+                        continue  # lost behind its evaluation: it would make another generation's steps
                     if ended.kind == "again" and each.tries < TRIES:
                         free.remove(each.cores)
                         busy.append(self._begin(each.member, each.cores, each.tries + 1))
@@ -238,7 +228,8 @@ class Population:
             return None
         for i in range(self.plan.size):
             if i not in scores:
-                scores[i] = self._evaluations(i)[number][1]
+                found = self._evaluations(i)  # which have finite returns alone
+                scores[i] = found[number][1] if len(found) > number else FAILED
         if max(scores.values()) == FAILED:
             raise UsageError(f"all members failed: {why}")
         return [scores[i] for i in range(self.plan.size)]
@@ -386,7 +377,9 @@ def _drawn(each: Range | Choice, generator: np.random.Generator) -> str:
 
 def _perturbed(text: str, each: Range | Choice, generator: np.random.Generator) -> str:
     """Returns a number times 0.8 or 1.2, within its range. A number of a list of choices becomes a
-    neighbouring one, or stays if there is none on that side."""
+    neighbouring one, or stays if there is none on that side. The set's own "none" becomes a drawn number."""
+    if text == "none":
+        return _drawn(each, generator)
     up = bool(generator.integers(2))
     if isinstance(each, Choice):
         options = sorted(each.options, key=float)

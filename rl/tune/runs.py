@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -158,6 +159,17 @@ def finish(process: Process, seconds: float) -> int | None:
     while (code := process.poll()) is None and time.monotonic() < deadline:
         time.sleep(0.1)
     return code
+
+
+def copied(source: Path, target: Path) -> None:
+    """Copies a folder, replacing an existing one. Unlike `shutil.copytree`, raises the OSError of the first
+    file that cannot be written."""
+    shutil.rmtree(target, ignore_errors=True)
+    for folder, _, names in os.walk(source):
+        there = target / Path(folder).relative_to(source)
+        there.mkdir(parents=True)
+        for name in names:
+            shutil.copy2(Path(folder, name), there / name)
 
 
 def check_local(folder: str) -> None:

@@ -20,7 +20,7 @@ from rl.plot.methods import number as told
 from rl.report.progress import say
 from rl.report.runs import evaluations
 from rl.signals import StopRequest
-from rl.tune.database import not_opened, storage_of
+from rl.tune.database import kept, not_opened, storage_of
 from rl.tune.runs import (
     PATIENCE,
     POLL,
@@ -30,6 +30,7 @@ from rl.tune.runs import (
     Process,
     again,
     difference,
+    evaluations_per_run,
     finish,
     outcome,
     points,
@@ -127,10 +128,11 @@ def open_study(
     here, place = plan.described(), str(folder.absolute())
     if there is None:
         first, own = _as_it_is(plan)
-        if not (own and sampler == "grid"):  # once, though this may be killed before the attributes are there
-            study.enqueue_trial(first, user_attrs={OWN: own}, skip_if_exists=True)
-        study.set_user_attr(FOLDER, place)
-        study.set_user_attr(SEARCH, here)
+        with kept(address):
+            if not (own and sampler == "grid"):  # once, though this may be killed before the attributes are
+                study.enqueue_trial(first, user_attrs={OWN: own}, skip_if_exists=True)
+            study.set_user_attr(FOLDER, place)
+            study.set_user_attr(SEARCH, here)
         return study
     other = study.user_attrs.get(FOLDER, place)  # older studies do not say
     if other != place and Path(other).exists():
@@ -193,6 +195,8 @@ class Search:
         self._sampler, self._seed, self._start, self._say = sampler, seed, start, say
         self._places = [_Place(cores) for cores in places]
         self._left = _in_state(study, TrialState.RUNNING)
+        per_run = evaluations_per_run(plan.hparams.train_steps, plan.hparams.eval_period)
+        self._last = len(plan.seeds) * per_run - 1  # number of a trial's last evaluation
 
     def run(self, stop: StopRequest) -> None:
         """Trains until all trials have ended, or, once `stop` is requested, the running ones have saved.
@@ -267,13 +271,15 @@ class Search:
         ended."""
         assert place.trial is not None and place.process is not None and place.command is not None
         code = place.process.poll()  # first: if it has ended, all its evaluations are written
-        self._report(place)
-        if code is None:
-            if not place.pruned and place.trial.should_prune():
-                place.pruned = True
+        if not place.pruned and self._report(place):
+            place.pruned = True
+            if code is None:
                 place.process.stop()
+        if code is None:
             return
         ended = outcome(code, place.pruned, place.command.folder)
+        if place.pruned and ended.kind in ("done", "again"):  # it had more to say before it could be stopped
+            ended = Outcome("stopped")
         if ended.kind == "again" and place.lost + 1 < TRIES:
             place.lost += 1
             self._say(f"trial {place.trial.number}: its process was lost, going on from its last checkpoint")
@@ -289,9 +295,12 @@ class Search:
         seconds = f"after {time.monotonic() - place.begun:.0f} s"
         found = self._points(place.command.folder)
         if ended.kind == "stopped":
-            self._tell(trial, None, TrialState.PRUNED, f"ended early {seconds}, at {told(found[-1][1])}")
+            known = self._known(trial)
+            self._tell(trial, None, TrialState.PRUNED, f"ended early {seconds}, at {told(known[max(known)])}")
         elif ended.kind == "nan":
             self._tell(trial, None, TrialState.PRUNED, f"came to NaN {seconds}")
+        elif ended.kind == "done" and found and found[-1][0] < self._last:
+            self._tell(trial, None, TrialState.PRUNED, f"came to a return that is not finite {seconds}")
         elif ended.kind == "done" and found:
             value = found[-1][1] if self.plan.objective == "last" else self._curve(place.command.folder)
             self._tell(trial, value, TrialState.COMPLETE, f"{told(value)} {seconds}")
@@ -312,14 +321,23 @@ class Search:
         tried = ",".join(f"{name}={text}" for name, text in values_of(trial, self.plan.space).items())
         self._say(f"trial {trial.number}: {said}  ({so_far}{len(ended)} of {self.trials})  {tried}")
 
-    def _report(self, place: _Place) -> None:
-        """Tells the pruner of evaluations that it has not been told of, in this process or an earlier one."""
+    def _report(self, place: _Place) -> bool:
+        """Tells the pruner, one by one, of evaluations that it has not been told of, in this process or an
+        earlier one; returns whether it ends the trial at one of them. It does not hear of those behind it, so
+        that proposals do not depend on how often this looks. The last evaluation ends no trial early."""
         assert place.trial is not None and place.command is not None
-        known = set(self.study._storage.get_trial(place.trial._trial_id).intermediate_values)
+        known = set(self._known(place.trial))
+        ends = bool(known) and max(known) < self._last and place.trial.should_prune()
         for number, value in self._points(place.command.folder):
-            if number not in known:
+            if number not in known and not ends:
                 place.trial.report(value, number)
                 known.add(number)
+                ends = number < self._last and place.trial.should_prune()
+        return ends
+
+    def _known(self, trial: Trial) -> dict[int, float]:
+        """Returns the evaluations of a trial that the pruner knows."""
+        return self.study._storage.get_trial(trial._trial_id).intermediate_values
 
     def _points(self, folder: Path) -> list[tuple[int, float]]:
         hparams = self.plan.hparams

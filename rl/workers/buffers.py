@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import ray
 
-from rl.errors import UsageError
+from rl.errors import LearnerLost, UsageError
 from rl.runners.collect import host_seed
 from rl.storage.address import join
 from rl.workers.buffer import Buffer, BufferAssignment
@@ -138,14 +138,20 @@ class Buffers:
 
         Raises:
             UsageError: there are checkpoints, but all are damaged.
+            LearnerLost: a shard was lost meanwhile.
         """
         pairs = [(shard, join(address, str(shard.index))) for shard in self._shards]
-        try:
-            ray.get([shard.handle.restore.remote(place) for shard, place in pairs])
-        except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, UsageError):
-                raise error.cause from error
-            raise
+        reading = [(shard, shard.handle.restore.remote(place)) for shard, place in pairs]
+        for shard, reference in reading:
+            try:
+                ray.get(reference)
+            except ray.exceptions.RayTaskError as error:
+                if isinstance(error.cause, UsageError):
+                    raise error.cause from error
+                raise
+            except ray.exceptions.RayError as error:  # an empty one in its place would soon be saved over it
+                lost = f"buffer {shard.index} was lost as it read its checkpoint"
+                raise LearnerLost(f"{lost} ({type(error).__name__})") from error
 
     def close(self) -> None:
         """Ends all buffers, after they have written what they were asked to."""

@@ -79,6 +79,7 @@ class Worker:
     def __init__(self, assignment: Assignment, weights: Any, policy: Portable | None = None):
         self._assignment, self._weights, self._portable = assignment, weights, policy
         self._version, self._step, self._made = -1, 0, 0
+        self._ahead = 0  # rollouts that filled the first window, beyond one for each iteration
         self._collector: Collector | None = None
         self._told: tuple[str, ...] = ()
 
@@ -93,6 +94,7 @@ class Worker:
         if self._window is None:
             return self._sent(self._block.arrays(), sums)
         while not self._window.add(self._block):
+            self._ahead += 1
             more = self._play(collector, iteration)
             sums = joined_sums(sums, more)
         return self._sent(self._window.arrays(), sums)
@@ -113,7 +115,8 @@ class Worker:
         self._update(iteration)
         if collector.observation is None:
             collector.reset(self._assignment.own_seed)
-        number = self._made if iteration is None else iteration
+        # It seeds the draws: none comes twice.
+        number = self._made if iteration is None else iteration + self._ahead
         collector.collect(self._block, number, self._step)
         self._made += 1
         self._told += tuple(collector.env.told)

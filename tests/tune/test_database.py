@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
+from pathlib import Path
 
 import optuna
 import pytest
 
 from rl.errors import Unavailable, UsageError
+from rl.hparams.ppo import ppo_cartpole
+from rl.hparams.spaces import space_of
+from rl.tune import search
 from rl.tune.database import kept, not_opened, storage_of
+from rl.tune.runs import Command
 
 
 def full(path):
@@ -33,6 +38,15 @@ def test_a_full_disk_met_by_a_study_is_one_line_after_which_the_same_command_goe
             trial = study.ask()
             trial.set_user_attr("text", "x" * 1000)
             study.tell(trial, 0.0)
+
+
+def test_a_full_disk_met_while_a_study_is_described_is_one_line_too(tmp_path, monkeypatch):
+    there, hparams = full(tmp_path / "study.db")._storage, ppo_cartpole().freeze()
+    monkeypatch.setattr(search, "storage_of", lambda _: there)
+    seeds = range(1000)  # a long description
+    plan = search.Plan(hparams, space_of(hparams), seeds, "last", lambda *_: Command((), tmp_path), str)
+    with pytest.raises(Unavailable, match=r"--study here: its database fails now .*disk is full"):
+        search.open_study("here", Path("s"), plan, search.make_pruner("none", 4))
 
 
 def test_only_what_may_pass_is_unavailable():

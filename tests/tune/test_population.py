@@ -89,9 +89,9 @@ def words(values):
     return tuple(f"{name}={text}" for name, text in values.items())
 
 
-def trained(folder, looks=10**9, **options):
+def trained(folder, looks=10**9, start=Fake, **options):
     folder.mkdir(exist_ok=True)
-    made = Population(plan_in(folder, **options), folder, [[], []], Fake, lambda line: None)
+    made = Population(plan_in(folder, **options), folder, [[], []], start, lambda line: None)
     made.run(StopAfter(looks))
     return made
 
@@ -169,6 +169,48 @@ def test_a_member_is_copied_whole_and_a_full_disk_is_said(tmp_path, monkeypatch)
     monkeypatch.setattr(files, "PAUSES", ())
     with pytest.raises(Unavailable, match=r"cannot copy .*: No space left on device"):
         trained(tmp_path / "population")
+
+
+def test_a_member_that_is_lost_behind_its_evaluation_makes_no_further_steps(tmp_path):
+    class Lost(Fake):
+        """A run whose process ends by a signal once all is saved, as TensorFlow's may when it leaves."""
+
+        def poll(self):
+            return -11 if super().poll() == 0 else None
+
+    whole = trained(tmp_path / "whole").history
+    assert trained(tmp_path / "lost", looks=500, start=Lost).history == whole
+    for i in range(SIZE):
+        ended = (tmp_path / "lost" / f"member_{i}" / "run_0" / "metrics.csv").read_text()
+        assert ended == (tmp_path / "whole" / f"member_{i}" / "run_0" / "metrics.csv").read_text()
+
+
+def test_a_member_whose_return_is_not_finite_is_replaced(tmp_path):
+    class Infinite(Fake):
+        """A run whose evaluations of member 2 come to -inf before it is replaced."""
+
+        def poll(self):
+            code, run = super().poll(), self.command.folder / "run_0"
+            if code == 0 and self.command.folder.name == "member_2":
+                text = (run / "metrics.csv").read_text().splitlines()
+                if len(text) == 2:
+                    (run / "metrics.csv").write_text(f"{text[0]}\n{PERIOD},-inf\n")
+            return code
+
+    made = trained(tmp_path / "population", looks=500, start=Infinite)
+    first = made.history[0]
+    assert first["scores"][2] == population.FAILED and first["parents"][2] != 2
+    assert made.complete
+
+
+def test_where_the_set_has_no_number_copies_of_its_member_get_one():
+    hparams = ppo_cartpole().freeze()
+    space = numbers(space_of(hparams, "target_kl=0.01:0.1"), {"target_kl": None})
+    plan = Plan(hparams, space, SIZE, 0, lambda i, values: Command((), Path("nowhere")))
+    values = [population.first_values(plan, i) for i in range(SIZE)]
+    assert values[0]["target_kl"] == "none"
+    (move,) = chosen_moves(plan, [5.0, 4.0, 3.0, 2.0, 1.0], values, 0)
+    assert move.parent == 0 and 0.01 <= float(move.values["target_kl"]) <= 0.1
 
 
 def test_of_equal_scores_none_is_replaced():

@@ -15,7 +15,7 @@ from rl.hparams.ppo import ppo_cartpole
 from rl.hparams.spaces import space_of
 from rl.tune import __main__ as tune
 from rl.tune import judge, search
-from rl.tune.runs import Command, difference, points
+from rl.tune.runs import Command, difference
 
 SPACE = "lr=log:1e-4:1e-2,epochs=1:8"
 STEPS = 100_000  # of ppo_cartpole
@@ -168,27 +168,23 @@ def test_trials_that_are_worse_than_the_median_end_early(plan, fake):
     assert sum("ended early" in line for line in said) == len(pruned)
 
 
-def evaluated(folder, *steps):
-    folder.mkdir(parents=True)
-    rows = [f"{step},{step}.0" for step in steps]
-    (folder / "metrics.csv").write_text("\n".join(["step,eval/return_mean", *rows]) + "\n")
+@pytest.mark.parametrize("written", [2, 5])
+def test_what_is_proposed_does_not_depend_on_how_often_a_trial_is_looked_at(plan, fake, written):
+    class Fast(fake):
+        def poll(self):
+            return [super(Fast, self).poll() for _ in range(written)][-1]
 
+    def search_of(kind):
+        fake.started.clear()
+        study = study_of(plan, "median")
+        made(study, plan._replace(command=lambda *of: new(kind, *of)), kind, [], trials=25).run(StopAfter())
+        return [(each.state, each.intermediate_values, each.params) for each in study.trials]
 
-def test_equal_numbers_are_equal_training_steps_of_the_same_seed(tmp_path):
-    """Iterations of 30,000 steps pass some multiples of the period at once, and end behind the last one."""
-    for name, steps in (
-        ("fine", range(25_000, 100_001, 25_000)),
-        ("coarse", (30_000, 60_000, 90_000, 120_000)),
-    ):
-        evaluated(tmp_path / name / "run_0", *steps)
-        evaluated(tmp_path / name / "run_1", steps[0], steps[1])
-    evaluated(tmp_path / "long" / "run_0", 75_000, 150_000)
-    evaluated(tmp_path / "long" / "run_1", 75_000, 150_000)
-    fine, coarse, long = (points(tmp_path / name, 2, STEPS, PERIOD) for name in ("fine", "coarse", "long"))
-    assert [number for number, _ in fine] == [number for number, _ in coarse] == [0, 1, 2, 3, 4, 5]
-    assert long == [(2, 75_000.0), (3, 150_000.0), (6, 112_500.0), (7, 150_000.0)]
-    evaluated(tmp_path / "odd" / "run_0", 30_000, 60_000, 90_000, 100_000)  # the end is no multiple
-    assert [number for number, _ in points(tmp_path / "odd", 1, STEPS, 30_000)] == [0, 1, 2, 3]
+    def new(kind, number, values):
+        command = plan.command(number, values)
+        return command._replace(folder=command.folder.with_name(f"{kind.__name__}_{number}"))
+
+    assert search_of(Fast) == search_of(fake)
 
 
 def test_a_trial_of_an_older_study_is_told_the_numbers_that_it_lacks(plan, fake, tmp_path):
@@ -197,7 +193,9 @@ def test_a_trial_of_an_older_study_is_told_the_numbers_that_it_lacks(plan, fake,
     searched = made(study, plan, fake, [])
     searched._fill(searched._places[0])
     searched._places[0].trial.report(75_000.0, 0)
-    evaluated(tmp_path / "trial_0" / "run_0", 75_000, 76_000, 100_000)
+    (tmp_path / "trial_0" / "run_0").mkdir(parents=True)
+    rows = "".join(f"{step},{step}.0\n" for step in (75_000, 76_000, 100_000))
+    (tmp_path / "trial_0" / "run_0" / "metrics.csv").write_text(f"step,eval/return_mean\n{rows}")
     searched._report(searched._places[0])
     searched._report(searched._places[0])
     assert study.trials[0].intermediate_values == {0: 75_000.0, 2: 75_000.0, 3: 100_000.0}
@@ -245,6 +243,21 @@ def test_evaluations_come_as_often_as_they_are_asked_for(tmp_path, monkeypatch):
     asked = tune._asked(words)
     assert asked.hparams.eval_period == asked.hparams.log_period == 2_048
     assert tune._asked(["ppo_cartpole"]).hparams.log_period == ppo_cartpole().log_period
+
+
+def test_a_trial_whose_last_return_is_not_finite_counts_as_bad_and_not_by_the_one_before(plan, fake):
+    class Infinite(fake):
+        def poll(self):
+            code, file = super().poll(), self.command.folder / "run_0" / "metrics.csv"
+            lines = file.read_text().splitlines()
+            if len(lines) == 5 and "trial_1" in str(file):
+                file.write_text("\n".join([*lines[:4], f"{STEPS},inf"]) + "\n")
+            return code
+
+    study = study_of(plan)
+    made(study, plan, Infinite, [], 3).run(StopAfter())
+    states = [each.state for each in study.trials]
+    assert states == [TrialState.COMPLETE, TrialState.PRUNED, TrialState.COMPLETE]
 
 
 def test_a_search_of_which_all_trials_fail_is_given_up(plan, fake):

@@ -12,7 +12,7 @@ import pytest
 import ray
 from marked import rest
 
-from rl.errors import UsageError
+from rl.errors import LearnerLost, UsageError
 from rl.hparams.merge import resolve
 from rl.runners.build import build_runner
 from rl.workers import buffers
@@ -253,6 +253,15 @@ def test_a_rollout_that_is_lost_on_its_way_costs_nothing_else(in_a_task, caplog,
         learner.add(3, "arrays")
     assert learner.rollouts_lost == 2 and shard.incarnation == 0
     assert "a rollout of worker 3 was lost with the machine" in caplog.text
+
+
+def test_a_buffer_that_is_lost_as_it_reads_its_checkpoint_starts_the_learner_again(monkeypatch):
+    monkeypatch.setattr(buffers.ray, "get", raiser(ray.exceptions.ActorDiedError()))
+    learner, shard = object.__new__(buffers.Buffers), buffers.Shard(0)
+    restore = types.SimpleNamespace(remote=lambda _: "reference")
+    learner._shards, shard.handle = [shard], types.SimpleNamespace(restore=restore)
+    with pytest.raises(LearnerLost, match="buffer 0 was lost as it read its checkpoint"):
+        learner.restore("folder")
 
 
 def test_a_buffer_whose_own_code_fails_says_so(monkeypatch):

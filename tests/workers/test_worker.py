@@ -16,9 +16,9 @@ from rl.hparams.merge import resolve
 from rl.ops import random
 from rl.runners.acting import Acting
 from rl.runners.actor import Actor, flat_weights
-from rl.runners.collect import EpisodeSums, joined_sums
+from rl.runners.collect import EpisodeSums, Window, joined_sums
 from rl.workers.agent_policy import noise_seed
-from rl.workers.worker import Compressed, packed, unpacked, worker_env
+from rl.workers.worker import Compressed, Worker, packed, unpacked, worker_env
 
 ONE = SimpleNamespace(num_envs=1, agents=1, team_share=1.0, observation_space=spaces.Discrete(2))
 
@@ -57,6 +57,24 @@ def test_episodes_begin_anew_where_every_rollout_does():
     for _ in range(2):
         found = episodes.sums(numbers([1, 1], [0, 0], [0, 1], [1, 1]))
         assert found["episode_return"] == 2
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_the_rollouts_of_the_first_window_explore_each_by_draws_of_its_own(together, monkeypatch):
+    monkeypatch.setattr(Worker, "_update", lambda *_: None)
+    worker, drawn = Worker(SimpleNamespace(worker=0), None), []
+    step = [np.zeros((3, 1))]
+    worker._block = SimpleNamespace(observation=step, action=step, state=[], numbers=np.zeros((5, 2, 1)))
+    worker._block.rows = lambda: (step[0],)
+    worker._window, worker._compress = Window(3), False
+    worker._episodes = SimpleNamespace(sums=lambda *_: {"episodes": 0.0})
+    env = SimpleNamespace(told=[])
+    played = SimpleNamespace(observation=step[0], env=env, collect=lambda _, number, __: drawn.append(number))
+    worker._collector = played
+    for iteration in (7, 8, 9):
+        worker.rollout(iteration if together else None)
+    first = 7 if together else 0
+    assert drawn == list(range(first, first + 5))
 
 
 @pytest.mark.parametrize("name", ["r2d2", "sac", *rest("ppo", "apex_dqn")])
