@@ -47,6 +47,7 @@ CASES = {  # set and overrides; batch
         {"env": "CartPole-v1", "target_return": 50.0, "context_length": 4},
         2,
     ),
+    "bcq, which draws its candidates": ("bcq", {"env": "Pendulum-v1", "data": "none"}, 2),
     "dreamer, which draws its latents": ("dreamer", {"env": "CartPole-v1", "deter": 16, "units": 16}, 2),
     "muzero, which searches": (
         "muzero",

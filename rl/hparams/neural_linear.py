@@ -30,10 +30,17 @@ class NeuralLinearHParams(LinearThompsonHParams):
     def check(self) -> None:
         """Raises UsageError where a rollout is longer than what is kept."""
         super().check()
-        if self.num_envs * self.rollout_length > self.replay_capacity:
+        self.check_rollout()
+
+    def check_rollout(self, learners: int = 1) -> None:
+        """Raises UsageError where the rollouts of so many learners are longer than what is kept."""
+        steps = learners * self.num_envs * self.rollout_length
+        if steps > self.replay_capacity:
+            rollout = "a rollout" if learners == 1 else f"the rollouts of {learners} learners"
+            more = "" if learners == 1 else "num_learners * "
             raise UsageError(
-                f"replay_capacity={self.replay_capacity} is less than a rollout, num_envs * rollout_length = "
-                f"{self.num_envs * self.rollout_length}: make it larger"
+                f"replay_capacity={self.replay_capacity} is less than {rollout}, "
+                f"{more}num_envs * rollout_length = {steps}: make it larger"
             )
 
 

@@ -47,7 +47,7 @@ def expert_of(agent: Agent[Any]) -> Agent[Any]:
     ):
         if not alike(its, ours, acts):
             raise UsageError(f"expert={address} was trained on {its}, here is {ours}: {instead}")
-    if tf.nest.flatten(expert.initial_state(1)):
+    if tf.nest.flatten(expert.starting_state(1)):  # noise in training may have a state, too
         raise UsageError(
             f"expert={address}: {expert.hparams.algo} with model {expert.hparams.model.name} remembers what "
             f"was before, and here single observations are asked about: {instead}, one without memory"

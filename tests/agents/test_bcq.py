@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from known_networks import BOX, box_batch, linear_critic, same, values
 
+from rl.export.program import Program
 from rl.ops import random
 
 SEED = random.key(0)
@@ -51,6 +52,12 @@ def test_actions_are_perturbed_and_brought_to_the_bounds(known, make_batch):
     np.testing.assert_allclose(found, [[1.0 + 3.0 * 0.538276]] * 2, rtol=1e-5)
     constant(known.network.decoder, [9.0])
     np.testing.assert_allclose(known.best_action(seen, SEED), [[1.0]] * 2)
+
+
+def test_an_exported_policy_is_given_what_its_candidates_are_drawn_from(make_agent):
+    agent = make_agent("bcq", action_space=BOX, sampled_actions=4)
+    _, drawn = Program(agent, 3, lambda action: action).inputs  # after the observation
+    assert (drawn.kind, drawn.shape) == ("normal", (3, 4 * agent.network.latent))
 
 
 def test_the_perturbation_climbs_the_first_critic(known, make_batch):

@@ -88,6 +88,19 @@ def test_an_expert_s_actions_lie_within_the_bounds(make_agent):
     np.testing.assert_array_equal(agent.advice(tf.zeros([2, 3]), SEED), [[-2.0], [-2.0]])
 
 
+def test_how_an_expert_explores_is_no_answer(make_agent):
+    agent, observation = make_agent("dagger"), tf.random.stateless_normal([200, 3], SEED)
+    expert = make_agent("dqn", evaluation_epsilon=1.0)
+    agent.take_expert(expert)
+    best = tf.argmax(expert.networks["network"](observation), -1)
+    np.testing.assert_array_equal(agent.advice(observation, SEED), best)
+    expert = make_agent("ddpg", action_space=BOX, act_select="ou_noise")  # noise that has a state
+    agent = make_agent("dagger", action_space=BOX)
+    agent.take_expert(expert)
+    mode = expert.policy(observation, (), SEED, False).distribution.mode()
+    np.testing.assert_array_equal(agent.advice(observation, SEED), mode)
+
+
 def balance(seen, rng):
     return int(seen[2] + 0.5 * seen[3] > 0.0)
 

@@ -11,6 +11,7 @@ from rl.agents.algos.neural_linear import NeuralLinear
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.ops import random
+from rl.parallel import replicas
 from rl.types import Trajectory
 
 ARMS, SIZE, STEPS = 3, 2, 4
@@ -97,6 +98,8 @@ def test_the_last_steps_are_kept_and_the_layers_learn_from_those_that_count():
 def test_a_rollout_longer_than_what_is_kept_is_one_line():
     with pytest.raises(UsageError, match="replay_capacity=7 is less than a rollout"):
         agent_of(replay_capacity=7)
+    with replicas.devices(2), pytest.raises(UsageError, match=r"rollouts of 2 learners, .* = 16"):
+        agent_of(replay_capacity=15)  # a learner's own rollout of 8 would fit
 
 
 def test_it_learns_what_no_line_tells(build, tmp_path):

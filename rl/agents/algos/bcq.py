@@ -59,6 +59,10 @@ class BCQ(Agent[BCQHParams]):
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         return PolicyOutput(distribution=self.actions.certain(self.best_action(observation, seed)))
 
+    @property
+    def evaluates_with_noise(self) -> bool:
+        return True  # candidates are drawn anew for every action
+
     def best_action(self, observation: Nest, seed: Tensor) -> Tensor:
         """Returns the codes [N, K] of the best perturbed candidates by the first critic."""
         draws, network = self.hparams.sampled_actions, self.network

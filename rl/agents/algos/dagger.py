@@ -26,8 +26,10 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from rl.agents.agent import Agent
+from rl.agents.algos.act_select.registry import get_act_select
 from rl.agents.algos.registry import register
 from rl.agents.cloning import Cloning
+from rl.agents.contracts import StatefulActSelect
 from rl.hparams.dagger import DAggerHParams
 from rl.ops import random
 from rl.ops.nests import flatten_time, without_last
@@ -45,6 +47,11 @@ class DAgger(Cloning[DAggerHParams]):
         self.expert: Agent[Any] | None = None  # needed to learn, not to act
 
     def take_expert(self, expert: Agent[Any]) -> None:
+        """Takes the expert, to be asked for its policy alone: what noise or `evaluation_epsilon` make of an
+        action is no answer."""
+        noisy = isinstance(expert.act_select, StatefulActSelect)
+        if noisy or getattr(expert.hparams, "evaluation_epsilon", 0.0) > 0.0:
+            expert.act_select = get_act_select("greedy")(self.hparams)
         self.expert = expert
 
     def advice(self, observation: Nest, seed: Tensor) -> Tensor:

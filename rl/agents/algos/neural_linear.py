@@ -51,8 +51,10 @@ class NeuralLinear(LinearBandit[NeuralLinearHParams]):
 
     def build(self) -> None:
         hparams, arms = self.hparams, int(self.action_space.n)
-        if hparams.batch_size % replicas.count():
-            raise UsageError(f"{replicas.count()} learners cannot share batch_size={hparams.batch_size}")
+        learners = replicas.count()
+        if hparams.batch_size % learners:
+            raise UsageError(f"{learners} learners cannot share batch_size={hparams.batch_size}")
+        hparams.check_rollout(learners)  # each of them keeps the rollouts of all
         self.network = NeuralPosterior(
             hparams, self.encoder, arms, hparams.prior_precision, self.initializers
         )
