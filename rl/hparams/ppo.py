@@ -80,7 +80,7 @@ def ppo() -> PPOHParams:
         epochs=10,
         lr_schedule="linear",
         value_coef=1.0,  # of half the square
-        entropy_coef=0.01,  # without it, and lr constant, one CliffWalking in three ends up standing still
+        entropy_coef=0.01,  # without it and a falling lr one CliffWalking in three ends up standing still
         normalize_reward=True,  # of any size: without it Taxi, where -10 is usual, brings -27 in place of 1
     )
 
