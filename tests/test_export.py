@@ -166,6 +166,26 @@ def test_onnx_has_what_a_search_computes_and_loses_no_digits_of_it(tmp_path):
     np.testing.assert_allclose(found["total"], np.expm1(np.float64(x)) * (np.arange(9) < 3), rtol=4e-7)
 
 
+@pytest.mark.parametrize(
+    ("name", "overrides", "drawn"),
+    [
+        ("dqn", {"env": "CartPole-v1", "act_select": "uniform_random"}, ("randint_0", (64,))),
+        ("bcq", {"env": "Pendulum-v1", "sampled_actions": 3}, ("normal_0", (64, 6))),  # latents of 2 numbers
+    ],
+)
+def test_policies_that_always_draw_are_given_what_to_draw(name, overrides, drawn):
+    """With a seed of its own the file would draw the same at every step."""
+    agent, encode, _ = _agent(name, overrides)
+    program = Program(agent, 64, encode)
+    (port,) = program.inputs[1:]
+    assert (port.name, port.shape) == drawn
+    generator = np.random.default_rng(0)
+    observation = np.zeros(program.inputs[0].shape, np.float32)
+    draws = tf.constant(generator.integers(0, 2, port.shape), port.dtype)
+    asked = {"observation": observation, port.name: draws}
+    assert len(np.unique(program.function(asked)["action"])) > 1
+
+
 def test_what_tells_of_the_step_before_says_how_it_is_told():
     hparams = resolve("ppo", {**SMALL, "env": "CartPole-v1", "previous_action_reward": True})
     actions = spaces.Discrete(2)

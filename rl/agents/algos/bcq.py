@@ -56,6 +56,10 @@ class BCQ(Agent[BCQHParams]):
         options = self.actions.size, self.hparams.perturbation, self.initializers
         return BCQNetwork(self.hparams, self.encoder, *options, name)
 
+    @property
+    def evaluates_with_noise(self) -> bool:
+        return True  # candidates are drawn
+
     def policy(self, observation: Nest, recurrent_state: Nest, seed: Tensor, training: bool) -> PolicyOutput:
         return PolicyOutput(distribution=self.actions.certain(self.best_action(observation, seed)))
 
