@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import itertools
 import re
 
 import imageio.v3 as iio
@@ -17,7 +18,6 @@ import rl
 from rl.agents.algos.registry import get_algo
 from rl.cli import main
 from rl.envs.make import make_eval_envs
-from rl.errors import Unavailable
 from rl.hparams.merge import resolve
 from rl.report.video import Preview, headless_setup
 from rl.runners.player import Player
@@ -121,19 +121,36 @@ def test_what_cannot_be_drawn_is_said_before_training(tmp_path, monkeypatch, ren
     assert not any(tmp_path.iterdir())
 
 
-def test_a_film_that_cannot_be_written_leaves_the_results_of_the_test(tmp_path, monkeypatch, capsys, caplog):
+def test_what_cannot_be_drawn_later_is_one_line(tmp_path, monkeypatch):
+    """Training then goes on without films."""
+    drawn = itertools.count()
+
+    def render(_):
+        if next(drawn) > 2:  # the first one is drawn before the training
+            raise RuntimeError("the window\nis gone")
+        return np.zeros((8, 8, 3), np.uint8)
+
+    monkeypatch.setattr("rl.envs.gym_host.GymHost.render", render)
+    player = Player(agent_for("CartPole-v1"), "rgb_array")
+    with pytest.raises(rl.UsageError, match="CartPole-v1 cannot be drawn here: the window is gone"):
+        player.film(3, tmp_path, "step_000000100")
+    player.close()
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_film_that_fails_leaves_the_results_of_the_test(tmp_path, monkeypatch, capsys, caplog):
     rl.train("ppo_identity", output_dir=tmp_path, eval_episodes=1, **SHORT)
     filmed = []
 
     def fails(self, seed, folder, label, stopped):
         filmed.append(label)
-        raise Unavailable("cannot write the film (No space left on device)")
+        raise rl.UsageError("frame 6 is [34, 32, 3], the ones before it [32, 32, 3]")
 
     monkeypatch.setattr(Player, "film", fails)
     words = ["--training", "False", "--record_video", "True", "--test_episodes", "3"]
     assert main([*words, "--output_dir", str(tmp_path)]) == 0
     assert "return, best checkpoint" in capsys.readouterr().out and len(filmed) == 1
-    assert caplog.text.count("No space left on device); 3 of 3 films are left out") == 1
+    assert caplog.text.count("before it [32, 32, 3]; 3 of 3 films are left out") == 1
 
 
 def test_films_come_as_often_as_is_asked_for(tmp_path):
