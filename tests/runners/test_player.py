@@ -6,6 +6,7 @@ import importlib.util
 import io
 import itertools
 import re
+from types import SimpleNamespace
 
 import imageio.v3 as iio
 import numpy as np
@@ -17,6 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import rl
 from rl.agents.algos.registry import get_algo
 from rl.cli import main
+from rl.envs.host import fps_of
 from rl.envs.make import make_eval_envs
 from rl.hparams.merge import resolve
 from rl.report.video import Preview, headless_setup
@@ -171,3 +173,17 @@ def test_a_preview_keeps_few_frames_evenly_apart(count, kept):
     assert preview.kept[0].shape == (3, 5, 3)
     with Image.open(io.BytesIO(preview.gif())) as gif:
         assert gif.n_frames == len(kept) and gif.info["duration"] == 100 * (kept[1] - kept[0])
+
+
+def test_the_preview_of_an_hour_in_which_nothing_moves_is_written():
+    """GIF knows equal frames as one, which it shows for 655 s at most."""
+    preview = Preview(fps=4.0, frames=4, side=5)
+    for _ in range(4 * 3600):
+        preview.add(np.zeros((6, 9, 3), np.uint8))
+    with Image.open(io.BytesIO(preview.gif())) as gif:
+        assert gif.n_frames == 1 and gif.info["duration"] <= 600_000
+
+
+@pytest.mark.parametrize("said", [{"render_fps": "fast"}, {"render_fps": None}, {"render_fps": -4}, {}, None])
+def test_an_environment_that_says_no_frames_a_second_has_thirty(said):
+    assert fps_of(SimpleNamespace(metadata=said)) == 30.0
