@@ -84,6 +84,14 @@ def test_small_returns_are_told_with_three_digits(run):
     assert "Mean return **0.938 [" in text and "from 0.000 to 1.000." in text
 
 
+def test_a_policy_without_an_environment_is_loaded_with_one(run):
+    """Its spaces are those of the data, which nobody has where it is published."""
+    (data,) = find_runs(run.run_dir)
+    data = data._replace(hparams={**data.hparams, "env": ""})
+    text = card(Facts(data, 32, None, {}, None, "me/clone"))
+    assert "rl.load(folder, env=ENVIRONMENT)" in text and "ENVIRONMENT is one that looks as" in text
+
+
 def test_no_link_out_of_the_run_is_followed(run, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(run.run_dir, other)

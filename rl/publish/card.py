@@ -87,11 +87,14 @@ def _use(facts: Facts) -> Iterator[str]:
     if facts.repo is not None:
         lines[1:2] = ["from huggingface_hub import snapshot_download", "", "import rl"]
         lines.append(f"folder = snapshot_download({facts.repo!r})")
-    loaded = f'rl.load("{folder}")' if facts.repo is None else "rl.load(folder)"
-    lines += [f"policy = {loaded}", "action = policy(observation)"]
-    lines += ["print(policy.evaluate(episodes=20).returns.mean())"] * bool(facts.run.hparams.get("env"))
+    plays = bool(facts.run.hparams.get("env"))
+    given = (f'"{folder}"' if facts.repo is None else "folder") + ("" if plays else ", env=ENVIRONMENT")
+    lines += [f"policy = rl.load({given})", "action = policy(observation)"]
+    lines += ["print(policy.evaluate(episodes=20).returns.mean())"] * plays
     yield "## Use"
     yield "\n".join([*lines, "```"])
+    if not plays:  # its spaces are those of the data, which are not in the folder
+        yield "It names no environment: ENVIRONMENT is one that looks as its data do, an id or a function."
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
