@@ -141,5 +141,6 @@ class Player:
                     break
             draw()
             if video is not None:
-                video.path = path = video.path.with_name(f"{video.path.stem}_return_{total:.0f}.mp4")
+                told = f"{total:.0f}" if abs(total) >= 10.0 else f"{total:.3g}"  # 0.857 is not 1
+                video.path = path = video.path.with_name(f"{video.path.stem}_return_{told}.mp4")
         return Film(total, t + 1, path, preview)
