@@ -119,8 +119,8 @@ def _check_storages(request: Request, storages: dict[int, Storage]) -> bool:
             hparams = request.hparams or saved_hparams(run_dir)[0]
             if not hparams.env:
                 check_unplayed(request, run_dir)
-            if request.render:
-                check_window(hparams.env)
+            if request.render:  # known now, not after the training
+                check_window(hparams)
             if request.training:
                 _check_same_run(request.of_copy(number), run_dir)
                 begins |= read_saved(run_dir) is None

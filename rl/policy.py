@@ -69,8 +69,9 @@ class Policy:
             `info["action_mask"]` says where its observations do not; None: all are legal.
 
         Raises:
-            ValueError: the observation has not the parts or the shape of the environment's, or a mask or a
-                reward is given to a policy that was trained without.
+            ValueError: the observation has not the parts, the shape or the numbers of the environment's
+                (pictures that are scaled already, NaN), or a mask or a reward is given to a policy that was
+                trained without.
         """
         import tensorflow as tf
 
@@ -156,6 +157,8 @@ class Policy:
         elif reward is not None:
             raise ValueError("leave reward out: observations say it, or the policy was trained without")
         batch = _masked_batch(space, observation, batched, mask)
+        if len(counts := {len(each) for each in _arrays(batch)}) > 1:
+            raise ValueError(f"an observation's parts, and its mask, must be as many: not {sorted(counts)}")
         return (batch | self._before(_count(batch), reward) if tells else batch), tells
 
     def _before(self, count: int, reward: Any) -> dict[str, Nest]:
@@ -208,11 +211,15 @@ class Policy:
                 return evaluator.run(purpose_seed(Purpose.USER, seed), recorder=recorder)
 
 
-def _count(batch: Nest) -> int:
-    """Returns the N of arrays [N, ...]."""
+def _arrays(batch: Nest) -> list[np.ndarray]:
     import tensorflow as tf
 
-    return len(tf.nest.flatten(batch)[0])
+    return list(tf.nest.flatten(batch))
+
+
+def _count(batch: Nest) -> int:
+    """Returns the N of arrays [N, ...]."""
+    return len(_arrays(batch)[0])
 
 
 def _parts(observation: Nest) -> Mapping[str, Nest]:
@@ -247,19 +254,43 @@ def _batch(space: spaces.Space, observation: Nest, batched: bool) -> Nest:
             raise ValueError(f"an observation is needed that has the parts {missing}, not only {given}")
         return {key: _batch(each, observation[key], batched) for key, each in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
+        several = len(space.spaces)
+        if not isinstance(observation, list | tuple) or len(observation) != several:
+            raise ValueError(f"an observation is needed that is a tuple of {several} parts")
         pairs = zip(space.spaces, observation, strict=True)
         return tuple(_batch(each, part, batched) for each, part in pairs)
     wanted = (
         f"an observation of shape {list(('N', *space.shape) if batched else space.shape or ())} is needed"
     )
     try:
-        array = np.asarray(observation, space.dtype)
-    except (TypeError, ValueError) as error:  # no array of numbers
+        raw = np.asarray(observation)
+        with np.errstate(invalid="ignore"):  # NaN as an integer, which is refused below
+            array = raw.astype(space.dtype, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:  # no array of numbers
         raise ValueError(f"{wanted}, not {type(observation).__name__}: {error}") from error
     if array.shape[1 if batched else 0 :] != space.shape or array.ndim != len(space.shape) + batched:
         several = not batched and array.shape[1:] == space.shape
         raise ValueError(f"{wanted}, not {list(array.shape)}{': give batched=True for several' * several}")
+    _check_numbers(space, array, raw)
     return array if batched else array[None]
+
+
+def _check_numbers(space: spaces.Space, array: np.ndarray, given: np.ndarray) -> None:
+    """Raises ValueError where the policy would act on other numbers than those given: on fractions cut off,
+    on bytes that ran over, on NaN, on a category that there is not."""
+    if array.dtype.kind == "f":
+        if np.isnan(array).any():
+            raise ValueError("an observation of numbers is needed, it has NaN")
+        return
+    if given.dtype.kind in "iuf" and not np.array_equal(array, given):
+        raise ValueError(
+            f"an observation of {space.dtype} is needed, not of {given.dtype} from {given.min():g} to "
+            f"{given.max():g}: as the environment gives it, not scaled"
+        )
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        count = space.n if isinstance(space, spaces.Discrete) else space.nvec
+        if ((array < space.start) | (array >= space.start + count)).any():
+            raise ValueError(f"an observation in {space} is needed, not {given.tolist()}")
 
 
 def check_integers(*given: tuple[str, Any, int]) -> None:

@@ -16,6 +16,7 @@ from rl.hparams.hparams import HParams
 from rl.hparams.merge import named
 from rl.hparams.vdn import VDNHParams
 from rl.listing import print_tables, registry_of
+from rl.plot.methods import number
 from rl.report.video import headless_setup
 from rl.spaces import ACTION_MASK, check_action_space
 
@@ -94,7 +95,7 @@ def _row(name: str, hparams: HParams, found: Measured | None) -> tuple[str, ...]
         return name, "not measured", "", f"{hparams.train_steps:,}", what
     seeds = f"{found.seeds}" if found.judged else f"{found.seeds}, not judged"
     seeds += f", {found.workers} workers" if found.workers else ""
-    return name, f"{found.mean_return:.1f}", seeds, f"{found.steps:,}", what
+    return name, number(found.mean_return), seeds, f"{found.steps:,}", what
 
 
 def _needs(hparams: HParams) -> str:

@@ -20,6 +20,7 @@ from rl.agents.algos.registry import get_algo
 from rl.envs.host import Purpose, purpose_seed
 from rl.envs.make import eval_envs_of
 from rl.envs.wrappers import with_previous
+from rl.errors import UsageError
 from rl.export.__main__ import DESCRIPTION, WRITES, _described, main
 from rl.export.formats import FORMATS
 from rl.export.parity import TOLERANCE, Sample, parity, play
@@ -165,6 +166,34 @@ def test_onnx_has_what_a_search_computes_and_loses_no_digits_of_it(tmp_path):
     found = run(tmp_path / "x.onnx")({"x": x})
     np.testing.assert_allclose(found["y"], np.expm1(np.float64(x)), rtol=4e-7)
     np.testing.assert_allclose(found["total"], np.expm1(np.float64(x)) * (np.arange(9) < 3), rtol=4e-7)
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "drawn"),
+    [
+        ("dqn", {"env": "CartPole-v1", "act_select": "uniform_random"}, ("randint_0", (64,))),
+        ("bcq", {"env": "Pendulum-v1", "sampled_actions": 3}, ("normal_0", (64, 6))),  # latents of 2 numbers
+    ],
+)
+def test_policies_that_always_draw_are_given_what_to_draw(name, overrides, drawn):
+    """With a seed of its own the file would draw the same at every step."""
+    agent, encode, _ = _agent(name, overrides)
+    program = Program(agent, 64, encode)
+    (port,) = program.inputs[1:]
+    assert (port.name, port.shape) == drawn
+    generator = np.random.default_rng(0)
+    observation = np.zeros(program.inputs[0].shape, np.float32)
+    draws = tf.constant(generator.integers(0, 2, port.shape), port.dtype)
+    asked = {"observation": observation, port.name: draws}
+    assert len(np.unique(program.function(asked)["action"])) > 1
+
+
+def test_what_a_converter_cannot_write_is_one_line(tmp_path):
+    space = spaces.Box(0, 9, (2,), np.uint64)  # which LiteRT casts to no other type
+    agent = get_algo("ppo")(resolve("ppo", {**SMALL, "env": "CartPole-v1"}), space, spaces.Discrete(2), 0)
+    said = r"^--format litert: its converter cannot write this policy: 'tf.Cast' op is neither [^\n]*$"
+    with pytest.raises(UsageError, match=said):
+        FORMATS["litert"][1](Program(agent, 1, lambda x: x), tmp_path / "policy.tflite")
 
 
 def test_what_tells_of_the_step_before_says_how_it_is_told():

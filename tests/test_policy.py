@@ -173,3 +173,28 @@ def test_an_observation_that_is_no_array_of_numbers_is_refused_in_words(observat
         policy(observation)
     with pytest.raises(ValueError, match=r"needed, not \[8, 4\]: give batched=True for several"):
         policy(np.zeros((8, 4)))
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "words"),
+    [
+        (spaces.Box(-1.0, 1.0, (2,)), [0.0, np.nan], "it has NaN"),
+        (spaces.Box(0, 255, (2,), np.uint8), np.float32([0.5, 1.0]), "not of float32 from 0.5 to 1: as"),
+        (spaces.Box(0, 255, (2,), np.uint8), [300, 0], "not of int64 from 0 to 300: as"),  # not 44
+        (spaces.Discrete(3, start=5), 8, "in Discrete(3, start=5) is needed, not 8"),
+        (spaces.MultiDiscrete([2, 3]), [0, 3], "in MultiDiscrete([2 3]) is needed, not [0, 3]"),
+        (spaces.Tuple([spaces.Discrete(2)] * 2), (0,), "a tuple of 2 parts"),
+        (spaces.Tuple([spaces.Discrete(2)] * 2), 1, "a tuple of 2 parts"),
+    ],
+)
+def test_numbers_that_the_policy_would_change_are_refused_in_words(space, observation, words):
+    agent = get_algo("ppo")(resolve("ppo", {"env": "CartPole-v1"}), space, spaces.Discrete(2), 0)
+    with pytest.raises(ValueError, match=re.escape(words)):
+        Policy(agent)(observation)
+
+
+def test_parts_and_masks_of_different_numbers_are_refused_in_words():
+    space = spaces.Dict({"action_mask": spaces.Box(0, 1, (2,), np.int8), "x": spaces.Box(-1, 1, (2,))})
+    agent = get_algo("ppo")(resolve("ppo", {"env": "CartPole-v1"}), space, spaces.Discrete(2), 0)
+    with pytest.raises(ValueError, match=re.escape("must be as many: not [2, 3]")):
+        Policy(agent)({"x": np.zeros((2, 2))}, batched=True, action_mask=np.ones((3, 2)))

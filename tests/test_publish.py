@@ -13,7 +13,8 @@ from stand_ins import stand_in
 import rl
 from rl.errors import UsageError
 from rl.publish.__main__ import main
-from rl.report.runs import is_policy_alone
+from rl.publish.card import Facts, card
+from rl.report.runs import find_runs, is_policy_alone
 
 HUB = """
 class HfApi:
@@ -58,9 +59,9 @@ def test_the_folder_has_the_policy_and_says_what_it_is(run, tmp_path, hub, capsy
     assert (target / "videos/b.mp4").read_bytes() == b"b" and not (target / "videos/a.mp4").exists()
     _, header, text = (target / "README.md").read_text().split("---\n", 2)
     (result,) = yaml.safe_load(header)["model-index"][0]["results"]
-    assert result["metrics"][0]["value"] == f"{returns[0].mean():.2f} +/- {returns[0].std():.2f}"
+    assert result["metrics"][0]["value"] == f"{returns[0].mean():.3f} +/- {returns[0].std():.3f}"
     assert result["dataset"]["name"] == "Identity-v0"
-    assert f"Mean return **{returns[0].mean():.1f} [" in text and "5 episodes (sample actions)" in text
+    assert f"Mean return **{returns[0].mean():.3f} [" in text and "5 episodes (sample actions)" in text
     assert "seed 0" in text and "| gamma | `0.99` | `0.0` |" in text and "(videos/b.mp4)" in text
     assert 'snapshot_download("me/identity")' in text.replace("'", '"')
     assert main(words) == 2 and "take --force" in capsys.readouterr().err
@@ -73,6 +74,22 @@ def test_the_folder_has_the_policy_and_says_what_it_is(run, tmp_path, hub, capsy
     assert main([*words, "--force", "--repo", "me/full"]) == 1
     assert "is written, but me/full did not take it: no room" in capsys.readouterr().err
     assert (target / "README.md").exists()
+
+
+def test_small_returns_are_told_with_three_digits(run):
+    """Goals reached in 15 of 16 episodes are a mean of 0.938, not of 0.9."""
+    (data,) = find_runs(run.run_dir)
+    text = card(Facts(data, 32, np.array([1.0] * 15 + [0.0]), {}, None, None))
+    assert 'value: "0.938 +/- 0.242"' in text
+    assert "Mean return **0.938 [" in text and "from 0.000 to 1.000." in text
+
+
+def test_a_policy_without_an_environment_is_loaded_with_one(run):
+    """Its spaces are those of the data, which nobody has where it is published."""
+    (data,) = find_runs(run.run_dir)
+    data = data._replace(hparams={**data.hparams, "env": ""})
+    text = card(Facts(data, 32, None, {}, None, "me/clone"))
+    assert "rl.load(folder, env=ENVIRONMENT)" in text and "ENVIRONMENT is one that looks as" in text
 
 
 def test_no_link_out_of_the_run_is_followed(run, tmp_path):

@@ -268,6 +268,8 @@ class Agent(Generic[AnyHParams]):
     @property
     def evaluates_with_noise(self) -> bool:
         """Whether the policy uses random numbers in evaluations."""
+        if getattr(self.act_select, "evaluates_with_noise", False):
+            return True
         return self.hparams.eval_policy == "sample" or getattr(self.hparams, "evaluation_epsilon", 0.0) > 0.0
 
     def _check_stochastic(self) -> None:

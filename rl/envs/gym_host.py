@@ -26,6 +26,7 @@ from rl.envs.host import (
     action_view,
     begun,
     env_seeds,
+    fps_of,
     name_of,
     not_five,
     observation_view,
@@ -62,7 +63,7 @@ class GymHost(HostEnv):
         self._counted = list(_counted(self.observation_space))
         self._at: int | None = None
         self._told: Told | None = None
-        self.fps = float(self.envs[0].metadata.get("render_fps") or 30)
+        self.fps = fps_of(self.envs[0])
 
     @property
     def at(self) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
+import numbers
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -163,6 +164,13 @@ def not_five(env: Any) -> UsageError:
 def name_of(env: Any) -> str:
     """Returns what to call one of Gymnasium's environments in an error."""
     return f"environment {env.spec.id if env.spec is not None else type(env.unwrapped).__name__}"
+
+
+def fps_of(env: Any) -> float:
+    """Returns how many frames a second an environment's films have by its metadata; 30 where they do not
+    say."""
+    said = (env.metadata or {}).get("render_fps")
+    return float(said) if isinstance(said, numbers.Real) and float(said) > 0.0 else 30.0
 
 
 def observation_view(space: spaces.Space) -> spaces.Space:

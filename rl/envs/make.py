@@ -153,9 +153,7 @@ def make_gym_env(
     from rl.envs.wrappers import ActionMask, PreviousActionReward
 
     env: gymnasium.Env
-    kwargs = dict(env_kwargs or {})
-    if render_mode is not None:
-        kwargs["render_mode"] = render_mode
+    kwargs = dict(env_kwargs or {}) | ({} if render_mode is None else {"render_mode": render_mode})
     if max_episode_steps is not None:
         kwargs["max_episode_steps"] = max_episode_steps
     if pictures_of_ale(env_id, dict(env_kwargs or {})) and render_mode is not None:
@@ -169,6 +167,9 @@ def make_gym_env(
         env = call_gym(env_id, lambda: ApartEnv(env_id, kwargs))
     else:
         env = gym_make(env_id, kwargs)
+    modes = (env.metadata or {}).get("render_modes")
+    if render_mode == "human" and modes and render_mode not in modes:
+        raise UsageError(f"{env_id} draws {', '.join(modes)}, and opens no window: take --record_video")
     if render_mode == "rgb_array" and env_id.startswith("MinAtar/"):
         from rl.envs.graph_gym import DrawnChannels
 
@@ -212,6 +213,8 @@ def make_eval_envs(
     elif _graph_has(env_id) and (not gym_has(env_id) or (plain and is_graph_form(env_id))):
         from rl.envs.graph_host import GraphHost, make_graph
 
+        if render_mode == "human":
+            raise UsageError(f"{env_id} is in-graph, and opens no window: take --record_video")
         options = dict(env_kwargs or {})
         host = GraphHost(make_graph(env_id, num_envs, options, max_episode_steps, view))
     elif env_id.startswith(PETTINGZOO):
@@ -265,10 +268,9 @@ def eval_envs_of(
     )
 
 
-def check_window(env_id: str) -> None:
-    """Raises UsageError where evaluation is on EnvPool, whose environments open no window."""
-    if not gym_has(env_id) and _envpool_has(env_id):
-        raise UsageError(f"--render: {env_id} is EnvPool's, which opens no window: take --record_video")
+def check_window(hparams: HParams) -> None:
+    """Raises UsageError where the environment of evaluations opens no window."""
+    eval_envs_of(hparams, 1, render_mode="human").close()
 
 
 def _stacked(env: Any, backend: str, env_id: str, env_kwargs: dict[str, Any], frames: int | None) -> Any:

@@ -17,7 +17,7 @@ from gymnasium import spaces
 
 from rl.envs.agents import check_view, joint_spaces, row_space, state_space
 from rl.envs.gym_host import UNLIMITED
-from rl.envs.host import HostEnv, HostStep, action_encoder, env_seeds
+from rl.envs.host import HostEnv, HostStep, action_encoder, env_seeds, fps_of
 from rl.envs.pettingzoo_envs import (
     Seen,
     action_encoder_of,
@@ -80,7 +80,7 @@ class TeamEnvs:
         infos = first.reset(seed=0)[1]
         self.shared_reward, self.cooperative = False, is_cooperative(env_id, first)
         self.num_envs, self._limit = num_envs, math.inf if max_episode_steps is None else max_episode_steps
-        self.fps = float(first.metadata.get("render_fps") or 30)
+        self.fps = fps_of(first)
 
         names = self.agent_names
         self._parts = [Seen(first.observation_space(name)) for name in names]

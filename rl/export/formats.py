@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,9 @@ def write_litert(program: Program, path: Path) -> None:
     """Writes LiteRT's flat buffer, one file."""
     with quiet():
         converter = tf.lite.TFLiteConverter.from_concrete_functions([program.concrete], program)
-        path.write_bytes(converter.convert())
+        with _converting("litert"):
+            found = converter.convert()
+        path.write_bytes(found)
 
 
 def write_onnx(program: Program, path: Path) -> None:
@@ -47,9 +51,24 @@ def write_onnx(program: Program, path: Path) -> None:
             autograph=False,
         )
         handlers: dict[str, tuple[Any, list[Any]]] = {"Log1p": (_log1p, []), "Expm1": (_expm1, [])}
-        tf2onnx.convert.from_function(
-            flat, specs, opset=OPSET, output_path=str(path), custom_op_handlers=handlers
-        )
+        with _converting("onnx"):
+            tf2onnx.convert.from_function(
+                flat, specs, opset=OPSET, output_path=str(path), custom_op_handlers=handlers
+            )
+
+
+@contextlib.contextmanager
+def _converting(name: str) -> Iterator[None]:
+    """Raises UsageError where a converter knows less than TensorFlow; of a page of text the line that says
+    what."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        said = re.search(r"error: (?:loc\(.*\): )?(.+)", str(error)) or re.search(r"\s*(.+)", str(error))
+        what = type(error).__name__ if said is None else said[1].strip()[:300]
+        raise UsageError(f"--format {name}: its converter cannot write this policy: {what}") from error
 
 
 def _log1p(graph: Any, node: Any, name: str, args: list[Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rl.plot.methods import digits
 from rl.report.runs import RunData
 from rl.report.statistics import Estimate, estimated
 
@@ -51,7 +52,8 @@ def _header(facts: Facts, algo: str) -> str:
     lines = ["---", "library_name: rl", "tags:", "- reinforcement-learning"]
     lines += [f"- {quoted(each)}" for each in (algo, facts.run.env)]
     if facts.returns is not None:
-        value = f"{facts.returns.mean():.2f} +/- {facts.returns.std():.2f}"
+        places = max(digits(facts.returns.mean()), 2)
+        value = f"{facts.returns.mean():.{places}f} +/- {facts.returns.std():.{places}f}"
         task = "{type: reinforcement-learning, name: reinforcement-learning}"
         env = quoted(facts.run.env)
         lines += ["model-index:", f"- name: {quoted(facts.run.name)}", "  results:", f"  - task: {task}"]
@@ -66,10 +68,10 @@ def _result(facts: Facts) -> Iterator[str]:
         yield "It learned from data, and has not been played."
         return
     how, count = facts.run.hparams.get("eval_policy"), len(facts.returns)
-    least, greatest = facts.returns.min(), facts.returns.max()
+    least, greatest, places = facts.returns.min(), facts.returns.max(), digits(facts.returns.mean())
     yield (
-        f"Mean return **{mean_return(facts.returns).text()}** over {count} episodes ({how} actions), from "
-        f"{least:.1f} to {greatest:.1f}."
+        f"Mean return **{mean_return(facts.returns).text(places)}** over {count} episodes ({how} actions), "
+        f"from {least:.{places}f} to {greatest:.{places}f}."
     )
     yield (
         "The interval is a 95 % bootstrap over episodes of this one policy: it does not say what training "
@@ -85,11 +87,14 @@ def _use(facts: Facts) -> Iterator[str]:
     if facts.repo is not None:
         lines[1:2] = ["from huggingface_hub import snapshot_download", "", "import rl"]
         lines.append(f"folder = snapshot_download({facts.repo!r})")
-    loaded = f'rl.load("{folder}")' if facts.repo is None else "rl.load(folder)"
-    lines += [f"policy = {loaded}", "action = policy(observation)"]
-    lines += ["print(policy.evaluate(episodes=20).returns.mean())"] * bool(facts.run.hparams.get("env"))
+    plays = bool(facts.run.hparams.get("env"))
+    given = (f'"{folder}"' if facts.repo is None else "folder") + ("" if plays else ", env=ENVIRONMENT")
+    lines += [f"policy = rl.load({given})", "action = policy(observation)"]
+    lines += ["print(policy.evaluate(episodes=20).returns.mean())"] * plays
     yield "## Use"
     yield "\n".join([*lines, "```"])
+    if not plays:  # its spaces are those of the data, which are not in the folder
+        yield "It names no environment: ENVIRONMENT is one that looks as its data do, an id or a function."
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -49,6 +49,9 @@ def checked_frame(frame: Any) -> np.ndarray:
     return drawn
 
 
+_LONGEST = 600_000  # milliseconds: GIF has 16 bits of hundredths of a second for a frame
+
+
 class Preview:
     """A film's frames, few and small: an animated GIF, which TensorBoard shows.
 
@@ -77,8 +80,10 @@ class Preview:
         self._seen += 1
 
     def gif(self) -> bytes:
-        """Returns the frames as a GIF that plays as fast as the film, again and again."""
+        """Returns the frames as a GIF that plays as fast as the film, again and again; one of more than ten
+        minutes is played in ten."""
         milliseconds = max(round(1000 * self._every / self._fps), 20)  # browsers slow shorter ones down
+        milliseconds = min(milliseconds, _LONGEST // len(self.kept))  # equal frames are written as one
         return iio.imwrite("<bytes>", self.kept, extension=".gif", duration=milliseconds, loop=0)
 
 

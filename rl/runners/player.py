@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from rl.agents.agent import Agent
 from rl.envs.faults import played, watched
 from rl.envs.make import eval_envs_of
-from rl.errors import Stopped, Unavailable, UsageError, one_line
+from rl.errors import EnvironmentFailed, Stopped, UsageError, one_line
 from rl.heartbeat import doing
 from rl.report.video import Preview, VideoWriter, checked_frame
 from rl.runners.actor import Actor
@@ -44,21 +46,32 @@ class Player:
     def __init__(self, agent: Agent[Any], mode: Literal["human", "rgb_array"]):
         hparams = agent.hparams
         self.env = watched(lambda: eval_envs_of(hparams, 1, render_mode=mode), hparams, redo=True)
+        self._env_id = hparams.env
         if mode == "rgb_array":
-            self._try_to_draw(hparams.env)
+            self._try_to_draw()
         sampled = hparams.eval_policy == "sample"
         self._actor = Actor(agent, self.env.num_envs, False, 0, hparams.act_backend, sampled)
 
-    def _try_to_draw(self, env_id: str) -> None:
+    def _try_to_draw(self) -> None:
         """Finds out now, not at the first film, whether there will be pictures."""
         try:
             self.env.reset(0)
-            checked_frame(self.env.render())
-        except Exception as error:  # of whatever draws
+            self._drawn()
+        except Exception as error:
             self.env.close()
-            if isinstance(error, UsageError):
-                raise
-            raise UsageError(f"environment {env_id} cannot be drawn here: {one_line(error)}") from error
+            raise self._undrawn(error) from error
+
+    def _drawn(self) -> np.ndarray:
+        """Returns what the environment shows. Raises UsageError where that fails, in whatever draws."""
+        try:
+            return checked_frame(self.env.render())
+        except (Exception, SystemExit) as error:
+            raise self._undrawn(error) from error
+
+    def _undrawn(self, error: BaseException) -> UsageError:
+        if isinstance(error, UsageError):
+            return error
+        return UsageError(f"environment {self._env_id} cannot be drawn here: {one_line(error)}")
 
     def play(self, seed: int, stopped: Callable[[], bool] | None = None) -> Film:
         """Plays one episode, not filmed. Raises Stopped where `stopped`, asked at each step, says so."""
@@ -76,17 +89,23 @@ class Player:
     def film_all(
         self, seeds: Sequence[int], folder: Path, label: str, stopped: Callable[[], bool] | None = None
     ) -> None:
-        """Films an episode for each seed, `LABEL_episode_NUMBER`. If a film cannot be written for a temporary
-        reason, a warning is logged and the rest are left out, so that the caller keeps its earlier results.
-
-        Raises:
-            UsageError, Stopped: as `film`, but not Unavailable.
-        """
+        """Films an episode for each seed, `LABEL_episode_NUMBER`. If one fails, a warning is logged and the
+        rest are left out, so that the caller keeps its earlier results. Raises Stopped as `film`."""
         for number, seed in enumerate(seeds):
             try:
                 self.film(seed, folder, f"{label}_episode_{number}", stopped)
-            except Unavailable as error:
+            except (UsageError, EnvironmentFailed) as error:
                 log.warning("%s; %d of %d films are left out", error, len(seeds) - number, len(seeds))
+                return
+
+    def show_all(self, seeds: Sequence[int], stopped: Callable[[], bool] | None = None) -> None:
+        """Plays an episode for each seed. If one fails, a warning is logged and the rest are left out. Raises
+        Stopped as `play`."""
+        for number, seed in enumerate(seeds):
+            try:
+                self.play(seed, stopped)
+            except EnvironmentFailed as error:
+                log.warning("%s; %d of %d episodes are not shown", error, len(seeds) - number, len(seeds))
                 return
 
     def close(self) -> None:
@@ -104,7 +123,7 @@ class Player:
 
             def draw() -> None:
                 if video is not None and preview is not None:
-                    frame = env.render()
+                    frame = self._drawn()
                     video.add(frame)
                     preview.add(frame)
 
@@ -122,5 +141,6 @@ class Player:
                     break
             draw()
             if video is not None:
-                video.path = path = video.path.with_name(f"{video.path.stem}_return_{total:.0f}.mp4")
+                told = f"{total:.0f}" if abs(total) >= 10.0 else f"{total:.3g}"  # 0.857 is not 1
+                video.path = path = video.path.with_name(f"{video.path.stem}_return_{told}.mp4")
         return Film(total, t + 1, path, preview)

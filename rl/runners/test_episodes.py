@@ -44,9 +44,11 @@ def play_tests(
         agent, episodes = kept.agent_of(request.hparams), request.test_episodes
         if agent is None or request.eval_policy not in (None, agent.hparams.eval_policy):
             agent = saved_agent(run_dir, request.hparams, request.eval_policy)
-        player = None
+        player = shown = None
         if request.record_video:  # what cannot be drawn is refused before all is played
             player = players.enter_context(contextlib.closing(Player(agent, "rgb_array")))
+        if request.render:
+            shown = players.enter_context(contextlib.closing(Player(agent, "human")))
         with kept.evaluator_of(agent, episodes) as evaluator:
             for which in ("last", "best"):  # the best one stays in the agent
                 before = flat_weights(agent, training=False).numpy()
@@ -64,10 +66,8 @@ def play_tests(
         filmed = [purpose_seed(Purpose.FILM, number=episode) for episode in range(episodes)]
         if player is not None:
             player.film_all(filmed, run_dir / "videos", f"best_step_{step:09d}", stopped)
-        if request.render:
-            with contextlib.closing(Player(agent, "human")) as player:
-                for each in filmed:
-                    player.play(each, stopped)
+        if shown is not None:
+            shown.show_all(filmed, stopped)
     return tests
 
 

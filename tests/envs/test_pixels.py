@@ -11,6 +11,7 @@ from rl.envs.envpool_tasks import find_task, has_task, task_ids
 from rl.envs.host import env_seeds
 from rl.envs.make import check_window
 from rl.errors import UsageError
+from rl.hparams.merge import resolve
 
 GAMES = [
     *("bigfish", "bossfight", "caveflyer", "chaser", "climber", "coinrun", "dodgeball", "fruitbot"),
@@ -155,8 +156,11 @@ def test_evaluation_refuses_what_is_for_training_alone(option):
 
 
 def test_what_opens_no_window_says_so():
-    with pytest.raises(UsageError, match="--render: coinrun is EnvPool's, which opens no window"):
-        check_window("coinrun")
-    check_window("CartPole-v1")
+    with pytest.raises(UsageError, match="coinrun is EnvPool's, which opens no window"):
+        check_window(resolve("ppo", {"env": "coinrun"}))
+    check_window(resolve("ppo", {"env": "CartPole-v1"}))
+    for env_id in ("Foraging-v0", "BitFlip-v0"):  # in-graph alone; of a function, to which nothing is added
+        with pytest.raises(UsageError, match=f"{env_id} .*, and opens no window: take --record_video"):
+            check_window(resolve("ppo", {"env": env_id}))
     with pytest.raises(UsageError, match="opens no window: take --record_video"):
         make_eval_envs("Pong-v5", 1, render_mode="human")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import itertools
 import re
+from types import SimpleNamespace
 
 import imageio.v3 as iio
 import numpy as np
@@ -16,8 +18,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import rl
 from rl.agents.algos.registry import get_algo
 from rl.cli import main
+from rl.envs.host import fps_of
 from rl.envs.make import make_eval_envs
-from rl.errors import Unavailable
 from rl.hparams.merge import resolve
 from rl.report.video import Preview, headless_setup
 from rl.runners.player import Player
@@ -51,7 +53,8 @@ def test_a_film_holds_every_frame_as_the_environment_draws_it(tmp_path, env_id, 
     headless_setup()
     player = Player(agent_for(env_id), "rgb_array")
     film = player.film(3, tmp_path / "videos", "step_000000100")
-    assert re.fullmatch(r"step_000000100_return_-?\d+\.mp4", film.path.name) and film.path.exists()
+    told = format(film.episode_return, ".3g" if abs(film.episode_return) < 10.0 else ".0f")
+    assert film.path.name == f"step_000000100_return_{told}.mp4" and film.path.exists()
     frames = list(iio.imiter(film.path, plugin="FFMPEG"))
     assert len(frames) == film.length + 1 and {frame.shape for frame in frames} == {shape}
     assert all(frame.mean() > 5 and frame.std() > 5 for frame in frames), "not black, not blank"
@@ -121,19 +124,36 @@ def test_what_cannot_be_drawn_is_said_before_training(tmp_path, monkeypatch, ren
     assert not any(tmp_path.iterdir())
 
 
-def test_a_film_that_cannot_be_written_leaves_the_results_of_the_test(tmp_path, monkeypatch, capsys, caplog):
+def test_what_cannot_be_drawn_later_is_one_line(tmp_path, monkeypatch):
+    """Training then goes on without films."""
+    drawn = itertools.count()
+
+    def render(_):
+        if next(drawn) > 2:  # the first one is drawn before the training
+            raise RuntimeError("the window\nis gone")
+        return np.zeros((8, 8, 3), np.uint8)
+
+    monkeypatch.setattr("rl.envs.gym_host.GymHost.render", render)
+    player = Player(agent_for("CartPole-v1"), "rgb_array")
+    with pytest.raises(rl.UsageError, match="CartPole-v1 cannot be drawn here: the window is gone"):
+        player.film(3, tmp_path, "step_000000100")
+    player.close()
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_film_that_fails_leaves_the_results_of_the_test(tmp_path, monkeypatch, capsys, caplog):
     rl.train("ppo_identity", output_dir=tmp_path, eval_episodes=1, **SHORT)
     filmed = []
 
     def fails(self, seed, folder, label, stopped):
         filmed.append(label)
-        raise Unavailable("cannot write the film (No space left on device)")
+        raise rl.UsageError("frame 6 is [34, 32, 3], the ones before it [32, 32, 3]")
 
     monkeypatch.setattr(Player, "film", fails)
     words = ["--training", "False", "--record_video", "True", "--test_episodes", "3"]
     assert main([*words, "--output_dir", str(tmp_path)]) == 0
     assert "return, best checkpoint" in capsys.readouterr().out and len(filmed) == 1
-    assert caplog.text.count("No space left on device); 3 of 3 films are left out") == 1
+    assert caplog.text.count("before it [32, 32, 3]; 3 of 3 films are left out") == 1
 
 
 def test_films_come_as_often_as_is_asked_for(tmp_path):
@@ -154,3 +174,17 @@ def test_a_preview_keeps_few_frames_evenly_apart(count, kept):
     assert preview.kept[0].shape == (3, 5, 3)
     with Image.open(io.BytesIO(preview.gif())) as gif:
         assert gif.n_frames == len(kept) and gif.info["duration"] == 100 * (kept[1] - kept[0])
+
+
+def test_the_preview_of_an_hour_in_which_nothing_moves_is_written():
+    """GIF knows equal frames as one, which it shows for 655 s at most."""
+    preview = Preview(fps=4.0, frames=4, side=5)
+    for _ in range(4 * 3600):
+        preview.add(np.zeros((6, 9, 3), np.uint8))
+    with Image.open(io.BytesIO(preview.gif())) as gif:
+        assert gif.n_frames == 1 and gif.info["duration"] <= 600_000
+
+
+@pytest.mark.parametrize("said", [{"render_fps": "fast"}, {"render_fps": None}, {"render_fps": -4}, {}, None])
+def test_an_environment_that_says_no_frames_a_second_has_thirty(said):
+    assert fps_of(SimpleNamespace(metadata=said)) == 30.0
