@@ -78,6 +78,7 @@ def ppo() -> PPOHParams:
     return PPOHParams.of(
         rollout_length=32,
         epochs=10,
+        lr=6e-4,
         lr_schedule="linear",
         value_coef=1.0,  # of half the square
         entropy_coef=0.01,  # without it and a falling lr one CliffWalking in three ends up standing still

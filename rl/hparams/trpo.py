@@ -55,11 +55,7 @@ class TRPOHParams(HParams):
 @register
 def trpo() -> TRPOHParams:
     """TRPO on any environment with discrete or continuous actions: give --env ID."""
-    return TRPOHParams.of(
-        normalize_reward=True,
-        rollout_length=128,
-        entropy_coef=0.01,  # without it two CliffWalkings in three end up standing still
-    )
+    return TRPOHParams.of(normalize_reward=True, rollout_length=128)
 
 
 @register

@@ -37,7 +37,7 @@ FOUND = [  # set, what is given, which of it does nothing, what gives it an effe
     ),
     ("ppo", {"curiosity_lr": 1e-2}, "curiosity_lr", {"curiosity": "rnd"}),
     ("td3_bc", {"anneal": {"exploration_noise": 0.0}}, "anneal", {"memory": "uniform"}),
-    ("ppo", {"lr_end": 1e-5}, "lr_end", {"lr_schedule": "cosine"}),
+    ("ppo", {"lr_end": 1e-5, "lr_schedule": "constant"}, "lr_end", {"lr_schedule": "cosine"}),
     ("ppo", {"lr_decay_rate": 0.5}, "lr_decay_rate", {"lr_schedule": "exponential"}),
     ("ppo", {"lr_power": 3.0}, "lr_power", {"lr_schedule": "polynomial"}),
     ("ppo", {"adam_epsilon": 1e-3, "optimizer": "sgd"}, "adam_epsilon", {"optimizer": "adamw"}),
