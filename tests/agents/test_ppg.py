@@ -13,7 +13,16 @@ from rl.hparams.merge import resolve
 from rl.ops import loops, random
 
 SEED = random.key(0)
-IN_COMMON = {"num_envs": 4, "rollout_length": 8, "lr": 0.01, "minibatches": 2, "epochs": 1, "value_coef": 0.7}
+IN_COMMON = {
+    "num_envs": 4,
+    "rollout_length": 8,
+    "lr": 0.01,
+    "lr_schedule": "constant",
+    "minibatches": 2,
+    "epochs": 1,
+    "value_coef": 0.7,
+    "entropy_coef": 0.02,
+}
 SMALL = IN_COMMON | {"value_epochs": 1}
 PHASE = {"policy_iterations": 3, "aux_epochs": 2, "aux_minibatches": 4}  # of 96 states, 8 updates
 CONTINUOUS = spaces.Box(-1.0, 1.0, (1,), np.float32)

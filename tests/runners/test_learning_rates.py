@@ -93,7 +93,7 @@ def test_the_step_that_is_taken_is_of_the_rate_of_its_step(build, state_of):
 def test_a_constant_rate_is_that_of_the_hparams_whatever_a_checkpoint_had(build):
     """As of a member of a population, which goes on with another one."""
     name, overrides = CASES["early stop"]
-    runner = build(name, **overrides, lr=0.1, compile="eager")
+    runner = build(name, **overrides, lr=0.1, lr_schedule="constant", compile="eager")
     runner.agent.optimizers["network"].learning_rate.assign(0.5)
     runner.run(2)
     assert rates(runner) == {"network": float(np.float32(0.1))}
