@@ -21,6 +21,7 @@ from rl.agents.contracts import (
     ActSelectForSome,
     ActSelectWithVariables,
     LoggedActSelect,
+    NoisyActSelect,
     StatefulActSelect,
     StochasticActSelect,
     check_algorithm,
@@ -268,7 +269,7 @@ class Agent(Generic[AnyHParams]):
     @property
     def evaluates_with_noise(self) -> bool:
         """Whether the policy uses random numbers in evaluations."""
-        if getattr(self.act_select, "evaluates_with_noise", False):
+        if isinstance(self.act_select, NoisyActSelect) and self.act_select.evaluates_with_noise:
             return True
         return self.hparams.eval_policy == "sample" or getattr(self.hparams, "evaluation_epsilon", 0.0) > 0.0
 

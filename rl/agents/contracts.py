@@ -62,6 +62,13 @@ class StochasticActSelect(Protocol):
 
 
 @runtime_checkable
+class NoisyActSelect(Protocol):
+    """An act_select that says whether it draws in evaluations, too."""
+
+    evaluates_with_noise: bool
+
+
+@runtime_checkable
 class LoggedActSelect(Protocol):
     """An act_select with something to log."""
 

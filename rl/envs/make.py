@@ -169,6 +169,7 @@ def make_gym_env(
         env = gym_make(env_id, kwargs)
     modes = (env.metadata or {}).get("render_modes")
     if render_mode == "human" and modes and render_mode not in modes:
+        env.close()
         raise UsageError(f"{env_id} draws {', '.join(modes)}, and opens no window: take --record_video")
     if render_mode == "rgb_array" and env_id.startswith("MinAtar/"):
         from rl.envs.graph_gym import DrawnChannels
