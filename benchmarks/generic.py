@@ -263,7 +263,7 @@ sees `action_mask`, which names the moves that do something, and Stable-Baseline
 is CliffWalking with a limit of 1,000 steps, which Gymnasium leaves out.
 The sets' values were chosen with a look at seeds 0 to 9 of FrozenLake, Taxi, CliffWalking, Acrobot,
 DictCartPole and IdentityBox; the other environments no choice has seen.
-PPO is the exception: what seed 100 brought had its learning rate looked at once more, so 101 and 102 alone
+PPO is the exception: what seed 100 brought had its learning rate looked at once more, so 101 to 104 alone
 are unseen there.
 """
 

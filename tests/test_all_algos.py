@@ -175,6 +175,12 @@ def walk():
     return first_of_each([(*case, backend) for case in cases() for backend in backends(case[0])], differs)
 
 
+def few_updates(algo):
+    """Overrides for a walk that does not ask how well an algorithm learns."""
+    few = {"updates_per_iteration": 2, "epochs": 1, "minibatches": 2, "simulations": 4}
+    return {name: value for name, value in few.items() if name in get_algo(algo).hparams_type.model_fields}
+
+
 DISCRETE = [name for name, kind in cases() if kind is spaces.Discrete and name in ALONE]
 
 
@@ -220,13 +226,13 @@ def test_it_learns_and_is_saved_and_restored_whole_and_repeats_itself(
     name, overrides = settings(algo, kind, backend)
     # How well a particular one learns, its own tests and bars say; a heavy one, its walk on the host.
     left_to_the_host = algo in HEAVY and backend == "graph" and len(backends(algo)) > 1
-    unbarred = left_to_the_host or (algo in HEAVY and particular(algo))
-    if unbarred and "updates_per_iteration" in get_algo(algo).hparams_type.model_fields:
-        overrides |= {"updates_per_iteration": 2}
+    unbarred = left_to_the_host or particular(algo)
+    if unbarred:
+        overrides |= few_updates(algo)
     runner, before = save_restore_and_repeat(build, tmp_path, name, overrides)
     agent = runner.agent
-    if particular(algo) or left_to_the_host:
-        windows = [runner.run(iterations_of(runner) // 8)]
+    if unbarred:
+        windows = [runner.run(min(8, iterations_of(runner) // 8))]
     else:
         good = TINY[kind][1] if sees_itself(algo) else tiny_team.GOOD[agent.hparams.view][kind]
         windows = trained_until(runner, good, 8)
@@ -349,7 +355,7 @@ def recurrent_cases():
 @pytest.mark.parametrize(("algo", "model", "backend"), recurrent_cases())
 def test_with_memory_it_is_saved_and_restored_whole_and_repeats_itself(build, tmp_path, algo, model, backend):
     name, overrides = settings(algo, get_algo(algo).action_spaces[0], backend)
-    overrides |= {"model.name": model, "model.hidden": (8,), "model.recurrent_units": 8}
+    overrides |= {"model.name": model, "model.hidden": (8,), "model.recurrent_units": 8} | few_updates(algo)
     runner, _ = save_restore_and_repeat(build, tmp_path, name, overrides)
     assert tf.nest.flatten(runner.agent.initial_state(1))
 

@@ -57,16 +57,16 @@ def test_small_pictures_as_in_easyrl(kwargs):
 
 def test_a_lost_life_is_an_end_in_training_but_not_of_the_episode():
     options = {"noop_max": 1, "use_fire_reset": True}
-    env = make_env("Breakout-v5", "auto", 4, {**options, "episodic_life": True})
+    env = make_env("Breakout-v5", "auto", 2, {**options, "episodic_life": True})
     env.reset(0)
     _, _, ended, lost = play(env, 600)
-    whole = make_env("Breakout-v5", "auto", 4, options)
+    whole = make_env("Breakout-v5", "auto", 2, options)
     whole.reset(0)
     assert whole.life_lost is None
     _, _, games, _ = play(whole, 600)
     assert lost.any() and not (lost & ~ended).any()
     assert (ended & ~lost).any() and games.any()
-    for b in range(4):  # five lives: four are lost before the game is over
+    for b in range(2):  # five lives: four are lost before the game is over
         ends = np.flatnonzero(ended[:, b])
         kinds = lost[ends, b]
         over = np.flatnonzero(~kinds)
