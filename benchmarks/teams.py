@@ -13,9 +13,10 @@ beside EPyMARL too: three hunters, and the prey that this library brings (benchm
 
 Ours are named sets with `train_steps` and little else changed: on spread maddpg has continuous actions, since
 BenchMARL's has no others, and exploration of qmix and vdn falls over the steps over which the peer's does.
-The peers have all their defaults (benchmarks/peers/). The last policy plays 100 episodes without exploration;
-a return is the sum of the team's. A row of results/teams.csv is a run; rows that are there, of settings that
-have not changed since, are not made again, so an interrupted measurement goes on.
+The peers have all their defaults (benchmarks/peers/). The last policy plays 100 episodes without exploration,
+of mappo and ippo beside EPyMARL by sampled actions, as it does; a return is the sum of the team's. A row of
+results/teams.csv is a run; rows that are there, of settings that have not changed since, are not made again,
+so an interrupted measurement goes on.
 """
 
 from __future__ import annotations
@@ -98,6 +99,8 @@ class Job(NamedTuple):
 def ours(task: str, algo: str, steps: int) -> tuple[str, dict[str, Any]]:
     """Our set for a task, and what it is given."""
     found: dict[str, Any] = {"train_steps": steps, "eval_period": 0}
+    if TASKS[task].peer == "epymarl" and algo in ("mappo", "ippo"):  # it samples wherever it plays
+        found["eval_policy"] = "sample"
     if task == "foraging":  # the peer's environment tells nobody what is legal
         return algo, found | {"env": "Foraging-v0", "env_kwargs": {"action_masks": False}}
     if task == "tag":
@@ -220,8 +223,9 @@ environment, on one machine. Written by `python benchmarks/teams.py --report` fr
     python benchmarks/teams.py --benchmarl PEER_PYTHON --epymarl PEER_PYTHON --checkout EPYMARL
 
 {tasks}
-Each number is of the last policies' mean returns over 100 episodes without exploration, a return being the
-sum of the agents': the mean over seeds (from 5 seeds on the interquartile mean); brackets are its 95 %
+Each number is of the last policies' mean returns over 100 episodes without exploration (beside EPyMARL,
+whose policies have no mode, actions of mappo and ippo are sampled on both sides), a return being the sum of
+the agents': the mean over seeds (from 5 seeds on the interquartile mean); brackets are its 95 %
 bootstrap interval. Ours is *no worse* where its interval does not lie below the peer's; of fewer than 3 seeds
 nothing is said. No value was chosen by these seeds. Seconds are medians of whole trainings, which did not run
 alone: speed is in speed.md.

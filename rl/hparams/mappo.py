@@ -59,7 +59,12 @@ def mappo_spread() -> MAPPOHParams:
 def mappo_foraging() -> MAPPOHParams:
     """MAPPO on Foraging-v0, two players and three foods; not measured here."""
     return mappo(
-        env="Foraging-v0", train_steps=4_000_000, eval_period=400_000, num_envs=32, rollout_length=50
+        env="Foraging-v0",
+        train_steps=4_000_000,
+        eval_period=400_000,
+        num_envs=32,
+        rollout_length=50,
+        eval_policy="sample",  # by their modes players wait for each other until the episode ends
     )
 
 

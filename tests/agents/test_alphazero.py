@@ -98,7 +98,7 @@ def test_a_search_sees_the_fall_that_the_network_does_not_know_of(make_agent, ki
 def test_both_sides_of_a_game_are_searched_for_who_is_on_turn(kind, simulations):
     """By Gumbel all six moves of the third board have 8 simulations before they are halved: enough to see
     every reply to them."""
-    overrides = SMALL | {"simulations": simulations, "compile": "eager", "noise_share": 0.0, "search": kind}
+    overrides = SMALL | {"simulations": simulations, "compile": "graph", "noise_share": 0.0, "search": kind}
     runner = build_runner(resolve("alphazero_tictactoe", overrides), 0)
     agent, env = runner.agent, runner.env
     undecided(agent)
