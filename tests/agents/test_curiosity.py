@@ -185,7 +185,7 @@ def test_a_memory_keeps_rewards_as_they_came_and_what_is_sampled_is_rewarded_ane
         return learn(batch, seed)
 
     runner.agent.learn = noting
-    runner.run(8)
+    runner.run(3)
     assert set(np.unique(runner.memory.ring.reward(tf.range(8)).numpy())) <= {0.0, 1.0}
     assert batches[0].reward.numpy().max() > 2.0
 

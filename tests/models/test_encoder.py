@@ -160,7 +160,7 @@ def test_an_image_comes_out_as_the_model_computes_and_nothing_else_does():
     assert ObservationEncoder(BOX, False, precision="bfloat16")(tf.zeros([1, *BOX.shape])).dtype == tf.float32
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_statistics_go_on_however_many_observations_there_have_been(jit_compile):
     # float32 counts no single steps beyond 2^24, and adds no such small shares to a mean or a variance.
     encoder = ObservationEncoder(spaces.Box(-9.0, 9.0, (1,), np.float32), normalize=True)

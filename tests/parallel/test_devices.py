@@ -24,8 +24,8 @@ from rl.parallel.devices import Devices
 SCRIPT = Path(__file__).parents[1] / "device_equality.py"
 DECAY = {"optimizer": "adamw", "weight_decay": 0.5, "lr": 0.01, "log_std_init": 1.0}
 DECAYED = f"ppo:Box:{json.dumps(DECAY)}"
-# One that replays, one that learns from rollouts, one that draws numbers within its loss.
-FEW = ["dqn:Discrete", DECAYED, "ddpg:Discrete"]
+# One that learns from rollouts, one that replays and draws numbers within its loss.
+FEW = ["ddpg:Discrete", DECAYED]
 SETS = {name: algos.get(name).hparams_type() for name in algos.names()}
 PLAYING = [name for name, each in SETS.items() if not (each.offline or each.demonstrated or each.taught)]
 CASES = [f"{name}:{kind.__name__}" for name in PLAYING for kind in algos.get(name).action_spaces]
