@@ -345,15 +345,12 @@ def test_it_takes_observations_with_parts_of_all_kinds(build, algo, kind, form, 
 
 def recurrent_cases():
     """(algorithm, model, backend): each model and each backend of every algorithm; `make test` runs one case
-    of each family, but for teams, of which tests/agents/test_joint_sequences.py has one with a memory."""
+    of each family, but of what learns from sequences (walked above), and teams (test_joint_sequences.py)."""
     names = [name for name in algos.names() if get_algo(name).recurrent]
     found = [(name, *rest) for name in names for rest in itertools.product(RECURRENT, BACKENDS)]
     found = [(name, model, backend) for name, model, backend in found if backend in backends(name)]
-
-    def differs(name, *_):
-        return None if offline(name) or name in HEAVY or not sees_itself(name) else family(name)
-
-    return first_of_each(found, differs)
+    walked = {name for name in names if offline(name) or get_algo(name).experience == "sequence"}
+    return first_of_each(found, lambda name, *_: family(name) if name in {*ALONE} - walked else None)
 
 
 @pytest.mark.parametrize(("algo", "model", "backend"), recurrent_cases())
