@@ -86,6 +86,7 @@ class GymHost(HostEnv):
         terminated = np.zeros(self.num_envs, np.bool_)  # [B]
         truncated = np.zeros(self.num_envs, np.bool_)  # [B]
         envs, ended, observations = self.envs, self._ended, []
+        gain: Any = 0.0
         try:
             for i, each in enumerate(self._split(self.encode(action))):
                 self._at = i
@@ -105,6 +106,9 @@ class GymHost(HostEnv):
         except ValueError as error:
             if "values to unpack (expected 5" in str(error):
                 raise not_five(envs[self._at or 0]) from error
+            if np.size(gain) != 1:
+                wrong = f"{name_of(envs[self._at or 0])}: step() returned {gain!r} for the reward"
+                raise UsageError(f"{wrong}: return a number") from error
             raise
         return self._batch(observations), reward, terminated, truncated
 

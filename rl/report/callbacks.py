@@ -63,8 +63,14 @@ class Calls:
         self._each("on_evaluation", step, evaluation)
 
     def row(self, step: int, row: dict[str, float]) -> None:
-        """Tells of a row of metrics, which they may add to."""
+        """Tells of a row of metrics, which they may add numbers to. Raises TypeError where one puts anything
+        else in."""
         self._each("on_row", step, row)
+        for name, value in row.items() if self._callbacks else ():
+            try:
+                float(value)
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"a callback put {value!r} into a row as {name!r}: put a number") from error
 
     def checkpoint(self, step: int, folder: Path) -> None:
         """Tells of a complete checkpoint."""

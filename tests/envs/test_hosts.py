@@ -349,6 +349,11 @@ class Written(gymnasium.Env):
             (Written.good, None, False, False, {}),
             r"step\(\) returned None for the reward",
         ),
+        (
+            (Written.good, {}),
+            (Written.good, np.zeros(2), False, False, {}),
+            r"step\(\) returned array\(\[0., 0.\]\) for the reward: return a number",
+        ),
         ((0.5, {}), None, r"observation of shape \[\], its observation_space says \[2\]"),
         ((Written.good, {}), (np.zeros(3), 1.0, False, False, {}), r"of shape \[3\], its .* says \[2\]"),
     ],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import re
 
 import pytest
 from small_runs import TINY
 
 import rl
+from rl.report.callbacks import Calls
 from rl.runners.trainer import Trainer
 from rl.saved_run import best_return
 
@@ -103,6 +105,16 @@ def test_an_error_of_a_callback_ends_the_run_after_a_checkpoint(tmp_path):
         trained(tmp_path, Kept(error=32))
     assert (tmp_path / "run_0/checkpoints/step_000000000032/manifest.json").is_file()
     assert "\n32," in (tmp_path / "run_0/metrics.csv").read_text()  # with the row of that step
+
+
+@pytest.mark.parametrize("value", ["good", None, [1.0, 2.0]])
+def test_what_is_put_into_a_row_and_is_no_number_is_named(value):
+    class Notes(rl.Callbacks):
+        def on_row(self, step, row):
+            row["custom/note"] = value
+
+    with pytest.raises(TypeError, match=re.escape(f"a callback put {value!r} into a row as 'custom/note'")):
+        Calls([Notes()]).row(16, {"train/loss": 1.0})
 
 
 @pytest.mark.slow
