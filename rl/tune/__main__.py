@@ -188,6 +188,7 @@ def _space(own: argparse.Namespace, train: argparse.Namespace, hparams: HParams)
     from rl.hparams.spaces import Range, space_of
 
     space = space_of(hparams, own.space, parse_overrides(train.hparam_override))
+    _check_parts(space)
     if own.only:
         space = {name: space[name] for name in parse_overrides(own.space)}
     if own.population is not None:
@@ -198,6 +199,20 @@ def _space(own: argparse.Namespace, train: argparse.Namespace, hparams: HParams)
     if own.sampler == "grid" and endless:
         raise UsageError(f"--sampler grid: {endless[0]} has no end of values, give a list of some by --space")
     return space
+
+
+def _check_parts(space: Space) -> None:
+    """Raises UsageError where a part is to be tried that is in no registry: each such trial would fail."""
+    from rl.agents.algos.act_select.registry import registry as act_selects
+    from rl.agents.algos.grad_comp.registry import registry as grad_comps
+    from rl.memory.registry import registry as memories
+    from rl.models.registry import registry as models
+
+    parts = {"act_select": act_selects, "grad_comp": grad_comps, "memory": memories, "model.name": models}
+    for name in parts.keys() & space.keys():
+        for option in getattr(space[name], "options", ()):
+            if option not in parts[name]:
+                parts[name].get(option)
 
 
 def _run(asked: Asked) -> int:

@@ -326,6 +326,10 @@ def test_both_sides_are_judged_once(plan, fake, tmp_path):
         (["ppo_cartpol"], "unknown hparams name 'ppo_cartpol': did you mean"),
         (["ppo_cartpole", "--sampler", "tpee"], "unknown --sampler 'tpee': did you mean tpe"),
         (["ppo_cartpole", "--pruner", "hyper"], "unknown --pruner 'hyper': did you mean hyperband"),
+        (
+            ["dqn_cartpole", "--space", "act_select=[greddy]"],
+            "unknown act_select name 'greddy': did you mean greedy",
+        ),
         (["ppo_cartpole", "--seed", "1"], "--seed is none of a search's"),
         (["ppo_cartpole", "--seeds", "100"], "a seed that chose cannot judge"),
         (["ppo_cartpole", "--only"], "say by --space"),
