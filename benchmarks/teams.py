@@ -224,8 +224,8 @@ environment, on one machine. Written by `python benchmarks/teams.py --report` fr
 
 {tasks}
 Each number is of the last policies' mean returns over 100 episodes without exploration (beside EPyMARL,
-whose policies have no mode, actions of mappo and ippo are sampled on both sides), a return being the sum of
-the agents': the mean over seeds (from 5 seeds on the interquartile mean); brackets are its 95 %
+which samples wherever it plays, actions of mappo and ippo are sampled on both sides), a return being the sum
+of the agents': the mean over seeds (from 5 seeds on the interquartile mean); brackets are its 95 %
 bootstrap interval. Ours is *no worse* where its interval does not lie below the peer's; of fewer than 3 seeds
 nothing is said. No value was chosen by these seeds. Seconds are medians of whole trainings, which did not run
 alone: speed is in speed.md.
