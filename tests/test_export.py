@@ -222,6 +222,16 @@ def test_parity_sees_what_differs_and_lets_ties_be():
     assert nothing.difference == np.inf and not nothing.holds
 
 
+def test_a_score_near_zero_is_judged_by_the_size_of_the_scores():
+    """Rounding is by the size of a network's sums: with scores up to 90, TensorFlow's -0.6 is 9e-6 off."""
+    scores = np.array([[90.0, 80.0, -1e9], [-0.6116147, -0.5387897, -1e9]], np.float32)  # one is illegal
+    sample = Sample([{"x": np.zeros(1)}], [{"action": np.array([0, 1]), "scores": scores}])
+    off = np.array([[0, 0, 0], [9.9e-6, 1.17e-5, 0]], np.float32)
+    assert parity(sample, lambda _: {"action": np.array([0, 1]), "scores": scores + off}).holds
+    assert not parity(sample, lambda _: {"action": np.array([0, 1]), "scores": scores + 200 * off}).holds
+    assert parity(sample, lambda _: {"action": np.array([0, 0]), "scores": scores}).other_actions == 1
+
+
 WITHOUT = """
 import sys
 sys.modules["rl"] = None

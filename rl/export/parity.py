@@ -11,8 +11,9 @@ from gymnasium.vector.utils import batch_space
 
 from rl.envs.host import HostEnv, Purpose, purpose_seed
 from rl.export.program import ACTION, NEXT, SCORES, STATE, Program
+from rl.models.layers import ILLEGAL
 
-TOLERANCE = 1e-5  # absolute, and relative to values above 1
+TOLERANCE = 1e-5  # absolute, and relative to the greatest number of an output where that is above 1
 Arrays = dict[str, np.ndarray]
 
 
@@ -20,7 +21,7 @@ class Parity(NamedTuple):
     """How a file's answers differ from the agent's."""
 
     observations: int
-    difference: float  # the greatest of any number, relative to those above 1
+    difference: float  # the greatest of any number, relative to its output's greatest where that is above 1
     other_actions: int  # rows with another discrete action, of scores that do not tie
     ties: int  # rows with another one among scores that lie within the tolerance
 
@@ -76,17 +77,18 @@ def play(program: Program, env: HostEnv | None, observations: int, space: Any) -
 def parity(sample: Sample, run: Callable[[Arrays], Arrays]) -> Parity:
     """Returns how the answers of `run` to the sample's questions differ from the sample's."""
     difference, others, ties, count = 0.0, 0, 0, 0
+    scales = _scales(sample)
     for inputs, outputs in zip(sample.inputs, sample.outputs, strict=True):
         found = run(inputs)
         for name, expected in outputs.items():
             if expected.dtype.kind == "f":
-                scale = np.maximum(np.abs(expected), 1.0)
+                scale = np.maximum(np.abs(expected), scales[name])
                 with np.errstate(invalid="ignore"):
                     apart = np.where(expected == found[name], 0.0, np.abs(expected - found[name]) / scale)
                 difference = max(difference, float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0)))
                 continue
             unlike = (expected != found[name]).reshape(len(expected), -1).any(1)  # [N]
-            tie = unlike & _tied(outputs, expected)
+            tie = unlike & _tied(outputs, expected, scales)
             others, ties = others + int((unlike & ~tie).sum()), ties + int(tie.sum())
         count += len(next(iter(outputs.values())))
     return Parity(count, difference, others, ties)
@@ -111,10 +113,23 @@ def _inputs(program: Program, shown: Any, memory: Arrays, generator: np.random.G
     return found
 
 
-def _tied(outputs: Arrays, action: np.ndarray) -> np.ndarray:
+def _scales(sample: Sample) -> dict[str, float]:
+    """Returns by what the numbers of each output are judged: the greatest that it has, at least 1. A network
+    rounds by the size of its sums: where values reach 90, one near 0 is what is left of terms that large."""
+    found: dict[str, float] = {}
+    for outputs in sample.outputs:
+        for name, each in outputs.items():
+            if each.dtype.kind == "f":
+                sizes = np.abs(each)
+                legal = sizes < -0.5 * ILLEGAL  # NaN is not, either
+                found[name] = max(found.get(name, 1.0), float(sizes.max(initial=0.0, where=legal)))
+    return found
+
+
+def _tied(outputs: Arrays, action: np.ndarray, scales: dict[str, float]) -> np.ndarray:
     """Rows whose two best scores lie within the tolerance, [N] bool."""
     scores = outputs.get(SCORES)
     if scores is None or scores.shape[-1] < 2:
         return np.zeros(len(action), bool)
     best = np.sort(scores, -1)
-    return np.asarray(best[:, -1] - best[:, -2] <= TOLERANCE * np.maximum(np.abs(best[:, -1]), 1.0))
+    return np.asarray(best[:, -1] - best[:, -2] <= TOLERANCE * scales[SCORES])
