@@ -79,6 +79,10 @@ def logged(runs: Sequence[RunData], name: str) -> tuple[list[Logged], list[Note]
         except UsageError as error:
             notes.append(Note(UNREADABLE, str(error), run.env))
             continue
+        if rows and "step" not in rows[0]:
+            what = f"{run.path / 'metrics.csv'} has no column step: is it damaged?"
+            notes.append(Note(UNREADABLE, what, run.env))
+            continue
         known |= {each for row in rows[:1] for each in row}
         values = series(rows, name)
         if not values:

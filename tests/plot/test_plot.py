@@ -210,6 +210,8 @@ def test_a_run_that_is_being_written_is_read_up_to_its_last_whole_row(run_folder
             ["a", "--metric", "eval/return", "--out", "x.md"],
             "metric eval/return: did you mean eval/return_mean",
         ),
+        (["a", "--metric", "eval/late"], "none of the 1 runs has a value of eval/late yet: wait"),
+        (["noise"], "noise/run_0/metrics.csv has no column step: is it damaged?"),
         (["broken"], "cannot read broken/run_0/hparams.json"),
         (["other"], "other/run_0/hparams.json is none of a run's"),
         (["list"], "list/run_0/hparams.json is none of a run's"),
@@ -224,7 +226,11 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(
             (tmp_path / name / "run_0").mkdir(parents=True)
             (tmp_path / name / "run_0" / "hparams.json").write_text(text)
     if words[:1] == ["a"]:
-        run_folder("a/run_0", "ppo_cartpole", 0, [1.0])
+        folder = run_folder("a/run_0", "ppo_cartpole", 0, [1.0])
+        (folder / "metrics.csv").write_text("step,eval/return_mean,eval/late\n1000,1.0,\n")
+    if words == ["noise"]:
+        noise = run_folder("noise/run_0", "ppo_cartpole", 0, [1.0]) / "metrics.csv"
+        noise.write_bytes(b"\x1b[2J\xff,\n1,2\n")
     if words[:1] == ["."]:
         monkeypatch.chdir(tmp_path / "other")
         (tmp_path / "other" / "run_0" / "hparams.json").unlink()
