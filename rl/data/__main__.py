@@ -98,7 +98,7 @@ def _split(args: argparse.Namespace) -> None:
         raise UsageError("split: give either --share X or --episodes N")
     if args.share is not None and not 0.0 < args.share < 1.0:
         raise UsageError(f"--share {args.share}: needs a number between 0 and 1")
-    if Path(args.to[0]).resolve() == Path(args.to[1]).resolve():
+    if _same(*args.to):
         raise UsageError(f"--to {args.to[0]} {args.to[1]}: name two folders")
     targets = [_free(each, args.force, args.source) for each in args.to]
     dataset = read(args.source, exact=True)
@@ -158,8 +158,10 @@ def _free(target: str, force: bool, *sources: str) -> Path:
     """Returns the folder to write to; raises UsageError where it exists and must stay, or is one of the
     sources."""
     path = Path(target)
-    if any(path.resolve() == Path(each).resolve() for each in sources):
+    if any(_same(target, each) for each in sources):
         raise UsageError(f"--to {target}: that is what is read; name another")
+    if (path / METADATA).is_file():
+        raise UsageError(f"--to {target}: that is in the data set {path.parent}; name another")
     there = path / "data" if path.is_dir() else path
     if there.is_dir() and any(there.iterdir()) and not (there / METADATA).is_file():
         raise UsageError(f"--to {target}: what is in {there} is no data set; name another")
@@ -171,6 +173,13 @@ def _free(target: str, force: bool, *sources: str) -> Path:
     if path.is_file() and flat.kind(path) not in flat.FORMATS:
         raise UsageError(f"--to {target}: that is a file; name a folder")
     return path
+
+
+def _same(one: str, other: str) -> bool:
+    """Says whether two names are of one place: a data set may be called after the folder that its files are
+    in, too."""
+    places = [{Path(each).resolve(), (Path(each) / "data").resolve()} for each in (one, other)]
+    return not places[0].isdisjoint(places[1])
 
 
 def _start(dataset: Dataset) -> Any:

@@ -257,6 +257,10 @@ def data_folder(folder: str | os.PathLike[str]) -> Path:
         UsageError: there is no such folder (it names near ones), or no data set in it.
     """
     path = Path(folder)
+    if path.is_file():
+        raise UsageError(
+            f"{path} is a file: make a data set of it by python -m rl.data convert {path} --to DIR"
+        )
     if not path.is_dir():
         near = data_sets_near(path)
         raise UsageError(f"there is no data set {path}{near}: record one by --record_data {path}")
@@ -290,7 +294,7 @@ def write(
         before = _which(final)
         if before is not None and not force:
             raise UsageError(f"{final} is there already: name another folder")
-        ensure_writable_dir(folder)
+        ensure_writable_dir(folder, "folder")
         with _own_folder(folder) as temporary:
             with h5py.File(temporary / MAIN, "w", libver=hdf5.FORMAT) as file:
                 for i, episode in enumerate(dataset.episodes()):

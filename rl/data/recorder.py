@@ -71,6 +71,10 @@ class Recorder:
         self._check()
 
     def _check(self) -> None:
+        if (self.folder / METADATA).is_file():
+            raise UsageError(
+                f"{self.folder} holds a data set's own files: name the folder it is in, or another"
+            )
         if not (self._data / METADATA).exists():
             if (self._data / MAIN).exists() and stored.has_episodes(self._data):
                 raise UsageError(f"{self._data} has {MAIN} but no {METADATA}: record into another folder")

@@ -305,6 +305,32 @@ def test_mistakes_are_one_line_and_write_nothing(tmp_path, data, capsys):
     assert left == {"data", "mine"} and set(names) <= {path.name for path in tmp_path.rglob("*")}
 
 
+def test_what_is_read_is_not_written_to_whichever_of_its_names_is_given(tmp_path, data, capsys):
+    source, inner = tmp_path / "data", tmp_path / "data" / "data"
+    before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file()}
+    for one, other in ((source, inner), (inner, source)):
+        line = refused(capsys, "split", one, "--to", other, tmp_path / "b", "--episodes", 1, "--force")
+        assert "that is what is read" in line
+    write(tmp_path / "other", data)
+    line = refused(capsys, "convert", source, "--to", tmp_path / "other" / "data", "--force")
+    assert "that is in the data set" in line
+    line = refused(capsys, "split", source, "--to", tmp_path / "b", tmp_path / "b" / "data", "--episodes", 1)
+    assert "name two folders" in line
+    assert {path: path.read_bytes() for path in source.rglob("*") if path.is_file()} == before
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "other"}
+
+
+def test_lines_name_what_the_command_takes(tmp_path, data, capsys):
+    file = tmp_path / "mixed.hdf5"
+    assert main(["convert", str(tmp_path / "data"), "--to", str(file)]) == 0
+    capsys.readouterr()
+    line = refused(capsys, "merge", tmp_path / "data", file, "--to", tmp_path / "both")
+    assert f"{file} is a file: make a data set of it by python -m rl.data convert" in line
+    (tmp_path / "b").write_text("")
+    line = refused(capsys, "convert", tmp_path / "data", "--to", tmp_path / "b" / "c")
+    assert line.endswith("choose another folder\n")
+
+
 def test_a_data_set_without_rights_does_not_keep_a_typo_from_being_told(tmp_path, data, capsys, monkeypatch):
     write(tmp_path / "private", data)
     faults = Faults(monkeypatch, tmp_path / "private")

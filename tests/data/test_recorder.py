@@ -341,6 +341,8 @@ def test_another_environments_data_set_is_refused_before_anything_is_written(tmp
     for options in ({"env_kwargs": {"g": 1.0}}, {"train_env_kwargs": {"g": 1.0}}):
         with pytest.raises(UsageError, match=r"with {'env_kwargs': {}}, not with {'env_kwargs': {'g': 1.0}}"):
             recorder(tmp_path, **options)
+    with pytest.raises(UsageError, match="holds a data set's own files: name the folder it is in"):
+        recorder(tmp_path / "data")
     recorder(tmp_path, env_kwargs={}, env_wrappers=[])
     assert sorted(os.listdir(tmp_path / "data")) == names
 
