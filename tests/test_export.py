@@ -316,6 +316,7 @@ def test_who_serves_a_policy_is_told_of_the_wrappers_that_it_was_trained_within(
     assert told["env_wrappers"] == [wrapper] and told["env_kwargs"] == {"sutton_barto_reward": True}
     assert told["inputs"][0]["meaning"] == f"as the environment gives it within its wrappers {wrapper}"
     (tmp_path / "policy.json").write_text(json.dumps(told))
+    (tmp_path / "policy.onnx").touch()
     example = ROOT / "examples/serve_onnx.py"
     played = subprocess.run([sys.executable, example, tmp_path], capture_output=True, text=True)
     assert played.returncode == 1
@@ -345,7 +346,7 @@ def test_who_serves_a_policy_gives_observations_in_its_own_numbers(tmp_path):
         (["--format", ","], "name some of savedmodel"),
         (["--which", "bst"], "did you mean best"),
         (["--eval_policy", "drawn"], "greedy"),
-        ([], "there is no trained agent"),
+        ([], "there is no run in"),
     ],
 )
 def test_mistakes_are_one_line_and_write_nothing(tmp_path, capsys, flags, words):

@@ -14,7 +14,7 @@ from rl.flags import Parser, integer, one_of, policy_flags
 from rl.imports import import_tensorflow
 from rl.registry import import_user_modules
 from rl.report.tables import plain_table
-from rl.storage.address import output_beside
+from rl.storage.address import check_run, output_beside
 from rl.storage.files import commit_folder, ensure_writable_dir, new_output, write_json_atomic
 
 EXAMPLES = """examples:
@@ -75,6 +75,7 @@ def _export(args: argparse.Namespace, target: Path) -> int:
     from rl.export.program import Program
 
     formats = chosen_formats(args.format)
+    check_run(args.run, "run")
     # Weights are float32, and what reads the files has seldom instructions for bfloat16 (LiteRT none).
     policy = load(args.run, args.which, args.eval_policy, args.env, precision="float32")
     agent = policy.agent

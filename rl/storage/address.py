@@ -52,8 +52,10 @@ def check_run(address: str, flag: str) -> None:
     run = Path(address)
     if is_remote(address) or any((run / place).exists() for place in places):
         return
+    inside = folders_with(run, *places)
     near = folders_with(run.parent if os.path.isdir(run.parent) else Path(), *places)
     hint = f" ({nearest(run.name, near)})" if near else ""
+    hint = f" but in {', '.join(inside[:8])}" if inside else hint
     raise UsageError(f"there is no run in {run}{hint}: train one there first, or name another {flag}")
 
 

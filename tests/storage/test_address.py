@@ -68,6 +68,8 @@ def test_a_run_without_rights_beside_a_typo_does_not_keep_it_from_being_told(tmp
     faults = Faults(monkeypatch, tmp_path / "private")
     faults.error = errno.EACCES
     faults.begin(0, ever_after=True)
+    with pytest.raises(rl.UsageError, match=r"there is no run in .* but in .*mine.*: train one there first"):
+        addresses.check_run(str(tmp_path), "run")
     with pytest.raises(rl.UsageError, match=r"there is no run in .*mime \(did you mean mine\?\)"):
         addresses.check_run(str(tmp_path / "mime"), "run")
 
