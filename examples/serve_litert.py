@@ -3,6 +3,7 @@
 FOLDER: what `python -m rl.export RUN --format litert` has written. Needs gymnasium and ai-edge-litert alone.
 """
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -11,13 +12,35 @@ import gymnasium
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-folder = Path(sys.argv[1])
+
+def make(name, limit, options):
+    """Makes an environment by an id of Gymnasium's, or by `module:function` of one's own."""
+    module, _, function = name.rpartition(":")
+    own = getattr(importlib.import_module(module), function, None) if module else None
+    if own is None:
+        return gymnasium.make(name, max_episode_steps=limit, **options)
+    return own(**options) if limit in (None, -1) else gymnasium.wrappers.TimeLimit(own(**options), limit)
+
+
+folder = Path(" ".join(sys.argv[1:]))
+if not (folder / "policy.json").is_file() or not (folder / "policy.tflite").is_file():
+    sys.exit(
+        f"error: there is no policy.tflite in {folder}: python -m rl.export RUN --format litert writes one"
+    )
 described = json.loads((folder / "policy.json").read_text())
 if described["env_wrappers"]:
     sys.exit(f"error: put {described['env']} into its wrappers first: {', '.join(described['env_wrappers'])}")
-options = described["env_kwargs"] | {"max_episode_steps": described["max_episode_steps"]}
-env = gymnasium.make(described["env"], **options)
-(port,) = described["inputs"]  # of a policy without memory, for observations of one part
+if len(described["inputs"]) > 1:
+    names = ", ".join(each["name"] for each in described["inputs"])
+    sys.exit(
+        f"error: this example gives one observation, the policy takes {names}: policy.json says what they are"
+    )
+sys.path.insert(0, "")  # modules of one's own lie where this is called
+try:
+    env = make(described["env"], described["max_episode_steps"], described["env_kwargs"])
+except (ImportError, gymnasium.error.Error) as error:
+    sys.exit(f"error: the policy's environment {described['env']!r} is not here: {error}")
+(port,) = described["inputs"]
 interpreter = Interpreter(str(folder / "policy.tflite"))
 policy = interpreter.get_signature_runner()
 

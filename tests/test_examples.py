@@ -1,4 +1,4 @@
-"""The page of examples/browser: Gymnasium's physics, ONNX Runtime's answers, a pole that stays up."""
+"""examples: Gymnasium's physics, ONNX Runtime's answers, a pole that stays up in a browser; serve_*.py."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ import base64
 import json
 import re
 import shutil
+import subprocess
+import sys
 
 import browser
 import gymnasium
 import numpy as np
 import onnxruntime
 import pytest
+from gymnasium import spaces
 from pages import ROOT
 
 from rl.agents.algos.registry import get_algo
 from rl.envs.make import eval_envs_of
+from rl.export.__main__ import _described
 from rl.export.formats import write_onnx
 from rl.export.program import Program
 from rl.hparams.merge import resolve
+from rl.policy import Policy
 
 PAGE = ROOT / "examples/browser"
 CHECK = """<!DOCTYPE html><script src="cartpole.js"></script><script src="onnx.js"></script><script>
@@ -156,3 +161,53 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(tmp_path, monkeypatch
     assert any("image/png" in out.get("data", {}) for out in cells[2].outputs)
     assert float(said[3].split()[0]) > 400.0 and int(said[4].split()[0]) > 400
     assert float(cells[5].outputs[-1].data["text/plain"].removeprefix("np.float64(").rstrip(")")) < 200.0
+
+
+WALK = """
+import gymnasium, numpy as np
+class Walk(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    def __init__(self, reward=1.0):
+        self.reward = reward
+    def reset(self, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+    def step(self, action):
+        return np.zeros(2, np.float32), self.reward, False, False, {}
+"""
+
+
+OWN = {"env": "walking:Walk", "env_kwargs": {"reward": 2.0}, "max_episode_steps": 7, "env_wrappers": []}
+
+
+def _served(folder, described, name="."):
+    """What an example prints that is called in a folder."""
+    (folder / "policy.json").write_text(json.dumps(described))
+    command = [sys.executable, ROOT / "examples/serve_onnx.py", name]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    return done.stdout.splitlines(), done.stderr
+
+
+def test_an_example_plays_an_environment_of_ones_own(tmp_path):
+    hparams = resolve("ppo", {"env": "CartPole-v1", "compile": "graph", "model.hidden": (4,)})
+    agent = get_algo("ppo")(hparams, spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2), 0)
+    policy = Policy(agent)
+    program = Program(agent, 1, policy.encode)
+    write_onnx(program, tmp_path / "policy.onnx")
+    (tmp_path / "walking.py").write_text(WALK)
+    lines, error = _served(tmp_path, _described(policy, program, []) | OWN)
+    assert (lines, error) == ([f"episode {i}: return 14" for i in range(5)], "")
+
+
+@pytest.mark.parametrize(
+    ("folder", "inputs", "words"),
+    [
+        ("nowhere", 1, "there is no policy.onnx in nowhere: python -m rl.export"),
+        (".", 2, "this example gives one observation, the policy takes observation, observation:"),
+        (".", 1, "the policy's environment 'walking:Walk' is not here: No module named 'walking'"),
+    ],
+)
+def test_an_example_says_in_one_line_what_it_is_not_for(tmp_path, folder, inputs, words):
+    (tmp_path / "policy.onnx").touch()
+    lines, error = _served(tmp_path, {**OWN, "inputs": [{"name": "observation"}] * inputs}, folder)
+    assert error.startswith(f"error: {words}") and error.count("\n") == 1 and not lines
