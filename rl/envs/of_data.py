@@ -43,7 +43,7 @@ def _folder(hparams: HParams) -> Path:
     """Returns the folder of the data's files. Raises UsageError, with the command that makes them, where
     there is none."""
     path = Path(hparams.data)
-    if not path.is_dir():
+    if not path.is_dir() and not path.is_file():
         command = recording(hparams, hparams.data)
         raise UsageError(f"there is no data set {path}{data_sets_near(path)}: {command} records one")
     return data_folder(path)

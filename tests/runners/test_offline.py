@@ -274,6 +274,9 @@ def test_what_does_not_fit_is_one_line_and_writes_nothing(cartpole, tmp_path):
     line = refused(**settings, data=str(tmp_path / "nowhere"))
     assert f"there is no data set {tmp_path}/nowhere" in line
     assert f"python train.py --hparams dqn_cartpole --record_data {tmp_path}/nowhere records one" in line
+    (tmp_path / "mixed.hdf5").touch()
+    line = refused(**settings, data=str(tmp_path / "mixed.hdf5"))
+    assert "mixed.hdf5 is a file: make a data set of it by python -m rl.data convert" in line
     line = refused(**settings, data=cartpole, env="Acrobot-v1")
     assert "Acrobot-v1 has" in line and "python -m rl.data" in line
     online = settings | {"memory": "uniform"}
