@@ -87,7 +87,7 @@ def methods_of(runs: Sequence[RunData], name: str = RETURN, notes: Sequence[Note
     runs = sorted(runs, key=lambda run: algos.index(run.hparams.get("algo")))
     found, left_out, known = logged(runs, name)
     if not found:
-        if name in known:
+        if name in known or (known and name == RETURN):  # no column before the first evaluation
             what = f"none of the {len(runs)} runs has a value of {name} yet"
             raise UsageError(f"{what}: wait until one is logged, or name another --metric")
         unread = told(note for note in left_out if note.about == UNREADABLE)

@@ -211,6 +211,7 @@ def test_a_run_that_is_being_written_is_read_up_to_its_last_whole_row(run_folder
             "metric eval/return: did you mean eval/return_mean",
         ),
         (["a", "--metric", "eval/late"], "none of the 1 runs has a value of eval/late yet: wait"),
+        (["early"], "none of the 1 runs has a value of eval/return_mean yet: wait"),
         (["noise"], "noise/run_0/metrics.csv has no column step: is it damaged?"),
         (["broken"], "cannot read broken/run_0/hparams.json"),
         (["other"], "other/run_0/hparams.json is none of a run's"),
@@ -228,6 +229,9 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(
     if words[:1] == ["a"]:
         folder = run_folder("a/run_0", "ppo_cartpole", 0, [1.0])
         (folder / "metrics.csv").write_text("step,eval/return_mean,eval/late\n1000,1.0,\n")
+    if words == ["early"]:
+        early = run_folder("early/run_0", "ppo_cartpole", 0, [1.0]) / "metrics.csv"
+        early.write_text("step,episode/return_mean\n1000,1.0\n")
     if words == ["noise"]:
         noise = run_folder("noise/run_0", "ppo_cartpole", 0, [1.0]) / "metrics.csv"
         noise.write_bytes(b"\x1b[2J\xff,\n1,2\n")
