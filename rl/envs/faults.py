@@ -32,7 +32,7 @@ from rl.hparams.hparams import HParams
 from rl.types import Nest
 
 log = logging.getLogger("rl")
-FIRST = 2  # times that environments of which no step was well yet are made anew because of a step
+FIRST = 2  # times that environments of which no step was well yet are made anew because of a step or of NaN
 LOOK = 1.0  # seconds between two looks at what may hang, at most
 Played = TypeVar("Played")
 
@@ -87,7 +87,7 @@ class Watched(HostWrapper):
 
     Raises:
         UsageError: by the first reset or step, of an environment that is none of Gymnasium's; by a first step
-            that fails each time they have been made anew.
+            that fails, or a first observation of NaN, each time they have been made anew.
         EnvironmentFailed: by a reset or step that failed after `restarts` others.
     """
 
@@ -192,8 +192,9 @@ class Watched(HostWrapper):
         at = error.row // self.agents if isinstance(error, _Unfit) else self.at
         which = "" if at is None else f"environment {at} of {self.num_envs // self.agents}, "
         line = f"{self._name}: {which}{doing}: {self._in_words(error)}"
-        raised = doing != "reset" and not isinstance(error, _Hangs)
-        if raised and not self._worked and self.rebuilt >= FIRST:
+        # A reset that raises may wait for a simulator; one that returns NaN each time will not get better.
+        mistaken = (doing != "reset" or isinstance(error, _Unfit)) and not isinstance(error, _Hangs)
+        if mistaken and not self._worked and self.rebuilt >= FIRST:
             raise UsageError(f"{line}; no step was well yet, and making it anew does not help") from error
         if self.rebuilt >= self._restarts:
             before = f"; made anew {self.rebuilt} times before (env_restarts)" if self.rebuilt else ""

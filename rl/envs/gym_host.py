@@ -81,7 +81,7 @@ class GymHost(HostEnv):
 
     def step(self, action: Nest) -> HostStep:
         """Steps each environment once; returns what `HostEnv.step` says. Raises UsageError for an environment
-        whose `step` is not Gymnasium's: not of five values, or with None for the reward."""
+        whose `step` is not Gymnasium's: not of five values, or with no number for the reward."""
         reward = np.zeros(self.num_envs, np.float32)  # [B]
         terminated = np.zeros(self.num_envs, np.bool_)  # [B]
         truncated = np.zeros(self.num_envs, np.bool_)  # [B]
@@ -103,10 +103,10 @@ class GymHost(HostEnv):
                         if self._told is not None:
                             self._told(i, info)
                 observations.append(observation)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             if "values to unpack (expected 5" in str(error):
                 raise not_five(envs[self._at or 0]) from error
-            if np.size(gain) != 1:
+            if np.ndim(gain) or np.asarray(gain).dtype.kind not in "biuf":
                 wrong = f"{name_of(envs[self._at or 0])}: step() returned {gain!r} for the reward"
                 raise UsageError(f"{wrong}: return a number") from error
             raise
@@ -172,6 +172,11 @@ class GymHost(HostEnv):
             raise UsageError(
                 f"{name_of(self.envs[i])} returned {where.rstrip('/') or 'an observation'} of shape "
                 f"{list(np.shape(part))}, its observation_space says {list(space.shape or ())}"
+            )
+        elif not np.can_cast(found := np.asarray(part).dtype, space.dtype, "same_kind"):
+            raise UsageError(
+                f"{name_of(self.envs[i])} returned {where.rstrip('/') or 'an observation'} of {found}, its "
+                f"observation_space says {space.dtype}"
             )
 
     def _check_range(self, path: tuple[Any, ...], space: Any, rows: np.ndarray) -> None:

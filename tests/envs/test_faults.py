@@ -129,6 +129,15 @@ def test_what_fails_in_its_first_step_each_time_is_not_made_anew_again_and_again
     env.close()
 
 
+def test_a_first_observation_of_nan_each_time_is_not_made_anew_again_and_again(monkeypatch):
+    monkeypatch.setattr(Faulty, "reset", lambda self, **_: (np.full(2, np.nan, np.float32), {}))
+    env = host(set(), "", restarts=10)
+    with pytest.raises(UsageError, match="reset: the observation is NaN or infinite; no step was well yet"):
+        env.reset(0)
+    assert len(env.told) == 2
+    env.close()
+
+
 def test_an_evaluation_is_played_again():
     env = host({9}, "raise", restarts=9, redo=True)
     calls = []

@@ -26,6 +26,7 @@ class Shown(gymnasium.Env):
     """Observes what it was given, whatever its space says."""
 
     action_space = spaces.Discrete(2)
+    paid = 0.0
 
     def __init__(self, space, *shown):
         self.observation_space, self._shown = space, list(shown)
@@ -35,7 +36,7 @@ class Shown(gymnasium.Env):
         return self._shown[0], {}
 
     def step(self, action):
-        return self._shown[-1], 0.0, False, False, {}
+        return self._shown[-1], self.paid, False, False, {}
 
 
 NESTED = spaces.Dict(place=SMALL, more=spaces.Dict(door=spaces.Discrete(3)))
@@ -51,6 +52,8 @@ GOOD = {"place": np.zeros(2, np.float32), "more": {"door": 1}}
         (NESTED, GOOD, GOOD | {"more": {"door": 3}}, "returned 3 for more/door, not in Discrete"),
         (NESTED, GOOD, GOOD | {"place": np.zeros(3)}, r"returned place of shape \[3\], .* says \[2\]"),
         (NESTED, GOOD, {"place": GOOD["place"]}, "without the part more"),
+        (spaces.Discrete(3), 1, 1.0, r"returned an observation of float64, its observation_space says int64"),
+        (NESTED, GOOD, GOOD | {"more": {"door": 1.0}}, "returned more/door of float64, .* says int64"),
     ],
 )
 def test_an_observation_that_is_not_in_its_space_names_the_part(space, good, bad, said):
@@ -59,6 +62,15 @@ def test_an_observation_that_is_not_in_its_space_names_the_part(space, good, bad
     with pytest.raises(UsageError, match=said):
         host.step(np.zeros(2, np.int64))
     assert host.at == 1
+
+
+@pytest.mark.parametrize("paid", [np.array([2.0]), [1.0], 1j, None, np.zeros(2)], ids=repr)
+def test_a_reward_that_is_no_number_is_shown(paid):
+    host = GymHost([Shown(SMALL, np.zeros(2, np.float32))])
+    host.reset(0)
+    host.envs[0].paid = paid
+    with pytest.raises(UsageError, match=r"Shown: step\(\) returned .* for the reward: return a number"):
+        host.step(np.zeros(1, np.int64))
 
 
 def test_64_bit_integers_beyond_32_are_seen_as_floats():
