@@ -128,7 +128,10 @@ class GymHost(HostEnv):
 
     def _split(self, action: Nest) -> Any:
         if isinstance(action, np.ndarray):
-            return action.tolist() if action.ndim == 1 and action.dtype == np.int64 else action
+            if action.ndim > 1:
+                return action
+            # Whole numbers as ints; of a Box without axes arrays, which numpy's iteration does not give.
+            return action.tolist() if action.dtype == np.int64 else map(np.asarray, action)
         return iterate(self._batched_actions, action)
 
     def _batch(self, observations: list[Any]) -> Nest:

@@ -82,6 +82,20 @@ def test_64_bit_integers_beyond_32_are_seen_as_floats():
     assert observation_view(small) == small
 
 
+def test_an_action_of_a_box_without_axes_is_in_it(recwarn):
+    class Steered(Shown):
+        action_space = spaces.Box(-2.0, 2.0, (), np.float32)
+
+        def step(self, action):
+            assert isinstance(action, np.ndarray) and self.action_space.contains(action)
+            return super().step(action)
+
+    host = GymHost([Steered(SMALL, np.zeros(2, np.float32)) for _ in range(2)])
+    host.reset(0)
+    host.step(np.float32([0.5, 9.0]))
+    assert not recwarn.list
+
+
 def test_boxes_of_integers_are_no_actions():
     with pytest.raises(UsageError, match="are integers: make them a MultiDiscrete"):
         action_view(spaces.Box(0, 9, (2,), np.int64))
