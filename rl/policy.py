@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import numbers
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,8 @@ class Policy:
 
     Observations and actions are those of the environment that it was trained for, pictures stacked where it
     was trained on stacks: the last `frame_stack` ones along the last axis, oldest first. A recurrent policy
-    remembers what it was called with; `reset` begins a new episode.
+    remembers what it was called with; `reset` begins a new episode. Several threads may call it: each
+    waits for the one before.
     """
 
     def __init__(self, agent: Agent[Any], origin: dict[str, Any] | None = None):
@@ -45,6 +47,7 @@ class Policy:
         self._last: dict[int, Nest] = {}  # the agent's actions, by batch size, where observations tell them
         self._judge: Judge | None = None
         self._calls = 0  # each with random numbers of its own
+        self._lock = threading.Lock()  # an actor has one place for its inputs, and one memory
         self._env = given_function(agent.hparams.env)  # whose name another function may be given by later
 
     @functools.cached_property
@@ -75,20 +78,21 @@ class Policy:
         """
         import tensorflow as tf
 
-        batch, tells = self._batch_of(observation, batched, action_mask, reward)
-        count = _count(batch)
-        actor = self._actors.pop(count, None)
-        if actor is None:
-            sampled = self.agent.hparams.eval_policy == "sample"
-            actor = Actor(self.agent, count, training=False, seed=0, sampled=sampled)
-        self._actors[count] = actor  # the newest last
-        if len(self._actors) > ACTORS:
-            del self._actors[next(iter(self._actors))]
-        actor.begin(self._calls, 1)
-        self._calls += 1
-        chosen = actor(batch, 0, 0)[0]
-        if tells:
-            self._last[count] = chosen
+        with self._lock:
+            batch, tells = self._batch_of(observation, batched, action_mask, reward)
+            count = _count(batch)
+            actor = self._actors.pop(count, None)
+            if actor is None:
+                sampled = self.agent.hparams.eval_policy == "sample"
+                actor = Actor(self.agent, count, training=False, seed=0, sampled=sampled)
+            self._actors[count] = actor  # the newest last
+            if len(self._actors) > ACTORS:
+                del self._actors[next(iter(self._actors))]
+            actor.begin(self._calls, 1)
+            self._calls += 1
+            chosen = actor(batch, 0, 0)[0]
+            if tells:
+                self._last[count] = chosen
         action = self.encode(chosen)
         return action if batched else tf.nest.map_structure(lambda x: x[0], action)
 
@@ -127,8 +131,9 @@ class Policy:
 
     def refresh(self) -> None:
         """Takes over the agent's weights of now, where it is still trained (`rl.Callbacks.on_start`)."""
-        for actor in self._actors.values():
-            actor.sync()
+        with self._lock:
+            for actor in self._actors.values():
+                actor.sync()
 
     def _named(self) -> str:
         return f"{self.agent.hparams.algo}, for actions in {self.agent.action_space},"
@@ -137,14 +142,15 @@ class Policy:
         """Judges observations, by what a recurrent policy remembers of as many."""
         import tensorflow as tf
 
-        batch, _ = self._batch_of(observation, batched, action_mask, reward)
-        count = _count(batch)
-        state = network_state(self.agent.initial_state(count))
-        if count in self._actors and tf.nest.flatten(state):
-            state = tf.nest.pack_sequence_as(state, self._actors[count].network_state)
-        if self._judge is None:
-            self._judge = Judge(self.agent)
-        return self._judge(batch, state)
+        with self._lock:
+            batch, _ = self._batch_of(observation, batched, action_mask, reward)
+            count = _count(batch)
+            state = network_state(self.agent.initial_state(count))
+            if count in self._actors and tf.nest.flatten(state):
+                state = tf.nest.pack_sequence_as(state, self._actors[count].network_state)
+            if self._judge is None:
+                self._judge = Judge(self.agent)
+            return self._judge(batch, state)
 
     def _batch_of(self, observation: Nest, batched: bool, mask: Any, reward: Any) -> tuple[Nest, bool]:
         """Makes arrays [N, ...] of what a call is given; and says whether the policy is told its last action
@@ -182,9 +188,10 @@ class Policy:
 
     def reset(self) -> None:
         """Begins new episodes: forgets what a recurrent policy remembers, and the last action."""
-        self._last.clear()
-        for actor in self._actors.values():
-            actor.forget()
+        with self._lock:
+            self._last.clear()
+            for actor in self._actors.values():
+                actor.forget()
 
     def evaluate(
         self, episodes: int = 10, seed: int = 0, record_data: str | Path | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import gymnasium
 import numpy as np
@@ -198,3 +199,12 @@ def test_parts_and_masks_of_different_numbers_are_refused_in_words():
     agent = get_algo("ppo")(resolve("ppo", {"env": "CartPole-v1"}), space, spaces.Discrete(2), 0)
     with pytest.raises(ValueError, match=re.escape("must be as many: not [2, 3]")):
         Policy(agent)({"x": np.zeros((2, 2))}, batched=True, action_mask=np.ones((3, 2)))
+
+
+def test_threads_that_call_one_policy_get_what_each_asked_for():
+    agent = get_algo("ppo")(resolve("ppo", {"env": "CartPole-v1"}), *CARTPOLE, 0)
+    policy, seen = Policy(agent), np.random.default_rng(0).uniform(-1.0, 1.0, (400, 4)).astype(np.float32)
+    alone = [int(policy(each)) for each in seen]
+    assert len(set(alone)) == 2
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda each: int(policy(each)), seen)) == alone
