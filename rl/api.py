@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import importlib.util
 import inspect
 import os
@@ -17,10 +18,11 @@ from rl.envs.of_data import with_environment
 from rl.envs.own import MakeEnv, check_importable, give_env, given_function, nameless
 from rl.errors import NotSent, UsageError, in_python
 from rl.experiment import check_unplayed, train_one
+from rl.hparams.checked import UnknownHParam
 from rl.hparams.hparams import HParams
 from rl.hparams.merge import resolve
 from rl.policy import Policy, check_integers
-from rl.report.callbacks import Callbacks, Calls
+from rl.report.callbacks import Callbacks, Calls, several
 from rl.report.runs import RETURN, find_runs, run_columns
 from rl.report.trackers import check_tracker
 from rl.report.video import headless_setup
@@ -134,12 +136,15 @@ def train(
     """
     if env is not None:
         overrides = {"env": give_env(env), **overrides}
-    name, resolved = _resolved(hparams, overrides)
+    try:
+        name, resolved = _resolved(hparams, overrides)
+    except UnknownHParam as error:
+        raise _meant(error) from error
     resolved = with_environment(resolved)
     check_integers(("eval_episodes", eval_episodes, 1), ("seed", seed, 0), ("num_workers", num_workers, 0))
     if ray_address is not None and not num_workers:
         raise UsageError(f"ray_address={ray_address}: give num_workers with it")
-    calls = Calls(_several(callbacks), Policy)
+    calls = Calls(several(callbacks), Policy)
     if record_data is not None:
         check_recorded(str(record_data), num_workers)
     if track is not None:
@@ -203,14 +208,12 @@ def _resolved(hparams: str | HParams, overrides: dict[str, Any]) -> tuple[str, H
     return type(hparams).__name__, copy.freeze()
 
 
-def _several(callbacks: Callbacks | Sequence[Callbacks] | None) -> tuple[Callbacks, ...]:
-    """Returns the callbacks that were given. Raises UsageError for what is none."""
-    given = (callbacks,) if isinstance(callbacks, Callbacks) else callbacks or ()
-    if not isinstance(given, list | tuple) or not all(isinstance(each, Callbacks) for each in given):
-        raise UsageError(
-            f"callbacks={callbacks!r}: needs an object of a class derived from rl.Callbacks, or a list"
-        )
-    return tuple(given)
+def _meant(error: UnknownHParam) -> UsageError:
+    """Returns the error for a name that is no hyperparameter, but may stand for an argument of `train`."""
+    parameters = inspect.signature(train).parameters.values()
+    arguments = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    near = difflib.get_close_matches(error.key.lower(), arguments, n=1, cutoff=0.8)
+    return UnknownHParam(error.key, f"did you mean {near[0]}?") if near else error
 
 
 def _call(request: Request, overrides: dict[str, Any]) -> str:

@@ -190,12 +190,10 @@ def test_hparams_objects_are_taken_and_left_as_they_are(tmp_path):
         ({"hparams": "dqn", "env": "Pendulum-v1"}, "dqn acts in Discrete action spaces, Pendulum-v1 has"),
         ({"hparams": "ppo_identity", "minibatches": 7}, "minibatches=7 does not divide"),
         ({"hparams": "ppo_identity", "seed": 1.5}, "seed=1.5: needs a whole number, at least 0"),
-        (
-            {"hparams": "ppo_identity", "eval_episodes": 0},
-            "eval_episodes=0: needs a whole number, at least 1",
-        ),
+        ({"hparams": "a2c_cartpole", "eval_episodes": 0}, "eval_episodes=0: needs a whole number"),
         ({"hparams": "ppo_identity", "ray_address": "auto"}, "ray_address=auto: give num_workers with it"),
         ({"hparams": "ppo_identity", "callbacks": rl.Callbacks}, "needs an object of a class derived from"),
+        ({"hparams": "ppo", "callback": ()}, "unknown hparam 'callback': did you mean callbacks?"),
         ({"hparams": {"algo": "ppo"}}, "needs the name of a set, or what rl.make_hparams returns"),
     ],
 )

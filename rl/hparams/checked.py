@@ -165,11 +165,24 @@ def in_files(value: Any) -> bool:
     return value is None or isinstance(value, (str, int))
 
 
-def unknown_hparam(key: str, known: list[str]) -> UsageError:
+class UnknownHParam(UsageError):
+    """A name that no hyperparameter has.
+
+    Args:
+        key: the name.
+        words: what is meant by it, perhaps.
+    """
+
+    def __init__(self, key: str, words: str):
+        super().__init__(f"unknown hparam {key!r}: {words}")
+        self.key = key
+
+
+def unknown_hparam(key: str, known: list[str]) -> UnknownHParam:
     """Returns the error for a name that is none of `known`."""
     meant = other_names.hparam_meant(key, known)
     words = meant or f"{nearest(key, known)} (all: python train.py --list hparams SET)"
-    return UsageError(f"unknown hparam {key!r}: {words}")
+    return UnknownHParam(key, words)
 
 
 def usage_error(error: ValidationError, kind: type[Checked]) -> UsageError:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from rl.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from rl.policy import Policy
@@ -35,6 +38,39 @@ class Callbacks:
 
     def on_checkpoint(self, step: int, folder: Path) -> bool | None:
         """Is called with the folder of a complete checkpoint; later checkpoints replace it in time."""
+
+
+def several(given: Any) -> tuple[Callbacks, ...]:
+    """Returns the callbacks that a caller gave: one, several or None.
+
+    Raises:
+        UsageError: it is something else, or one has a method that would never be called, or not with what it
+            is told.
+    """
+    found = (given,) if isinstance(given, Callbacks) else given or ()
+    if not isinstance(found, list | tuple) or not all(isinstance(each, Callbacks) for each in found):
+        raise UsageError(
+            f"callbacks={given!r}: needs an object of a class derived from rl.Callbacks, or a list"
+        )
+    for each in found:
+        _check_methods(each)
+    return tuple(found)
+
+
+def _check_methods(callbacks: Callbacks) -> None:
+    """Raises UsageError for a misspelt method, or another library's, and for one of other arguments."""
+    known = {name for name in vars(Callbacks) if name.startswith("on_")}
+    kind = type(callbacks).__name__
+    for name in dir(type(callbacks)):
+        if name.lstrip("_").startswith("on_") and name not in known:
+            raise UsageError(f"callbacks: {kind}.{name} would never be called: {nearest(name, known)}")
+    for name in sorted(known):
+        wanted = inspect.signature(getattr(Callbacks, name))
+        try:
+            inspect.signature(getattr(callbacks, name)).bind(0, None)
+        except TypeError as error:
+            names = ", ".join(wanted.parameters)
+            raise UsageError(f"callbacks: {kind}.{name} is called with ({names}): {error}") from error
 
 
 class Calls:

@@ -149,3 +149,18 @@ def test_hparams_are_made_to_be_changed_and_trained(tmp_path):
     hparams.train_steps = 16
     run = rl.train(hparams, output_dir=tmp_path, eval_episodes=2)
     assert (hparams.lr, run.step) == (1e-3, 16)
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "said"),
+    [
+        ("_on_step", lambda self: True, r"Own\._on_step would never be called: did you mean on_st"),
+        ("on_evaluate", lambda self, *_: None, r"on_evaluate would never .*: did you mean on_evaluation"),
+        ("on_row", lambda self: None, r"Own\.on_row is called with \(self, step, row\)"),
+    ],
+)
+def test_a_method_that_could_never_be_called_is_refused_before_the_run_begins(tmp_path, name, method, said):
+    own = type("Own", (rl.Callbacks,), {name: method})()
+    with pytest.raises(rl.UsageError, match=said):
+        trained(tmp_path / "out", own)
+    assert not (tmp_path / "out").exists()
