@@ -15,6 +15,7 @@ from rl.errors import EnvironmentFailed, UsageError
 from rl.ops.loops import ADDED, NONE, MetricPack, places
 from rl.parallel.devices import Devices
 from rl.runners.from_data import Fingerprint
+from rl.runners.from_expert import Manner
 from rl.runners.iteration import Iteration
 from rl.runners.own_returns import OwnReturns
 
@@ -35,6 +36,7 @@ class Runner:
     pack: MetricPack  # names the metrics
     recorder: Recorder | None = None  # of what is played
     fingerprint: Fingerprint | None = None  # of the data that it learns from
+    manner: Manner | None = None  # of the expert that it asks
     own_returns: OwnReturns | None = None  # of each agent, where there are many
     # The error that ended the last call of `advance`. The next call raises it, after a checkpoint in between.
     failed: EnvironmentFailed | None = None
@@ -51,13 +53,17 @@ class Runner:
     def variables(self) -> dict[str, Any]:
         """All state by name, for checkpoints."""
         data = {} if self.fingerprint is None else {"data/fingerprint": self.fingerprint.variable}
-        return self.devices.named(self.iteration.variables | self._of_agents) | data
+        return self.devices.named(self.iteration.variables | self._of_agents) | data | self._of_expert
 
     @property
     def newer(self) -> Collection[str]:
         """Returns the names of variables that checkpoints of earlier versions lack, of floats, for which NaN
         stands then."""
-        return self.devices.named(self._of_agents)
+        return self.devices.named(self._of_agents) | self._of_expert
+
+    @property
+    def _of_expert(self) -> dict[str, Any]:
+        return {} if self.manner is None else {"data/expert_manner": self.manner.variable}
 
     @property
     def _of_agents(self) -> dict[str, Any]:
@@ -173,10 +179,12 @@ class Runner:
         """Is called after a checkpoint of the run at that address has been read into `variables`.
 
         Raises:
-            UsageError: it learned from other data.
+            UsageError: it learned from other data, or of another expert.
         """
         if self.fingerprint is not None:
             self.fingerprint.check(address)
+        if self.manner is not None:
+            self.manner.check(address)
 
     def started_from_another(self) -> None:
         """Is called after another run's weights have been read into the agent of a run that begins."""

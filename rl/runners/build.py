@@ -17,7 +17,7 @@ from rl.runners.adapting import AdaptingRunner, check_adapts_here
 from rl.runners.base import Runner
 from rl.runners.curious import check_curious_here, curiosity_of
 from rl.runners.from_data import Fingerprint, augmented_data, check_fits, data_beside, fingerprint
-from rl.runners.from_expert import check_asked_here, expert_of
+from rl.runners.from_expert import Manner, check_asked_here, expert_of
 from rl.runners.goals import check_goals_here, goal_reward_of
 from rl.runners.in_graph import InGraphRunner
 from rl.runners.iteration import Iteration
@@ -64,8 +64,9 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
         agent.rows_of_env = env.agents
         if data is not None:
             check_fits(hparams, data, agent)
+        expert = expert_of(agent) if isinstance(agent, AsksExpert) else None
         if isinstance(agent, AsksExpert):
-            agent.take_expert(expert_of(agent))
+            agent.take_expert(expert)
         size = own.num_envs, hparams.rollout_length, env.frame_stack
         augment, curiosity = reward_augmentation(agent), curiosity_of(agent, seed)
         shown = None if data is None else augmented_data(data, augment, hparams.gamma)
@@ -79,6 +80,8 @@ def build_runner(hparams: HParams, seed: int, workers: Workers | None = None, st
     runner.backend = env.backend
     if data is not None:
         runner.fingerprint = Fingerprint(fingerprint(data), hparams.data)
+    if expert is not None:
+        runner.manner = Manner(expert, str(hparams.flat()["expert"]))
     return runner
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+import zlib
 from typing import Any
 
 import tensorflow as tf
@@ -10,6 +13,7 @@ from rl.agents.agent import Agent
 from rl.envs.of_data import check_expert, schooling
 from rl.errors import UsageError
 from rl.hparams.hparams import HParams
+from rl.hparams.merge import difference
 from rl.parallel.devices import Devices
 from rl.runners.from_data import alike
 from rl.saved_run import read_saved, read_weights, reading, saved_agent
@@ -53,3 +57,33 @@ def expert_of(agent: Agent[Any]) -> Agent[Any]:
             f"was before, and here single observations are asked about: {instead}, one without memory"
         )
     return expert
+
+
+class Manner:
+    """Keeps in checkpoints what decides how an expert answers, beside its weights, which they hold as well.
+
+    Args:
+        expert: who is asked.
+        address: of the run that it comes from.
+    """
+
+    def __init__(self, expert: Agent[Any], address: str):
+        hparams, self._address = expert.hparams, address
+        # Differences from the defaults alone: a later version may know more hparams of models.
+        model = {name: str(ours) for name, (_, ours) in difference(hparams, type(hparams)()).items()
+                 if name.startswith("model.") and name != "model.precision"}  # fmt: skip
+        told = json.dumps([hparams.algo, hparams.eval_policy, model], sort_keys=True)
+        self._expected = float(zlib.crc32(told.encode()) >> 8)  # 24 bits, which a float32 holds exactly
+        self.variable = tf.Variable(self._expected, dtype=tf.float32, trainable=False, name="expert_manner")
+
+    def check(self, address: str) -> None:
+        """Raises UsageError where the run at that address, which was read into `variable`, asked an expert
+        who answered otherwise. Checkpoints of earlier versions do not say (NaN)."""
+        found = float(self.variable.numpy())
+        if math.isnan(found):
+            self.variable.assign(self._expected)
+        elif found != self._expected:
+            raise UsageError(
+                f"the run in {address} asked another expert than {self._address} is now (its algorithm, "
+                "model or eval_policy has changed): bring that one back, or choose another --output_dir"
+            )

@@ -14,7 +14,9 @@ import rl
 from rl.errors import UsageError
 from rl.hparams.merge import resolve
 from rl.ops import random
+from rl.runners import from_expert
 from rl.runners.build import build_runner
+from rl.storage.checkpoint import CheckpointManager
 from rl.workers.plan import Workers
 
 SEED = random.key(0)
@@ -130,6 +132,45 @@ def test_it_learns_what_an_expert_who_is_asked_in_the_loop_knows_and_checkpoints
     assert_same_bits({name: after[name] for name in names}, {name: before[name] for name in names})
     second = runner.run(20)
     assert second["log_prob"] / second["updates"] > first["log_prob"] / first["updates"]
+
+
+@pytest.mark.parametrize(
+    "changed", [{"eval_policy": "sample"}, {"model.activation": "elu"}, {"train_steps": 2}, {}], ids=str
+)
+def test_a_run_goes_on_with_an_expert_who_answers_as_the_one_it_began_with(
+    build, expert, tmp_path, monkeypatch, changed
+):
+    run, _ = expert
+    runner = build("dagger_cartpole", expert=run, **SMALL)
+    manager = CheckpointManager(tmp_path)
+    manager.save(runner.variables, 0)
+    saved_agent = from_expert.saved_agent
+    monkeypatch.setattr(
+        from_expert, "saved_agent", lambda *given, **more: altered(saved_agent(*given, **more))
+    )
+
+    def altered(agent):
+        agent.hparams = agent.hparams.thawed()
+        agent.hparams.assign(changed)
+        return agent
+
+    again = build("dagger_cartpole", expert=run, **SMALL)
+    manager.restore(again.variables, newer=again.newer)
+    if changed.keys() & {"eval_policy", "model.activation"}:
+        with pytest.raises(UsageError, match=r"asked another expert than .*: bring that one back, or choose"):
+            again.restored(str(tmp_path))
+    else:
+        again.restored(str(tmp_path))
+
+
+def test_a_checkpoint_of_before_does_not_say_how_its_expert_answered(build, expert, tmp_path):
+    runner = build("dagger_cartpole", expert=expert[0], **SMALL)
+    manager, known = CheckpointManager(tmp_path), runner.variables
+    manager.save({name: each for name, each in known.items() if name not in runner.newer}, 0)
+    before = float(known["data/expert_manner"].numpy())
+    manager.restore(known, newer=runner.newer)
+    runner.restored(str(tmp_path))
+    assert float(known["data/expert_manner"].numpy()) == before
 
 
 def refused(match, **overrides):
