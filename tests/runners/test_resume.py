@@ -74,7 +74,8 @@ def test_a_host_run_resumes_all_but_its_environments(tmp_path, assert_same_bits)
         restored = {name: np.array(each.numpy()) for name, each in trainer.runner.variables.items()}
         assert_same_bits(restored, before)
         acting = np.concatenate([each.reshape(-1) for each in trainer.runner.actor._weights])
-        learned = [each.numpy().reshape(-1) for each in trainer.agent.policy_variables.values()]
+        # Matrices are sent transposed.
+        learned = [each.numpy().T.reshape(-1) for each in trainer.agent.policy_variables.values()]
         np.testing.assert_array_equal(acting, np.concatenate(learned))
         assert trainer.train(StopAfter()).step == 640
     finally:
