@@ -36,6 +36,15 @@ from rl.systems import use_system
 from rl.workers.imported import callers_modules, registering_modules
 from rl.workers.plan import Workers
 
+# Flags of train.py that are no arguments of `train`: what to do instead.
+PLAYED = "call policy.evaluate(episodes=N) of the run's policy()"
+FLAGS = {
+    **dict.fromkeys(("copies", "copy", "parallel"), "call rl.train once for each seed"),
+    **dict.fromkeys(("test_episodes", "test_only", "training"), PLAYED),
+    "hparam_override": "give each hparam by its name, as lr=3e-4",
+    "user_modules": "import them before",
+}
+
 
 class Run:
     """A training run on disk.
@@ -212,6 +221,8 @@ def _meant(error: UnknownHParam) -> UsageError:
     """Returns the error for a name that is no hyperparameter, but may stand for an argument of `train`."""
     parameters = inspect.signature(train).parameters.values()
     arguments = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    if error.key in FLAGS:
+        return UnknownHParam(error.key, f"that is a flag of train.py; from Python {FLAGS[error.key]}")
     near = difflib.get_close_matches(error.key.lower(), arguments, n=1, cutoff=0.8)
     return UnknownHParam(error.key, f"did you mean {near[0]}?") if near else error
 

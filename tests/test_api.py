@@ -193,7 +193,8 @@ def test_hparams_objects_are_taken_and_left_as_they_are(tmp_path):
         ({"hparams": "a2c_cartpole", "eval_episodes": 0}, "eval_episodes=0: needs a whole number"),
         ({"hparams": "ppo_identity", "ray_address": "auto"}, "ray_address=auto: give num_workers with it"),
         ({"hparams": "ppo_identity", "callbacks": rl.Callbacks}, "needs an object of a class derived from"),
-        ({"hparams": "ppo", "callback": ()}, "unknown hparam 'callback': did you mean callbacks?"),
+        ({"hparams": "ppo", "callback": ()}, "'callback': did you mean callbacks?"),
+        ({"hparams": "ppo", "copies": 3}, "that is a flag of train.py; from Python call rl.train once"),
         ({"hparams": {"algo": "ppo"}}, "needs the name of a set, or what rl.make_hparams returns"),
     ],
 )
@@ -205,7 +206,8 @@ def test_mistakes_are_one_line_and_write_nothing(tmp_path, arguments, message):
 
 
 def test_loading_what_is_not_there_is_refused(trained, tmp_path):
-    with pytest.raises(rl.UsageError, match="there is no trained agent in"):
+    (tmp_path / "my best" / "hparams.json").mkdir(parents=True)
+    with pytest.raises(rl.UsageError, match=r"there is no trained agent in .* but in my best: train"):
         rl.load(tmp_path)
     with pytest.raises(rl.UsageError, match="'best' and its 'last' policy"):
         rl.load(trained[0], "worst")
