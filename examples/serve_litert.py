@@ -22,7 +22,7 @@ def make(name, limit, options):
     return own(**options) if limit in (None, -1) else gymnasium.wrappers.TimeLimit(own(**options), limit)
 
 
-folder = Path(" ".join(sys.argv[1:]))
+folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 if not (folder / "policy.json").is_file() or not (folder / "policy.tflite").is_file():
     sys.exit(
         f"error: there is no policy.tflite in {folder}: python -m rl.export RUN --format litert writes one"

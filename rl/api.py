@@ -36,9 +36,8 @@ from rl.systems import use_system
 from rl.workers.imported import callers_modules, registering_modules
 from rl.workers.plan import Workers
 
-# Flags of train.py that are no arguments of `train`: what to do instead.
 PLAYED = "call policy.evaluate(episodes=N) of the run's policy()"
-FLAGS = {
+FLAGS = {  # of train.py, which are no arguments of `train`: what to do instead
     **dict.fromkeys(("copies", "copy", "parallel"), "call rl.train once for each seed"),
     **dict.fromkeys(("test_episodes", "test_only", "training"), PLAYED),
     "hparam_override": "give each hparam by its name, as lr=3e-4",
@@ -145,10 +144,7 @@ def train(
     """
     if env is not None:
         overrides = {"env": give_env(env), **overrides}
-    try:
-        name, resolved = _resolved(hparams, overrides)
-    except UnknownHParam as error:
-        raise _meant(error) from error
+    name, resolved = _resolved(hparams, overrides)
     resolved = with_environment(resolved)
     check_integers(("eval_episodes", eval_episodes, 1), ("seed", seed, 0), ("num_workers", num_workers, 0))
     if ray_address is not None and not num_workers:
@@ -207,22 +203,25 @@ def make_hparams(names: str, **overrides: Any) -> HParams:
 
 def _resolved(hparams: str | HParams, overrides: dict[str, Any]) -> tuple[str, HParams]:
     """Returns a name for them, and the frozen hparams with the overrides; the caller's stay as they are."""
-    if isinstance(hparams, str):
-        return hparams, resolve(hparams, overrides)
-    if not isinstance(hparams, HParams):
+    if not isinstance(hparams, str | HParams):
         raise UsageError(f"hparams={hparams!r}: needs the name of a set, or what rl.make_hparams returns")
-    copy = hparams.thawed()
-    copy.assign(overrides)
+    try:
+        if isinstance(hparams, str):
+            return hparams, resolve(hparams, overrides)
+        copy = hparams.thawed()
+        copy.assign(overrides)
+    except UnknownHParam as error:
+        raise _meant(error) from error
     copy.check_training()
     return type(hparams).__name__, copy.freeze()
 
 
 def _meant(error: UnknownHParam) -> UsageError:
     """Returns the error for a name that is no hyperparameter, but may stand for an argument of `train`."""
-    parameters = inspect.signature(train).parameters.values()
-    arguments = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
     if error.key in FLAGS:
         return UnknownHParam(error.key, f"that is a flag of train.py; from Python {FLAGS[error.key]}")
+    parameters = inspect.signature(train).parameters.values()
+    arguments = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
     near = difflib.get_close_matches(error.key.lower(), arguments, n=1, cutoff=0.8)
     return UnknownHParam(error.key, f"did you mean {near[0]}?") if near else error
 

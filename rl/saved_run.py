@@ -16,7 +16,7 @@ from rl.envs.own import check_imported_modules, check_trusted
 from rl.errors import Unavailable, UsageError
 from rl.hparams.hparams import HParams
 from rl.report.runs import read_saved
-from rl.storage.address import folders_with
+from rl.storage.address import runs_inside
 from rl.storage.checkpoint import CheckpointManager, Variables, read_manifest, read_single
 from rl.storage.manifest import BEST, Signature, check_data, load_manifest, single
 from rl.storage.storage import Storage, storage_at, storage_of
@@ -41,10 +41,9 @@ def saved_hparams(
     """
     saved = read_saved(run_dir)
     if saved is None:
-        inside = folders_with(run_dir, "hparams.json", "run_0/hparams.json")
-        hint = f" but in {', '.join(inside[:8])}" if inside else ""
         raise UsageError(
-            f"there is no trained agent in {run_dir}{hint}: train one there first, or name another folder"
+            f"there is no trained agent in {run_dir}{runs_inside(run_dir)}: train one there first, "
+            "or name another folder"
         )
     hparams = HParams.from_dict(saved["hparams"])
     given = {"eval_policy": eval_policy, "env": env, "model.precision": precision}

@@ -20,7 +20,7 @@ class Callbacks:
     They are called in the training process, between two calls of the compiled loop. If one returns True, the
     training ends after the current window, with a checkpoint, as if all steps were made. An error in one ends
     the run with that error, after a checkpoint. `rl.train` takes one object, or several in a list, which are
-    called in its order.
+    called in its order; other methods of them may not begin with `on_`, since they would never be called.
     """
 
     def on_start(self, step: int, policy: Policy) -> bool | None:

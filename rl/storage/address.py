@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rl.errors import UsageError, nearest
 
+_RUNS = ("hparams.json", "run_0/hparams.json")  # what a run has, and the folder that one is in
 _LONGEST = 100  # characters of a folder's name
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _TORN = re.compile(r"(file|gs|hdfs|ram|s3):(?!//)/*", re.IGNORECASE)
@@ -48,15 +49,18 @@ def check_recorded(folder: str, num_workers: int) -> None:
 
 def check_run(address: str, flag: str) -> None:
     """Raises UsageError where a path of this machine holds no run, nor is the folder that one is in."""
-    places = ("hparams.json", "run_0/hparams.json")
     run = Path(address)
-    if is_remote(address) or any((run / place).exists() for place in places):
+    if is_remote(address) or any((run / place).exists() for place in _RUNS):
         return
-    inside = folders_with(run, *places)
-    near = folders_with(run.parent if os.path.isdir(run.parent) else Path(), *places)
-    hint = f" ({nearest(run.name, near)})" if near else ""
-    hint = f" but in {', '.join(inside[:8])}" if inside else hint
+    near = folders_with(run.parent if os.path.isdir(run.parent) else Path(), *_RUNS)
+    hint = runs_inside(run) or (f" ({nearest(run.name, near)})" if near else "")
     raise UsageError(f"there is no run in {run}{hint}: train one there first, or name another {flag}")
+
+
+def runs_inside(place: Path) -> str:
+    """Returns which folders in a folder that is no run are runs, for messages; empty where none is."""
+    found = folders_with(place, *_RUNS)
+    return f" but in {', '.join(found[:8])}" if found else ""
 
 
 def folders_with(place: Path, *files: str) -> list[str]:
