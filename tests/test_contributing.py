@@ -37,7 +37,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_every_kind_of_part_has_an_example_of_few_lines_and_a_command():
-    assert len(EXAMPLES) == len(COMMANDS) == 6
+    assert len(EXAMPLES) == len(COMMANDS) == 7
     for name, text in EXAMPLES.items():
         assert any(name.removesuffix(".py") in words for words in COMMANDS), name
         code = [line for line in text.splitlines() if line.strip() and "import " not in line]
@@ -56,6 +56,7 @@ def test_an_example_learns_from_a_folder_outside_the_repository(folder, words):
     agent = runner.agent
     assert sums["updates"] > 0 and all(np.isfinite(value) for value in sums.values()), sums
     named = {hparams.algo, hparams.act_select, hparams.memory, hparams.model.name, hparams.env}
+    named |= {hparams.grad_comp}
     assert named & {words[1], "boltzmann", "Counting-v0"}
     evaluator = Evaluator(agent, 1)
     found = evaluator.run(0)

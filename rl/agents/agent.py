@@ -28,6 +28,7 @@ from rl.agents.contracts import (
     check_built,
     checked_act_select,
     checked_choice,
+    checked_update,
 )
 from rl.agents.groups import check_groups
 from rl.agents.guard import Guard, checked_numerics, unguarded
@@ -225,12 +226,8 @@ class Agent(Generic[AnyHParams]):
         more = {} if unless is None else {"unless": unless}
         optimizer = self.optimizers[name]
         with checked_numerics(self.hparams.check_numerics):
-            update = self.grad_comp(lambda part: loss(part, seed), batch, variables, optimizer, **more)
-        if not isinstance(update, Update):
-            raise UsageError(
-                f"grad_comp {self.hparams.grad_comp} returned {type(update).__name__}, not an Update"
-            )
-        return update
+            given = (lambda part: loss(part, seed)), batch, variables, optimizer
+            return checked_update(self.grad_comp, self.hparams, given, more)
 
     def initial_state(self, count: int) -> Nest:
         """Returns the recurrent state at the start of `count` episodes: zeros `[count, ...]`.

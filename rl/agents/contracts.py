@@ -18,7 +18,7 @@ from rl.hparams.hparams import HParams
 from rl.ops.loops import value_of
 from rl.ops.search import Model
 from rl.spaces import space_spec
-from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory
+from rl.types import Loss, Nest, PolicyOutput, Tensor, Trajectory, Update
 
 EXPERIENCES = {  # what an algorithm may learn from
     "rollout": "each trajectory as it comes",
@@ -208,6 +208,30 @@ def checked_loss(returned: Any, examples: Tensor, algo: str) -> Loss:
         shape = _shape(value_of(metrics[wrong[0]]))
         raise UsageError(f"algorithm {algo}: a loss's metric {wrong[0]} has shape {shape}, and is no scalar")
     return loss, metrics, priorities
+
+
+def checked_update(
+    compute: Any, hparams: HParams, arguments: tuple[Any, ...], more: dict[str, Any]
+) -> Update:
+    """Returns what the grad_comp `compute` makes of (loss_fn, batch, variables, optimizer) and of `more`.
+
+    Raises:
+        UsageError: it cannot be called so, as with `unless=`, or does not return an `Update`.
+    """
+    name = hparams.grad_comp
+    try:
+        inspect.signature(compute).bind(*arguments, **more)
+    except TypeError as error:
+        called = ", ".join(["loss_fn, batch, variables, optimizer", *(f"{each}=" for each in more)])
+        what = f"({error})" if callable(compute) else f"but a {type(compute).__name__}"
+        raise UsageError(
+            f"grad_comp {name}: its factory returned no function of ({called}), as {hparams.algo} calls it "
+            f"with these hyperparameters, {what}: see rl/agents/algos/grad_comp/backprop.py"
+        ) from error
+    update = compute(*arguments, **more)
+    if not isinstance(update, Update):
+        raise UsageError(f"grad_comp {name} returned {type(update).__name__}, not an Update")
+    return update
 
 
 def needed_hparam(hparams: HParams, name: str, part: str, instead: str) -> Any:

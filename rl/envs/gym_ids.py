@@ -212,6 +212,21 @@ def gym_ids() -> list[str]:
     return list(gymnasium.registry)
 
 
+def where_played(hparams: Any, training: str, evaluation: str | None) -> str:
+    """Returns words for where a run of these hparams plays; backends as `rl.envs.make.BACKENDS` has them,
+    evaluation None where nothing is evaluated."""
+    env, data = hparams.env, hparams.data
+    names = {"graph": "in-graph", "envpool": "on EnvPool", "gym": "on Gymnasium"}
+    names |= {"pettingzoo": "on PettingZoo", "data": f"from the data in {data}"}
+    rest = "; nothing is played: steps are gradient updates" if training == "data" else ""
+    if evaluation is None:
+        return f"trained {names[training]}, not evaluated: no environment is named (--env){rest}"
+    # Also where Gymnasium's is the in-graph one, of which one call steps all copies (`is_graph_form`).
+    has = evaluation == "pettingzoo" or gym_has(env)
+    lacking = "" if has else ", since Gymnasium has none of that id"
+    return f"{env}: trained {names[training]}, evaluated {names[evaluation]}{lacking}{rest}"
+
+
 def is_graph_form(env_id: str) -> bool:
     """Returns whether Gymnasium's environment of that id is the in-graph one, stepped copy by copy: by a
     call for each, of some milliseconds, where the in-graph one makes a call for all."""

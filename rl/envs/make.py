@@ -63,10 +63,10 @@ def chosen_backend(env_id: str, backend: str, wrappers: Sequence[str] = ()) -> s
         having = [each for each in BACKENDS if each not in asked and _HAS[each](env_id)]
         if not having:
             raise unknown(env_id)
+        what = f"is not in backend {backend}: take env_backend {' or '.join(['auto', *having])}"
         if backend == "host":
-            raise UsageError(f"environment {env_id} exists in-graph alone: workers cannot play it")
-        others = " or ".join(["auto", *having])
-        raise UsageError(f"environment {env_id} is not in backend {backend}: take env_backend {others}")
+            what = "exists in-graph alone: workers play one of your own once gymnasium.register has it, too"
+        raise UsageError(f"environment {env_id} {what}")
     return chosen
 
 

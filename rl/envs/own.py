@@ -120,13 +120,34 @@ def make_one(env_id: str, by: Made, kwargs: Mapping[str, Any]) -> gymnasium.Env:
     parameters = inspect.signature(by.entry_point).parameters
     anything = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     lacking = [] if anything else [key for key in options if key not in parameters]
+    if "render_mode" in lacking:
+        raise UsageError(f"{env_id} has no parameter 'render_mode', which it needs to be drawn")
     if lacking:
-        what = "to be drawn" if lacking[0] == "render_mode" else "for env_kwargs"
-        raise UsageError(f"{env_id} has no parameter {lacking[0]!r}, which it needs {what}")
+        known = nearest(lacking[0], set(parameters) - {"render_mode"})
+        raise UsageError(f"env_kwargs: {env_id} has no parameter {lacking[0]!r}: {known}")
+    unset = [
+        name
+        for name, each in parameters.items()
+        if each.default is each.empty
+        and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+        and name not in options
+    ]
+    if unset:
+        values = ",".join(f"{name}:VALUE" for name in unset)
+        raise UsageError(f"{env_id} needs {', '.join(unset)}: give --hparam_override env_kwargs={{{values}}}")
     env = by.entry_point(**options)
     if not isinstance(env, gymnasium.Env):
-        raise UsageError(f"{env_id} returned {type(env).__name__}, no Gymnasium environment")
+        raise UsageError(
+            f"{env_id} returned {type(env).__name__}, no Gymnasium environment{_if_of_many(env)}"
+        )
     return env if limit in (None, -1) else gymnasium.wrappers.TimeLimit(env, limit)
+
+
+def _if_of_many(env: object) -> str:
+    """Returns what to do with an environment of PettingZoo's kind in Gymnasium's place; else nothing."""
+    if not hasattr(env, "possible_agents"):
+        return ""
+    return f": PettingZoo's are given as {PETTINGZOO}MODULE, a module whose parallel_env or env makes one"
 
 
 def check_importable(env_id: str) -> None:

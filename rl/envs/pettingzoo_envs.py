@@ -134,7 +134,8 @@ def _maker(env_id: str, pettingzoo: Any) -> tuple[str, Callable[..., Any]]:
             raise missing_extra(env_id, "pettingzoo") from error
         if _is_its_own(env_id) and _package(error) not in (None, *PETTINGZOOS_OWN):
             raise _needs(env_id, error) from error
-        raise UsageError(f"environment {env_id}: cannot import {name}: {error}") from error
+        instead = f": name the module alone, {PETTINGZOO}{name.partition(':')[0]}" if ":" in name else ""
+        raise UsageError(f"environment {env_id}: cannot import {name}: {error}{instead}") from error
     except (Exception, SystemExit) as error:  # whatever a module of the user's raises, or no name of one
         what = f"cannot import {name or 'nothing'}: {where_raised(error)}"
         raise UsageError(f"environment {env_id}: {what}") from error

@@ -234,17 +234,6 @@ def summary_table(
         stream.flush()
 
 
-def where_played(env: str, data: str, training: str, evaluation: str | None) -> str:
-    """Returns words for where an environment is played; backends as `rl.envs.make.BACKENDS` has them."""
-    names = {"graph": "in-graph", "envpool": "on EnvPool", "gym": "on Gymnasium"}
-    names |= {"pettingzoo": "on PettingZoo", "data": f"from the data in {data}"}
-    rest = "; nothing is played: steps are gradient updates" if training == "data" else ""
-    if evaluation is None:
-        return f"trained {names[training]}, not evaluated: no environment is named (--env){rest}"
-    lacking = "" if evaluation in ("gym", "pettingzoo") else ", since Gymnasium has none of that id"
-    return f"{env}: trained {names[training]}, evaluated {names[evaluation]}{lacking}{rest}"
-
-
 def _text(value: Any) -> str:
     if value is None:
         return "-"

@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from rl import systems
+from rl.envs.gym_ids import where_played
 from rl.envs.host import Purpose, purpose_seed
 from rl.envs.measures import shown
 from rl.errors import Diverged, MachineLost, NotFinite, Stopped, Unavailable, UsageError
 from rl.heartbeat import Watch, doing
 from rl.models.precision import computes_in
 from rl.report.logger import Logger
-from rl.report.progress import Progress, where_played
+from rl.report.progress import Progress
 from rl.report.video import Preview
 from rl.request import Request
 from rl.runners.beside import Beside
@@ -147,8 +148,7 @@ class Trainer:
             Watch(self.run_dir, lambda: progress.step, self._hang_limit),
         ):
             evaluated = None if self.evaluator is None else self.evaluator.backend
-            where = where_played(hparams.env, hparams.data, runner.backend, evaluated)
-            progress.message(where + computes_in(hparams.model))
+            progress.message(where_played(hparams, runner.backend, evaluated) + computes_in(hparams.model))
             logger.log_hparams({"hparams": self.request.name, "seed": self.seed} | hparams.flat())
             if not self.resumed:
                 logger.log_graph(self._policy_graph())

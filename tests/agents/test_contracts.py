@@ -148,6 +148,21 @@ def test_a_grad_comp_returns_an_update(register, make_batch):
         agent_of(grad_comp="mine").update(make_batch(), SEED)
 
 
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda loss_fn, batch, variables, optimizer: None, r"optimizer, unless=\), .*argument 'unless'"),
+        (None, r"optimizer, unless=\), as dqn calls it with these hyperparameters, but a NoneType"),
+    ],
+)
+def test_a_grad_comp_that_cannot_be_called_as_the_algorithm_calls_it_is_refused(
+    register, make_batch, made, words
+):
+    register(grad_comps, "mine", lambda hparams: made)
+    with pytest.raises(UsageError, match=f"grad_comp mine: its factory returned no function of .*{words}"):
+        agent_of(grad_comp="mine").gradient_step(make_batch(), SEED, unless=lambda metrics: False)
+
+
 def test_a_memory_has_all_that_a_memory_has(register):
     members = {name: each for name, each in vars(Replay).items() if name != "sample"}
     register(memories, "mine", type("Mine", (), {**members, "sample": lambda self, seed, step: Batch}))

@@ -16,9 +16,11 @@ from gymnasium import spaces
 
 from rl.envs import make_env, make_eval_envs, make_gym_env
 from rl.envs.graph.base import GraphEnv
+from rl.envs.gym_ids import where_played
 from rl.envs.make import chosen_backend
 from rl.envs.own import give_env
 from rl.errors import UsageError
+from rl.hparams.merge import resolve
 from rl.ops import random
 from tests.graph_ids import OF_ONE
 
@@ -29,6 +31,15 @@ def _refused(*args: Any, make: Any = make_env) -> str:
     text = str(caught.value)
     assert "\n" not in text
     return text
+
+
+def test_a_run_says_that_gymnasium_lacks_an_id_only_where_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    hparams = resolve("ppo", {"env": "Its-v0"})
+    played = where_played(hparams, "graph", "graph")
+    assert played == "Its-v0: trained in-graph, evaluated in-graph, since Gymnasium has none of that id"
+    form = {"entry_point": "rl.envs.graph_gym:GraphEnvGym", "kwargs": {"env_id": "Its-v0"}}
+    monkeypatch.setitem(gymnasium.registry, "Its-v0", gymnasium.envs.registration.EnvSpec("Its-v0", **form))
+    assert where_played(hparams, "graph", "graph") == "Its-v0: trained in-graph, evaluated in-graph"
 
 
 @pytest.mark.parametrize(

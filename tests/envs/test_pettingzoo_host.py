@@ -249,6 +249,7 @@ def test_the_value_of_a_team_is_refused_where_rewards_are_opposed(build: Any, en
     [
         ("pettingzoo:classic/tictacto_v3", {}, "tictactoe"),
         ("pettingzoo:no_such_module", {}, "cannot import no_such_module"),
+        ("pettingzoo:leaving_team:LeavingTeam", {}, "name the module alone, pettingzoo:leaving_team$"),
         ("pettingzoo:json", {}, "neither parallel_env"),
         (LEAVING, {"speed": 3}, "speed"),
         (LEAVING, {"late": True}, "enter later"),
