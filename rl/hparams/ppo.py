@@ -245,7 +245,7 @@ def ppo_lunarlander_continuous() -> PPOHParams:
 
 @register
 def ppo_bipedalwalker() -> PPOHParams:
-    """PPO on BipedalWalker-v3 (rl-baselines3-zoo's settings, but for a learning rate that falls)."""
+    """PPO on BipedalWalker-v3 (rl-baselines3-zoo's settings)."""
     return PPOHParams.of(
         env="BipedalWalker-v3",
         value_coef=1.0,  # zoo's 0.5 of the whole square
@@ -256,7 +256,6 @@ def ppo_bipedalwalker() -> PPOHParams:
         num_envs=32,
         rollout_length=2_048,
         gamma=0.999,
-        lr_schedule="linear",
         clip_range=0.18,
         epochs=10,
         minibatches=1_024,
