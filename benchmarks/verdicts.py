@@ -89,15 +89,16 @@ def line(name: str, rows: list[Row], known: dict[str, trained.Values]) -> list[s
     last, best = ([float(row[which]) for row in rows] for which in ("last", "best"))
     middle, lower, upper = interval(np.array(last))
     steps = f"{max(int(row['steps']) for row in rows):,}"
-    by_seed = ", ".join(f"{value:.1f}" for value in last)
-    between = f"{middle:.1f} [{lower:.1f}, {upper:.1f}]"
+    digits = 2 if max(map(abs, last)) < 10.0 else 1  # of games and goals a tenth says too little
+    by_seed = ", ".join(f"{value:.{digits}f}" for value in last)
+    between = f"{middle:.{digits}f} [{lower:.{digits}f}, {upper:.{digits}f}]"
     reached = ", ".join(f"{int(row['best_step']):,}" for row in rows)
-    chosen = f"{np.mean(best):.1f} at {reached}"
+    chosen = f"{np.mean(best):.{digits}f} at {reached}"
     wall = ", ".join(f"{wall_seconds(row):.0f}" for row in rows)
     wall += f" ({core_count(rows)})" + (" busy" if busy(rows) else "")
     result = "; ".join([verdict(name, rows), *(f"**{mark}**" for mark in marks(rows, known))])
     counts = [str(len(rows)), steps, bar_text(name)]
-    return [f"`{name}`", *counts, by_seed, f"{np.mean(last):.1f}", between, chosen, wall, result]
+    return [f"`{name}`", *counts, by_seed, f"{np.mean(last):.{digits}f}", between, chosen, wall, result]
 
 
 HEADER = ["set", "seeds", "steps", "bar", "last checkpoint, by seed", "mean", "IQM [95 %]",

@@ -88,6 +88,11 @@ def test_every_line_and_command_is_in_the_report(tmp_path):
     assert f"    for s in 100 101 102; do {words}; done  # commit abc1234\n" in text
 
 
+def test_returns_of_games_have_two_digits():
+    cells = verdicts.line("some_set", [row(last=0.52, best=0.25), row(101, last=0.411, best=0.25)], {})
+    assert cells[4:6] == ["0.52, 0.41", "0.47"] and cells[7].startswith("0.25 at ")
+
+
 def test_five_seeds_show_mean_and_interquartile_mean():
     rows = [row(100 + i, last=value) for i, value in enumerate((0.0, 110.0, 110.0, 110.0, 120.0))]
     shown = verdicts.line("some_set", rows, {})
