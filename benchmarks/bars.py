@@ -80,6 +80,7 @@ BARS: dict[str, Bar] = {
     "alphazero_tictactoe": Bar(0.0, "S"),
     "ppo_tictactoe_selfplay": Bar(0.0, "S"),  # a perfect player is never beaten, nor does it beat
     "ppo_connect_four_selfplay": Bar(0.4, "S"),  # 0.7 of the games against 100 playouts
+    "alphazero_connect_four": Bar(0.4, "S"),  # the same, of its network without a search
     "dqn_catch": Bar(0.99, "N"),
     "apex_dqn_cartpole": Bar(475.0, "G"),
     "r2d2_cartpole": Bar(475.0, "G"),

@@ -50,6 +50,7 @@ CANNOT = {
     "source ": "sets up the shell that it is typed in",
     "tensorboard ": "a server; tests/report/test_tensorboard.py starts the program",
     "docker ": "no docker",
+    "FROM ": "no docker",
     "kubectl ": "no cluster",
     "python train.py --hparams appo_cartpole --num_workers 32 --ray_address ": "no Ray cluster there",
     "python train.py --hparams ppo --env minigrid:": "minigrid is none of our requirements",

@@ -46,7 +46,7 @@ WRONG = [
     "report",
     "scale --workers 0",
     "scaling --only nosuch",
-    "self_play /nowhere",
+    "matches TicTacToe-v0 /nowhere random",
     "torture --jobs 0",
     "torture --kinds nosuch",
     "torture --report",
@@ -54,7 +54,7 @@ WRONG = [
     "trials /nowhere",
 ]
 WITHOUT_RESULTS = {"adaptation", "dreams", "evaluate", "generalization", "guard", "ours", "ours_workers"}
-WITHOUT_RESULTS |= {"scale", "self_play", "tree_search", "trials"}
+WITHOUT_RESULTS |= {"matches", "scale", "tree_search", "trials"}
 
 
 @pytest.mark.parametrize("words", WRONG)

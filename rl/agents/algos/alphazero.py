@@ -106,18 +106,30 @@ class AlphaZero(Agent[AlphaZeroHParams]):
     def plan(
         self, model: search.Model, position: Nest, seed: Tensor, step: Tensor
     ) -> tuple[Nest, dict[str, Tensor]]:
-        hparams = self.hparams
         *seeds, select_seed = random.split(seed, 3)
+        found = self.searched(model, position, seeds, True)
+        weights, acting = (model.rows(position, shares) for shares in (found.weights, found.acting))
+        output = PolicyOutput(distribution=distributions.Categorical(acting_logits(self.hparams, acting)))
+        action = self.act_select(output, select_seed, step, True)[0]
+        return action, {"weights": weights} | ({"score": model.score(position)} if self.ranked else {})
+
+    def searched(
+        self, model: search.Model, position: Nest, seeds: list[Tensor], explores: bool
+    ) -> search.Found:
+        """Returns what the search finds in positions [B, ...].
+
+        Args:
+            model: of the environment.
+            position: the positions.
+            seeds: two: of noise, and of what is random in the environment.
+            explores: whether there is noise at the root, as in training.
+        """
         prior, value = self._evaluate(model, position)
 
         def recurrent(position: Nest, move: Tensor, seed: Tensor) -> search.Step:
             return self._followed(model, position, move, seed)
 
-        found = found_by(hparams, recurrent, position, prior, value, seeds, True, within_unit=True)
-        weights, acting = (model.rows(position, shares) for shares in (found.weights, found.acting))
-        output = PolicyOutput(distribution=distributions.Categorical(acting_logits(hparams, acting)))
-        action = self.act_select(output, select_seed, step, True)[0]
-        return action, {"weights": weights} | ({"score": model.score(position)} if self.ranked else {})
+        return found_by(self.hparams, recurrent, position, prior, value, seeds, explores, within_unit=True)
 
     def _followed(self, model: search.Model, position: Nest, move: Tensor, seed: Tensor) -> search.Step:
         """Where moves lead, in a tree."""

@@ -1,0 +1,77 @@
+"""Matches of games for two: openings, sides and scores, with players whose games are known."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+from rl.errors import UsageError
+
+matches = importlib.import_module("matches")
+EMPTY = np.zeros((3, 42), np.int32)
+
+pytestmark = pytest.mark.slow  # of a script that is run by hand
+
+
+def column(number):
+    """A player who puts every piece into one column."""
+    return lambda boards, seed: np.full(len(boards), number, np.int32)
+
+
+def test_four_in_a_column_win_for_who_moves_first():
+    game = matches.Game("ConnectFour-v0", 3)
+    assert matches.match(game, (column(2), column(5)), EMPTY, 0).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_who_plays_a_full_column_loses():
+    game = matches.Game("ConnectFour-v0", 3)  # six pieces in turns fill it; the seventh is the first one's
+    assert matches.match(game, (column(2), column(2)), EMPTY, 0).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_openings_have_as_many_pieces_and_are_not_over():
+    game = matches.Game("TicTacToe-v0", 50)
+    boards = game.opened(6, np.random.default_rng(0))
+    assert (boards > 0).sum(1).tolist() == [6] * 50 and len(np.unique(boards, axis=0)) > 10
+    lines = [boards[:, line] for line in game.env.lines]
+    assert not any(((line == line[:, :1]) & (line > 0)).all(1).any() for line in lines)
+
+
+def test_a_search_of_many_playouts_beats_random_play_from_both_sides(capsys, monkeypatch):
+    words = ["matches.py", "TicTacToe-v0", "uct_50", "random", "uct_50", "--games", "40", "--opening", "0"]
+    monkeypatch.setattr(sys, "argv", words)
+    assert matches.main() == 0
+    against_random, against_itself = capsys.readouterr().out.splitlines()
+    assert float(against_random.split(": ")[1].split(" ")[0]) > 0.85
+    assert against_random.startswith("uct_50 against random") and "40 won" not in against_itself
+
+
+def test_scores_are_told_with_their_interval_over_openings():
+    scores = np.array([[1.0, 1.0, 0.5, 0.0], [1.0, 0.0, 0.5, 1.0]])
+    assert matches.said(scores, 0) == "0.625 [0.500, 0.875], 4 won, 2 drawn, 2 lost"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("league", "unknown player 'league'"),
+        ("randm", "unknown opponent 'randm': did you mean random"),
+        ("/nowhere", "there is no run in /nowhere"),
+    ],
+)
+def test_an_unknown_player_is_one_line(name, said):
+    with pytest.raises(UsageError) as error:
+        matches.made(matches.Game("TicTacToe-v0", 2), name, argparse.Namespace(), contextlib.ExitStack())
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_environments_that_are_no_board_game_are_refused():
+    with pytest.raises(UsageError, match="CartPole-v1 is no board game"):
+        matches.Game("CartPole-v1", 2)
