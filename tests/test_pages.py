@@ -267,7 +267,7 @@ def check(words: list[str], code: int, err: str, folder: Path, before: set[Path]
         assert code == 2 and NO_DISPLAY in err
         return
     assert code == 0, f"{' '.join(words)}: {err}"
-    if "train.py" in words and not {"--list", "--suggest", "--output_dir"} & set(words):
+    if "train.py" in words and not {"--help", "--list", "--suggest", "--output_dir"} & set(words):
         copies = int(words[words.index("--copies") + 1]) if "--copies" in words else 1
         found = runs(folder) - before
         assert len(found) == copies, f"{' '.join(words)} met another command's run"

@@ -143,7 +143,7 @@ def checked_act_select(made: Any, name: str) -> Any:
     arguments = "output, seed, step, training" + (", state" if stateful else "")
     try:
         inspect.signature(made).bind(*arguments.split(", "))
-    except TypeError as error:
+    except (TypeError, ValueError) as error:  # ValueError: one of C, which does not say what it takes
         what = f"({error})" if callable(made) else f"but a {type(made).__name__}"
         raise UsageError(
             f"act_select {name}: its factory returned no function of ({arguments}), {what}"
@@ -221,7 +221,7 @@ def checked_update(
     name = hparams.grad_comp
     try:
         inspect.signature(compute).bind(*arguments, **more)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:  # ValueError: as above
         called = ", ".join(["loss_fn, batch, variables, optimizer", *(f"{each}=" for each in more)])
         what = f"({error})" if callable(compute) else f"but a {type(compute).__name__}"
         raise UsageError(

@@ -117,6 +117,7 @@ def test_an_act_select_may_choose_by_argmax_whose_integers_are_of_64_bits(regist
     ("made", "words"),
     [
         (None, r"returned no function of \(output, seed, step, training\), but a NoneType"),
+        (max, r"returned no function of \(output, seed, step, training\), \(no signature found"),
         (lambda output, seed: None, r"returned no function of \(output, seed, step, training\), \(too many"),
         (NoPair(), r"returned \[6\], not \(action, log_prob\)"),
         (NoThird(), r"returned 2 values, not \(action, log_prob, state\)"),
@@ -153,6 +154,7 @@ def test_a_grad_comp_returns_an_update(register, make_batch):
     [
         (lambda loss_fn, batch, variables, optimizer: None, r"optimizer, unless=\), .*argument 'unless'"),
         (None, r"optimizer, unless=\), as dqn calls it with these hyperparameters, but a NoneType"),
+        (max, r"optimizer, unless=\), .*no signature found"),
     ],
 )
 def test_a_grad_comp_that_cannot_be_called_as_the_algorithm_calls_it_is_refused(
