@@ -141,9 +141,11 @@ class Game:
         return board.numpy(), paid.numpy(), over.numpy()
 
     def opened(self, moves: int, generator: np.random.Generator) -> np.ndarray:
-        """Boards after so many random moves that do not end the game."""
+        """Boards after so many random moves that do not end the game. Raises UsageError for too many."""
         import tensorflow as tf
 
+        if moves > self.env.cells // 2:  # with more, there may be no other ones
+            raise UsageError(f"--opening {moves}: {self.env_id} takes at most {self.env.cells // 2}")
         boards = np.zeros((self.count, self.env.cells), np.int32)
         for _ in range(moves):
             going = np.zeros(self.count, bool)

@@ -36,12 +36,16 @@ def test_who_plays_a_full_column_loses():
     assert matches.match(game, (column(2), column(2)), EMPTY, 0).tolist() == [0.0, 0.0, 0.0]
 
 
-def test_openings_have_as_many_pieces_and_are_not_over():
+def test_openings_have_as_many_pieces_of_either_side():
     game = matches.Game("TicTacToe-v0", 50)
-    boards = game.opened(6, np.random.default_rng(0))
-    assert (boards > 0).sum(1).tolist() == [6] * 50 and len(np.unique(boards, axis=0)) > 10
-    lines = [boards[:, line] for line in game.env.lines]
-    assert not any(((line == line[:, :1]) & (line > 0)).all(1).any() for line in lines)
+    boards = game.opened(4, np.random.default_rng(0))
+    assert (boards > 0).sum(1).tolist() == [4] * 50 and len(np.unique(boards, axis=0)) > 10
+    assert all((board == 1).sum() == (board == 2).sum() for board in boards)
+
+
+def test_an_opening_may_be_half_a_game_long():
+    with pytest.raises(UsageError, match=r"--opening 5: TicTacToe-v0 takes at most 4"):
+        matches.Game("TicTacToe-v0", 2).opened(5, np.random.default_rng(0))
 
 
 def test_a_search_of_many_playouts_beats_random_play_from_both_sides(capsys, monkeypatch):
