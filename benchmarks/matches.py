@@ -32,6 +32,7 @@ import shared
 
 from rl.errors import UsageError
 from rl.imports import import_tensorflow
+from rl.report.statistics import estimated
 
 Player = Callable[[np.ndarray, int], np.ndarray]  # from boards [B, cells] and a seed to moves [B]
 PEER = Path(__file__).resolve().parent / "peers" / "pgx_alphazero.py"
@@ -176,14 +177,11 @@ def match(game: Game, players: tuple[Player, Player], boards: np.ndarray, seed: 
     return score
 
 
-def said(scores: np.ndarray, seed: int) -> str:
+def said(scores: np.ndarray) -> str:
     """A line: scores [2, B] of games from the same openings."""
-    pairs = scores.mean(0)
-    drawn = np.random.default_rng(seed).choice(pairs, (2000, len(pairs))).mean(1)
-    low, high = np.quantile(drawn, [0.025, 0.975])
+    found = estimated(lambda pairs: pairs[0].mean(-1), [scores.mean(0)])
     counts = [int((scores == value).sum()) for value in (1.0, 0.5, 0.0)]
-    mean = f"{scores.mean():.3f} [{low:.3f}, {high:.3f}]"
-    return f"{mean}, {counts[0]} won, {counts[1]} drawn, {counts[2]} lost"
+    return f"{found.text(3)}, {counts[0]} won, {counts[1]} drawn, {counts[2]} lost"
 
 
 def every_reply(run: str) -> str:
@@ -216,7 +214,7 @@ def main() -> int:
         for name, other in zip(args.players[1:], players[1:], strict=True):
             first = match(game, (players[0], other), boards, args.seed)
             second = 1.0 - match(game, (other, players[0]), boards, args.seed + 1000)
-            found = said(np.stack([first, second]), args.seed)
+            found = said(np.stack([first, second]))
             print(f"{args.players[0]} against {name}: {found}", flush=True)
     return 0
 
